@@ -1,0 +1,44 @@
+# Everything here works on a fresh clone: the first target that needs it makes .venv and installs into it.
+PYTHON ?= python3
+BIN := .venv/bin
+MODEL ?= small
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test check parity e2e bench clean
+
+.venv/installed: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing into .venv (once)"
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,cli,postgres]'
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,cli,postgres,dev]'
+	@touch $@
+
+.venv/installed-parity: .venv/installed-dev
+	@$(BIN)/pip install --quiet -c constraints.txt 'torch==2.13.0'
+	@touch $@
+
+demo: .venv/installed        ## start a server and a worker, run the comparison, print the table, stop them
+	@$(BIN)/python -m taskloom.demo --model $(MODEL)
+
+test: .venv/installed-dev    ## every test that needs no PyTorch and no benchmark
+	$(BIN)/pytest -m 'not parity' $(ARGS)
+
+check: .venv/installed-dev   ## lint, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+parity: .venv/installed-parity  ## compare live with PyTorch
+	$(BIN)/pytest -m parity tests/parity $(ARGS)
+
+e2e: .venv/installed-dev     ## only the tests with real server, worker and trainer processes
+	$(BIN)/pytest tests/e2e $(ARGS)
+
+bench: .venv/installed-parity   ## paired figures against PyTorch
+	$(BIN)/python -m bench.step $(ARGS)
+
+clean:
+	rm -rf .venv build *.egg-info

@@ -1,0 +1,67 @@
+"""Derived figures as they cross the network."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from contract.runs import Model
+
+
+class Interval(Model):
+    """A median with its nonparametric 95 % interval (null bounds: too few values)."""
+
+    median: float
+    low: float | None
+    high: float | None
+    n: int = Field(description="values")
+    processes: int = Field(description="fresh processes they come from: the unit of analysis")
+
+
+class Selection(Model):
+    """One side of a comparison."""
+
+    runs: list[int]
+    variant: dict[str, Any]
+    step_s: Interval
+
+
+class Comparison(Model):
+    a: Selection
+    b: Selection
+    verdict: Literal["faster", "slower", "same", "undecided", "refused"] = Field(
+        description="of B against A; refused: their losses disagree or they cannot be compared"
+    )
+    ratio: float | None = Field(description="median step time of A / of B: above 1, B is faster")
+    ratio_low: float | None
+    ratio_high: float | None
+    paired: bool
+    differs: list[str] = Field(description="what differs beside the compared settings")
+    reason: str
+
+
+class ScalingRow(Model):
+    variant: dict[str, Any]
+    scheduler: str
+    threads: int
+    batch_slice: int
+    token_slice: int
+    runs: int
+    step_s: Interval
+    tokens_per_s: float
+    phase_s: dict[str, float] = Field(description="median of each phase")
+    speedup: float | None = Field(description="T(1) of the same scheduler and slices / T(P)")
+    speedup_best_serial: float | None = Field(description="the best one-thread median of the table / T(P)")
+    efficiency: float | None = Field(description="speedup / P")
+    efficiency_forward: float | None
+    efficiency_backward: float | None
+    final_loss: float
+    agrees: bool = Field(description="losses and weights bit-identical to the other rows of the same slices")
+
+
+class ScalingTable(Model):
+    experiment_id: int | None
+    base: str = Field(description="what speedups are relative to, with its absolute time")
+    rows: list[ScalingRow]
+    warnings: list[str]

@@ -1,0 +1,172 @@
+"""Runs, attempts and leases as they cross the network."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from gpt2core.config import AUTO, ModelConfig, TrainConfig, field_type, parse_cores
+
+RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]
+AttemptState = Literal[
+    "leased", "running", "succeeded", "failed", "cancelled", "lost", "superseded"
+]
+
+
+class Model(BaseModel):
+    """A body of the API: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _spec_fields() -> dict[str, Any]:
+    """TrainConfig's fields as optional pydantic fields; the dataclass stays the one list."""
+    fields: dict[str, Any] = {}
+    for item in dataclasses.fields(TrainConfig):
+        meta, kind = item.metadata, field_type(item.name)
+        limits: dict[str, Any] = {} if item.name == "model" else {"ge": meta.get("low"), "le": meta.get("high")}
+        if item.name == "model":
+            kind = str | dict[str, int | str]
+        elif item.name == "cores":
+            kind = Annotated[list[int], BeforeValidator(lambda v: list(parse_cores(v)))]
+        elif "choices" in meta:
+            kind = Literal[meta["choices"]]
+        fields[item.name] = (kind | None, Field(None, description=meta.get("help", ""), **limits))
+    return fields
+
+
+class _RunSpec(Model):
+    """Settings of one run. What is left out takes its default; README and docs/reference list them."""
+
+    def to_config(self) -> TrainConfig:
+        """The validated config. Raises gpt2core.errors.ConfigError, which names the field."""
+        return TrainConfig.from_dict(self.model_dump(exclude_unset=True, exclude_none=True))
+
+
+RunSpec: type[_RunSpec] = create_model("RunSpec", __base__=_RunSpec, **_spec_fields())
+
+__all__ = ["AUTO", "AttemptState", "Model", "ModelConfig", "RunSpec", "RunState"]
+
+
+class Progress(Model):
+    """How far a trainer has come; carried by heartbeats."""
+
+    stage: Literal["starting", "compiling", "training", "finishing"] = "starting"
+    step: int = Field(0, ge=0)
+    steps: int = Field(0, ge=0)
+    loss: float | None = None
+    tokens_per_s: float | None = None
+
+
+class AttemptSummary(Model):
+    """One execution of a run by one worker under one lease."""
+
+    id: int
+    run_id: int
+    attempt_no: int = Field(description="the fencing token: 1 for the first attempt of a run")
+    worker_id: str
+    state: AttemptState
+    claimed_at: datetime
+    expires_at: datetime
+    deadline_at: datetime
+    finished_at: datetime | None
+    progress: Progress | None
+    error: dict[str, Any] | None = Field(description="slug, detail and fields of what went wrong; null if nothing did")
+
+
+class RunSummary(Model):
+    """A run in a list."""
+
+    id: int
+    experiment_id: int
+    variant: dict[str, Any] = Field(description="this run's values on the experiment's axes")
+    repetition: int = Field(description="1-based")
+    block: int = Field(description="position of its block in the design; runs of one block are paired")
+    position: int = Field(description="place in the experiment's order, 0-based")
+    state: RunState
+    attempts: int
+    created_at: datetime
+    finished_at: datetime | None
+    median_step_s: float | None
+    tokens_per_s: float | None
+    final_loss: float | None
+
+
+class RunDetail(RunSummary):
+    """A run with its settings and every attempt."""
+
+    spec: dict[str, Any] = Field(description="the complete TrainConfig")
+    history: list[AttemptSummary]
+    error: dict[str, Any] | None
+
+
+class RunPage(Model):
+    items: list[RunSummary]
+    next_cursor: str | None = Field(description="give it as `cursor` for the next page; null on the last")
+
+
+class SampleRow(Model):
+    step: int
+    warmup: bool
+    loss: float
+    step_s: float
+    phase_s: dict[str, float]
+
+
+class SampleList(Model):
+    run_id: int
+    attempt_no: int
+    items: list[SampleRow]
+
+
+class LeaseRequest(Model):
+    """A worker asks for a run; answered when there is one or `wait_s` has passed."""
+
+    worker_id: str = Field(min_length=1, max_length=200)
+    boot_id: str = Field(min_length=1, max_length=200)
+    wait_s: float = Field(25.0, ge=0, le=25)
+
+
+class Lease(Model):
+    """A run to execute, and until when the worker may."""
+
+    attempt_id: int
+    attempt_no: int
+    run_id: int
+    experiment_id: int
+    spec: dict[str, Any]
+    lease_s: float
+    heartbeat_s: float
+    expires_at: datetime
+    deadline_at: datetime
+    deadline_s: float = Field(description="seconds from the claim; the worker's own clock suffices")
+
+
+class HeartbeatRequest(Model):
+    worker_id: str
+    attempt_no: int
+    progress: Progress
+
+
+class HeartbeatAnswer(Model):
+    cancel: bool
+    expires_at: datetime
+
+
+class ResultUpload(Model):
+    """The end of an attempt. `payload` is the JSON text whose SHA-256 is `sha256`; one of result or error is in it."""
+
+    worker_id: str
+    attempt_no: int
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    payload: str = Field(description="JSON text: {\"result\": TrainResult | null, \"error\": {...} | null}")
+
+
+class ResultReceipt(Model):
+    attempt_id: int
+    state: AttemptState
+    canonical: bool = Field(description="whether this is the result the run is known by")

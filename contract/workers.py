@@ -1,0 +1,34 @@
+"""Nodes and the workers on them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from contract.runs import Model
+
+
+class WorkerRegistration(Model):
+    """A worker introduces itself; the same worker_id and boot_id again is the same worker."""
+
+    worker_id: str = Field(min_length=1, max_length=200, pattern=r"^[\w.:@-]+$")
+    boot_id: str = Field(min_length=1, max_length=200)
+    node: str = Field(min_length=1, max_length=200, description="the machine's name")
+    cores: list[int] = Field(min_length=1, max_length=4096, description="cores a trainer may be pinned to")
+    memory_bytes: int = Field(ge=1)
+    labels: dict[str, str] = Field(default_factory=dict)
+    software: dict[str, str] = Field(default_factory=dict, description="versions; `hash` is the trainer's source hash")
+    topology: dict[str, Any] = Field(default_factory=dict, description="CPU model, sockets, SMT, caches")
+
+
+class WorkerSummary(WorkerRegistration):
+    registered_at: datetime
+    seen_at: datetime
+    current_attempt_id: int | None
+
+
+class WorkerPage(Model):
+    items: list[WorkerSummary]
+    next_cursor: str | None

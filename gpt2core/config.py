@@ -1,0 +1,240 @@
+"""What a run is asked to do. Frozen dataclasses that validate themselves; the one list of settings that the command
+line, the HTTP contract and the documentation are made from (each field's metadata: help, unit, choices, bounds).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt2core.errors import ConfigError
+
+SCHEDULERS = ("serial", "fork-join", "task")
+SYNCS = ("phase", "step")
+PHASES = ("data", "forward", "loss", "backward", "update")
+PRECISIONS = ("fp32",)
+BLAS = ("auto", "mkl", "openblas")
+DISTRIBUTIONS = ("zipf", "uniform")
+AUTO = 0  # a slice size that the trainer chooses
+
+
+def setting(default: Any, help: str, **meta: Any) -> Any:
+    """A dataclass field with what the command line, the contract and the docs need to know of it."""
+    return field(default=default, metadata={"help": help, **meta})
+
+
+def check_int(name: str, value: object, low: int, high: int | None = None, accepted: str = "") -> None:
+    """Raise ConfigError unless value is an integer in [low, high]."""
+    span = accepted or (f"an integer of {low} or more" if high is None else f"an integer from {low} to {high}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
+        raise ConfigError(name, value, span)
+
+
+def check_number(name: str, value: object, low: float, high: float, accepted: str) -> None:
+    """Raise ConfigError unless value is a finite number with low <= value < high."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(name, value, accepted)
+    if not low <= value < high:
+        raise ConfigError(name, value, accepted)
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise ConfigError unless value is one of choices."""
+    if value not in choices:
+        raise ConfigError(name, value, "one of " + ", ".join(choices))
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A GPT-2's shape. L layers, NH heads, C channels, V vocabulary (padded to Vp), T at most `context`."""
+
+    layers: int = 12
+    heads: int = 12
+    channels: int = 768
+    vocab: int = 50257
+    context: int = 1024
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        for name, high in (("layers", 1000), ("heads", 1000), ("channels", 65536), ("context", 1 << 20)):
+            check_int(name, getattr(self, name), 1, high)
+        check_int("vocab", self.vocab, 1, 1 << 16)  # tokens are uint16
+        if not isinstance(self.name, str):
+            raise ConfigError("name", self.name, "a string")
+        if self.channels % self.heads:
+            raise ConfigError("channels", self.channels, f"a multiple of heads ({self.heads})")
+
+    @property
+    def head_size(self) -> int:
+        return self.channels // self.heads
+
+    @property
+    def padded_vocab(self) -> int:
+        """Vp: V rounded up to a multiple of 128, as llm.c pads it."""
+        return -(-self.vocab // 128) * 128
+
+    @classmethod
+    def from_value(cls, value: object) -> ModelConfig:
+        """A model from its preset's name, from a mapping of its sizes, or from itself."""
+        if isinstance(value, ModelConfig):
+            return value
+        if isinstance(value, str):
+            if value not in PRESETS:
+                raise ConfigError("model", value, "one of " + ", ".join(PRESETS) + ", or layers, heads, channels, "
+                                  "vocab and context")
+            return PRESETS[value]
+        if isinstance(value, Mapping):
+            known = [f.name for f in dataclasses.fields(cls)]
+            for key in value:
+                if key not in known:
+                    raise ConfigError(f"model.{key}", value[key], "no such setting; known: " + ", ".join(known))
+            return cls(**value)
+        raise ConfigError("model", value, "a preset's name or a mapping of layers, heads, channels, vocab, context")
+
+
+PRESETS = {
+    "tiny": ModelConfig(layers=2, heads=4, channels=64, vocab=256, context=128, name="tiny"),
+    "gpt2-124m": ModelConfig(12, 12, 768, 50257, 1024, "gpt2-124m"),
+    "gpt2-350m": ModelConfig(24, 16, 1024, 50257, 1024, "gpt2-350m"),
+    "gpt2-774m": ModelConfig(36, 20, 1280, 50257, 1024, "gpt2-774m"),
+    "gpt2-1.5b": ModelConfig(48, 25, 1600, 50257, 1024, "gpt2-1.5b"),
+}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One run of the trainer. JSON keys are the field names; `model` is a preset's name or a mapping of sizes."""
+
+    model: ModelConfig = field(
+        default=PRESETS["tiny"],
+        metadata={"help": "model: a preset's name, or its sizes", "choices": tuple(PRESETS)},
+    )
+    batch: int = setting(4, "B: sequences in a batch", low=1, high=1 << 20)
+    seq: int = setting(64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20)
+    steps: int = setting(12, "training steps, warm-up included", low=1, high=1 << 30)
+    warmup: int | None = setting(
+        None, "first steps that are run but left out of the summary; default 2, or steps - 1 if that is less", low=0
+    )
+    scheduler: str = setting("task", "who orders the tiles", choices=SCHEDULERS)
+    sync: str = setting("step", "where task waits for all: after each phase or each step", choices=SYNCS)
+    threads: int = setting(1, "P: threads in the team", low=1, high=4096)
+    cores: tuple[int, ...] | None = setting(
+        None, "cores to pin the threads to, as 0-3,8; default: those this process may use"
+    )
+    batch_slice: int = setting(AUTO, "sequences in a slice; 0 lets the trainer choose", low=0)
+    token_slice: int = setting(AUTO, "tokens of each sequence in a slice; 0 lets the trainer choose", low=0)
+    precision: str = setting("fp32", "number format of the matrix products", choices=PRECISIONS)
+    blas: str = setting("auto", "library for the matrix products", choices=BLAS)
+    data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or a llm.c token file")
+    distribution: str = setting("zipf", "how synthetic tokens are drawn", choices=DISTRIBUTIONS)
+    checkpoint: str | None = setting(None, "weights to start from: a llm.c .bin or a Hugging Face .safetensors file")
+    save: str | None = setting(None, "where to write the final weights (llm.c .bin, or .safetensors)")
+    lr: float = setting(1e-4, "AdamW's learning rate")
+    beta1: float = setting(0.9, "AdamW's decay of the first moment")
+    beta2: float = setting(0.999, "AdamW's decay of the second moment")
+    eps: float = setting(1e-8, "AdamW's epsilon")
+    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, on every weight")
+    seed: int = setting(1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1)
+    trace: str | None = setting(None, "write a Chrome/Perfetto trace of the timed steps here")
+    allow_oversubscription: bool = setting(
+        False, "allow more threads than cores; for tests of correctness, never for timing"
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", ModelConfig.from_value(self.model))
+        for item in dataclasses.fields(self):
+            value, meta = getattr(self, item.name), item.metadata
+            optional = item.name in ("warmup", "cores", "checkpoint", "save", "trace")
+            if optional and value is None:
+                continue
+            if item.name != "model" and "choices" in meta:
+                check_choice(item.name, value, meta["choices"])
+            elif "low" in meta:
+                check_int(item.name, value, meta["low"], meta.get("high"))
+        if self.cores is not None:
+            object.__setattr__(self, "cores", parse_cores(self.cores))
+        for name in ("data", "checkpoint", "save", "trace"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value or "\0" in value):
+                raise ConfigError(name, value, "a name or a path")
+        for name in ("beta1", "beta2"):
+            check_number(name, getattr(self, name), 0.0, 1.0, "a number from 0 up to, not including, 1")
+        for name in ("lr", "weight_decay"):
+            check_number(name, getattr(self, name), 0.0, 1e6, "a number of 0 or more")
+        check_number("eps", self.eps, 1e-30, 1.0, "a number above 0 and below 1")
+        if not isinstance(self.allow_oversubscription, bool):
+            raise ConfigError("allow_oversubscription", self.allow_oversubscription, "true or false")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.seq > self.model.context:
+            raise ConfigError("seq", self.seq, f"at most the model's context ({self.model.context})")
+        if self.batch_slice > self.batch:
+            raise ConfigError("batch_slice", self.batch_slice, f"1 to batch ({self.batch}), or 0 for automatic")
+        if self.token_slice > self.seq:
+            raise ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq}), or 0 for automatic")
+        if self.warmup is not None and self.warmup >= self.steps:
+            raise ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
+        if self.scheduler == "serial" and self.threads != 1:
+            raise ConfigError("threads", self.threads, "1 with scheduler serial")
+        if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
+            raise ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")
+
+    @property
+    def warmup_steps(self) -> int:
+        return min(2, self.steps - 1) if self.warmup is None else self.warmup
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only; from_dict gives the same config back."""
+        out = dataclasses.asdict(self)
+        if self.cores is not None:
+            out["cores"] = list(self.cores)
+        return out
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """A config from JSON values. Raises ConfigError for an unknown key or a value that is not accepted."""
+        known = [f.name for f in dataclasses.fields(cls)]
+        for key in values:
+            if key not in known:
+                raise ConfigError(str(key), values[key], "no such setting; known: " + ", ".join(known))
+        return cls(**values)
+
+
+def parse_cores(value: object) -> tuple[int, ...]:
+    """Core numbers from "0-3,8" or from a sequence of integers; sorted as given, without repeats."""
+    accepted = "core numbers such as 0-3,8 without repeats"
+    cores: list[int] = []
+    if isinstance(value, str):
+        for part in value.split(","):
+            first, dash, last = part.strip().partition("-")
+            if not first.isdecimal() or (dash and not last.isdecimal()):
+                raise ConfigError("cores", value, accepted)
+            low, high = int(first), int(last) if dash else int(first)
+            if high < low or high - low > 4096:
+                raise ConfigError("cores", value, accepted)
+            cores.extend(range(low, high + 1))
+    elif isinstance(value, list | tuple):
+        for core in value:
+            check_int("cores", core, 0, 1 << 16, accepted)
+        cores.extend(value)
+    else:
+        raise ConfigError("cores", value, accepted)
+    if not cores or len(set(cores)) != len(cores):
+        raise ConfigError("cores", value, accepted)
+    return tuple(cores)
+
+
+def field_type(name: str) -> Any:
+    """The resolved annotation of a TrainConfig field, for those who build forms from this list."""
+    return typing.get_type_hints(TrainConfig)[name]
+
+
+def is_optional(annotation: Any) -> bool:
+    """Whether an annotation admits None."""
+    return isinstance(annotation, types.UnionType) and type(None) in annotation.__args__

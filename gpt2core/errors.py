@@ -1,0 +1,144 @@
+"""Every error the core raises on purpose. `slug` is stable and is relied upon outside; the message is for people."""
+
+from __future__ import annotations
+
+
+class CoreError(Exception):
+    """The trainer cannot go on."""
+
+    slug = "core-error"
+    exit_code = 1  # the work failed
+
+    def fields(self) -> dict[str, object]:
+        """What a machine may want beside the message; JSON values only."""
+        return {}
+
+
+class InputError(CoreError):
+    """The request or a file named by it is not usable."""
+
+    slug = "bad-input"
+    exit_code = 2  # bad usage or bad input
+
+
+class ConfigError(InputError, ValueError):
+    """A setting has a value that is not accepted."""
+
+    slug = "bad-config"
+
+    def __init__(self, field: str, value: object, accepted: str) -> None:
+        super().__init__(f"{field} = {value!r} is not accepted: {accepted}")
+        self.field, self.value, self.accepted = field, value, accepted
+
+    def fields(self) -> dict[str, object]:
+        return {"field": self.field, "value": self.value, "accepted": self.accepted}
+
+
+class FileError(InputError):
+    """A file cannot be used."""
+
+    slug = "bad-file"
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason = str(path), reason
+
+    def fields(self) -> dict[str, object]:
+        return {"path": self.path, "reason": self.reason}
+
+
+class UnreadableFile(FileError):
+    """The file cannot be opened or written."""
+
+    slug = "unreadable-file"
+
+
+class BadMagic(FileError):
+    """The file is of another kind."""
+
+    slug = "bad-magic"
+
+
+class BadVersion(FileError):
+    """The file's version is not one that is read here."""
+
+    slug = "bad-version"
+
+
+class TruncatedFile(FileError):
+    """The file ends before its header says."""
+
+    slug = "truncated-file"
+
+
+class CountMismatch(FileError):
+    """The file's header disagrees with its size."""
+
+    slug = "count-mismatch"
+
+
+class ShapeMismatch(FileError):
+    """The file holds a model of another shape than the one asked for."""
+
+    slug = "shape-mismatch"
+
+
+class TokenOutOfRange(FileError):
+    """The data holds a token that the model's vocabulary does not have."""
+
+    slug = "token-out-of-range"
+
+
+class NotEnoughMemory(InputError):
+    """The arenas would not fit in the memory this process may use."""
+
+    slug = "not-enough-memory"
+
+    def __init__(self, needed_bytes: int, available_bytes: int, fits: str) -> None:
+        gib = 1 << 30
+        super().__init__(
+            f"this run needs {needed_bytes / gib:.2f} GiB ({needed_bytes} bytes), "
+            f"{available_bytes / gib:.2f} GiB ({available_bytes} bytes) are available; {fits}"
+        )
+        self.needed_bytes, self.available_bytes, self.fits = needed_bytes, available_bytes, fits
+
+    def fields(self) -> dict[str, object]:
+        return {"needed_bytes": self.needed_bytes, "available_bytes": self.available_bytes, "fits": self.fits}
+
+
+class NotFinite(CoreError):
+    """The loss stopped being a finite number."""
+
+    slug = "not-finite"
+
+    def __init__(self, step: int, loss: float) -> None:
+        super().__init__(f"the loss of step {step} is {loss}; stopped there")
+        self.step, self.loss = step, loss
+
+    def fields(self) -> dict[str, object]:
+        return {"step": self.step, "loss": str(self.loss)}
+
+
+class Cancelled(CoreError):
+    """The run was asked to stop and stopped at a step's end."""
+
+    slug = "cancelled"
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"cancelled after {step} steps")
+        self.step = step
+
+    def fields(self) -> dict[str, object]:
+        return {"step": self.step}
+
+
+class GraphError(CoreError):
+    """The task graph does not order two tasks that must be ordered, or cannot be ordered at all."""
+
+    slug = "bad-graph"
+
+
+class MachineError(CoreError):
+    """The machine lacks something the trainer needs."""
+
+    slug = "machine"

@@ -1,0 +1,101 @@
+"""What a run gave: immutable, versioned, raw. Aggregates are derived from it on reading (see `summary`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt2core.config import PHASES
+
+SCHEMA = "taskloom.result/1"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One timed step. Times in seconds, from monotonic nanoseconds."""
+
+    step: int
+    warmup: bool
+    loss: float
+    step_s: float
+    phase_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class OpStat:
+    """One op over the timed (not warm-up) steps: tiles run, their summed time, and the work the formulae count."""
+
+    op: str
+    phase: str
+    calls: int
+    time_s: float
+    flop: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ThreadStat:
+    """One thread of the team over the timed steps: where it ran and what it did with the time."""
+
+    thread: int
+    core: int
+    observed_cores: tuple[int, ...]  # the affinity mask read back inside the thread
+    useful_s: float
+    other_s: float  # scheduling, waiting and idle
+    tasks: int
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Everything one process measured. `to_dict` is the result file and the JSON of `taskloom train --json`."""
+
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    losses: Sequence[float]
+    step_s: Sequence[float]
+    phase_s: Mapping[str, Sequence[float]]
+    phase_busy_s: Mapping[str, Sequence[float]]
+    ops: Sequence[OpStat]
+    threads: Sequence[ThreadStat]
+    memory_bytes: Mapping[str, int]
+    weights_sha256: str
+    graph: Mapping[str, int]
+    warnings: Sequence[str] = ()
+    schema: str = SCHEMA
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    def samples(self) -> list[Sample]:
+        warmup = int(self.config["warmup"])
+        return [
+            Sample(i, i < warmup, loss, step_s, {phase: self.phase_s[phase][i] for phase in PHASES})
+            for i, (loss, step_s) in enumerate(zip(self.losses, self.step_s, strict=True))
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle of the sorted values, or the mean of the two middles. Raises ValueError for no values."""
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("no values")
+    mid = len(ordered) // 2
+    return ordered[mid] if len(ordered) % 2 else (ordered[mid - 1] + ordered[mid]) / 2
+
+
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """The nonparametric (order statistics, binomial) interval of the median, or None if too few values for it.
+
+    Source: Hoefler & Belli 2015, section 4.2.2 (after Le Boudec). At least 6 values are needed for 95 %.
+    """
+    ordered, n = sorted(values), len(values)
+    below = [math.comb(n, k) / 2.0**n for k in range(n + 1)]
+    for low in range(n // 2, -1, -1):
+        high = n - 1 - low
+        if high > low and sum(below[low + 1 : high + 1]) >= confidence:
+            return ordered[low], ordered[high]
+    return None
