@@ -1,0 +1,59 @@
+"""A file that is replaced is whole at every moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpt2core.errors import UnreadableFile
+from gpt2core.files import replacing
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_the_new_file_takes_the_place_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "file.bin"
+    path.write_text("old")
+    with replacing(path) as part:
+        part.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["file.bin"]
+
+
+@pytest.mark.parametrize(("raised", "seen"), [(OSError(28, "No space left"), UnreadableFile), (KeyError(), KeyError)])
+def test_an_exception_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, raised: Exception, seen: type[Exception]
+) -> None:
+    path = tmp_path / "file.bin"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with replacing(path) as part:
+            part.write_text("half")
+            raise raised
+
+    with pytest.raises(seen):
+        write_half()
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["file.bin"]
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file.bin").mkdir()
+    with pytest.raises(UnreadableFile, match="not a regular file"), replacing(tmp_path / "file.bin"):
+        pass
+    assert names(tmp_path) == ["file.bin"]
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link.bin").symlink_to(tmp_path / "kept" / "file.bin")
+    with replacing(tmp_path / "link.bin") as part:
+        part.write_text("new")
+    assert (tmp_path / "link.bin").is_symlink()
+    assert (tmp_path / "kept" / "file.bin").read_text() == "new"
+    assert names(tmp_path / "kept") == ["file.bin"]
