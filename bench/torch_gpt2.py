@@ -1,0 +1,174 @@
+"""GPT-2 in plain PyTorch: the peer that is measured against, and the reference that parity is tested against.
+
+Written for itself, from the paper and torch's own modules; it shares no code with the trainer, only the sizes of a
+model. Weights go in and out under llm.c's names and layout: matrices (out, in), each kind stacked over the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gpt2core.config import ModelConfig, TrainConfig
+
+Weights = dict[str, np.ndarray]
+
+IN_BLOCK = ("ln1", "qkv", "attproj", "ln2", "fc", "fcproj")  # llm.c's names without their final w or b
+NOT_STACKED = ("wte", "wpe", "lnfw", "lnfb")
+
+
+class Block(nn.Module):
+    """One transformer block with its LayerNorms before attention and MLP."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.ln1 = nn.LayerNorm(channels, eps=1e-5)
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.attproj = nn.Linear(channels, channels)
+        self.ln2 = nn.LayerNorm(channels, eps=1e-5)
+        self.fc = nn.Linear(channels, 4 * channels)
+        self.fcproj = nn.Linear(4 * channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attproj(attention(self.qkv(self.ln1(x)), self.heads))
+        return x + self.fcproj(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    """The mean next-token loss of (B, T) tokens; the head is the token embedding, without padding."""
+
+    def __init__(self, sizes: ModelConfig) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.wte = nn.Embedding(sizes.vocab, sizes.channels)
+        self.wpe = nn.Embedding(sizes.context, sizes.channels)
+        self.blocks = nn.ModuleList(Block(sizes.channels, sizes.heads) for _ in range(sizes.layers))
+        self.lnf = nn.LayerNorm(sizes.channels, eps=1e-5)
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.lnf(x), self.wte.weight)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def attention(qkv: Tensor, heads: int) -> Tensor:
+    """Causal attention of packed (B, T, 3C) queries, keys and values, head after head within each."""
+    B, T, width = qkv.shape
+    q, k, v = qkv.view(B, T, 3, heads, width // 3 // heads).permute(2, 0, 3, 1, 4)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, width // 3)
+
+
+def parameters_by_name(model: GPT2) -> dict[str, list[nn.Parameter]]:
+    """llm.c's names, in its order, with the parameters that each stacks, in the order of the layers."""
+    found = {"wte": [model.wte.weight], "wpe": [model.wpe.weight]}
+    for name in IN_BLOCK:
+        layers = [getattr(block, name) for block in model.blocks]
+        found[name + "w"] = [layer.weight for layer in layers]
+        found[name + "b"] = [layer.bias for layer in layers]
+    return {**found, "lnfw": [model.lnf.weight], "lnfb": [model.lnf.bias]}
+
+
+def weights_of(model: GPT2, gradients: bool = False) -> Weights:
+    """Copies of the weights, or of their gradients, in llm.c's layout; the padded rows of wte are zero."""
+    out: Weights = {}
+    for name, parameters in parameters_by_name(model).items():
+        tensors = [(p.grad if gradients else p.data) for p in parameters]
+        arrays = [np.array(tensor.numpy()) for tensor in tensors if tensor is not None]
+        out[name] = arrays[0] if name in NOT_STACKED else np.stack(arrays)
+    padding = model.sizes.padded_vocab - model.sizes.vocab
+    out["wte"] = np.pad(out["wte"], ((0, padding), (0, 0)))
+    return out
+
+
+def load_weights(model: GPT2, weights: Mapping[str, np.ndarray]) -> None:
+    """Set the weights from llm.c's layout, in the model's own number format."""
+    with torch.no_grad():
+        for name, parameters in parameters_by_name(model).items():
+            array = torch.from_numpy(np.array(weights[name]))
+            if name == "wte":
+                array = array[: model.sizes.vocab]
+            layers = [array] if name in NOT_STACKED else list(array)
+            for parameter, layer in zip(parameters, layers, strict=True):
+                parameter.copy_(layer)
+
+
+def random_model(sizes: ModelConfig, seed: int, dtype: torch.dtype = torch.float32) -> GPT2:
+    """A GPT-2 of GPT-2's deviations, but with biases and LayerNorms that are random too, so that none drops out."""
+    generator = torch.Generator().manual_seed(seed)
+    model = GPT2(sizes)
+    with torch.no_grad():
+        for name, parameters in parameters_by_name(model).items():
+            for parameter in parameters:
+                drawn = torch.randn(parameter.shape, generator=generator)
+                if name.startswith("ln") and name.endswith("w"):
+                    parameter.copy_(1 + 0.1 * drawn)
+                else:
+                    parameter.copy_((0.1 if name.endswith("b") else 0.02) * drawn)
+    return model.to(dtype)
+
+
+def new_adamw(model: GPT2, config: TrainConfig, fused: bool = False) -> torch.optim.AdamW:
+    """The run's AdamW, with its weight decay on every weight."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=config.lr,
+        betas=(config.beta1, config.beta2),
+        eps=config.eps,
+        weight_decay=config.weight_decay,
+        fused=fused,
+    )
+
+
+def batch_of(stream: np.ndarray, step: int, batch: int, seq: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets (B, T) of a step counted from 0: batches follow one another, then begin again."""
+    start = step % ((len(stream) - 1) // (batch * seq)) * batch * seq
+    tokens = torch.from_numpy(stream[start : start + batch * seq + 1].astype(np.int64))
+    return tokens[:-1].view(batch, seq), tokens[1:].view(batch, seq)
+
+
+def train(model: GPT2, config: TrainConfig, stream: np.ndarray) -> list[float]:
+    """Train in place for config.steps; each step's loss, before its update."""
+    optimizer = new_adamw(model, config)
+    losses = []
+    for step in range(config.steps):
+        loss = model(*batch_of(stream, step, config.batch, config.seq))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def write_llmc_checkpoint(path: Path, model: GPT2) -> None:
+    """The model's weights as a llm.c checkpoint of version 3 (fp32)."""
+    sizes = model.sizes
+    header = np.zeros(256, dtype="<i4")
+    header[:8] = (
+        20240326, 3, sizes.context, sizes.vocab, sizes.layers, sizes.heads, sizes.channels, sizes.padded_vocab
+    )  # fmt: skip
+    with path.open("wb") as stream:
+        stream.write(header.tobytes())
+        for array in weights_of(model).values():
+            stream.write(array.astype("<f4").tobytes())
+
+
+def read_llmc_checkpoint(path: Path) -> GPT2:
+    """A model from a llm.c checkpoint of version 3."""
+    header = np.fromfile(path, dtype="<i4", count=256)
+    context, vocab, layers, heads, channels, _ = (int(value) for value in header[2:8])
+    model = GPT2(ModelConfig(layers, heads, channels, vocab, context))
+    values, at = np.memmap(path, dtype="<f4", mode="r", offset=1024), 0
+    weights: Weights = {}
+    for name, array in weights_of(model).items():
+        weights[name] = values[at : at + array.size].reshape(array.shape)
+        at += array.size
+    load_weights(model, weights)
+    return model
