@@ -1,0 +1,68 @@
+"""`python -m worker`: what `taskloom worker` becomes. SIGTERM or SIGINT drains; a second one stops at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from queue import SimpleQueue
+from typing import Any
+
+from gpt2core import launch
+from gpt2core.errors import ConfigError
+from worker import affinity, orphan
+from worker.agent import Agent, DrainAsked
+from worker.claim_loop import ClaimLoop
+from worker.client import ServerClient
+from worker.execution import Command, Executor
+from worker.report import Report
+from worker.settings import parse
+from worker.spool import Spool, SpoolTaken
+from worker.supervise import Supervisor
+
+EXIT_STOPPED_AT_ONCE, EXIT_BAD_INPUT = 1, 2
+
+
+def main(arguments: list[str], command: Command = launch.command) -> int:
+    """Work until stopped. `command` is how a trainer is started; nothing that comes over the network can change it."""
+    try:
+        settings = parse(arguments, os.environ)
+        spool = Spool(settings.spool)
+    except (ConfigError, SpoolTaken, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    report = Report(settings.as_json)
+    ended = orphan.end(settings.spool)
+    if ended is not None:
+        report.say("orphan-killed", f"killed trainer {ended}, left by an earlier worker")
+    inbox: SimpleQueue[Any] = SimpleQueue()
+    agent = Agent(settings.drain)
+    supervisor = Supervisor(agent, inbox)
+
+    def drain() -> None:
+        agent.draining = True
+        inbox.put(DrainAsked())
+
+    def stop_at_once() -> None:
+        supervisor.kill()
+        raise SystemExit(EXIT_STOPPED_AT_ONCE)
+
+    def on_signal(_number: int, _frame: object) -> None:
+        stop_at_once() if agent.draining else drain()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    affinity.raise_priority()
+    client = ServerClient(settings.server, settings.token)
+    try:
+        executor = Executor(settings, supervisor, command, launch.allowed_cores())
+        code = ClaimLoop(settings, client, agent, inbox, spool, executor, report).run()
+        report.say("stopped", "worker stopped", exit_code=code)
+        return code
+    finally:
+        client.close()
+        spool.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

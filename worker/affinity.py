@@ -1,0 +1,40 @@
+"""Which cores the trainer's team gets, and which are left for the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from gpt2core.config import TrainConfig
+from gpt2core.errors import ConfigError
+
+
+def team_cores(config: TrainConfig, worker_cores: Sequence[int]) -> tuple[int, ...]:
+    """Cores to pin the team's threads to, in order. Raises ConfigError for what this worker does not have."""
+    if config.cores is not None:
+        if not set(config.cores) <= set(worker_cores):
+            raise ConfigError("cores", list(config.cores), "cores of this worker: " + ",".join(map(str, worker_cores)))
+        return config.cores
+    if config.threads > len(worker_cores) and not config.allow_oversubscription:
+        raise ConfigError("threads", config.threads, f"at most the {len(worker_cores)} cores of this worker")
+    return tuple(worker_cores[: config.threads])
+
+
+def spare_cores(process_cores: Collection[int], measured: Collection[int]) -> tuple[int, ...]:
+    """Cores the agent may use without disturbing the team; empty if there are none."""
+    return tuple(sorted(set(process_cores) - set(measured)))
+
+
+def move_agent(cores: Collection[int]) -> None:
+    """Put every thread of this process on these cores; threads that it starts later follow."""
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
+            os.sched_setaffinity(int(thread.name), cores)
+
+
+def raise_priority() -> None:
+    """Let the agent answer in time beside a busy trainer, where the system allows it."""
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -5)

@@ -1,0 +1,115 @@
+"""What the agent is doing and what has been asked of it. No I/O and no clock: inputs in, decisions out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from contract.runs import Lease, Progress
+from worker.settings import Drain
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"  # for a run
+    RUNNING = "running"  # a trainer, under a lease
+    DELIVERING = "delivering"  # what came of it
+    STOPPED = "stopped"
+
+
+TRANSITIONS: Mapping[str, tuple[tuple[Phase, ...], Phase]] = {
+    "claim": ((Phase.WAITING,), Phase.RUNNING),
+    "finish": ((Phase.RUNNING,), Phase.DELIVERING),
+    "acknowledge": ((Phase.DELIVERING,), Phase.WAITING),
+    "stop": (tuple(Phase), Phase.STOPPED),
+}
+
+
+STAGES = {"compiling": "compiling", "planned": "training", "step": "training", "result": "finishing"}  # by event
+
+
+class StopReason(StrEnum):
+    """Why a running trainer is stopped before its end."""
+
+    CANCEL = "cancelled"
+    LEASE_LOST = "lease-lost"
+    DEADLINE = "timeout"
+    RELEASE = "released"
+
+
+class InvalidTransition(RuntimeError):
+    """The agent was told to do what it cannot do in its phase."""
+
+
+@dataclass(frozen=True)
+class StopAsked:
+    """Stop the trainer of this attempt. From the heartbeat loop."""
+
+    attempt_id: int
+    reason: StopReason
+
+
+@dataclass(frozen=True)
+class DrainAsked:
+    """Take no further run. From a signal."""
+
+
+class Agent:
+    """The state of one worker process. Owned by the main thread; `progress` and `draining` are read elsewhere."""
+
+    def __init__(self, drain: Drain) -> None:
+        self._drain = drain
+        self.phase = Phase.WAITING
+        self.draining = False
+        self.lease: Lease | None = None
+        self.stop_reason: StopReason | None = None
+        self.progress = Progress()
+
+    def claim(self, lease: Lease) -> None:
+        self._go("claim")
+        self.lease, self.stop_reason = lease, None
+        self.progress = Progress(steps=int(lease.spec.get("steps", 0)))
+
+    def finish(self) -> None:
+        self._go("finish")
+
+    def acknowledge(self) -> None:
+        self._go("acknowledge")
+        self.lease = None
+
+    def stop(self) -> None:
+        self._go("stop")
+
+    def drain(self) -> StopReason | None:
+        """Take no further run. The answer is why to stop the current trainer, or None to let it finish."""
+        self.draining = True
+        return StopReason.RELEASE if self._drain == "release" and self.phase is Phase.RUNNING else None
+
+    def ask_to_stop(self, reason: StopReason) -> bool:
+        """Note why the current trainer is stopped. False if it already is being stopped: the first reason counts,
+        except that a lost lease overrides any, because nobody waits for that attempt's outcome."""
+        if self.phase is not Phase.RUNNING:
+            return False
+        first = self.stop_reason is None
+        if first or reason is StopReason.LEASE_LOST:
+            self.stop_reason = reason
+        return first
+
+    def note(self, event: Mapping[str, Any]) -> bool:
+        """Take in what the trainer told; True if it entered another stage."""
+        before, known = self.progress, event.get("event")
+        stage = STAGES.get(str(known))
+        if stage is None or self.phase is not Phase.RUNNING:
+            return False
+        update: dict[str, Any] = {"stage": stage}
+        if known == "step":
+            update |= {key: event.get(key) for key in ("step", "steps", "loss", "tokens_per_s")}
+        self.progress = Progress.model_validate(before.model_dump() | update)
+        return stage != before.stage
+
+    def _go(self, verb: str) -> None:
+        sources, target = TRANSITIONS[verb]
+        if self.phase not in sources:
+            raise InvalidTransition(f"a worker that is {self.phase} cannot {verb}")
+        self.phase = target

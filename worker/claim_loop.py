@@ -1,0 +1,165 @@
+"""The claim loop: deliver what waits, claim a run, have it executed, deliver what came of it; until told to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from contract.runs import Lease, LeaseRequest
+from worker import execution, node
+from worker.agent import Agent, DrainAsked
+from worker.client import Refused, ServerClient
+from worker.delivery import Delivery
+from worker.execution import Executor, Verdict
+from worker.heartbeat_loop import HeartbeatLoop
+from worker.report import Report
+from worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered
+from worker.settings import Settings
+from worker.spool import Entry, Spool
+
+EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
+SLUG = "/problems/"
+
+
+@dataclass(frozen=True)
+class ClaimAnswered:
+    """A long poll came back."""
+
+    lease: Lease | None
+    error: Exception | None
+
+
+class ClaimLoop:
+    """One worker's life, in the main thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: ServerClient,
+        agent: Agent,
+        inbox: SimpleQueue[Any],
+        spool: Spool,
+        executor: Executor,
+        report: Report,
+    ) -> None:
+        self._settings, self._client, self._agent, self._inbox = settings, client, agent, inbox
+        self._spool, self._executor, self._report = spool, executor, report
+        self._boot_id = uuid.uuid4().hex
+        self._delivery = Delivery(client, spool, self.pause, report)
+        self._policy = RetryPolicy()
+        self._failures = 0
+
+    def run(self) -> int:
+        """Until stopped, or until one run is done with `once`. The process's exit code."""
+        try:
+            self._register()
+            while not self._agent.draining:
+                self._delivery.deliver_waiting()
+                lease = self._claim()
+                if lease is None:
+                    continue
+                verdict = self._execute(lease)
+                if self._settings.once:
+                    succeeded = verdict is not None and verdict.outcome == "succeeded"
+                    return EXIT_OK if succeeded else EXIT_RUN_FAILED
+        except GaveUp:
+            self._report.say("gave-up", "stopping while the server does not answer; results stay in the spool")
+        except Refused as error:
+            self._report.say("refused", f"the server refuses this worker: {error}", problem=error.problem)
+            return EXIT_REFUSED
+        finally:
+            self._agent.stop()
+        return EXIT_OK
+
+    def pause(self, delay_s: float) -> bool:
+        """Wait; False as soon as the worker is to take no further run."""
+        until = time.monotonic() + delay_s
+        while not self._agent.draining:
+            try:
+                message = self._inbox.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                return True
+            if isinstance(message, DrainAsked):
+                self._agent.drain()
+        return False
+
+    def _register(self) -> None:
+        introduction = node.registration(self._settings, self._boot_id)
+        call_until_answered(lambda: self._client.register(introduction), self.pause, self._tell_retry)
+        name, cores = self._settings.worker_id, list(self._settings.cores)
+        text = f"worker {name} (cores {cores}) registered with {self._settings.server}"
+        self._report.say("registered", text, worker_id=name)
+
+    def _claim(self) -> Lease | None:
+        """A lease, or None if there was none this time. The poll has a thread, so that no signal waits for it."""
+        request = LeaseRequest(worker_id=self._settings.worker_id, boot_id=self._boot_id, wait_s=self._settings.wait_s)
+        threading.Thread(target=self._poll, args=(request,), name="claim", daemon=True).start()
+        while True:
+            match self._inbox.get():
+                case DrainAsked():
+                    self._agent.drain()
+                    return None  # leaving closes the connection, and the server gives the poll no run
+                case ClaimAnswered(lease, None):
+                    self._failures = 0
+                    return lease
+                case ClaimAnswered(_, error):
+                    self._after_failed_claim(error)
+                    return None
+
+    def _poll(self, request: LeaseRequest) -> None:
+        try:
+            answer = ClaimAnswered(self._client.claim(request), None)
+        except Exception as error:
+            answer = ClaimAnswered(None, error)
+        self._inbox.put(answer)
+
+    def _after_failed_claim(self, error: Exception | None) -> None:
+        slug = str(error.problem.get("type", "")).removeprefix(SLUG) if isinstance(error, Refused) else ""
+        if slug == "unknown-worker":
+            self._register()
+        elif isinstance(error, Unreachable) or slug == "worker-busy":
+            self._failures += 1
+            delay_s = self._policy.delay_s(self._failures, getattr(error, "retry_after_s", None))
+            self._tell_retry(error, delay_s)
+            self.pause(delay_s)
+        elif error is not None:
+            raise error
+
+    def _execute(self, lease: Lease) -> Verdict | None:
+        agent = self._agent
+        agent.claim(lease)
+        fields = {"run_id": lease.run_id, "attempt_id": lease.attempt_id, "attempt_no": lease.attempt_no}
+        name = f"run {lease.run_id}, attempt {lease.attempt_no}"
+        self._report.say("claimed", f"{name}: started", **fields)
+        beats = HeartbeatLoop(self._client, self._settings.worker_id, lease, agent, self._inbox, self._report)
+        beats.start()
+        try:
+            verdict = self._executor.execute(lease, beats.nudge)
+        finally:
+            beats.stop()
+        agent.finish()
+        if verdict is not None:
+            slug = (verdict.error or {}).get("slug")
+            text = f"{name}: {verdict.outcome}" + (f" ({slug})" if slug else "")
+            self._report.say("finished", text, outcome=verdict.outcome, slug=slug, **fields)
+            self._deliver(
+                Entry(lease.attempt_id, execution.upload(self._settings.worker_id, lease.attempt_no, verdict))
+            )
+        else:
+            self._report.say("lease-lost", f"{name}: lease lost, trainer killed", **fields)
+        agent.acknowledge()
+        return verdict
+
+    def _deliver(self, entry: Entry) -> None:
+        try:
+            self._spool.put(entry)
+        except OSError as error:  # a full disk: the result is still in memory, and the server may take it
+            self._report.say("spool-failed", f"spool {self._spool.folder}: {error}; delivering from memory")
+        self._delivery.deliver(entry)
+
+    def _tell_retry(self, error: Exception | None, delay_s: float) -> None:
+        self._report.say("retrying", f"server: {error}; again in {delay_s:.1f} s")

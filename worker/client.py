@@ -1,0 +1,88 @@
+"""What a worker says to the server, over HTTP. No retries here: see retry.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from contract.runs import (
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    Lease,
+    LeaseRequest,
+    Progress,
+    ResultReceipt,
+    ResultUpload,
+)
+from contract.workers import WorkerRegistration
+from worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
+
+ANSWER_S = 30.0  # beyond what a long poll may take
+M = TypeVar("M", bound=BaseModel)
+
+
+class Refused(Exception):
+    """The server answered that it will not do this; asking again would not change it."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        super().__init__(f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": "))
+        self.status, self.problem = status, problem
+
+
+class ServerClient:
+    """One worker's connection to one server. Raises Unreachable (try again) and Refused (do not)."""
+
+    def __init__(self, server: str, token: str | None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=f"{server}/api/v1", headers=headers, timeout=ANSWER_S)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def register(self, registration: WorkerRegistration) -> None:
+        self._send("POST", "/workers", registration)
+
+    def claim(self, request: LeaseRequest) -> Lease | None:
+        """A run to execute, or None if there was none within request.wait_s."""
+        answer = self._send("POST", "/leases", request, timeout_s=request.wait_s + ANSWER_S)
+        return None if answer.status_code == 204 else self._parsed(answer, Lease)
+
+    def heartbeat(self, attempt_id: int, worker_id: str, attempt_no: int, progress: Progress) -> HeartbeatAnswer:
+        body = HeartbeatRequest(worker_id=worker_id, attempt_no=attempt_no, progress=progress)
+        return self._parsed(self._send("POST", f"/attempts/{attempt_id}/heartbeat", body), HeartbeatAnswer)
+
+    def deliver(self, attempt_id: int, upload: ResultUpload) -> ResultReceipt:
+        return self._parsed(self._send("PUT", f"/attempts/{attempt_id}/result", upload), ResultReceipt)
+
+    def _send(self, method: str, path: str, body: BaseModel, timeout_s: float = ANSWER_S) -> httpx.Response:
+        content = body.model_dump_json(exclude_unset=True)
+        try:
+            answer = self._http.request(
+                method, path, content=content, headers={"Content-Type": "application/json"}, timeout=timeout_s
+            )
+        except httpx.TransportError as error:
+            raise Unreachable(f"{self._http.base_url}: {error or type(error).__name__}") from error
+        if answer.status_code in RETRIED_STATUSES:
+            retry_after_s = parse_retry_after_s(answer.headers.get("Retry-After"))
+            raise Unreachable(f"{answer.request.url}: status {answer.status_code}", retry_after_s)
+        if not answer.is_success:
+            raise Refused(answer.status_code, _problem(answer))
+        return answer
+
+    @staticmethod
+    def _parsed(answer: httpx.Response, model: type[M]) -> M:
+        try:
+            return model.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise Refused(answer.status_code, {"title": "Answer not understood", "detail": str(error)}) from error
+
+
+def _problem(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        problem = answer.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        problem = None
+    return problem if isinstance(problem, dict) else {"title": answer.reason_phrase, "detail": answer.text[:500]}

@@ -1,0 +1,164 @@
+"""One lease, from its settings to the result that the server is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from contract.runs import Lease, ResultUpload
+from gpt2core.config import TrainConfig
+from gpt2core.errors import CoreError
+from worker import affinity, orphan, roots
+from worker.agent import StopReason
+from worker.settings import Settings
+from worker.supervise import Ending, Supervisor
+
+Command = Callable[[Path], list[str]]  # from the result file's path: gpt2core.launch.command
+Outcome = Literal["succeeded", "failed", "cancelled"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an attempt, before it is text."""
+
+    outcome: Outcome
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Who runs where. shared: the agent has no core to itself."""
+
+    team: tuple[int, ...]
+    agent: tuple[int, ...]
+    shared: bool
+
+
+class Executor:
+    """Executes leases one after the other on this worker's cores."""
+
+    def __init__(
+        self, settings: Settings, supervisor: Supervisor, command: Command, process_cores: Sequence[int]
+    ) -> None:
+        self._settings, self._supervisor, self._command = settings, supervisor, command
+        self._process_cores = tuple(process_cores)
+
+    def execute(self, lease: Lease, entered_stage: Callable[[], None]) -> Verdict | None:
+        """What became of the lease; None if it was lost, so that nothing is to be delivered."""
+        try:
+            asked = TrainConfig.from_dict(lease.spec)
+            files = roots.find_files(asked, self._settings.data_root, self._settings.checkpoint_root)
+            team = affinity.team_cores(asked, self._settings.cores)
+        except CoreError as error:
+            return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
+        config = TrainConfig.from_dict({**asked.to_dict(), **files, "cores": team})
+        placement = self._place_agent(team)
+        with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
+            result = Path(folder) / "result.json"
+            try:
+                ending = self._supervisor.run(
+                    self._command(result),
+                    config.to_dict(),
+                    self._settings.cores,
+                    lease.deadline_s,
+                    lambda pid: orphan.remember(self._settings.spool, pid),
+                    entered_stage,
+                )
+            except OSError as error:
+                return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
+            finally:
+                orphan.forget(self._settings.spool)
+            if ending.reason is StopReason.LEASE_LOST:
+                return None
+            return judge(ending, result, lease, self._about(placement), restored(asked, files))
+
+    def _place_agent(self, team: tuple[int, ...]) -> Placement:
+        spare = affinity.spare_cores(self._process_cores, team)
+        agent = spare or self._process_cores
+        affinity.move_agent(agent)
+        return Placement(team, agent, shared=not spare)
+
+    def _about(self, placement: Placement) -> dict[str, Any]:
+        return {
+            "worker_id": self._settings.worker_id,
+            "agent_cores": list(placement.agent),
+            "agent_shared_measured_cores": placement.shared,
+            "agent_nice": os.getpriority(os.PRIO_PROCESS, 0),
+        }
+
+
+def restored(asked: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:
+    """The names that a result must show in place of this node's paths."""
+    return {field: getattr(asked, field) for field in files}
+
+
+def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], names: Mapping[str, Any]) -> Verdict:
+    """What became of an attempt, from how its trainer ended."""
+    result = _read_result(path, ending) if ending.code == 0 else None
+    if isinstance(result, dict):  # also when it was done before it heard that it should stop
+        result["config"] = {**result.get("config", {}), **names}
+        result["environment"] = {**result.get("environment", {}), "worker": dict(about)}
+        if about["agent_shared_measured_cores"]:
+            note = "the worker's agent had no core to itself and shared the measured ones"
+            result["warnings"] = [*result.get("warnings", []), note]
+        return Verdict("succeeded", result, None)
+    error: dict[str, Any] = {"exit_code": ending.code if ending.code >= 0 else None, "signal": ending.signal}
+    outcome: Outcome = "failed"
+    told = {k: v for k, v in (ending.error or {}).items() if k not in ("event", "exit_code")}
+    if ending.reason is StopReason.CANCEL:
+        outcome = "cancelled"
+        error |= {"slug": "cancelled", "detail": "cancelled on request"}
+    elif ending.reason is StopReason.RELEASE:
+        outcome = "cancelled"  # which nobody asked for, so the server queues the run again
+        error |= {"slug": "released", "detail": "handed back: the worker was told to stop"}
+    elif ending.reason is StopReason.DEADLINE:
+        error |= {"slug": "timeout", "detail": f"stopped at the deadline, {lease.deadline_s:g} s after the claim"}
+    elif "slug" in told:
+        error |= told
+    elif ending.signal is not None:
+        oom = ending.oom_killed and ending.signal == "SIGKILL"
+        why = "by the kernel, for memory" if oom else "not by the worker"
+        slug = "out-of-memory" if oom else "killed"
+        error |= {"slug": slug, "detail": f"the trainer was ended by {ending.signal}, {why}"}
+    elif ending.code == 0:
+        error |= {"slug": "no-result", "detail": result or "the trainer ended well but left no result"}
+    else:
+        error |= {"slug": "exit-status", "detail": f"the trainer ended with exit status {ending.code}"}
+    return Verdict(outcome, None, {**error, "output": list(ending.output), "warnings": list(ending.warnings)})
+
+
+def _read_result(path: Path, ending: Ending) -> dict[str, Any] | str:
+    """The result file's content, or what is wrong with it."""
+    if ending.result is None:
+        return "the trainer ended well but told of no result"
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != ending.result.get("sha256"):
+            return "the result file is not the one the trainer told of"
+        result = json.loads(content, parse_constant=_refuse_constant)
+    except (OSError, ValueError) as error:
+        return f"the result file cannot be read: {error}"
+    return result if isinstance(result, dict) else "the result file holds no JSON object"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds {name}, which is no JSON")
+
+
+def upload(worker_id: str, attempt_no: int, verdict: Verdict) -> ResultUpload:
+    """A verdict as it is sent, with its hash."""
+    payload = json.dumps({"result": verdict.result, "error": verdict.error}, separators=(",", ":"))
+    return ResultUpload(
+        worker_id=worker_id,
+        attempt_no=attempt_no,
+        outcome=verdict.outcome,
+        sha256=hashlib.sha256(payload.encode()).hexdigest(),
+        payload=payload,
+    )

@@ -1,0 +1,46 @@
+"""A trainer that outlived its worker: remembered on disk, killed before the next worker claims anything."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+
+from worker.spool import write_durably
+
+NAME = "trainer"
+ENDED_S = 10.0
+
+
+def remember(spool: Path, pid: int) -> None:
+    """Note the running trainer. A disk that is full costs this precaution only."""
+    with contextlib.suppress(OSError, psutil.NoSuchProcess):
+        write_durably(spool / NAME, json.dumps({"pid": pid, "created_at_s": psutil.Process(pid).create_time()}))
+
+
+def forget(spool: Path) -> None:
+    """There is no trainer now."""
+    with contextlib.suppress(OSError):
+        (spool / NAME).unlink()
+
+
+def end(spool: Path) -> int | None:
+    """Kill the trainer of an earlier worker process with this spool, if it still runs; its process id, or None."""
+    try:
+        noted = json.loads((spool / NAME).read_text())
+        process = psutil.Process(int(noted["pid"]))
+        ours = process.create_time() == noted["created_at_s"]
+    except (OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
+        forget(spool)
+        return None
+    if ours:  # and not another process that was given the same id since
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(psutil.TimeoutExpired):
+            process.wait(ENDED_S)
+    forget(spool)
+    return process.pid if ours else None

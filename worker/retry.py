@@ -1,0 +1,75 @@
+"""The one retry policy of the worker: what is tried again, and after how long."""
+
+from __future__ import annotations
+
+import email.utils
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+# Timeouts, too early, too many, and a server or proxy that is down or starting. Every other 4xx stays an answer.
+RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+MOST_RETRY_AFTER_S = 300.0
+
+T = TypeVar("T")
+
+
+class Unreachable(Exception):
+    """The server did not answer, or not with an answer that ends the matter; the same request may succeed later."""
+
+    def __init__(self, detail: str, retry_after_s: float | None = None) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
+class GaveUp(Exception):
+    """The worker was asked to stop while it waited to try again."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Exponential back-off, jittered between half and all of the delay so that workers do not return in step."""
+
+    first_s: float = 0.5
+    factor: float = 2.0
+    most_s: float = 30.0
+
+    def delay_s(self, failures: int, retry_after_s: float | None = None, spread: float | None = None) -> float:
+        """Seconds to wait after so many failures in a row (1 or more). A server's Retry-After is a lower bound."""
+        spread = random.random() if spread is None else spread
+        delay_s = min(self.most_s, self.first_s * self.factor ** min(failures - 1, 60)) * (0.5 + spread / 2)
+        return max(delay_s, min(retry_after_s or 0.0, MOST_RETRY_AFTER_S))
+
+
+def parse_retry_after_s(header: str | None, now_s: float | None = None) -> float | None:
+    """Seconds from a Retry-After header: a number, or a date; None if there is none that can be read."""
+    if not header:
+        return None
+    if header.strip().isdecimal():
+        return float(header)
+    try:
+        at = email.utils.parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    return max(0.0, at.timestamp() - (time.time() if now_s is None else now_s))
+
+
+def call_until_answered(
+    call: Callable[[], T],
+    pause: Callable[[float], bool],
+    told: Callable[[Exception, float], None],
+    policy: RetryPolicy = RetryPolicy(),
+) -> T:
+    """What call() returns once it does not raise Unreachable. Raises GaveUp when pause(delay_s) answers False."""
+    failures = 0
+    while True:
+        try:
+            return call()
+        except Unreachable as error:
+            failures += 1
+            delay_s = policy.delay_s(failures, error.retry_after_s)
+            told(error, delay_s)
+            if not pause(delay_s):
+                raise GaveUp from error

@@ -1,0 +1,137 @@
+"""How a worker is set up: options first, then the environment's TASKLOOM_*, then the defaults."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from gpt2core.config import parse_cores
+from gpt2core.errors import ConfigError
+from gpt2core.launch import allowed_cores
+
+DEFAULT_SERVER = "http://127.0.0.1:8321"
+Drain = Literal["finish", "release"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything an operator decides about one worker."""
+
+    server: str
+    token: str | None = field(repr=False)
+    worker_id: str
+    cores: tuple[int, ...]
+    labels: Mapping[str, str]
+    once: bool
+    drain: Drain
+    spool: Path
+    data_root: Path | None
+    checkpoint_root: Path | None
+    wait_s: float
+    as_json: bool
+
+
+def core_ranges(cores: Sequence[int]) -> str:
+    """Core numbers as the kernel lists them, with "." for "," so that they may stand in a name: 0-3.8"""
+    parts: list[list[int]] = []
+    for core in sorted(cores):
+        if parts and core == parts[-1][1] + 1:
+            parts[-1][1] = core
+        else:
+            parts.append([core, core])
+    return ".".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def default_spool(worker_id: str) -> Path:
+    """Where results wait for the server: kept over restarts, apart for each worker of a node."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(state) / "taskloom" / "spool" / worker_id
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ConfigError("label", text, "key=value")
+    return key, value
+
+
+def _cores(text: str | None) -> tuple[int, ...]:
+    allowed = allowed_cores()
+    if not text:
+        return tuple(allowed)
+    cores = parse_cores(text)
+    if not set(cores) <= set(allowed):
+        raise ConfigError("cores", text, "cores this process may use: " + ",".join(map(str, allowed)))
+    return cores
+
+
+def _root(name: str, text: str | None) -> Path | None:
+    if not text:
+        return None
+    root = Path(text)
+    if not root.is_dir():
+        raise ConfigError(name, text, "an existing folder")
+    return root.resolve()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `python -m worker`. The token is no option: arguments are visible to everyone on a node."""
+    out = argparse.ArgumentParser(prog="taskloom worker", description=__doc__)
+    out.add_argument("--server", help=f"URL of the server [TASKLOOM_SERVER, {DEFAULT_SERVER}]")
+    out.add_argument("--worker-id", help="this worker's lasting name [TASKLOOM_WORKER_ID, node:cores]")
+    out.add_argument("--cores", help="cores a trainer may be pinned to, as 0-3,8 [TASKLOOM_CORES, all it may use]")
+    out.add_argument("--label", action="append", metavar="K=V", help="what runs may require [TASKLOOM_LABELS, a=b,c=d]")
+    out.add_argument("--once", action="store_true", help="execute one run; exit 0 if it succeeded, 1 if not")
+    out.add_argument("--drain", choices=("finish", "release"), help="on SIGTERM [TASKLOOM_DRAIN, finish]")
+    out.add_argument("--spool", metavar="DIR", help="where results wait for the server [TASKLOOM_SPOOL]")
+    out.add_argument("--data-root", metavar="DIR", help="token files that runs may name [TASKLOOM_DATA_ROOT]")
+    out.add_argument("--checkpoint-root", metavar="DIR", help="weights that runs may name [TASKLOOM_CHECKPOINT_ROOT]")
+    out.add_argument("--wait-s", type=float, help="length of a long poll in seconds, at most 25 [TASKLOOM_WAIT_S, 25]")
+    out.add_argument("--json", action="store_true", help="one JSON event a line on standard output")
+    return out
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Settings from options and environment. Raises ConfigError for a value that is not accepted."""
+    given = parser().parse_args(arguments)
+
+    def value(name: str) -> str | None:
+        chosen = getattr(given, name)
+        return chosen if chosen is not None else environment.get("TASKLOOM_" + name.upper()) or None
+
+    cores = _cores(value("cores"))
+    worker_id = value("worker_id") or f"{re.sub(r'[^A-Za-z0-9_.-]', '-', socket.gethostname())}:{core_ranges(cores)}"
+    if not re.fullmatch(r"[\w.:@-]{1,200}", worker_id) or worker_id.strip(".") == "":
+        raise ConfigError("worker_id", worker_id, "1 to 200 letters, digits or _ . : @ -")
+    drain = value("drain") or "finish"
+    if drain not in ("finish", "release"):
+        raise ConfigError("drain", drain, "finish or release")
+    labels = given.label or list(filter(None, environment.get("TASKLOOM_LABELS", "").split(",")))
+    wait_s = value("wait_s") or 25.0
+    try:
+        wait_s = float(wait_s)
+    except ValueError:
+        raise ConfigError("wait_s", wait_s, "seconds from 0 to 25") from None
+    if not 0 <= wait_s <= 25:
+        raise ConfigError("wait_s", wait_s, "seconds from 0 to 25")
+    spool = value("spool")
+    return Settings(
+        server=(value("server") or DEFAULT_SERVER).rstrip("/"),
+        token=environment.get("TASKLOOM_TOKEN") or None,
+        worker_id=worker_id,
+        cores=cores,
+        labels=dict(map(_label, labels)),
+        once=given.once,
+        drain="release" if drain == "release" else "finish",
+        spool=Path(spool) if spool else default_spool(worker_id),
+        data_root=_root("data_root", value("data_root")),
+        checkpoint_root=_root("checkpoint_root", value("checkpoint_root")),
+        wait_s=wait_s,
+        as_json=given.json,
+    )

@@ -1,0 +1,113 @@
+"""One trainer from start to end: spawn, stream, cancel, reap."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from gpt2core import host
+from gpt2core.child import GRACE_S, Child, Exited, Printed, Told
+from worker.agent import Agent, DrainAsked, StopAsked, StopReason
+
+OUTPUT_LINES = 40  # the last ones, kept for a failure's report
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a trainer ended. code: exit status, or minus a signal."""
+
+    code: int
+    signal: str | None
+    reason: StopReason | None  # why we stopped it, if we did
+    result: Mapping[str, Any] | None  # its `result` event
+    error: Mapping[str, Any] | None  # its `error` event
+    output: tuple[str, ...]
+    warnings: tuple[str, ...]
+    oom_killed: bool
+
+
+class Supervisor:
+    """Runs one trainer and answers what arrives in the inbox meanwhile."""
+
+    def __init__(self, agent: Agent, inbox: SimpleQueue[Any], grace_s: float = GRACE_S) -> None:
+        self._agent, self._inbox, self._grace_s = agent, inbox, grace_s
+        self._child: Child | None = None
+
+    def kill(self) -> None:
+        """End the trainer, if there is one, without waiting for anything."""
+        if self._child is not None:
+            self._child.kill()
+
+    def run(
+        self,
+        command: Sequence[str],
+        settings: Mapping[str, Any],
+        cores: Sequence[int],
+        deadline_s: float,
+        started: Callable[[int], None],
+        entered_stage: Callable[[], None],
+    ) -> Ending:
+        """The trainer's ending, once it and all it started are gone. deadline_s counts from now.
+
+        Raises OSError if it cannot be started.
+        """
+        oom_kills = host.cgroup_oom_kills()
+        child = self._child = Child(command, settings, self._inbox, cores)
+        started(child.pid)
+        deadline = time.monotonic() + deadline_s
+        kill_at: float | None = None
+        output: deque[str] = deque(maxlen=OUTPUT_LINES)
+        warnings: list[str] = []
+        told: dict[str, Mapping[str, Any]] = {}
+        while True:
+            until = deadline if kill_at is None else kill_at
+            try:
+                message = self._inbox.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                if kill_at is not None:
+                    child.kill()
+                    kill_at = time.monotonic() + self._grace_s
+                elif self._agent.ask_to_stop(StopReason.DEADLINE):
+                    child.terminate()
+                    kill_at = time.monotonic() + self._grace_s
+                continue
+            reason: StopReason | None = None
+            match message:
+                case Told(event):
+                    kind = str(event["event"])
+                    if kind == "warning":
+                        warnings.append(str(event.get("message", "")))
+                    elif kind in ("result", "error"):
+                        told[kind] = event
+                    if self._agent.note(event):
+                        entered_stage()
+                case Printed(text):
+                    output.append(text)
+                case StopAsked(attempt_id, asked) if self._agent.lease and attempt_id == self._agent.lease.attempt_id:
+                    reason = asked
+                case DrainAsked():
+                    reason = self._agent.drain()
+                case Exited(code):
+                    self._child = None
+                    return Ending(
+                        code=code,
+                        signal=message.signal_name,
+                        reason=self._agent.stop_reason,
+                        result=told.get("result"),
+                        error=told.get("error"),
+                        output=tuple(output),
+                        warnings=tuple(warnings),
+                        oom_killed=oom_kills is not None and (host.cgroup_oom_kills() or 0) > oom_kills,
+                    )
+            if reason is None:
+                continue
+            first = self._agent.ask_to_stop(reason)
+            if reason is StopReason.LEASE_LOST:
+                child.kill()
+            elif first:
+                child.terminate()
+                kill_at = time.monotonic() + self._grace_s
