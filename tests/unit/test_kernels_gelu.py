@@ -1,0 +1,96 @@
+"""GELU and the exponential under it: golden values, and accuracy over the whole range of float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gpt2core.kernels.gelu import gelu_backward, gelu_forward
+from gpt2core.machine.jit import kernel
+from gpt2core.machine.vector import exp32
+
+Load = Callable[[str], dict[str, np.ndarray]]
+CLOSE = {"rtol": 2e-6, "atol": 2e-6}
+
+
+@kernel
+def exponentials(out, inp):  # type: ignore[no-untyped-def]
+    for i in range(len(inp)):
+        out[i] = exp32(inp[i])
+
+
+def exact_gelu(x: np.ndarray) -> np.ndarray:
+    """In float64 and without cancellation: x times the logistic function of 2u."""
+    u2 = 2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    return x * np.where(u2 > 0, 1, np.exp(np.minimum(u2, 0))) / (1 + np.exp(-np.abs(u2)))
+
+
+def test_forward_on_its_rows(golden: Load) -> None:
+    g = golden("gelu")
+    out = np.full_like(g["inp"], -7)
+    gelu_forward(out, g["inp"], 1, 6)
+    np.testing.assert_allclose(out[1:6], g["out"][1:6], **CLOSE)
+    assert (out[[0, 6]] == -7).all()
+
+
+def test_backward_in_place_on_its_rows(golden: Load) -> None:
+    g = golden("gelu")
+    dinp = g["dout"].copy()
+    gelu_backward(dinp, g["inp"], 1, 6)
+    np.testing.assert_allclose(dinp[1:6], g["dinp"][1:6], **CLOSE)
+    np.testing.assert_array_equal(dinp[[0, 6]], g["dout"][[0, 6]])
+
+
+def test_forward_is_accurate_everywhere() -> None:
+    """To 5e-6 relative where the result is a normal number, however small: the tail does not cancel.
+
+    From -10 down e**(2u) magnifies the rounding of u, whose size is |2u| half-ulps.
+    """
+    x = np.linspace(-13, 13, 40001, dtype=np.float32)
+    out = np.empty((1, len(x)), np.float32)
+    gelu_forward(out, x[None], 0, 1)
+    exact = exact_gelu(x.astype(np.float64))
+    normal = np.abs(exact) > 1e-34
+    error = np.abs(out[0] - exact)[normal] / np.abs(exact)[normal]
+    assert error[np.abs(x[normal]) < 4].max() < 5e-6
+    assert error.max() < 5e-5
+    assert np.abs(out[0] - exact)[~normal].max() < 1e-34
+
+
+def test_backward_is_accurate_everywhere() -> None:
+    x = np.linspace(-13, 13, 40001, dtype=np.float32)
+    dinp = np.ones((1, len(x)), np.float32)
+    gelu_backward(dinp, x[None], 0, 1)
+    at, eps = x.astype(np.float64), 1e-5
+    np.testing.assert_allclose(dinp[0], (exact_gelu(at + eps) - exact_gelu(at - eps)) / (2 * eps), rtol=0, atol=2e-6)
+
+
+def test_far_out_it_is_zero_or_the_identity() -> None:
+    x = np.array([[-1e12, -3e4, -100, 100, 3e4, 1e12, np.inf, np.nan]], np.float32)
+    out, dinp = np.empty_like(x), np.ones_like(x)
+    gelu_forward(out, x, 0, 1)
+    gelu_backward(dinp, x, 0, 1)
+    np.testing.assert_array_equal(out[0], np.array([0, 0, 0, 100, 3e4, 1e12, np.inf, np.nan], np.float32))
+    np.testing.assert_array_equal(dinp[0, :6], [0, 0, 0, 1, 1, 1])
+    assert np.isnan(dinp[0, 7])
+
+
+def test_exponential_is_accurate_over_its_range() -> None:
+    """To 5e-7 relative, which is 4 units in the last place, and exactly 1 at 0."""
+    x = np.concatenate([
+        np.linspace(-87.3, 88.3, 400001), np.linspace(-1e-3, 1e-3, 20001), -np.logspace(-38, 1.9, 20001)
+    ]).astype(np.float32)  # fmt: skip
+    out = np.empty_like(x)
+    exponentials(out, x)
+    exact = np.exp(x.astype(np.float64))
+    assert (np.abs(out - exact) / exact).max() < 5e-7
+    exponentials(out[:1], np.zeros(1, np.float32))
+    assert out[0] == 1
+
+
+def test_exponential_beyond_its_range() -> None:
+    x = np.array([-np.inf, -1e30, -104, -88, 88.5, 89, 1e30, np.inf, np.nan, -0.0], np.float32)
+    out = np.empty_like(x)
+    exponentials(out, x)
+    np.testing.assert_array_equal(out, np.array([0, 0, 0, 0, np.inf, np.inf, np.inf, np.inf, np.nan, 1], np.float32))
