@@ -1,0 +1,30 @@
+"""python -m server: exit code 0 stopped as asked, 1 failed, 2 cannot start as asked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from server.errors import StartRefused
+from server.main import serve
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m server", description="Taskloom's server.")
+    parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default %(default)s)")
+    parser.add_argument("--port", type=int, default=8321, help="0 takes a free one (default %(default)s)")
+    parser.add_argument("--database-url", help="sqlite:///FILE or postgresql://USER@HOST/NAME; default TASKLOOM_"
+                        "DATABASE_URL, or sqlite:///taskloom.db")
+    parser.add_argument("--port-file", type=Path, help="the port is written here when the server listens")
+    options = parser.parse_args()
+    try:
+        serve(options.host, options.port, options.database_url, options.port_file)
+    except StartRefused as error:
+        print(f"taskloom: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

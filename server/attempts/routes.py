@@ -1,0 +1,109 @@
+"""/api/v1/leases and /api/v1/attempts: what workers call."""
+
+from __future__ import annotations
+
+import functools
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+
+from contract.runs import (
+    AttemptSummary,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    Lease,
+    LeaseRequest,
+    ResultReceipt,
+    ResultUpload,
+)
+from server.attempts import service
+from server.attempts.claim import claim
+from server.attempts.waiting import Empty
+from server.context import Ctx, Id
+from server.errors import (
+    BadResult,
+    BodyTooLarge,
+    InvalidRequest,
+    InvalidTransition,
+    LeaseLost,
+    MalformedBody,
+    NotFound,
+    ResultConflict,
+    StaleBoot,
+    UnknownWorker,
+    WorkerBusy,
+    WrongFencingToken,
+)
+from server.problems import responses
+
+router = APIRouter(tags=["attempts"])
+
+
+@router.post(
+    "/leases",
+    status_code=201,
+    response_model=Lease,
+    responses={
+        204: {"description": "nothing to run within wait_s; ask again"},
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, UnknownWorker, StaleBoot, WorkerBusy),
+    },
+)
+async def lease(context: Ctx, wanted: LeaseRequest, request: Request) -> Lease | Response:
+    """Claim the next run that fits the worker, waiting up to wait_s for one.
+
+    Asked again after a lost answer, the same lease is given, as long as no heartbeat has confirmed it.
+    """
+    attempt = functools.partial(claim, context.database, context.settings, wanted)
+
+    async def claim_if_connected() -> Lease | Empty | None:
+        if await request.is_disconnected():
+            return None
+        return await to_thread.run_sync(attempt)
+
+    found = await context.waiting.wait_for(claim_if_connected, wanted.wait_s)
+    return Response(status_code=204) if found is None else found
+
+
+@router.get("/attempts/{attempt_id}", responses=responses(NotFound, InvalidRequest))
+def show(context: Ctx, attempt_id: Id) -> AttemptSummary:
+    """One execution of a run."""
+    return service.show(context.database, attempt_id)
+
+
+@router.post(
+    "/attempts/{attempt_id}/heartbeat",
+    responses=responses(
+        MalformedBody, BodyTooLarge, NotFound, InvalidRequest, WrongFencingToken, LeaseLost, InvalidTransition
+    ),
+)
+def heartbeat(context: Ctx, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
+    """Renew the lease and say how far the trainer is. `cancel`: stop it. lease-lost: stop it, its result is not wanted.
+
+    A lease that ran out is renewed as long as nobody else has taken the run.
+    """
+    return service.heartbeat(context.database, context.settings, attempt_id, beat)
+
+
+@router.put(
+    "/attempts/{attempt_id}/result",
+    responses=responses(
+        MalformedBody,
+        BodyTooLarge,
+        NotFound,
+        InvalidRequest,
+        BadResult,
+        WrongFencingToken,
+        ResultConflict,
+        InvalidTransition,
+    ),
+)
+def finish(context: Ctx, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
+    """End an attempt. Safe to send again: the same SHA-256 gets the same answer.
+
+    A late result counts if no newer attempt was claimed; else it is kept as superseded. `cancelled` without a
+    cancellation asked for hands the run back: it is queued again.
+    """
+    receipt, requeued = service.finish(context.database, attempt_id, upload)
+    if requeued:
+        context.waiting.changed()
+    return receipt

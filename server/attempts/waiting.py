@@ -1,0 +1,71 @@
+"""Workers that wait for a run: coroutines in one event loop, no thread each.
+
+A claim that found nothing waits until something was queued since. When the queue was seen empty, nobody else looks
+again before the next change: five hundred idle workers cost one query, not five hundred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Empty:
+    """No run is queued, for anybody."""
+
+
+class WaitingRoom:
+    """Open from `open` to `close`; `changed` may be called from any thread, the rest only from the event loop."""
+
+    def __init__(self, at_once: int = 4) -> None:
+        self._at_once = at_once
+        self._generation = 0
+        self._empty_at = -1
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turns = asyncio.Semaphore(at_once)
+        self._change = asyncio.Event()
+
+    def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def changed(self) -> None:
+        """Something was queued: those who wait look again."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._advance)
+
+    def close(self) -> None:
+        """Everyone who waits is answered now; nobody waits any more."""
+        self._closed = True
+        self._advance()
+
+    def _advance(self) -> None:
+        self._generation += 1
+        self._change.set()
+        self._change = asyncio.Event()
+
+    async def wait_for(self, claim: Callable[[], Awaitable[T | Empty | None]], wait_s: float) -> T | None:
+        """What `claim` gives, tried again after each change; None when `wait_s` is over or the room closes."""
+        until = time.monotonic() + wait_s
+        first = True
+        while True:
+            generation, change = self._generation, self._change
+            if not self._closed:
+                async with self._turns:
+                    if first or self._empty_at != generation:
+                        first = False
+                        found = await claim()
+                        if isinstance(found, Empty):
+                            self._empty_at = generation
+                        elif found is not None:
+                            return found
+            remaining_s = until - time.monotonic()
+            if self._closed or remaining_s <= 0:
+                return None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(change.wait(), remaining_s)

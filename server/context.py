@@ -1,0 +1,31 @@
+"""What every route needs, held by the app and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request
+
+from server.attempts.waiting import WaitingRoom
+from server.db import Database
+from server.settings import Settings
+
+
+@dataclass(frozen=True)
+class Context:
+    settings: Settings
+    database: Database
+    waiting: WaitingRoom
+
+
+def _context(request: Request) -> Context:
+    context = request.app.state.context
+    assert isinstance(context, Context)
+    return context
+
+
+Ctx = Annotated[Context, Depends(_context)]
+Id = Annotated[int, Path(ge=1, le=(1 << 63) - 1)]
+Cursor = Annotated[str | None, Query(max_length=200, description="`next_cursor` of the page before")]
+PageSize = Annotated[int, Query(ge=1, description="items a page; the server's limit is in the problem page-too-large")]

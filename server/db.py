@@ -1,0 +1,124 @@
+"""The database: engine, transactions, and the one clock that leases are judged by."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import sqlite3
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, select
+from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql.functions import FunctionElement
+
+from server.errors import StartRefused
+
+
+class Base(DeclarativeBase):
+    """Every table. Instants are `*_at`: seconds since 1970 UTC by the database's clock."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012
+        dict[str, Any]: JSON(none_as_null=True), list[int]: JSON(none_as_null=True), float: Double
+    }
+
+
+class db_now(FunctionElement[float]):
+    """The database's clock, seconds since 1970."""
+
+    type = Double()
+    inherit_cache = True
+
+
+@compiles(db_now, "sqlite")
+def _sqlite_now(*_: Any, **__: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(db_now, "postgresql")
+def _postgres_now(*_: Any, **__: Any) -> str:
+    # Not now(): that stands still during a transaction, which may have waited for a lock.
+    return "extract(epoch from clock_timestamp())::double precision"
+
+
+def utc(at: float) -> datetime.datetime:
+    """An instant as it leaves the server."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC)
+
+
+class Database:
+    """Short transactions on one engine. `read` sees a snapshot and writes nothing; `write` commits at its end."""
+
+    def __init__(self, url: str, busy_timeout_s: float = 30.0) -> None:
+        parsed = make_url(url)
+        kind = parsed.get_backend_name()
+        if kind == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        elif kind != "sqlite":
+            raise StartRefused(f"database {kind} is not known; use sqlite:///FILE or postgresql://USER@HOST/NAME")
+        elif parsed.database in (None, "", ":memory:"):
+            raise StartRefused("SQLite in memory would forget every result; use sqlite:///FILE")
+        self.is_sqlite = kind == "sqlite"
+        self.engine: Engine = create_engine(parsed, pool_size=10, max_overflow=40, hide_parameters=True)
+        if self.is_sqlite:
+            _prepare_sqlite(self.engine, busy_timeout_s)
+        self._writing = self.engine.execution_options(writes=True)
+        # SQLite has one writer. Threads of this process queue here rather than in its busy handler, which sleeps.
+        self._turn: contextlib.AbstractContextManager[Any] = (
+            threading.Lock() if self.is_sqlite else contextlib.nullcontext()
+        )
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Session]:
+        with Session(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Session]:
+        with self._turn, Session(self._writing, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def writing_connection(self) -> contextlib.AbstractContextManager[Connection]:
+        """A connection in a write transaction, for migrations."""
+        return self._writing.begin()
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def now(session: Session) -> float:
+    """The database's time."""
+    return session.execute(select(db_now())).scalar_one()
+
+
+def _prepare_sqlite(engine: Engine, busy_timeout_s: float) -> None:
+    """WAL, durable commits, foreign keys, and transactions begun by us: a write takes its lock at once."""
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+        connection.isolation_level = None
+        for pragma in (
+            f"busy_timeout = {int(busy_timeout_s * 1000)}",
+            "journal_mode = WAL",
+            "synchronous = FULL",  # a result is acknowledged only when it would survive a power cut
+            "foreign_keys = ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

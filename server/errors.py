@@ -1,0 +1,161 @@
+"""Every error the server raises on purpose. `slug` is stable: the problem's `type` is /problems/<slug>."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class ServerError(Exception):
+    """Something the caller can be told. A message defaults to the class's docstring."""
+
+    slug: ClassVar[str]
+    title: ClassVar[str]
+    status: ClassVar[int]
+
+    def __init__(self, detail: str | None = None, **fields: Any) -> None:
+        super().__init__(detail or " ".join((type(self).__doc__ or "").split()))
+        self.fields = fields
+        self.headers: dict[str, str] = {}
+
+
+class InvalidRequest(ServerError):
+    """The request holds values that are not accepted; `errors` names each of them."""
+
+    slug, title, status = "invalid-request", "Request not accepted", 422
+
+    def __init__(self, errors: list[dict[str, Any]], detail: str | None = None) -> None:
+        first = f"{errors[0]['field']}: {errors[0]['accepted']}" if errors else None
+        super().__init__(detail or first, errors=errors)
+
+
+class MalformedBody(ServerError):
+    """The body cannot be read as JSON."""
+
+    slug, title, status = "malformed-body", "Body is not JSON", 400
+
+
+class BodyTooLarge(ServerError):
+    """The body is larger than this server takes."""
+
+    slug, title, status = "body-too-large", "Body too large", 413
+
+
+class ExpansionTooLarge(ServerError):
+    """The experiment would become more runs than this server takes at once."""
+
+    slug, title, status = "expansion-too-large", "Too many runs", 422
+
+
+class PageTooLarge(ServerError):
+    """More items were asked for than one page holds."""
+
+    slug, title, status = "page-too-large", "Page too large", 422
+
+
+class BadCursor(ServerError):
+    """The cursor was not given out by this list."""
+
+    slug, title, status = "bad-cursor", "Cursor not known", 422
+
+
+class NotFound(ServerError):
+    """There is nothing at this address."""
+
+    slug, title, status = "not-found", "Not found", 404
+
+
+class NoResult(ServerError):
+    """The run has no result that counts: it has not succeeded (yet)."""
+
+    slug, title, status = "no-result", "Run has no result", 404
+
+
+class MethodNotAllowed(ServerError):
+    """This address exists, but does not take this method."""
+
+    slug, title, status = "method-not-allowed", "Method not allowed", 405
+
+
+class InvalidTransition(ServerError):
+    """Something cannot change state this way; `current` is its state, `allowed` the states it may change to."""
+
+    slug, title, status = "invalid-transition", "State cannot change this way", 409
+
+
+class IdempotencyConflict(ServerError):
+    """This Idempotency-Key was used before with another body."""
+
+    slug, title, status = "idempotency-conflict", "Idempotency-Key used for another body", 409
+
+
+class UnknownWorker(ServerError):
+    """The worker is not registered here; it registers, then asks again."""
+
+    slug, title, status = "unknown-worker", "Worker not registered", 409
+
+
+class StaleBoot(ServerError):
+    """The worker was registered again by a newer process; this one has been replaced."""
+
+    slug, title, status = "stale-boot", "Worker was replaced", 409
+
+
+class WorkerBusy(ServerError):
+    """The worker asks for a run while its last one is still running; it ends that one first."""
+
+    slug, title, status = "worker-busy", "Worker is busy", 409
+
+
+class WrongFencingToken(ServerError):
+    """The attempt belongs to another worker, or has another attempt_no."""
+
+    slug, title, status = "wrong-fencing-token", "Attempt belongs to someone else", 409
+
+
+class LeaseLost(ServerError):
+    """The lease ran out and the run went on without this attempt; the worker stops it."""
+
+    slug, title, status = "lease-lost", "Lease is lost", 409
+
+
+class ResultConflict(ServerError):
+    """The attempt already has a result, and it is another one."""
+
+    slug, title, status = "result-conflict", "Another result is stored", 409
+
+
+class BadResult(ServerError):
+    """The uploaded payload is not the result of a run."""
+
+    slug, title, status = "bad-result", "Result not accepted", 422
+
+
+class NothingToCompare(ServerError):
+    """The selection holds no run that has succeeded."""
+
+    slug, title, status = "nothing-to-compare", "No finished runs selected", 422
+
+
+class RequestRefused(ServerError):
+    """The request was refused before it reached an address."""
+
+    slug, title, status = "request-refused", "Request refused", 400
+
+
+class InternalError(ServerError):
+    """The server failed; its log has the details under `error_id`."""
+
+    slug, title, status = "internal-error", "Server failed", 500
+
+
+class DatabaseUnavailable(ServerError):
+    """The database does not answer, or is not at this server's version."""
+
+    slug, title, status = "database-unavailable", "Database not available", 503
+
+
+class StartRefused(Exception):
+    """The server cannot start as asked; the message says why."""
+
+
+PROBLEM_TYPES: dict[str, type[ServerError]] = {kind.slug: kind for kind in ServerError.__subclasses__()}

@@ -1,0 +1,76 @@
+"""/api/v1/experiments"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import JSONResponse
+
+from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest
+from server import paging
+from server.context import Ctx, Cursor, Id, PageSize
+from server.errors import (
+    BadCursor,
+    BodyTooLarge,
+    ExpansionTooLarge,
+    IdempotencyConflict,
+    InvalidRequest,
+    InvalidTransition,
+    MalformedBody,
+    NotFound,
+    PageTooLarge,
+)
+from server.experiments import service
+from server.problems import responses
+
+router = APIRouter(prefix="/experiments", tags=["experiments"])
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=ExperimentDetail,
+    responses={
+        200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"},
+        **responses(
+            MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict
+        ),
+    },
+)
+def submit(
+    context: Ctx,
+    request: ExperimentRequest,
+    idempotency_key: IdempotencyKey = None,
+    dry_run: Annotated[bool, Query(description="answer what it would become, and queue nothing")] = False,
+) -> JSONResponse:
+    """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
+    if dry_run:
+        return JSONResponse(service.dry_run(context.database, context.settings, request).model_dump(mode="json"))
+    detail, new = service.submit(context.database, context.settings, request, idempotency_key)
+    headers = {"Location": f"/api/v1/experiments/{detail.id}"}
+    if new:
+        context.waiting.changed()
+    else:
+        headers["Idempotent-Replayed"] = "true"
+    return JSONResponse(detail.model_dump(mode="json"), 201, headers)
+
+
+@router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
+def list_experiments(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> ExperimentPage:
+    """Experiments, newest first."""
+    paging.check_limit(limit, context.settings)
+    return service.page(context.database, cursor, limit)
+
+
+@router.get("/{experiment_id}", responses=responses(NotFound, InvalidRequest))
+def show(context: Ctx, experiment_id: Id) -> ExperimentDetail:
+    """An experiment with its request and how many of its runs are in each state."""
+    return service.show(context.database, experiment_id)
+
+
+@router.post("/{experiment_id}/cancel", responses=responses(NotFound, InvalidRequest, InvalidTransition))
+def cancel(context: Ctx, experiment_id: Id) -> ExperimentDetail:
+    """Cancel what has not ended: queued runs at once, others when their worker next beats."""
+    return service.cancel(context.database, experiment_id)

@@ -1,0 +1,280 @@
+"""Experiments: submitted once, listed, shown, cancelled."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from contract.experiments import (
+    DryRun,
+    ExperimentDetail,
+    ExperimentPage,
+    ExperimentRequest,
+    ExperimentSummary,
+    PlannedRun,
+)
+from gpt2core.config import TrainConfig
+from gpt2core.result import median
+from server import paging
+from server.db import Database, now, utc
+from server.errors import IdempotencyConflict, InvalidRequest, NotFound
+from server.experiments.expansion import Planned, Variant, canonical_sha256, expand
+from server.experiments.memory import run_memory_bytes
+from server.experiments.models import Block, Experiment, RequiredLabel
+from server.runs.models import Run
+from server.runs.service import cancel_locked
+from server.runs.states import ACTIVE, RUN
+from server.settings import Settings
+from server.workers.service import capacity
+
+
+def submit(
+    database: Database, settings: Settings, request: ExperimentRequest, idempotency_key: str | None
+) -> tuple[ExperimentDetail, bool]:
+    """Queue every run of an experiment; the second value says whether it is new.
+
+    The same key and body gives the first answer again. Raises InvalidRequest, ExpansionTooLarge or
+    IdempotencyConflict.
+    """
+    body = _storable(request)
+    sha256 = canonical_sha256(body)
+    if idempotency_key is not None:
+        with database.read() as session:
+            first = _submitted_before(session, idempotency_key, sha256)
+        if first is not None:
+            return first, False
+    variants, planned = _expand(database, settings, request)
+    try:
+        with database.write() as session:
+            experiment = Experiment(
+                name=request.name,
+                request=body,
+                request_sha256=sha256,
+                idempotency_key=idempotency_key,
+                runs=len(planned),
+                created_at=now(session),
+                cancelled_at=None,
+            )
+            session.add(experiment)
+            session.flush()
+            _insert_runs(session, experiment, request, variants, planned)
+            return _first_answer(experiment), True
+    except IntegrityError:  # the same key came twice at the same moment
+        if idempotency_key is None:
+            raise
+        with database.read() as session:
+            first = _submitted_before(session, idempotency_key, sha256)
+        if first is None:
+            raise
+        return first, False
+
+
+def dry_run(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
+    """What a submission would become. Raises InvalidRequest or ExpansionTooLarge."""
+    _storable(request)
+    variants, planned = _expand(database, settings, request)
+    with database.read() as session:
+        estimated_s = _estimated_s(session, variants, request.repetitions)
+    return DryRun(
+        runs=len(planned),
+        variants=len(variants),
+        memory_bytes=max(variant.memory_bytes for variant in variants),
+        estimated_s=estimated_s,
+        order=[
+            PlannedRun(
+                position=run.position,
+                block=run.block,
+                repetition=run.repetition,
+                variant=dict(variants[run.variant].values),
+            )
+            for run in planned
+        ],
+    )
+
+
+def page(database: Database, cursor: str | None, limit: int) -> ExperimentPage:
+    """Experiments, newest first. Raises BadCursor."""
+    before = paging.decode_id(cursor)
+    query = select(Experiment).order_by(Experiment.id.desc()).limit(limit + 1)
+    if before is not None:
+        query = query.where(Experiment.id < before)
+    with database.read() as session:
+        rows, more = paging.split(session.scalars(query).all(), limit)
+        items = _summaries(session, list(rows))
+    return ExperimentPage(items=items, next_cursor=paging.encode(rows[-1].id) if more else None)
+
+
+def show(database: Database, experiment_id: int) -> ExperimentDetail:
+    """Raises NotFound."""
+    with database.read() as session:
+        return _detail(session, _get(session, experiment_id))
+
+
+def cancel(database: Database, experiment_id: int) -> ExperimentDetail:
+    """Cancel every run that has not ended: queued ones at once, others at their next heartbeat. Raises NotFound."""
+    with database.write() as session:
+        experiment = _get(session, experiment_id)
+        at = now(session)
+        open_runs = select(Run).where(Run.experiment_id == experiment_id, Run.state.in_((*ACTIVE, "queued")))
+        for run in session.scalars(open_runs.order_by(Run.id).with_for_update()):
+            cancel_locked(run, at)
+        experiment.cancelled_at = experiment.cancelled_at or at
+        session.flush()
+        return _detail(session, experiment)
+
+
+def _storable(request: ExperimentRequest) -> dict[str, Any]:
+    """The request as it is kept. Raises InvalidRequest for text that no database and no JSON can hold."""
+    body = request.model_dump(mode="json", exclude_unset=True)
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False).encode().decode()
+    except ValueError:  # UnicodeEncodeError is one
+        text = "\\u0000"
+    if "\\u0000" in text:
+        entry = {"pointer": "", "field": "body", "value": None, "accepted": "valid Unicode without null characters"}
+        raise InvalidRequest([entry])
+    return body
+
+
+def _expand(
+    database: Database, settings: Settings, request: ExperimentRequest
+) -> tuple[list[Variant], list[Planned]]:
+    with database.read() as session:
+        largest = capacity(session)
+    memory_bytes: Callable[[TrainConfig], int] = functools.lru_cache(maxsize=1024)(run_memory_bytes)
+    return expand(request, settings.max_runs, memory_bytes, largest)
+
+
+def _insert_runs(
+    session: Session,
+    experiment: Experiment,
+    request: ExperimentRequest,
+    variants: list[Variant],
+    planned: list[Planned],
+) -> None:
+    requires, at = request.requires, experiment.created_at
+    labels = [json.dumps([key, value]) for key, value in requires.labels.items()]
+    if labels:
+        session.execute(
+            insert(RequiredLabel), [{"experiment_id": experiment.id, "label": label} for label in labels]
+        )
+    blocks = sorted({run.block for run in planned})
+    session.execute(insert(Block), [{"experiment_id": experiment.id, "number": number} for number in blocks])
+    by_variant = [
+        {
+            "variant": dict(variant.values),
+            "spec": variant.config.to_dict(),
+            "shape": variant.shape,
+            "cores_needed": variant.cores_needed(requires.cores),
+            "pinned_cores": ",".join(map(str, sorted(variant.config.cores or ()))),
+            "memory_needed_bytes": max(variant.memory_bytes, requires.memory_bytes or 0),
+        }
+        for variant in variants
+    ]
+    common = {
+        "experiment_id": experiment.id,
+        "rank": -request.priority,
+        "timeout_s": request.limits.timeout_s,
+        "state": RUN.states[0],
+        "attempts": 0,
+        "losses": 0,
+        "created_at": at,
+        "queued_at": at,
+    }
+    session.execute(
+        insert(Run),
+        [
+            {
+                **common,
+                **by_variant[run.variant],
+                "position": run.position,
+                "block": run.block,
+                "repetition": run.repetition,
+            }
+            for run in planned
+        ],
+    )
+
+
+def _submitted_before(session: Session, key: str, sha256: str) -> ExperimentDetail | None:
+    """The first answer to this key. Raises IdempotencyConflict if it was to another body."""
+    experiment = session.scalars(select(Experiment).where(Experiment.idempotency_key == key)).first()
+    if experiment is None:
+        return None
+    if experiment.request_sha256 != sha256:
+        raise IdempotencyConflict(
+            f"this Idempotency-Key was used for experiment {experiment.id}, with another body",
+            experiment_id=experiment.id,
+        )
+    return _first_answer(experiment)
+
+
+def _first_answer(experiment: Experiment) -> ExperimentDetail:
+    """What the submission was answered: nothing of it changes, so it need not be kept."""
+    return ExperimentDetail(
+        id=experiment.id,
+        name=experiment.name,
+        state="active",
+        runs=experiment.runs,
+        by_state={RUN.states[0]: experiment.runs},
+        created_at=utc(experiment.created_at),
+        request=experiment.request,
+    )
+
+
+def _estimated_s(session: Session, variants: list[Variant], repetitions: int) -> float | None:
+    """Steps times the median step of finished runs of the same shape, one run after the other."""
+    total_s = 0.0
+    known: dict[str, float] = {}
+    for variant in variants:
+        if variant.shape not in known:
+            query = select(Run.median_step_s).where(Run.shape == variant.shape, Run.median_step_s.is_not(None))
+            steps_s = [s for s in session.scalars(query.order_by(Run.id.desc()).limit(100)) if s is not None]
+            if not steps_s:
+                return None
+            known[variant.shape] = median(steps_s)
+        total_s += known[variant.shape] * variant.config.steps * repetitions
+    return total_s
+
+
+def _summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:
+    ids = [experiment.id for experiment in experiments]
+    counts: dict[int, Counter[str]] = {identity: Counter() for identity in ids}
+    grouped = select(Run.experiment_id, Run.state, func.count()).where(Run.experiment_id.in_(ids))
+    for experiment_id, state, count in session.execute(grouped.group_by(Run.experiment_id, Run.state)):
+        counts[experiment_id][state] = count
+    return [
+        ExperimentSummary(
+            id=experiment.id,
+            name=experiment.name,
+            state=_state(experiment, counts[experiment.id]),
+            runs=experiment.runs,
+            by_state=dict(counts[experiment.id]),
+            created_at=utc(experiment.created_at),
+        )
+        for experiment in experiments
+    ]
+
+
+def _state(experiment: Experiment, by_state: Counter[str]) -> Any:
+    if any(by_state[state] for state in ("queued", *ACTIVE)):
+        return "active"
+    return "finished" if experiment.cancelled_at is None else "cancelled"
+
+
+def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
+    return ExperimentDetail(**_summaries(session, [experiment])[0].model_dump(), request=experiment.request)
+
+
+def _get(session: Session, experiment_id: int) -> Experiment:
+    experiment = session.get(Experiment, experiment_id)
+    if experiment is None:
+        raise NotFound(f"there is no experiment {experiment_id}")
+    return experiment

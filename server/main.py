@@ -1,0 +1,184 @@
+"""The application, and how it is served."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import uvicorn
+from anyio import to_thread
+from fastapi import APIRouter, FastAPI
+
+from server import migrate, problems
+from server.analysis.routes import router as analysis
+from server.attempts import service as attempts_service
+from server.attempts.claim import latest_queued_at
+from server.attempts.routes import router as attempts
+from server.attempts.waiting import WaitingRoom
+from server.context import Context
+from server.db import Database
+from server.errors import StartRefused
+from server.experiments.routes import router as experiments
+from server.limits import Limits
+from server.pages.routes import router as pages
+from server.runs.routes import router as runs
+from server.settings import Settings
+from server.workers.routes import router as workers
+
+log = logging.getLogger("taskloom.server")
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The whole server as an ASGI app. It opens and migrates its database when it starts."""
+    context = Context(settings, Database(settings.database_url, settings.busy_timeout_s), WaitingRoom())
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await to_thread.run_sync(migrate.upgrade, context.database)
+        context.waiting.open()
+        loops = [asyncio.create_task(_reap(context)), asyncio.create_task(_watch_queue(context))]
+        try:
+            yield
+        finally:
+            context.waiting.close()
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            context.database.close()
+
+    app = FastAPI(
+        title="Taskloom",
+        version=version("taskloom"),
+        summary="Controlled experiments on how to parallelise GPT-2 training on CPUs.",
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own page loads its scripts from elsewhere; pages/ has ours
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.context = context
+    api = APIRouter(prefix="/api/v1")
+    for router in (experiments, runs, workers, attempts, analysis):
+        api.include_router(router)
+    app.include_router(api)
+    app.include_router(pages)
+    problems.install(app)
+    app.add_middleware(Limits, settings=settings)
+    return app
+
+
+async def _reap(context: Context) -> None:
+    """Look for lost and overdue attempts now and then."""
+    await asyncio.sleep(context.settings.reap_after_s)
+    while True:
+        with _logged("reaper"):
+            if await to_thread.run_sync(attempts_service.reap, context.database, context.settings):
+                context.waiting.changed()
+        await asyncio.sleep(context.settings.reap_every_s)
+
+
+async def _watch_queue(context: Context) -> None:
+    """Tell those who wait of runs that another server on this database queued."""
+    seen: float | None = None
+    while True:
+        with _logged("queue watch"):
+            latest = await to_thread.run_sync(latest_queued_at, context.database)
+            if latest is not None and latest != seen:
+                context.waiting.changed()
+            seen = latest
+        await asyncio.sleep(context.settings.poll_s)
+
+
+@contextlib.contextmanager
+def _logged(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        log.exception("%s failed; it goes on", what)
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn that says when it listens, and answers waiting workers before it goes."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app, self._listening = app, listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._listening()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.context.waiting.close()
+        await super().shutdown(sockets)
+
+
+def serve(
+    host: str = "127.0.0.1",
+    port: int = 8321,
+    database_url: str | None = None,
+    port_file: Path | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT. Port 0 takes a free one. When ready, one line of JSON on standard output says
+    where, and the port is written to `port_file`. Raises StartRefused.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    settings = Settings() if database_url is None else Settings(database_url=database_url)
+    listener = _bind(host, port)
+    address = listener.getsockname()
+    url = f"http://[{address[0]}]:{address[1]}" if ":" in address[0] else f"http://{address[0]}:{address[1]}"
+
+    def listening() -> None:
+        if port_file is not None:
+            _write_whole(port_file, f"{address[1]}\n")
+        print(json.dumps({"event": "listening", "url": url, "pid": os.getpid()}), flush=True)
+
+    app = create_app(settings)
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on")
+    server = _Server(config, app, listening)
+    # Uvicorn raises the signal again once it has stopped; stopping as asked is no failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    with listener:
+        server.run([listener])
+    if not server.started:
+        raise StartRefused("the server could not start; its log says why")
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A listening socket on a loopback address. Raises StartRefused."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, OverflowError) as error:
+        raise StartRefused(f"{host} port {port}: {error}") from None
+    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        raise StartRefused(
+            f"{host} can be reached from other machines, and this server has no keys to tell its callers apart; "
+            "bind to 127.0.0.1 and use an SSH tunnel"
+        )
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise StartRefused(f"port {port} on {host} cannot be used: {error.strerror}") from None
+    return listener
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Nobody who waits for the file sees half of it."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)

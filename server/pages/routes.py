@@ -1,0 +1,64 @@
+"""Pages for people, and the addresses that machines ask for health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+from sqlalchemy.exc import SQLAlchemyError
+
+from server import migrate
+from server.context import Ctx
+from server.errors import PROBLEM_TYPES, DatabaseUnavailable, NotFound
+from server.pages.html import index_page, reference_page
+from server.problems import describe, responses
+
+router = APIRouter()
+# Nothing is loaded from anywhere: the pages carry their own style, by its hash-free inline exception.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+@router.get("/", include_in_schema=False, response_class=HTMLResponse)
+def index() -> HTMLResponse:
+    return HTMLResponse(index_page(), headers=HEADERS)
+
+
+@router.get("/docs", include_in_schema=False, response_class=HTMLResponse)
+def docs(request: Request) -> HTMLResponse:
+    return HTMLResponse(reference_page(request.app.openapi()), headers=HEADERS)
+
+
+@router.get("/problems", tags=["server"], responses=responses())
+def problem_types() -> list[dict[str, Any]]:
+    """Every problem type that an error answer may name."""
+    return [describe(slug) for slug in sorted(PROBLEM_TYPES)]
+
+
+@router.get("/problems/{slug}", tags=["server"], responses=responses(NotFound))
+def problem_type(slug: str) -> dict[str, Any]:
+    """What a problem type means."""
+    return describe(slug)
+
+
+@router.get("/healthz", tags=["server"], responses=responses())
+def health() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", tags=["server"], responses=responses(DatabaseUnavailable))
+def ready(context: Ctx) -> dict[str, str]:
+    """The database answers and has this server's schema."""
+    try:
+        current = migrate.is_current(context.database)
+    except SQLAlchemyError as error:
+        raise DatabaseUnavailable("the database does not answer") from error
+    if not current:
+        raise DatabaseUnavailable("the database is not at this server's version")
+    return {"status": "ready"}

@@ -1,0 +1,53 @@
+"""Cursors of lists: the last id of a page, opaque to the caller."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import TypeVar
+
+from server.errors import BadCursor, PageTooLarge
+from server.settings import Settings
+
+T = TypeVar("T")
+
+DEFAULT_LIMIT = 100
+
+
+def encode(last: int | str) -> str:
+    return base64.urlsafe_b64encode(f"after:{last}".encode()).decode().rstrip("=")
+
+
+def decode(cursor: str | None) -> str | None:
+    """What `encode` was given, as text. Raises BadCursor."""
+    if cursor is None:
+        return None
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise BadCursor from None
+    if not text.startswith("after:"):
+        raise BadCursor
+    return text.removeprefix("after:")
+
+
+def decode_id(cursor: str | None) -> int | None:
+    """The id that `encode` was given. Raises BadCursor."""
+    text = decode(cursor)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise BadCursor
+    return int(text)
+
+
+def check_limit(limit: int, settings: Settings) -> None:
+    """Raises PageTooLarge."""
+    if limit > settings.max_page:
+        raise PageTooLarge(f"a page holds at most {settings.max_page} items", limit=limit, max_limit=settings.max_page)
+
+
+def split(rows: Sequence[T], limit: int) -> tuple[Sequence[T], bool]:
+    """The page out of limit + 1 rows, and whether there is a next one."""
+    return rows[:limit], len(rows) > limit

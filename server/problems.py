@@ -1,0 +1,177 @@
+"""How errors leave the server: RFC 9457 problem+json, one shape for all of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DataError, OperationalError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from contract.problems import Problem
+from server.errors import (
+    PROBLEM_TYPES,
+    DatabaseUnavailable,
+    InternalError,
+    InvalidRequest,
+    MalformedBody,
+    MethodNotAllowed,
+    NotFound,
+    RequestRefused,
+    ServerError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+log = logging.getLogger("taskloom.server")
+
+
+def problem(error: ServerError, instance: str, status: int | None = None) -> Response:
+    """The answer for an error."""
+    body = {
+        "type": f"/problems/{error.slug}",
+        "title": error.title,
+        "status": status or error.status,
+        "detail": str(error),
+        "instance": instance,
+        **error.fields,
+    }
+    # ASCII: a value echoed from the request may be no valid UTF-8.
+    content = json.dumps(body, default=str).encode("ascii")
+    return Response(content, body["status"], error.headers, MEDIA_TYPE)
+
+
+def internal_problem(instance: str) -> Response:
+    """The answer for an exception that nobody expected: an id; the traceback goes to the log only."""
+    error_id = uuid.uuid4().hex
+    log.exception("error %s at %s", error_id, instance)
+    return problem(InternalError(error_id=error_id), instance)
+
+
+def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's `responses` for the problems an address may answer with, each with an example."""
+    out: dict[int | str, dict[str, Any]] = {}
+    both: tuple[type[ServerError], ...] = (*kinds, InternalError, DatabaseUnavailable)
+    for kind in both:
+        entry = out.setdefault(
+            kind.status, {"model": Problem, "description": "", "content": {MEDIA_TYPE: {"examples": {}}}}
+        )
+        entry["description"] = ", ".join(filter(None, [entry["description"], kind.title]))
+        entry["content"][MEDIA_TYPE]["examples"][kind.slug] = {
+            "value": {
+                "type": f"/problems/{kind.slug}",
+                "title": kind.title,
+                "status": kind.status,
+                "detail": " ".join((kind.__doc__ or "").split()),
+                "instance": "/api/v1/...",
+            }
+        }
+    return out
+
+
+def describe(slug: str) -> dict[str, Any]:
+    """What GET /problems/<slug> answers. Raises NotFound."""
+    kind = PROBLEM_TYPES.get(slug)
+    if kind is None:
+        raise NotFound(f"no problem type is called {slug}")
+    return {
+        "type": f"/problems/{slug}",
+        "title": kind.title,
+        "status": kind.status,
+        "description": " ".join((kind.__doc__ or "").split()),
+    }
+
+
+def pointer(parts: Sequence[str | int]) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def _resolve(loc: tuple[str | int, ...], body: object, keep_last: bool) -> list[str | int]:
+    """The part of pydantic's location that exists in the body: names of union branches do not."""
+    parts: list[str | int] = []
+    for i, part in enumerate(loc):
+        found = (isinstance(body, Mapping) and part in body) or (
+            isinstance(body, list) and isinstance(part, int) and part < len(body)
+        )
+        if found:
+            body = body[part]  # type: ignore[index]
+            parts.append(part)
+        elif keep_last and i == len(loc) - 1:
+            parts.append(part)
+    return parts
+
+
+def from_validation(error: RequestValidationError) -> ServerError:
+    """One entry per refused value, named by its pointer into the body, or by its place and name."""
+    entries: dict[str, dict[str, Any]] = {}
+    for item in error.errors():
+        if item["type"] == "json_invalid":
+            return MalformedBody(f"not JSON: {item['ctx']['error']} at character {item['loc'][-1]}")
+        place, *rest = item["loc"]
+        if place == "body":
+            parts = _resolve(tuple(rest), error.body, item["type"] in ("missing", "extra_forbidden"))
+            where, name = pointer(parts), str(parts[-1] if parts else "body")
+        else:
+            where, name = f"#{place}/{'/'.join(map(str, rest))}", str(rest[0] if rest else place)
+        entries.setdefault(
+            where,
+            {"pointer": where, "field": name, "value": _shown(item.get("input")), "accepted": item["msg"]},
+        )
+    return InvalidRequest(list(entries.values()))
+
+
+def _shown(value: object) -> object:
+    """A refused value as it is echoed: small ones as they are, large ones by their beginning."""
+    text = json.dumps(value, default=str)
+    return value if len(text) <= 200 and "NaN" not in text and "Infinity" not in text else text[:200]
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of the app answer with a problem."""
+
+    def instance(request: Request) -> str:
+        return request.url.path
+
+    async def expected(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ServerError)
+        return problem(error, instance(request))
+
+    async def validation(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return problem(from_validation(error), instance(request))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 404:
+            known: ServerError = NotFound(f"nothing at {request.url.path}")
+        elif error.status_code == 405:
+            known = MethodNotAllowed(f"{request.method} is not taken at {request.url.path}")
+        elif error.status_code == 400:
+            known = MalformedBody(str(error.detail))
+        else:
+            known = RequestRefused(str(error.detail))
+        known.headers = dict(error.headers or {})
+        return problem(known, instance(request), error.status_code)
+
+    async def unavailable(request: Request, error: Exception) -> Response:
+        log.error("database: %s", error)
+        return problem(DatabaseUnavailable("the database does not answer; try again"), instance(request))
+
+    async def unstorable(request: Request, error: Exception) -> Response:
+        log.warning("database: %s", error)
+        return problem(
+            InvalidRequest([], "a value cannot be stored: a number out of range, or text with a null character"),
+            instance(request),
+        )
+
+    app.add_exception_handler(ServerError, expected)
+    app.add_exception_handler(RequestValidationError, validation)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(OperationalError, unavailable)
+    app.add_exception_handler(DataError, unstorable)

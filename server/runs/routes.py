@@ -1,0 +1,63 @@
+"""/api/v1/runs"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from contract.runs import RunDetail, RunPage, RunState, SampleList
+from server import paging
+from server.context import Ctx, Cursor, Id, PageSize
+from server.errors import BadCursor, InvalidRequest, InvalidTransition, NoResult, NotFound, PageTooLarge
+from server.problems import responses
+from server.runs import service
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+
+@router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
+def list_runs(
+    context: Ctx,
+    experiment_id: Annotated[int | None, Query(ge=1, le=(1 << 63) - 1)] = None,
+    state: Annotated[list[RunState] | None, Query(description="may be given several times")] = None,
+    cursor: Cursor = None,
+    limit: PageSize = paging.DEFAULT_LIMIT,
+) -> RunPage:
+    """Runs in the order in which they were planned."""
+    paging.check_limit(limit, context.settings)
+    return service.page(context.database, experiment_id, state or [], cursor, limit)
+
+
+@router.get("/{run_id}", responses=responses(NotFound, InvalidRequest))
+def show(context: Ctx, run_id: Id) -> RunDetail:
+    """A run with its settings and every attempt."""
+    return service.show(context.database, run_id)
+
+
+@router.get("/{run_id}/samples", responses=responses(NotFound, NoResult, InvalidRequest))
+def samples(context: Ctx, run_id: Id) -> SampleList:
+    """Every step of the run, warm-up included and marked."""
+    return service.samples(context.database, run_id)
+
+
+@router.get("/{run_id}/result", responses=responses(NotFound, NoResult, InvalidRequest))
+def result(context: Ctx, run_id: Id, response: Response) -> dict[str, Any]:
+    """The trainer's result, raw, as it was uploaded. The header Attempt-No says by which attempt."""
+    found, attempt_no = service.result(context.database, run_id)
+    response.headers["Attempt-No"] = str(attempt_no)
+    return found
+
+
+@router.post("/{run_id}/cancel", responses=responses(NotFound, InvalidRequest, InvalidTransition))
+def cancel(context: Ctx, run_id: Id) -> RunDetail:
+    """Cancel a run: a queued one at once, one under way when its worker next beats."""
+    return service.cancel(context.database, run_id)
+
+
+@router.post("/{run_id}/retry", responses=responses(NotFound, InvalidRequest, InvalidTransition))
+def retry(context: Ctx, run_id: Id) -> RunDetail:
+    """Queue a run again that failed, was cancelled or quarantined. Its attempts so far stay in its history."""
+    detail = service.retry(context.database, run_id)
+    context.waiting.changed()
+    return detail

@@ -1,0 +1,131 @@
+"""Runs: listed, shown, cancelled, retried, and their raw results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from contract.runs import RunDetail, RunPage, RunState, RunSummary, SampleList, SampleRow
+from gpt2core.config import PHASES
+from server import paging
+from server.attempts import payload as payloads
+from server.attempts.models import Attempt, Result
+from server.attempts.service import summary as attempt_summary
+from server.db import Database, now, utc
+from server.errors import NoResult, NotFound
+from server.runs.models import Run
+from server.runs.states import ACTIVE, RUN
+
+
+def _common(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "experiment_id": run.experiment_id,
+        "variant": run.variant,
+        "repetition": run.repetition,
+        "block": run.block,
+        "position": run.position,
+        "state": run.state,
+        "attempts": run.attempts,
+        "created_at": utc(run.created_at),
+        "finished_at": None if run.finished_at is None else utc(run.finished_at),
+        "median_step_s": run.median_step_s,
+        "tokens_per_s": run.tokens_per_s,
+        "final_loss": run.final_loss,
+    }
+
+
+def _detail(session: Session, run: Run) -> RunDetail:
+    attempts = session.scalars(select(Attempt).where(Attempt.run_id == run.id).order_by(Attempt.attempt_no))
+    return RunDetail(**_common(run), spec=run.spec, history=[attempt_summary(a) for a in attempts], error=run.error)
+
+
+def page(
+    database: Database, experiment_id: int | None, states: list[RunState], cursor: str | None, limit: int
+) -> RunPage:
+    """Runs in the order in which they were planned. Raises BadCursor."""
+    after = paging.decode_id(cursor)
+    query = select(Run).order_by(Run.id).limit(limit + 1)
+    if experiment_id is not None:
+        query = query.where(Run.experiment_id == experiment_id)
+    if states:
+        query = query.where(Run.state.in_(states))
+    if after is not None:
+        query = query.where(Run.id > after)
+    with database.read() as session:
+        rows, more = paging.split(session.scalars(query).all(), limit)
+    return RunPage(
+        items=[RunSummary(**_common(run)) for run in rows], next_cursor=paging.encode(rows[-1].id) if more else None
+    )
+
+
+def show(database: Database, run_id: int) -> RunDetail:
+    """Raises NotFound."""
+    with database.read() as session:
+        return _detail(session, _get(session, run_id))
+
+
+def result(database: Database, run_id: int) -> tuple[dict[str, Any], int]:
+    """The raw TrainResult that the run is known by, and its attempt_no. Raises NotFound or NoResult."""
+    with database.read() as session:
+        run = _get(session, run_id)
+        row = session.execute(
+            select(Result.payload, Attempt.attempt_no)
+            .join(Attempt, Attempt.id == Result.attempt_id)
+            .where(Result.run_id == run_id, Result.canonical)
+        ).first()
+        found = payloads.unpack(row.payload).get("result") if row is not None and run.state == "succeeded" else None
+        if row is None or found is None:
+            raise NoResult(f"run {run_id} is {run.state}", current=run.state, error=run.error)
+        return found, row.attempt_no
+
+
+def samples(database: Database, run_id: int) -> SampleList:
+    """Every step, derived from the raw result. Raises NotFound or NoResult."""
+    found, attempt_no = result(database, run_id)
+    warmup, phase_s = found["config"]["warmup"], found["phase_s"]
+    rows = zip(found["losses"], found["step_s"], strict=True)
+    items = [
+        SampleRow(step=i, warmup=i < warmup, loss=loss, step_s=step_s, phase_s={p: phase_s[p][i] for p in PHASES})
+        for i, (loss, step_s) in enumerate(rows)
+    ]
+    return SampleList(run_id=run_id, attempt_no=attempt_no, items=items)
+
+
+def cancel(database: Database, run_id: int) -> RunDetail:
+    """A queued run at once, one under way by the answer to its next heartbeat. Raises NotFound or InvalidTransition."""
+    with database.write() as session:
+        run = _get(session, run_id, lock=True)
+        cancel_locked(run, now(session))
+        return _detail(session, run)
+
+
+def cancel_locked(run: Run, at: float) -> None:
+    """Raises InvalidTransition."""
+    if run.state == "cancelled":
+        return
+    after = RUN.after(run.state, "cancel", run.id)
+    if run.state in ACTIVE:
+        run.cancel_requested_at = run.cancel_requested_at or at
+    else:
+        run.state, run.finished_at, run.cancel_requested_at = after, at, at
+
+
+def retry(database: Database, run_id: int) -> RunDetail:
+    """Queue a run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
+    with database.write() as session:
+        run = _get(session, run_id, lock=True)
+        run.state = RUN.after(run.state, "retry", run.id)
+        run.queued_at = now(session)
+        run.losses = 0
+        run.finished_at = run.cancel_requested_at = run.error = None
+        return _detail(session, run)
+
+
+def _get(session: Session, run_id: int, lock: bool = False) -> Run:
+    run = session.get(Run, run_id, with_for_update=True if lock else None)
+    if run is None:
+        raise NotFound(f"there is no run {run_id}")
+    return run

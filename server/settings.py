@@ -1,0 +1,33 @@
+"""Everything that can be set about a server, from TASKLOOM_* in the environment or by the caller."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """The server's settings. Times in seconds, sizes in bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="TASKLOOM_", frozen=True, extra="ignore")
+
+    database_url: str = Field("sqlite:///taskloom.db", description="SQLAlchemy URL: sqlite:///FILE or postgresql://...")
+    lease_s: float = Field(60.0, gt=0, description="an attempt without a heartbeat for this long is lost")
+    heartbeat_s: float = Field(15.0, gt=0, description="how often workers are told to beat")
+    reap_every_s: float = Field(5.0, gt=0, description="how often expired leases and passed deadlines are looked for")
+    reap_after_s: float = Field(
+        30.0, ge=0, description="from the start to the first such look: workers renew what ran out meanwhile"
+    )
+    deadline_grace_s: float = Field(
+        30.0, ge=0, description="from a deadline to the server failing the attempt; the worker may report it meanwhile"
+    )
+    max_losses: int = Field(2, ge=0, description="a run that lost its worker more often than this is quarantined")
+    block_release_s: float = Field(
+        120.0, gt=0, description="a block leaves its node when no worker there was heard of for this long"
+    )
+    poll_s: float = Field(1.0, gt=0, description="how often waiting claims look for runs that another server queued")
+    max_runs: int = Field(10_000, ge=1, description="runs one experiment may become")
+    max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, results excepted")
+    max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")
+    max_page: int = Field(500, ge=1, description="items one page of a list may hold")
+    busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for another process's write")

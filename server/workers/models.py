@@ -1,0 +1,26 @@
+"""The table of workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from server.db import Base
+
+
+class Worker(Base):
+    __tablename__ = "worker"
+
+    worker_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    boot_id: Mapped[str] = mapped_column(Text)
+    node: Mapped[str] = mapped_column(Text, index=True)
+    cores: Mapped[list[int]]
+    core_set: Mapped[str] = mapped_column(Text)  # the cores, ascending, as "0,1,2"
+    memory_bytes: Mapped[int] = mapped_column(BigInteger)
+    labels: Mapped[dict[str, Any]]
+    software: Mapped[dict[str, Any]]
+    topology: Mapped[dict[str, Any]]
+    registered_at: Mapped[float]
+    seen_at: Mapped[float]

@@ -1,0 +1,98 @@
+"""Workers introduce themselves, and are listed."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
+from server import paging
+from server.attempts.models import Attempt
+from server.attempts.service import lose_attempts_of
+from server.db import Database, now, utc
+from server.errors import NotFound
+from server.experiments.expansion import Capacity
+from server.runs.states import ACTIVE
+from server.settings import Settings
+from server.workers.models import Worker
+
+
+def register(database: Database, settings: Settings, given: WorkerRegistration) -> tuple[WorkerSummary, bool, bool]:
+    """The worker as it is known now; whether it is new; whether runs were queued again because it had restarted.
+
+    The same boot_id is the same process: what it holds stays its own. Another one is a new process: the old one's
+    attempts are lost.
+    """
+    cores = sorted(set(given.cores))
+    with database.write() as session:
+        worker = session.get(Worker, given.worker_id, with_for_update=True)
+        at = now(session)
+        new, requeued = worker is None, False
+        if worker is None:
+            worker = Worker(worker_id=given.worker_id, registered_at=at)
+            session.add(worker)
+        elif worker.boot_id != given.boot_id:
+            requeued = lose_attempts_of(session, worker.worker_id, settings)
+            worker.registered_at = at
+        worker.boot_id = given.boot_id
+        worker.node = given.node
+        worker.cores = cores
+        worker.core_set = ",".join(map(str, cores))
+        worker.memory_bytes = given.memory_bytes
+        worker.labels = dict(given.labels)
+        worker.software = dict(given.software)
+        worker.topology = given.topology
+        worker.seen_at = at
+        session.flush()
+        return _summaries(session, [worker])[0], new, requeued
+
+
+def show(database: Database, worker_id: str) -> WorkerSummary:
+    """Raises NotFound."""
+    with database.read() as session:
+        worker = session.get(Worker, worker_id)
+        if worker is None:
+            raise NotFound(f"there is no worker {worker_id}")
+        return _summaries(session, [worker])[0]
+
+
+def page(database: Database, cursor: str | None, limit: int) -> WorkerPage:
+    """Workers by id. Raises BadCursor."""
+    after = paging.decode(cursor)
+    with database.read() as session:
+        query = select(Worker).order_by(Worker.worker_id).limit(limit + 1)
+        if after is not None:
+            query = query.where(Worker.worker_id > after)
+        rows, more = paging.split(session.scalars(query).all(), limit)
+        return WorkerPage(
+            items=_summaries(session, list(rows)), next_cursor=paging.encode(rows[-1].worker_id) if more else None
+        )
+
+
+def _summaries(session: Session, workers: list[Worker]) -> list[WorkerSummary]:
+    held = select(Attempt.worker_id, func.max(Attempt.id)).where(
+        Attempt.worker_id.in_([worker.worker_id for worker in workers]), Attempt.state.in_(ACTIVE)
+    )
+    current = dict(session.execute(held.group_by(Attempt.worker_id)).tuples().all())
+    return [
+        WorkerSummary(
+            worker_id=worker.worker_id,
+            boot_id=worker.boot_id,
+            node=worker.node,
+            cores=worker.cores,
+            memory_bytes=worker.memory_bytes,
+            labels=worker.labels,
+            software=worker.software,
+            topology=worker.topology,
+            registered_at=utc(worker.registered_at),
+            seen_at=utc(worker.seen_at),
+            current_attempt_id=current.get(worker.worker_id),
+        )
+        for worker in workers
+    ]
+
+
+def capacity(session: Session) -> Capacity:
+    """The most cores and the most memory of the known workers, each by itself."""
+    rows = session.execute(select(Worker.cores, Worker.memory_bytes)).all()
+    return Capacity(max((len(cores) for cores, _ in rows), default=None), max((m for _, m in rows), default=None))
