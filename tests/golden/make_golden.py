@@ -8,6 +8,7 @@ float64. The whole model is trained in float64 and in float32, with PyTorch's Ad
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -142,7 +143,8 @@ def make_small_gpt2() -> None:
     losses64, losses32 = train(double, config, stream), train(single, config, stream)
     arrays |= {f"final.{name}": array for name, array in weights_of(single).items()}
     arrays |= {f"final64.{name}": array for name, array in weights_of(double).items()}
-    np.savez_compressed(FOLDER / "small_gpt2.npz", tokens=stream, losses64=losses64, losses32=losses32, **arrays)
+    arrays |= {"config": np.array(json.dumps(SMALL)), "tokens": stream}
+    np.savez_compressed(FOLDER / "small_gpt2.npz", losses64=losses64, losses32=losses32, **arrays)
 
 
 def main() -> None:
