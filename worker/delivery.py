@@ -18,7 +18,7 @@ Pause = Callable[[float], bool]
 
 
 def _failed_instead(entry: Entry, error: Refused) -> Entry:
-    """A result that is too large or malformed is a failure of the run: told at once, or the run would be tried again."""
+    """A result that is too large or malformed is a failure of the run, told at once: else the run is tried again."""
     detail = str(error.problem.get("detail", error))
     verdict = Verdict("failed", None, {"slug": "result-refused", "detail": detail, "output": []})
     return Entry(entry.attempt_id, upload(entry.upload.worker_id, entry.upload.attempt_no, verdict))

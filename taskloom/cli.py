@@ -1,0 +1,51 @@
+"""`taskloom`: the command line. Commands are in taskloom/commands; this puts them together and sets the exit codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpt2core.errors import CoreError
+from taskloom.commands import compare, doctor, experiments, runs, serve, submit, train, worker
+from taskloom.commands.output import failure
+from taskloom.errors import TaskloomError
+
+
+class Taskloom(click.Group):
+    """The group that turns Taskloom's errors into exit codes: 0 ok, 1 the work failed, 2 bad input, 3 the server."""
+
+    def invoke(self, context: click.Context) -> Any:
+        wants_json = "--json" in (*context.args, *getattr(context, "_protected_args", ()))
+        try:
+            return super().invoke(context)
+        except TaskloomError as error:
+            raise failure(str(error), error.to_dict(), error.exit_code, wants_json) from error
+        except CoreError as error:
+            told = {"error": str(error), "slug": error.slug, **error.fields()}
+            raise failure(str(error), told, error.exit_code, wants_json) from error
+
+
+@click.group(cls=Taskloom, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="taskloom")
+def main() -> None:
+    """Controlled experiments on how to parallelise GPT-2 training on CPUs.
+
+    Exit codes: 0 ok, 1 the work failed, 2 bad usage or bad input, 3 the server is unreachable or refuses.
+    """
+
+
+for command in (
+    serve.serve,
+    worker.worker,
+    submit.submit,
+    runs.runs,
+    experiments.experiments,
+    compare.compare,
+    train.train,
+    doctor.doctor,
+):
+    main.add_command(command)
+
+if __name__ == "__main__":
+    main()

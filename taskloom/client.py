@@ -1,0 +1,157 @@
+"""The Python SDK: one method a question, answers as the contract's models, errors as exceptions (see errors.py)."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from contract import problems
+from contract.analysis import Comparison, ScalingTable
+from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
+from contract.runs import RunDetail, RunPage, RunSummary, SampleList
+from contract.workers import WorkerPage, WorkerSummary
+from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
+
+DEFAULT_SERVER = "http://127.0.0.1:8321"
+M = TypeVar("M", bound=BaseModel)
+Item = TypeVar("Item")
+Query = Mapping[str, Any]
+
+
+class Client:
+    """A connection to one server. Safe to share between threads; close it, or use it in `with`."""
+
+    def __init__(self, server: str | None = None, token: str | None = None, timeout_s: float = 30.0) -> None:
+        self.server = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
+        token = token or os.environ.get("TASKLOOM_TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            self._http = httpx.Client(base_url=f"{self.server}/api/v1", headers=headers, timeout=timeout_s)
+        except httpx.InvalidURL as error:
+            raise ServerUnreachable(self.server, str(error)) from error
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, request: ExperimentRequest, idempotency_key: str | None = None) -> ExperimentDetail:
+        """Queue an experiment. A key given twice with the same request submits it once."""
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._ask("POST", "/experiments", ExperimentDetail, body=request, headers=headers)
+
+    def plan(self, request: ExperimentRequest) -> DryRun:
+        """What a submission would become; nothing is queued."""
+        return self._ask("POST", "/experiments", DryRun, body=request, query={"dry_run": "true"})
+
+    def experiments(self) -> Iterator[ExperimentSummary]:
+        """All experiments, in the server's order."""
+        return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), {})
+
+    def experiment(self, experiment_id: int) -> ExperimentDetail:
+        return self._ask("GET", f"/experiments/{experiment_id}", ExperimentDetail)
+
+    def cancel_experiment(self, experiment_id: int) -> ExperimentDetail:
+        return self._ask("POST", f"/experiments/{experiment_id}/cancel", ExperimentDetail)
+
+    def runs(self, experiment_id: int | None = None, state: str | None = None) -> Iterator[RunSummary]:
+        """Runs, in the server's order."""
+        query = {key: value for key, value in (("experiment_id", experiment_id), ("state", state)) if value is not None}
+        return self._pages(lambda each: self._page("/runs", RunPage, each), query)
+
+    def run(self, run_id: int) -> RunDetail:
+        return self._ask("GET", f"/runs/{run_id}", RunDetail)
+
+    def cancel_run(self, run_id: int) -> RunDetail:
+        return self._ask("POST", f"/runs/{run_id}/cancel", RunDetail)
+
+    def retry_run(self, run_id: int) -> RunDetail:
+        """Queue a failed, cancelled or quarantined run once more."""
+        return self._ask("POST", f"/runs/{run_id}/retry", RunDetail)
+
+    def samples(self, run_id: int) -> SampleList:
+        """Every timed step of the run's result."""
+        return self._ask("GET", f"/runs/{run_id}/samples", SampleList)
+
+    def result(self, run_id: int) -> dict[str, Any]:
+        """The run's complete raw result, as the trainer wrote it."""
+        answer = self._send("GET", f"/runs/{run_id}/result")
+        content = answer.json()
+        if not isinstance(content, dict):
+            raise NotUnderstood(f"{answer.request.url} answered no JSON object")
+        return content
+
+    def workers(self) -> Iterator[WorkerSummary]:
+        return self._pages(lambda query: self._page("/workers", WorkerPage, query), {})
+
+    def compare(self, a: str, b: str) -> Comparison:
+        """Two runs, or two selections of runs: B against A."""
+        return self._ask("GET", "/analysis/compare", Comparison, query={"a": a, "b": b})
+
+    def scaling(self, experiment_id: int) -> ScalingTable:
+        """Step time, speedup and efficiency of every variant of an experiment."""
+        return self._ask("GET", "/analysis/scaling", ScalingTable, query={"experiment_id": experiment_id})
+
+    def _page(self, path: str, model: type[M], query: Query) -> M:
+        return self._ask("GET", path, model, query=query)
+
+    @staticmethod
+    def _pages(fetch: Callable[[Query], Any], query: Query) -> Iterator[Any]:
+        cursor: str | None = None
+        while True:
+            page = fetch({**query, "cursor": cursor} if cursor else query)
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        model: type[M],
+        body: BaseModel | None = None,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> M:
+        answer = self._send(method, path, body, query, headers)
+        try:
+            return model.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | None = None,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        content = None if body is None else body.model_dump_json(exclude_unset=True)
+        sent = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
+        try:
+            answer = self._http.request(method, path, content=content, params=query, headers=sent)
+        except httpx.HTTPError as error:
+            raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
+        if answer.is_success:
+            return answer
+        try:
+            problem = problems.Problem.model_validate_json(answer.content)
+        except ValidationError:
+            problem = problems.Problem(
+                type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=answer.text[:500]
+            )
+        raise from_problem(problem)

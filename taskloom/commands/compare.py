@@ -1,0 +1,37 @@
+"""`taskloom compare`: is B faster than A?"""
+
+from __future__ import annotations
+
+import click
+
+from taskloom import tables
+from taskloom.client import Client
+from taskloom.commands.output import console, json_option, print_json, server_option
+
+
+@click.command()
+@click.argument("a")
+@click.argument("b")
+@server_option
+@json_option
+def compare(a: str, b: str, server: str, as_json: bool) -> None:
+    """Compare two runs, or two selections of runs: verdict on B against A, ratio of medians, its interval.
+
+    A and B are run ids with commas between.
+    """
+    with Client(server) as client:
+        answer = client.compare(a, b)
+    if as_json:
+        print_json(answer)
+        return
+    out = console()
+    out.print(tables.comparison(answer))
+    verdict = f"B is {answer.verdict}" if answer.verdict in ("faster", "slower") else answer.verdict
+    if answer.ratio is not None:
+        verdict += f": median A / median B = {answer.ratio:.3f}"
+    if answer.ratio_low is not None and answer.ratio_high is not None:
+        verdict += f" [{answer.ratio_low:.3f}, {answer.ratio_high:.3f}]"
+    lines = [verdict, answer.reason]
+    lines += [f"differs beside the settings: {', '.join(answer.differs)}"] if answer.differs else []
+    for line in lines:
+        out.print(line, markup=False, highlight=False)

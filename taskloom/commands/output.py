@@ -1,0 +1,50 @@
+"""What commands share in what they take and print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+from pydantic import BaseModel
+from rich.console import Console
+
+from taskloom.client import DEFAULT_SERVER
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
+server_option = click.option(
+    "--server", metavar="URL", envvar="TASKLOOM_SERVER", default=DEFAULT_SERVER, show_default=True, show_envvar=True
+)
+
+
+def print_json(value: Any) -> None:
+    """A model, a list of models or plain JSON, on standard output."""
+    click.echo(json.dumps(_plain(value), indent=2 if sys.stdout.isatty() else None))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def failure(message: str, told: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:
+    """Say on standard error what went wrong, as JSON if asked; raise the answer to leave with the exit code."""
+    click.echo(json.dumps(dict(told)) if as_json else f"error: {message}", err=True)
+    return click.exceptions.Exit(exit_code)
+
+
+def console() -> Console:
+    """For tables: as wide as the terminal, or wide enough that nothing is cut where there is none."""
+    return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def error_console() -> Console:
+    """For progress and notes: standard error."""
+    return Console(stderr=True)

@@ -1,0 +1,94 @@
+"""`taskloom runs`: what single runs are and were."""
+
+from __future__ import annotations
+
+import itertools
+from typing import get_args
+
+import click
+
+from contract.runs import RunDetail, RunState
+from taskloom import tables
+from taskloom.client import Client
+from taskloom.commands.output import console, json_option, print_json, server_option
+
+
+@click.group()
+def runs() -> None:
+    """List, show, cancel and retry runs; their samples."""
+
+
+@runs.command("list")
+@click.option("--experiment", "experiment_id", type=int, help="only this experiment's")
+@click.option("--state", type=click.Choice(get_args(RunState)), help="only in this state")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="at most so many")
+@server_option
+@json_option
+def list_runs(experiment_id: int | None, state: str | None, limit: int, server: str, as_json: bool) -> None:
+    """Runs with their states and figures."""
+    with Client(server) as client:
+        found = list(itertools.islice(client.runs(experiment_id, state), limit))
+    if as_json:
+        print_json(found)
+    else:
+        console().print(tables.runs(found))
+
+
+@runs.command()
+@click.argument("run_id", metavar="ID", type=int)
+@server_option
+@json_option
+def show(run_id: int, server: str, as_json: bool) -> None:
+    """A run with its settings, attempts and, if it failed, why."""
+    with Client(server) as client:
+        _print(client.run(run_id), as_json)
+
+
+@runs.command()
+@click.argument("run_id", metavar="ID", type=int)
+@server_option
+@json_option
+def cancel(run_id: int, server: str, as_json: bool) -> None:
+    """Cancel a queued run at once, a running one on its node."""
+    with Client(server) as client:
+        _print(client.cancel_run(run_id), as_json)
+
+
+@runs.command()
+@click.argument("run_id", metavar="ID", type=int)
+@server_option
+@json_option
+def retry(run_id: int, server: str, as_json: bool) -> None:
+    """Queue a failed, cancelled or quarantined run once more."""
+    with Client(server) as client:
+        _print(client.retry_run(run_id), as_json)
+
+
+@runs.command()
+@click.argument("run_id", metavar="ID", type=int)
+@server_option
+@json_option
+def samples(run_id: int, server: str, as_json: bool) -> None:
+    """Every timed step of a run's result."""
+    with Client(server) as client:
+        answer = client.samples(run_id)
+    if as_json:
+        print_json(answer)
+    else:
+        console().print(tables.samples(answer))
+
+
+def _print(run: RunDetail, as_json: bool) -> None:
+    if as_json:
+        print_json(run)
+        return
+    out = console()
+    out.print(tables.runs([run]))
+    for attempt in run.history:
+        out.print(
+            f"attempt {attempt.attempt_no} by {attempt.worker_id}: {attempt.state}", markup=False, highlight=False
+        )
+    if run.error:
+        out.print(f"{run.error.get('slug')}: {run.error.get('detail')}", markup=False, highlight=False)
+        for line in run.error.get("output") or []:
+            out.print(f"  {line}", markup=False, highlight=False)

@@ -1,0 +1,98 @@
+"""`taskloom submit`: queue an experiment, from a file or from options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom import request_file, tables, watch
+from taskloom.client import Client
+from taskloom.commands.output import console, error_console, json_option, print_json, server_option
+from taskloom.errors import EXIT_WORK_FAILED
+from taskloom.options import several_settings, train_options
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@train_options(several=True)
+@click.option("--name", default="", help="what to call it")
+@click.option("--repetitions", type=click.IntRange(1), help="each variant so often, each in a fresh process")
+@click.option("--timeout-s", type=float, help="an attempt is killed and failed after so many seconds")
+@click.option("--dry-run", is_flag=True, help="say what it would become; queue nothing")
+@click.option("--wait", is_flag=True, help="follow it to its end; exit 1 if a run failed")
+@click.option("--idempotency-key", help="the same key again submits nothing new")
+@server_option
+@json_option
+def submit(
+    file: Path | None,
+    name: str,
+    repetitions: int | None,
+    timeout_s: float | None,
+    dry_run: bool,
+    wait: bool,
+    idempotency_key: str | None,
+    server: str,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Queue an experiment: from FILE (.toml, .yaml, .json), or from options, where a comma list becomes an axis."""
+    request = _request(file, given, name, repetitions, timeout_s)
+    with Client(server) as client:
+        if dry_run:
+            _print_plan(client, request, as_json)
+            return
+        experiment = client.submit(request, idempotency_key)
+        if not wait:
+            _print(experiment, as_json)
+            return
+        experiment = watch.until_finished(client, experiment.id, error_console(), shown=not as_json)
+        if as_json:
+            print_json({"experiment": experiment.model_dump(mode="json"), "runs": _runs(client, experiment)})
+        else:
+            console().print(tables.runs(client.runs(experiment.id)))
+        if experiment.by_state.get("succeeded", 0) < experiment.runs:
+            raise click.exceptions.Exit(EXIT_WORK_FAILED)
+
+
+def _request(
+    file: Path | None, given: dict[str, Any], name: str, repetitions: int | None, timeout_s: float | None
+) -> ExperimentRequest:
+    used = [key for key, value in given.items() if value is not None]
+    if file is not None and used:
+        raise click.UsageError(f"{file} holds the settings already; leave out --{used[0].replace('_', '-')}")
+    overrides: dict[str, Any] = {"repetitions": repetitions, "name": name or None}
+    if timeout_s is not None:
+        overrides["limits"] = {"timeout_s": timeout_s}
+    overrides = {key: value for key, value in overrides.items() if value is not None}
+    if file is not None:
+        content = request_file.read(file).model_dump(mode="json", exclude_unset=True)
+        return request_file.parse({**content, **overrides})
+    if not used:
+        raise click.UsageError("give a FILE or at least one setting, such as --scheduler fork-join,task")
+    base, axes = several_settings(given)
+    return request_file.parse({"base": base, "axes": axes, **overrides})
+
+
+def _print_plan(client: Client, request: ExperimentRequest, as_json: bool) -> None:
+    plan = client.plan(request)
+    if as_json:
+        print_json(plan)
+    else:
+        console().print(tables.dry_run(plan))
+
+
+def _print(experiment: ExperimentDetail, as_json: bool) -> None:
+    if as_json:
+        print_json(experiment)
+    else:
+        text = (
+            f"experiment {experiment.id}: {experiment.runs} runs queued; see: taskloom experiments show {experiment.id}"
+        )
+        console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _runs(client: Client, experiment: ExperimentDetail) -> list[dict[str, Any]]:
+    return [run.model_dump(mode="json") for run in client.runs(experiment.id)]

@@ -1,0 +1,68 @@
+"""`taskloom train`: one run right here, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from gpt2core import launch
+from gpt2core.config import TrainConfig
+from taskloom import local_run, train_tables
+from taskloom.commands.output import console, error_console, failure, json_option, print_json
+from taskloom.options import single_settings, train_options
+
+
+class Live:
+    """The trainer's events as a progress bar."""
+
+    def __init__(self, shown: bool) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self.bar = Progress(*columns, TimeElapsedColumn(), console=error_console(), disable=not shown, transient=True)
+        self._task = self.bar.add_task("starting the trainer", total=None)
+        self._shown = shown
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        match event.get("event"):
+            case "compiling":
+                text = f"compiling {event.get('kernel', '')} (once after installing)"
+                self.bar.update(self._task, description=text, completed=event.get("done"), total=event.get("total"))
+            case "planned":
+                self.bar.update(self._task, description="first step")
+            case "step":
+                text = f"loss {event.get('loss', 0):.4f}  {event.get('tokens_per_s', 0):,.0f} tokens/s"
+                self.bar.update(self._task, description=text, completed=event.get("step"), total=event.get("steps"))
+            case "warning" if self._shown:
+                self.line(f"warning: {event.get('message')}")
+
+    def line(self, text: str) -> None:
+        self.bar.console.print(text, markup=False, highlight=False)
+
+
+@click.command()
+@train_options(several=False)
+@click.option("--plan", is_flag=True, help="print the sizes of everything; run nothing")
+@click.option("--graph", type=click.Path(path_type=Path), metavar="FILE.dot", help="draw the task graph, for Graphviz")
+@json_option
+def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
+    """Train here and now, in one child process, and print what was measured."""
+    config = TrainConfig.from_dict(single_settings(given))
+    local_run.check_cores(config)
+    live = Live(shown=not as_json)
+    with live.bar:
+        command = partial(launch.command, plan_only=plan, graph=graph)
+        ending = local_run.run(config, command, live.event, live.line)
+    if ending.result is None:
+        error = dict(ending.error or {})
+        message = str(error.pop("detail", "the trainer failed"))
+        raise failure(message, {"error": message, **error}, ending.exit_code, as_json)
+    if as_json:
+        print_json(ending.result)
+    elif plan:
+        console().print(train_tables.plan(ending.result))
+    else:
+        console().print(*train_tables.result(ending.result), sep="\n")

@@ -1,0 +1,194 @@
+"""Is this machine fit to measure on? One check a function; each says what it found and what to do about it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import platform
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gpt2core import host, launch
+
+STEAL_SAMPLE_S = 0.5
+BUSY_LOAD_PER_CORE = 0.2
+LITTLE_MEMORY_BYTES = 4 << 30  # gpt2-124m at batch 4, seq 64 needs about half of it
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}  # system call numbers
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one check found. advice is empty where nothing is to be done."""
+
+    name: str
+    status: Literal["ok", "warn"]
+    found: str
+    advice: str = ""
+
+
+def ok(name: str, found: str) -> Check:
+    return Check(name, "ok", found)
+
+
+def warn(name: str, found: str, advice: str) -> Check:
+    return Check(name, "warn", found, advice)
+
+
+def cores() -> Check:
+    allowed = launch.allowed_cores()
+    found = f"{host.cpu_model()}, {len(allowed)} usable of {os.cpu_count()}"
+    quota = host.cgroup_cpu_quota_cores()
+    if quota is not None and quota < len(allowed):
+        return warn("cores", f"{found}, time limited to {quota:g} cores", "raise the container's CPU limit")
+    if len(allowed) < 2:
+        return warn("cores", found, "schedulers can be compared on two cores or more only")
+    return ok("cores", found)
+
+
+def affinity() -> Check:
+    allowed = launch.allowed_cores()
+    try:
+        os.sched_setaffinity(0, [allowed[-1]])
+        pinned = os.sched_getaffinity(0) == {allowed[-1]}
+    except OSError as error:
+        return warn("affinity", f"a thread cannot be pinned: {error}", "allow sched_setaffinity in the sandbox")
+    finally:
+        os.sched_setaffinity(0, allowed)
+    listed = ",".join(map(str, allowed))
+    if not pinned:
+        return warn("affinity", "pinning has no effect", "use a kernel that honours sched_setaffinity")
+    return ok("affinity", f"threads can be pinned to {listed}")
+
+
+def smt() -> Check:
+    shared = {host.smt_siblings(core) for core in launch.allowed_cores()}
+    pairs = sorted(siblings for siblings in shared if siblings and ("," in siblings or "-" in siblings))
+    if pairs:
+        advice = "give the worker one core of each pair with --cores"
+        return warn("SMT", "logical cores share physical ones: " + "; ".join(pairs), advice)
+    return ok("SMT", "every usable core is a physical one, as far as the machine shows")
+
+
+def governor() -> Check:
+    kinds = {host.governor(core) for core in launch.allowed_cores()}
+    if kinds == {None}:
+        return ok("governor", "not shown (usual on virtual machines)")
+    if kinds == {"performance"}:
+        return ok("governor", "performance")
+    found = ", ".join(sorted(str(kind) for kind in kinds))
+    return warn("governor", found, "sudo cpupower frequency-set -g performance")
+
+
+def turbo() -> Check:
+    on = host.turbo()
+    if on:
+        return warn("turbo", "on: frequency depends on how many cores work", "turn it off for scaling studies")
+    return ok("turbo", "not shown" if on is None else "off")
+
+
+def load() -> Check:
+    average = os.getloadavg()[0]
+    found = f"{average:.2f} over the last minute"
+    if average > BUSY_LOAD_PER_CORE * len(launch.allowed_cores()):
+        return warn("load", found, "stop what else runs here, or keep it off the measured cores")
+    return ok("load", found)
+
+
+def memory() -> Check:
+    usable, limit = host.usable_memory_bytes(), host.cgroup_memory_limit_bytes()
+    available = host.memory_info_bytes("MemAvailable") or usable
+    found = f"{usable / GIB:.1f} GiB usable, {available / GIB:.1f} GiB free"
+    found += f", cgroup limit {limit / GIB:.1f} GiB" if limit is not None else ", no cgroup limit"
+    if min(usable, available) < LITTLE_MEMORY_BYTES:
+        return warn("memory", found, "gpt2-124m may not fit; `taskloom train --plan` says what a run needs")
+    return ok("memory", found)
+
+
+def huge_pages() -> Check:
+    mode = host.huge_pages()
+    if mode in ("always", "madvise"):
+        return ok("huge pages", mode)
+    return warn("huge pages", mode or "not shown", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def blas() -> Check:
+    found = []
+    for package in ("mkl", "scipy"):
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if not found:
+        return warn("BLAS", "none", "pip install mkl (x86-64) or scipy")
+    if platform.machine() == "x86_64" and not found[0].startswith("mkl"):
+        return warn("BLAS", found[0], "pip install mkl: the faster one here")
+    return ok("BLAS", ", ".join(found))
+
+
+def perf_counters() -> Check:
+    number = PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        return warn("perf counters", f"not known for {platform.machine()}", "results will have none")
+    # struct perf_event_attr: hardware cycles of this process, user space only (exclude_kernel, exclude_hv).
+    attributes = struct.pack("=IIQQQQQ", 0, 112, 0, 0, 0, 0, (1 << 5) | (1 << 6)).ljust(112, b"\0")
+    library = ctypes.CDLL(None, use_errno=True)
+    handle = library.syscall(number, attributes, 0, -1, -1, 0)
+    if handle >= 0:
+        os.close(handle)
+        return ok("perf counters", "hardware counters can be read")
+    paranoid = host.read_int(Path("/proc/sys/kernel/perf_event_paranoid"))
+    reason = f"{os.strerror(ctypes.get_errno())}, perf_event_paranoid = {paranoid}"
+    refused = paranoid is not None and paranoid > 2
+    advice = (
+        "sudo sysctl kernel.perf_event_paranoid=2" if refused else "the machine offers none; results will have none"
+    )
+    return warn("perf counters", reason, advice)
+
+
+def clock() -> Check:
+    source = host.clock_source()
+    resolution_ns = time.get_clock_info("monotonic").resolution * 1e9
+    found = f"{source or 'not shown'}, monotonic to {resolution_ns:g} ns"
+    if source in ("tsc", "arch_sys_counter", "kvm-clock", None):
+        return ok("clock", found)
+    return warn("clock", found, "a slow clock source adds to every timed task; prefer tsc")
+
+
+def steal() -> Check:
+    before = host.cpu_times_ticks()
+    time.sleep(STEAL_SAMPLE_S)
+    after = host.cpu_times_ticks()
+    total = sum(after.values()) - sum(before.values())
+    since_boot = after.get("steal", 0) / max(1, sum(after.values()))
+    now = (after.get("steal", 0) - before.get("steal", 0)) / max(1, total)
+    found = f"{100 * now:.1f} % now, {100 * since_boot:.2f} % since boot"
+    if max(now, since_boot) > 0.01:
+        return warn("steal time", found, "other virtual machines take time from this one; use a dedicated host")
+    return ok("steal time", found)
+
+
+CHECKS: tuple[Callable[[], Check], ...] = (
+    cores,
+    affinity,
+    smt,
+    governor,
+    turbo,
+    load,
+    memory,
+    huge_pages,
+    blas,
+    perf_counters,
+    clock,
+    steal,
+)
+
+
+def examine() -> list[Check]:
+    """Every check, in order."""
+    return [check() for check in CHECKS]

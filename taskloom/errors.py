@@ -1,0 +1,76 @@
+"""What may go wrong between a user and a server. Each class has the exit code that the command line gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contract import problems
+
+EXIT_OK, EXIT_WORK_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
+
+
+class TaskloomError(Exception):
+    """Taskloom cannot do this."""
+
+    exit_code = EXIT_SERVER
+
+    def to_dict(self) -> dict[str, Any]:
+        """As printed with --json."""
+        return {"error": str(self)}
+
+
+class ServerUnreachable(TaskloomError):
+    """No server answers at this address."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"no server answers at {server} ({reason}); start one with `taskloom serve`, or give --server")
+        self.server, self.reason = server, reason
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"error": str(self), "server": self.server}
+
+
+class NotUnderstood(TaskloomError):
+    """The server's answer is not one that this version knows."""
+
+
+def _named(item: dict[str, Any]) -> str:
+    field = item.get("field") or item.get("pointer")
+    return f"{field} = {item.get('value')!r} is not accepted: {item.get('accepted')}"
+
+
+class Problem(TaskloomError):
+    """The server answered with problem+json; `problem.type` is stable."""
+
+    def __init__(self, problem: problems.Problem) -> None:
+        self.problem = problem
+        named = "; ".join(map(_named, problem.errors or []))
+        super().__init__(named or f"{problem.title}: {problem.detail}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.problem.model_dump(exclude_none=True)
+
+
+class BadRequest(Problem):
+    """The request holds what the server does not accept, or names what it does not have."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+class Conflict(Problem):
+    """It cannot be done in this state."""
+
+
+class Forbidden(Problem):
+    """The key is missing, unknown, or does not allow this."""
+
+
+def from_problem(problem: problems.Problem) -> Problem:
+    """The error of a problem, by its status."""
+    if problem.status in (400, 404, 413, 422):
+        return BadRequest(problem)
+    if problem.status == 409:
+        return Conflict(problem)
+    if problem.status in (401, 403):
+        return Forbidden(problem)
+    return Problem(problem)

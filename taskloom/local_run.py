@@ -1,0 +1,113 @@
+"""One run right here: the trainer as a child process, its events on the way, its result at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from gpt2core import launch
+from gpt2core.child import GRACE_S, Child, Exited, Printed, Told
+from gpt2core.config import TrainConfig
+from gpt2core.errors import ConfigError
+
+Command = Callable[[Path], list[str]]
+
+
+class Stopped(Exception):
+    """The user or the system asked this process to stop."""
+
+
+@dataclass(frozen=True)
+class LocalEnding:
+    """How it went. exit_code is the one to leave with; result is the trainer's, or what it planned."""
+
+    exit_code: int
+    result: dict[str, Any] | None
+    error: Mapping[str, Any] | None
+
+
+def check_cores(config: TrainConfig) -> None:
+    """Raise ConfigError for cores that this process may not use, or for more threads than it may use cores."""
+    allowed = launch.allowed_cores()
+    if config.cores is not None and not set(config.cores) <= set(allowed):
+        raise ConfigError("cores", list(config.cores), "cores this process may use: " + ",".join(map(str, allowed)))
+    if config.cores is None and config.threads > len(allowed) and not config.allow_oversubscription:
+        raise ConfigError("threads", config.threads, f"at most the {len(allowed)} cores this process may use")
+
+
+def run(
+    config: TrainConfig,
+    command: Command,
+    on_event: Callable[[Mapping[str, Any]], None],
+    on_line: Callable[[str], None],
+) -> LocalEnding:
+    """Run the trainer to its end. If this process is asked to stop, the trainer is stopped first."""
+    inbox: SimpleQueue[Any] = SimpleQueue()
+    with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
+        path = Path(folder) / "result.json"
+        with _stoppable():
+            child = Child(command(path), config.to_dict(), inbox, config.cores)
+            try:
+                return _listen(inbox, path, on_event, on_line)
+            except Stopped:
+                _stop(child, inbox)
+                return LocalEnding(1, None, {"slug": "cancelled", "detail": "stopped on request"})
+            finally:
+                child.kill()
+
+
+def _listen(
+    inbox: SimpleQueue[Any], path: Path, on_event: Callable[[Mapping[str, Any]], None], on_line: Callable[[str], None]
+) -> LocalEnding:
+    told: dict[str, Mapping[str, Any]] = {}
+    while True:
+        match inbox.get():
+            case Told(event):
+                told[str(event["event"])] = event
+                on_event(event)
+            case Printed(text):
+                on_line(text)
+            case Exited(code) as exited:
+                return _ending(code, exited.signal_name, told, path)
+
+
+def _ending(code: int, signal_name: str | None, told: Mapping[str, Mapping[str, Any]], path: Path) -> LocalEnding:
+    if code == 0 and "result" in told:
+        return LocalEnding(0, json.loads(path.read_bytes()), None)
+    if code == 0 and "planned" in told:
+        return LocalEnding(0, {k: v for k, v in told["planned"].items() if k != "event"}, None)
+    error = told.get("error")
+    if error is None:
+        why = f"was ended by {signal_name}" if signal_name else f"ended with exit status {code} and no result"
+        error = {"slug": "exit-status", "detail": f"the trainer {why}"}
+    wanted = error.get("exit_code", code)
+    return LocalEnding(wanted if wanted in (launch.EXIT_FAILED, launch.EXIT_BAD_INPUT) else 1, None, error)
+
+
+def _stop(child: Child, inbox: SimpleQueue[Any]) -> None:
+    child.terminate()
+    with contextlib.suppress(Empty):
+        while not isinstance(inbox.get(timeout=GRACE_S), Exited):
+            pass
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGINT and SIGTERM raise Stopped inside."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise Stopped
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

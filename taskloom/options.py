@@ -1,0 +1,123 @@
+"""Command-line options made from the fields of TrainConfig and ModelConfig: the one list of settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from gpt2core.config import PRESETS, ModelConfig, TrainConfig, field_type
+from gpt2core.errors import ConfigError
+
+SIZES = ("layers", "heads", "channels", "vocab", "context")
+SIZE_HELP = {
+    "layers": "L: transformer blocks",
+    "heads": "NH: attention heads",
+    "channels": "C: width, a multiple of heads",
+    "vocab": "V: tokens that there are",
+    "context": "longest sequence the model has positions for",
+}
+SINGLE = ("cores",)  # its values hold commas of their own
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _kind(name: str) -> type:
+    """int, float, str or bool: what a setting's text becomes."""
+    annotation = field_type(name)
+    for kind in (bool, int, float):
+        if annotation in (kind, kind | None):
+            return kind
+    return str
+
+
+def _declaration(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _train_option(item: dataclasses.Field[Any], several: bool) -> Callable[[F], F]:
+    meta, kind = item.metadata, _kind(item.name)
+    choices = meta.get("choices")
+    text = str(meta.get("help", ""))
+    if item.default is not None and item.name != "model":
+        text += f"  [default: {str(item.default).lower() if kind is bool else item.default}]"
+    if several and choices:
+        text += f"  [{', '.join(choices)}]"
+    if kind is bool:
+        return click.option(_declaration(item.name), item.name, is_flag=True, default=None, help=text)
+    shown: Any = click.Choice(choices) if choices and not several else str if several or item.name in SINGLE else kind
+    return click.option(_declaration(item.name), item.name, type=shown, default=None, metavar=None, help=text)
+
+
+def train_options(several: bool) -> Callable[[F], F]:
+    """Every setting as an option. With `several` an option takes a comma list, otherwise one value."""
+
+    def decorate(command: F) -> F:
+        kind: Any = str if several else int
+        for name in reversed(SIZES):
+            command = click.option(_declaration(name), name, type=kind, default=None, help=SIZE_HELP[name])(command)
+        for item in reversed(dataclasses.fields(TrainConfig)):
+            command = _train_option(item, several)(command)
+        return command
+
+    return decorate
+
+
+def model_value(preset: str | None, sizes: Mapping[str, int]) -> str | dict[str, int] | None:
+    """The model that a preset and sizes name together: the sizes given replace the preset's (gpt2-124m's if none)."""
+    if not sizes:
+        return preset
+    base = PRESETS[preset] if preset else ModelConfig()
+    return {name: sizes.get(name, getattr(base, name)) for name in SIZES}
+
+
+def single_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """TrainConfig's JSON values from options with one value each; what was not given is left out."""
+    settings = {k: v for k, v in given.items() if v is not None and k not in SIZES}
+    sizes = {name: given[name] for name in SIZES if given.get(name) is not None}
+    model = model_value(settings.pop("model", None), sizes)
+    return settings if model is None else {**settings, "model": model}
+
+
+def _values(name: str, text: str, kind: type) -> list[Any]:
+    if name in SINGLE:
+        return [text]
+    out = []
+    for part in text.split(","):
+        try:
+            out.append(kind(part.strip()))
+        except ValueError:
+            wanted = "an integer" if kind is int else "a number"
+            raise ConfigError(name, part, f"{wanted}, or several with commas between") from None
+    return out
+
+
+def several_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """A base and axes from options with comma lists: one value goes to the base, more become an axis.
+
+    Raises ConfigError for text that is no number where one is needed; other checks are the server's.
+    """
+    lists: dict[str, list[Any]] = {}
+    sizes: dict[str, list[Any]] = {}
+    for name, text in given.items():
+        if text is None:
+            continue
+        if isinstance(text, bool):
+            lists[name] = [text]
+        elif name in SIZES:
+            sizes[name] = _values(name, text, int)
+        else:
+            lists[name] = _values(name, text, _kind(name))
+    if sizes:
+        presets = lists.get("model", [None])
+        for preset in presets:
+            ModelConfig.from_value(preset or "tiny")  # names an unknown one
+        lists["model"] = [
+            model_value(preset, dict(zip(sizes, combination, strict=True)))
+            for preset in presets
+            for combination in itertools.product(*sizes.values())
+        ]
+    base = {name: values[0] for name, values in lists.items() if len(values) == 1}
+    return base, {name: values for name, values in lists.items() if len(values) > 1}

@@ -1,0 +1,51 @@
+"""Experiment files: TOML, YAML or JSON with the fields of an experiment request."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from contract.experiments import ExperimentRequest
+from gpt2core.errors import ConfigError, FileError, UnreadableFile
+
+
+class BadRequestFile(FileError):
+    """The file holds no experiment request."""
+
+    slug = "bad-request-file"
+
+
+def read(path: Path) -> ExperimentRequest:
+    """The request in a file. Raises FileError (unreadable, no such format) or ConfigError (a value not accepted)."""
+    readers: dict[str, Callable[[str], Any]] = {
+        ".toml": tomllib.loads,
+        ".yaml": yaml.safe_load,
+        ".yml": yaml.safe_load,
+        ".json": json.loads,
+    }
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise BadRequestFile(path, f"not one of {', '.join(readers)}")
+    try:
+        content: Any = reader(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise BadRequestFile(path, f"not readable as {path.suffix[1:]}: {error}") from error
+    return parse(content)
+
+
+def parse(content: Any) -> ExperimentRequest:
+    """A request from plain values. Raises ConfigError for the first value that is not accepted."""
+    try:
+        return ExperimentRequest.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or "request"
+        raise ConfigError(field, first["input"], first["msg"]) from None

@@ -1,0 +1,127 @@
+"""Answers as tables for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from contract.analysis import Comparison, Interval, ScalingTable
+from contract.experiments import DryRun, ExperimentSummary
+from contract.runs import RunSummary, SampleList
+
+NONE = "-"
+
+
+def seconds(value: float | None) -> str:
+    """A duration with the unit that suits it."""
+    if value is None:
+        return NONE
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1:
+            return f"{value * factor:.4g} {unit}"
+    return f"{value * 1e6:.4g} us"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return NONE if value is None else f"{value:,.{digits}f}"
+
+
+def interval(value: Interval) -> str:
+    """A median with its 95 % interval, both in one unit."""
+    unit, factor = ("s", 1.0) if value.median >= 1 else ("ms", 1e3)
+    middle = f"{value.median * factor:.4g} {unit}"
+    if value.low is None or value.high is None:
+        return middle
+    return f"{middle} [{value.low * factor:.4g}, {value.high * factor:.4g}]"
+
+
+def variant(values: Mapping[str, Any]) -> str:
+    """A run's values on the axes, in one line."""
+    shown = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in values.items())
+    return " ".join(shown) or NONE
+
+
+def _table(title: str | None, *columns: str, left: int = 1) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i < left else "right")
+    return table
+
+
+def runs(items: Iterable[RunSummary]) -> Table:
+    table = _table(
+        None, "run", "experiment", "variant", "state", "rep", "median step", "tokens/s", "final loss", left=4
+    )
+    for run in items:
+        table.add_row(
+            str(run.id),
+            str(run.experiment_id),
+            variant(run.variant),
+            run.state,
+            str(run.repetition),
+            seconds(run.median_step_s),
+            number(run.tokens_per_s, 0),
+            number(run.final_loss, 4),
+        )
+    return table
+
+
+def experiments(items: Iterable[ExperimentSummary]) -> Table:
+    table = _table(None, "experiment", "name", "state", "runs by state", "runs", left=4)
+    for item in items:
+        states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
+        table.add_row(str(item.id), item.name or NONE, item.state, states or NONE, str(item.runs))
+    return table
+
+
+def samples(answer: SampleList) -> Table:
+    phases = list(answer.items[0].phase_s) if answer.items else []
+    table = _table(None, "step", "", "loss", "step time", *phases, left=2)
+    for item in answer.items:
+        times = [seconds(item.phase_s.get(phase)) for phase in phases]
+        mark = "warm-up" if item.warmup else ""
+        table.add_row(str(item.step), mark, number(item.loss, 5), seconds(item.step_s), *times)
+    return table
+
+
+def dry_run(plan: DryRun) -> Table:
+    title = f"{plan.runs} runs of {plan.variants} variants; the largest needs {plan.memory_bytes / 2**20:,.0f} MiB"
+    if plan.estimated_s is not None:
+        title += f"; about {plan.estimated_s:.0f} s"
+    table = _table(title, "position", "block", "repetition", "variant", left=4)
+    for run in plan.order:
+        table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))
+    return table
+
+
+def scaling(answer: ScalingTable, title: str | None = None) -> Table:
+    """Scheduler, threads, slices, median step with its interval, speedup and efficiencies."""
+    table = _table(title, "scheduler", "threads", "slices BxT", "median step [95 %]", "tokens/s", "speedup", left=1)
+    for column in ("efficiency fwd", "efficiency bwd", "final loss"):
+        table.add_column(column, justify="right")
+    for row in answer.rows:
+        table.add_row(
+            row.scheduler,
+            str(row.threads),
+            f"{row.batch_slice}x{row.token_slice}",
+            interval(row.step_s),
+            number(row.tokens_per_s, 0),
+            number(row.speedup),
+            number(row.efficiency_forward),
+            number(row.efficiency_backward),
+            number(row.final_loss, 4) + ("" if row.agrees else " (differs)"),
+        )
+    return table
+
+
+def comparison(answer: Comparison) -> Table:
+    table = _table(None, "", "runs", "variant", "median step [95 %]", "n", "processes", left=3)
+    for name, side in (("A", answer.a), ("B", answer.b)):
+        ids = ",".join(map(str, side.runs))
+        counts = (str(side.step_s.n), str(side.step_s.processes))
+        table.add_row(name, ids, variant(side.variant), interval(side.step_s), *counts)
+    return table

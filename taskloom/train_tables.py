@@ -1,0 +1,86 @@
+"""What `taskloom train` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from gpt2core.config import PHASES
+from gpt2core.result import median, median_interval
+from taskloom.tables import number, seconds
+
+MIB = 1 << 20
+
+
+def _pairs(title: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    return table
+
+
+def plan(planned: Mapping[str, Any]) -> Table:
+    """Sizes of everything, without running."""
+    table = _pairs("plan")
+    for name, size in planned.get("memory_bytes", {}).items():
+        table.add_row(f"memory: {name}", f"{size / MIB:,.1f} MiB")
+    for name, value in planned.items():
+        if name != "memory_bytes":
+            table.add_row(name.replace("_", " "), ",".join(map(str, value)) if isinstance(value, list) else str(value))
+    return table
+
+
+def result(found: Mapping[str, Any]) -> Iterator[Table | str]:
+    """Summary, phases and ops of a run."""
+    config, warmup = found["config"], int(found["config"]["warmup"])
+    yield _summary(found, warmup)
+    yield _phases(found, warmup)
+    yield _ops(found)
+    for warning in found.get("warnings", []):
+        yield f"warning: {warning}"
+    if config.get("save"):
+        yield f"weights written to {config['save']}"
+
+
+def _summary(found: Mapping[str, Any], warmup: int) -> Table:
+    config, timed_s = found["config"], found["step_s"][warmup:]
+    slices = f"{config['batch_slice']}x{config['token_slice']}"
+    table = _pairs(f"{config['model']['name']}, {config['scheduler']}, {config['threads']} threads, slices {slices}")
+    bounds = median_interval(timed_s)
+    around = "" if bounds is None else f"  [{seconds(bounds[0])}, {seconds(bounds[1])}]"
+    table.add_row("median step [95 %]", f"{seconds(median(timed_s))}{around}")
+    table.add_row("tokens/s", number(config["batch"] * config["seq"] * len(timed_s) / sum(timed_s), 0))
+    gflop_per_s = found["summary"].get("gflop_per_s")
+    if gflop_per_s is not None:
+        table.add_row("GFLOP/s", number(gflop_per_s, 1))
+    table.add_row("loss, first to last step", f"{found['losses'][0]:.5f} to {found['losses'][-1]:.5f}")
+    for name, size in found["memory_bytes"].items():
+        table.add_row(f"memory: {name.replace('_', ' ')}", f"{size / MIB:,.1f} MiB")
+    return table
+
+
+def _phases(found: Mapping[str, Any], warmup: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("phase")
+    table.add_column("median", justify="right")
+    table.add_column("share of the step", justify="right")
+    step_s = median(found["step_s"][warmup:])
+    for phase in PHASES:
+        phase_s = median(found["phase_s"][phase][warmup:])
+        table.add_row(phase, seconds(phase_s), f"{100 * phase_s / step_s:.1f} %")
+    return table
+
+
+def _ops(found: Mapping[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("op", "phase"):
+        table.add_column(name)
+    for name in ("calls", "time", "GFLOP/s", "GB/s"):
+        table.add_column(name, justify="right")
+    for op in sorted(found["ops"], key=lambda each: -each["time_s"]):
+        rates = [number(op[work] / op["time_s"] / 1e9, 1) if op["time_s"] else "-" for work in ("flop", "bytes")]
+        table.add_row(op["op"], op["phase"], f"{op['calls']:,}", seconds(op["time_s"]), *rates)
+    return table
