@@ -1,0 +1,90 @@
+"""A trainer that trains nothing: it speaks the protocol of gpt2core.launch and behaves as FAKE_TRAINER says.
+
+quick     a result at once
+crash     prints to standard error, then exits 3
+obedient  runs until it is told to stop, as the real one does at a step's end
+stubborn  runs and takes no notice of SIGTERM
+gated     a result as soon as the file FAKE_TRAINER_GATE exists
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from gpt2core.config import PHASES, TrainConfig
+from gpt2core.result import ThreadStat, TrainResult
+
+STEP_S = 0.01
+
+
+def tell(event: str, **fields: object) -> None:
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def result(config: TrainConfig) -> TrainResult:
+    steps = config.steps
+    seen = tuple(sorted(os.sched_getaffinity(0)))
+    return TrainResult(
+        config={**config.to_dict(), "warmup": config.warmup_steps, "batch_slice": 1, "token_slice": config.seq},
+        environment={"pid": os.getpid()},
+        losses=[5.5 - 0.1 * i for i in range(steps)],
+        step_s=[STEP_S] * steps,
+        phase_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
+        phase_busy_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
+        ops=[],
+        threads=[ThreadStat(i, core, seen, 0.1, 0.0, 1) for i, core in enumerate(config.cores or ())],
+        memory_bytes={"weights": 1},
+        weights_sha256="0" * 64,
+        graph={"tasks": 1, "edges": 0},
+    )
+
+
+def wait_for_signal() -> None:
+    def stop(_number: int, _frame: object) -> None:
+        tell("error", slug="cancelled", detail="cancelled after 1 steps", exit_code=130)
+        sys.exit(130)
+
+    signal.signal(signal.SIGTERM, stop)
+    tell("step", step=1, steps=12, loss=5.5, step_s=STEP_S, tokens_per_s=1.0)
+    while True:
+        signal.pause()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--result", type=Path, required=True)
+    target: Path = parser.parse_args().result
+    config = TrainConfig.from_dict(json.loads(sys.stdin.read()))
+    behaviour = os.environ.get("FAKE_TRAINER", "quick")
+    tell("started", pid=os.getpid(), schema="taskloom.result/1")
+    tell("planned", memory_bytes={"weights": 1}, tasks=1, edges=0)
+    if behaviour == "crash":
+        print("the reactor is melting", file=sys.stderr, flush=True)
+        return 3
+    if behaviour == "obedient":
+        wait_for_signal()
+    if behaviour == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        tell("step", step=1, steps=config.steps, loss=5.5, step_s=STEP_S, tokens_per_s=1.0)
+        while True:
+            signal.pause()
+    if behaviour == "gated":
+        tell("step", step=1, steps=config.steps, loss=5.5, step_s=STEP_S, tokens_per_s=1.0)
+        gate = Path(os.environ["FAKE_TRAINER_GATE"])
+        while not gate.exists():
+            time.sleep(0.02)
+    content = json.dumps(result(config).to_dict()).encode()
+    target.write_bytes(content)
+    tell("result", path=str(target), sha256=hashlib.sha256(content).hexdigest())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Real processes for tests: started, listened to, waited for, and ended by their ids."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+DEADLINE_S = 60.0
+HERE = Path(__file__).parent
+T = TypeVar("T")
+
+
+def until(found: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> T:
+    """The first true answer of `found`; fails, saying what was waited for, when there is none in time."""
+    end = time.monotonic() + deadline_s
+    while True:
+        answer = found()
+        if answer:
+            return answer
+        assert time.monotonic() < end, f"waited {deadline_s} s in vain for {what}"
+        time.sleep(0.02)
+
+
+class Process:
+    """A process whose standard output is read line by line and kept; standard error goes to a file."""
+
+    def __init__(self, command: list[str], log: Path, **environment: str) -> None:
+        self.log, self.lines, self._events = log, list[str](), queue.SimpleQueue[str | None]()
+        with log.open("ab") as errors:
+            self.popen = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **environment}
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.popen.stdout
+        with self.popen.stdout as stream:
+            for line in stream:
+                self.lines.append(line)
+                self._events.put(line)
+        self._events.put(None)
+
+    def event(self, name: str, deadline_s: float = DEADLINE_S) -> dict[str, Any]:
+        """The next event of that name; those before it are passed over."""
+        end = time.monotonic() + deadline_s
+        while True:
+            try:
+                line = self._events.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                line = None
+            assert line is not None, f"no event {name}; standard error:\n{self.log.read_text()[-3000:]}"
+            with contextlib.suppress(json.JSONDecodeError):
+                event = json.loads(line)
+                if isinstance(event, dict) and event.get("event") == name:
+                    return event
+
+    def wait(self, deadline_s: float = DEADLINE_S) -> int:
+        """Its exit status."""
+        code = self.popen.wait(deadline_s)
+        self._reader.join(deadline_s)
+        return code
+
+    def end(self) -> None:
+        """Whatever it does, it is gone afterwards."""
+        for number, patience_s in ((signal.SIGTERM, 15), (signal.SIGKILL, 15)):
+            if self.popen.poll() is None:
+                self.popen.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.popen.wait(patience_s)
+        self._reader.join(5)
+
+
+class House:
+    """A server on one database, and what works for it, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.url, self._port = folder, "", 0
+        self._all: list[Process] = []
+        self.server = self.start_server()
+
+    def start(self, name: str, *command: str, **environment: str) -> Process:
+        process = Process([sys.executable, *command], self.folder / f"{name}.log", **environment)
+        self._all.append(process)
+        return process
+
+    def start_server(self) -> Process:
+        """The server; again on the same port if there was one before."""
+        database = f"sqlite:///{self.folder}/taskloom.db"
+        options = ("--port", str(self._port), "--database-url", database)
+        # Beats are quick so that a test need not wait for a cancellation to be heard.
+        self.server = self.start("server", "-m", "server", *options, TASKLOOM_HEARTBEAT_S="0.2")
+        self.url = self.server.event("listening")["url"]
+        self._port = int(self.url.rpartition(":")[2])
+        return self.server
+
+    def start_worker(self, trainer: str | None = "quick", *options: str, **environment: str) -> Process:
+        """A worker with a fake trainer of that behaviour, or with the real one."""
+        program = ("-m", "worker") if trainer is None else (str(HERE / "worker_of_fakes.py"),)
+        return self.start(
+            "worker",
+            *(*program, "--server", self.url, "--spool", str(self.spool), "--json", *options),
+            **{"FAKE_TRAINER": trainer or "", **environment},
+        )
+
+    @property
+    def spool(self) -> Path:
+        return self.folder / "spool"
+
+    def close(self) -> None:
+        for process in reversed(self._all):
+            process.end()
+
+
+@contextlib.contextmanager
+def house(folder: Path) -> Iterator[House]:
+    found = House(folder)
+    try:
+        yield found
+    finally:
+        found.close()
