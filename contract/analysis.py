@@ -17,6 +17,9 @@ class Interval(Model):
     high: float | None
     n: int = Field(description="values")
     processes: int = Field(description="fresh processes they come from: the unit of analysis")
+    over: Literal["processes", "steps"] | None = Field(
+        None, description="what the values are: medians of processes, or the steps of the only one"
+    )
 
 
 class Selection(Model):
@@ -37,6 +40,11 @@ class Comparison(Model):
     ratio_low: float | None
     ratio_high: float | None
     paired: bool
+    p_value: float | None = Field(None, description="Wilcoxon signed rank if paired, else Mann-Whitney; two-sided")
+    superiority: float | None = Field(
+        None, description="effect size: how probably a process of B is faster than one of A; 0.5 is no difference"
+    )
+    noise_floor: float | None = Field(None, description="relative difference below which both are called the same")
     differs: list[str] = Field(description="what differs beside the compared settings")
     reason: str
 
@@ -52,6 +60,8 @@ class ScalingRow(Model):
     tokens_per_s: float
     phase_s: dict[str, float] = Field(description="median of each phase")
     speedup: float | None = Field(description="T(1) of the same scheduler and slices / T(P)")
+    speedup_low: float | None = Field(None, description="bootstrap 95 % interval of the ratio of medians")
+    speedup_high: float | None = None
     speedup_best_serial: float | None = Field(description="the best one-thread median of the table / T(P)")
     efficiency: float | None = Field(description="speedup / P")
     efficiency_forward: float | None

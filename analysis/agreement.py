@@ -1,0 +1,87 @@
+"""Agreement first: a speedup between results that did not compute the same is no speedup.
+
+With equal slices, losses and final weights are bit-identical, whoever ran the tiles and when. Other slices, another
+processor or another BLAS round differently: then losses agree within LOSS_TOLERANCE.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.fingerprint import ROUNDING, differing
+from analysis.processes import Process
+
+LOSS_TOLERANCE = 1e-4  # relative, of each step's loss
+# Settings that say what is computed.
+PROBLEM = ("model", "batch", "seq", "data", "distribution", "checkpoint", "seed", "precision", "lr", "beta1", "beta2",
+           "eps", "weight_decay")
+# Settings that say how it is rounded.
+SLICES = ("batch_slice", "token_slice")
+# Settings that only say who computes it, and when: these are what experiments compare.
+HOW = ("scheduler", "sync", "threads", "cores", "blas", *SLICES)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether two results computed the same; `exact`: bit by bit was asked for."""
+
+    holds: bool
+    exact: bool
+    reason: str
+
+
+def rounding_key(process: Process) -> str:
+    """Equal for processes whose results must be bit-identical."""
+    config = {name: process.config.get(name) for name in (*PROBLEM, *SLICES)}
+    environment = {name: process.environment.get(name) for name in ROUNDING}
+    return json.dumps([config, environment], sort_keys=True)
+
+
+def agree(a: Process, b: Process) -> Agreement:
+    """Compare losses step by step, and final weights where both took equally many steps."""
+    other_problem = differing([a.config, b.config], PROBLEM)
+    if other_problem:
+        return Agreement(False, False, "they do not train the same: " + "; ".join(other_problem))
+    exact = rounding_key(a) == rounding_key(b)
+    for step, (left, right) in enumerate(zip(a.losses, b.losses, strict=False)):
+        if left != right if exact else abs(left - right) > LOSS_TOLERANCE * max(abs(left), abs(right)):
+            wanted = "bit-identical with equal slices" if exact else f"within {LOSS_TOLERANCE:g} relative"
+            return Agreement(
+                False,
+                exact,
+                f"their losses disagree from step {step} on: {left!r} of run {a.run_id}, {right!r} of run {b.run_id}; "
+                f"they have to be {wanted}",
+            )
+    if exact and len(a.losses) == len(b.losses) and a.weights_sha256 != b.weights_sha256:
+        return Agreement(
+            False, True, f"the final weights of runs {a.run_id} and {b.run_id} differ, with equal slices and losses"
+        )
+    return Agreement(True, exact, "bit-identical" if exact else f"losses within {LOSS_TOLERANCE:g} relative")
+
+
+def digest(process: Process) -> tuple[tuple[float, ...], str]:
+    """What has to be equal for bit-identical results."""
+    return tuple(process.losses), process.weights_sha256
+
+
+def first_disagreement(a: Sequence[Process], b: Sequence[Process]) -> Agreement:
+    """The first pair that does not agree, or the agreement between the sides. Raises ValueError for an empty side.
+
+    Each side against its first process, and the sides' first processes against each other.
+    """
+    if not a or not b:
+        raise ValueError("a side is empty")
+    pairs = [*((side[0], other) for side in (a, b) for other in side[1:]), (a[0], b[0])]
+    agreement = agree(*pairs[0])
+    for left, right in pairs[1:]:
+        if not agreement.holds:
+            break
+        agreement = agree(left, right)
+    return agreement
+
+
+def without(config: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in names}

@@ -1,0 +1,153 @@
+"""Is B faster than A? With an interval, a test, a noise floor declared beforehand, and the right to say: undecided."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from analysis.agreement import HOW, PROBLEM, first_disagreement, without
+from analysis.fingerprint import core_differences, differing, environment_differences
+from analysis.processes import Process
+from analysis.statistics import (
+    CONFIDENCE,
+    Interval,
+    Ratio,
+    paired_p_value,
+    paired_ratio_of_medians,
+    ratio_of_medians,
+    smallest_p_value,
+    step_interval,
+    step_values,
+    superiority,
+    unpaired_p_value,
+)
+
+NOISE_FLOOR = 0.01  # relative; smaller differences are called the same
+Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: its runs, the settings they share that vary in their experiment, their step time."""
+
+    runs: list[int]
+    variant: dict[str, Any]
+    step_s: Interval
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """B against A. `ratio`: median step of A / of B; above 1, B is faster. `superiority`: how probably a process of B
+    is faster than one of A. Refused: no ratio is given, `reason` says why."""
+
+    a: Side
+    b: Side
+    verdict: Verdict
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    paired: bool
+    p_value: float | None
+    superiority: float | None
+    noise_floor: float
+    differs: list[str]
+    reason: str
+
+
+def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
+    """Compare two selections of one configuration each. Raises ValueError if one is empty."""
+    sides = _side(a), _side(b)
+    differs = _differences([*a, *b])
+    refusal = _refusal(a, b)
+    if refusal is not None:
+        return Comparison(*sides, "refused", None, None, None, False, None, None, noise_floor, differs, refusal)
+    left, right, paired = _values(a, b)
+    ratio = paired_ratio_of_medians(left, right) if paired else ratio_of_medians(left, right)
+    p_value = paired_p_value(left, right) if paired else unpaired_p_value(left, right)
+    enough = smallest_p_value(len(left), len(right), paired) <= 1 - CONFIDENCE
+    verdict, reason = _judge(ratio, p_value, noise_floor, enough)
+    reasons = [reason, _unit(a, b, len(left), paired)]
+    if differs:
+        reasons.append("not like for like: see differs")
+    return Comparison(
+        *sides,
+        verdict,
+        ratio.value,
+        ratio.low,
+        ratio.high,
+        paired,
+        p_value,
+        superiority(left, right, paired),
+        noise_floor,
+        differs,
+        "; ".join(reasons),
+    )
+
+
+def _side(processes: Sequence[Process]) -> Side:
+    variants = [process.variant for process in processes]
+    shared = {k: v for k, v in variants[0].items() if all(k in other and other[k] == v for other in variants)}
+    return Side([process.run_id for process in processes], shared, step_interval(processes))
+
+
+def _differences(processes: Sequence[Process]) -> list[str]:
+    """What differs beside the settings that are there to be compared."""
+    configs: list[Mapping[str, Any]] = [without(process.config, (*HOW, *PROBLEM)) for process in processes]
+    names = sorted({name for config in configs for name in config})
+    return [*environment_differences(processes), *core_differences(processes), *differing(configs, names)]
+
+
+def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
+    """Why no ratio may be shown, if so."""
+    both = sorted({process.run_id for process in a} & {process.run_id for process in b})
+    if both:
+        return "A and B share runs " + ", ".join(map(str, both))
+    for name, side in (("A", a), ("B", b)):
+        mixed = differing([process.config for process in side], [name for name in HOW if name != "cores"])
+        if mixed:
+            return f"{name} mixes configurations: " + "; ".join(mixed)
+    agreement = first_disagreement(a, b)
+    return None if agreement.holds else agreement.reason
+
+
+def _values(a: Sequence[Process], b: Sequence[Process]) -> tuple[list[float], list[float], bool]:
+    """Both sides' values, in pairs if every process has its counterpart and there are two pairs at least."""
+    by_pair = {process.pair: process for process in b if process.pair is not None}
+    pairs = {process.pair for process in a if process.pair is not None}
+    if len(a) == len(b) == len(pairs) == len(by_pair) > 1 and pairs == set(by_pair):
+        matched = [by_pair[process.pair] for process in a]
+        return step_values(a), step_values(matched), True
+    if len(a) == 1 or len(b) == 1:  # steps only against steps: what is nested is never mixed with what is not
+        if len(a) == len(b):
+            return step_values(a), step_values(b), False
+        return [p.median_step_s for p in a], [p.median_step_s for p in b], False
+    return step_values(a), step_values(b), False
+
+
+def _judge(ratio: Ratio, p_value: float, noise_floor: float, enough: bool) -> tuple[Verdict, str]:
+    bounds = f"{CONFIDENCE:.0%} interval {ratio.low:.4f} to {ratio.high:.4f}"
+    interval = f"ratio {ratio.value:.4f}, {bounds}, p = {p_value:.2g}"
+    if not enough:
+        return "undecided", f"too few processes to tell, whatever they show ({interval})"
+    if p_value < 1 - CONFIDENCE and ratio.low > 1 and ratio.value >= 1 + noise_floor:
+        return "faster", interval
+    if p_value < 1 - CONFIDENCE and ratio.high < 1 and ratio.value <= 1 / (1 + noise_floor):
+        return "slower", interval
+    if 1 / (1 + noise_floor) <= ratio.low and ratio.high <= 1 + noise_floor:
+        return "same", f"within the noise floor of {noise_floor:.2%} ({interval})"
+    return "undecided", f"the interval leaves room for more than one answer ({interval})"
+
+
+def _unit(a: Sequence[Process], b: Sequence[Process], n: int, paired: bool) -> str:
+    if paired:
+        return f"{n} pairs of processes"
+    if len(a) == len(b) == 1:
+        return "one process each: this is about their steps, and another process may be faster or slower as a whole"
+    return f"{len(a)} and {len(b)} processes, not paired"
+
+
+def identity(process: Process) -> str:
+    """Equal for processes that repeat each other: the same variant and configuration, on whichever cores."""
+    return json.dumps([process.variant, without(process.config, ("cores",))], sort_keys=True)

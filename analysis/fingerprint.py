@@ -1,0 +1,65 @@
+"""Comparable or not: what must agree between two results, in one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from analysis.processes import Process
+
+# Keys of a result's `environment`: what a difference in them is about.
+FINGERPRINT: Mapping[str, str] = {
+    "node": "the machine",
+    "cpu_model": "the processor",
+    "machine": "the instruction set",
+    "cores_online": "cores of the machine",
+    "smt": "simultaneous multithreading",
+    "governor": "the frequency governor",
+    "turbo_off": "turbo frequencies",
+    "huge_pages": "transparent huge pages",
+    "memory_bytes": "memory of the machine",
+    "kernel": "the operating system's kernel",
+    "python": "Python",
+    "numba": "Numba",
+    "llvmlite": "Numba's LLVM",
+    "numpy": "NumPy",
+    "blas": "the library of the matrix products",
+    "core_version": "the trainer's version",
+    "core_hash": "the trainer's sources",
+    "clock": "the clock",
+}
+# Observations of the moment, and what follows from `threads`.
+NOT_FINGERPRINT = ("load_average", "argv0", "cores_allowed", "cores", "threads")
+# Of these, bits of the result may depend on.
+ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numpy", "blas", "core_hash")
+
+
+def differing(values: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[str]:
+    """`key: one value / another` for each key on which the mappings do not all agree."""
+    mappings = list(values)
+    found = []
+    for key in keys:
+        distinct = list(dict.fromkeys(_text(mapping.get(key)) for mapping in mappings))
+        if len(distinct) > 1:
+            found.append(f"{key}: {' / '.join(distinct)}")
+    return found
+
+
+def environment_differences(processes: Sequence[Process]) -> list[str]:
+    """What differs between the environments, known keys first, unknown ones too."""
+    environments = [process.environment for process in processes]
+    unknown = {key for environment in environments for key in environment} - {*FINGERPRINT, *NOT_FINGERPRINT}
+    return differing(environments, [*FINGERPRINT, *sorted(unknown)])
+
+
+def core_differences(processes: Sequence[Process]) -> list[str]:
+    """Processes with equally many threads should have run on the same cores."""
+    by_threads: dict[int, list[Mapping[str, Any]]] = {}
+    for process in processes:
+        by_threads.setdefault(process.config["threads"], []).append(process.environment)
+    return list(dict.fromkeys(d for group in by_threads.values() for d in differing(group, ["cores"])))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

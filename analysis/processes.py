@@ -1,0 +1,63 @@
+"""One result as analysis sees it: what one fresh process measured. Processes, not their steps, are what is sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gpt2core.config import PHASES
+from gpt2core.result import median
+
+
+@dataclass(frozen=True)
+class Process:
+    """A TrainResult as JSON gives it, and where it stands in its experiment's design.
+
+    `pair` is equal for processes that ran in one block on one node and its cores; None: paired with none.
+    """
+
+    run_id: int
+    result: Mapping[str, Any]
+    variant: Mapping[str, Any] = field(default_factory=dict)
+    pair: Hashable = None
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        config: Mapping[str, Any] = self.result["config"]
+        return config
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        environment: Mapping[str, Any] = self.result["environment"]
+        return environment
+
+    @property
+    def losses(self) -> Sequence[float]:
+        losses: Sequence[float] = self.result["losses"]
+        return losses
+
+    @property
+    def weights_sha256(self) -> str:
+        return str(self.result["weights_sha256"])
+
+    @cached_property
+    def timed_s(self) -> tuple[float, ...]:
+        """The steps after warm-up."""
+        return tuple(float(s) for s in self.result["step_s"][self.config["warmup"] :])
+
+    @cached_property
+    def median_step_s(self) -> float:
+        return median(self.timed_s)
+
+    @cached_property
+    def median_phase_s(self) -> Mapping[str, float]:
+        """The median of each phase over the steps after warm-up."""
+        warmup = self.config["warmup"]
+        return {phase: median(self.result["phase_s"][phase][warmup:]) for phase in PHASES}
+
+    @property
+    def tokens(self) -> int:
+        """Tokens trained on in the timed steps."""
+        return int(self.config["batch"]) * int(self.config["seq"]) * len(self.timed_s)

@@ -1,0 +1,174 @@
+"""Step time, speedup and efficiency of every variant, against bases that are named with their absolute time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.agreement import PROBLEM, agree, digest, rounding_key, without
+from analysis.comparison import identity
+from analysis.fingerprint import core_differences, environment_differences
+from analysis.processes import Process
+from analysis.statistics import Interval, Ratio, ratio_of_medians, step_interval, step_values
+from gpt2core.config import PHASES
+from gpt2core.result import median
+
+PLACE = ("threads", "cores")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant. Speedups are null without a base, and where results do not agree."""
+
+    variant: dict[str, Any]
+    scheduler: str
+    threads: int
+    batch_slice: int
+    token_slice: int
+    runs: int
+    step_s: Interval
+    tokens_per_s: float
+    phase_s: dict[str, float]
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    speedup_best_serial: float | None
+    efficiency: float | None
+    efficiency_forward: float | None
+    efficiency_backward: float | None
+    final_loss: float
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    base: str
+    rows: list[Row]
+    warnings: list[str]
+
+
+def scaling(processes: Sequence[Process]) -> Table:
+    """A row for each variant, in the order of scheduler, slices and threads."""
+    groups: dict[str, list[Process]] = {}
+    for process in processes:
+        groups.setdefault(identity(process), []).append(process)
+    variants = sorted(groups.values(), key=_order)
+    agreeing = _agreeing(variants)
+    warnings = _warnings(processes, variants, agreeing)
+    one_thread = [g for g, agrees in zip(variants, agreeing, strict=True) if agrees and g[0].config["threads"] == 1]
+    by_place = {_elsewhere(group[0]): group for group in one_thread}
+    fastest_first = sorted(one_thread, key=lambda group: step_interval(group).median)
+    rows: list[Row] = []
+    bases: dict[str, None] = {}
+    for group, agrees in zip(variants, agreeing, strict=True):
+        base = by_place.get(_elsewhere(group[0])) if agrees else None
+        best = next((other for other in fastest_first if agree(other[0], group[0]).holds), None) if agrees else None
+        if agrees and base is None:
+            warnings.append(f"no one-thread run of {_name(group[0])}: no speedup")
+        for kind, chosen in (("T(1) of", base), ("best one-thread:", best)):
+            if chosen is not None:
+                bases[f"{kind} {_name(chosen[0])} {step_interval(chosen).median:.6g} s"] = None
+        rows.append(_row(group, agrees, base, best))
+    text = "speedup: T(1) of the same scheduler and slices; speedup_best_serial: the fastest one-thread median. "
+    return Table(
+        text + "; ".join(bases) if bases else "no one-thread run: no speedup", rows, list(dict.fromkeys(warnings))
+    )
+
+
+def _elsewhere(process: Process) -> str:
+    """Equal for processes that differ only in how many threads there are and where they run."""
+    return json.dumps([without(process.config, PLACE), without(process.variant, PLACE)], sort_keys=True)
+
+
+def _order(group: Sequence[Process]) -> tuple[str, str, int, int, int, str]:
+    config = group[0].config
+    return (
+        json.dumps([config[name] for name in PROBLEM if name in config], sort_keys=True),
+        str(config["scheduler"]),
+        int(config["batch_slice"]),
+        int(config["token_slice"]),
+        int(config["threads"]),
+        identity(group[0]),
+    )
+
+
+def _name(process: Process) -> str:
+    config = process.config
+    return f"{config['scheduler']} {config['batch_slice']}x{config['token_slice']}"
+
+
+def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
+    """For each variant, whether its losses and weights are bit-identical to those of the same slices.
+
+    Which results are the right ones: those that most processes give; among equals, those of the serial scheduler,
+    then of the fewest threads.
+    """
+    everyone = [process for group in variants for process in group]
+    everyone.sort(key=lambda p: (p.config["scheduler"] != "serial", p.config["threads"]))
+    given: dict[str, Counter[tuple[tuple[float, ...], str]]] = {}
+    for process in everyone:
+        given.setdefault(rounding_key(process), Counter())[digest(process)] += 1
+    right = {key: max(counted, key=counted.__getitem__) for key, counted in given.items()}
+    return [all(digest(process) == right[rounding_key(process)] for process in group) for group in variants]
+
+
+def _row(
+    group: Sequence[Process], agrees: bool, base: Sequence[Process] | None, best: Sequence[Process] | None
+) -> Row:
+    config, threads = group[0].config, int(group[0].config["threads"])
+    step_s, phase_s = step_interval(group), _phases(group)
+    speedup = None if base is None else ratio_of_medians(step_values(base), step_values(group))
+    if base is group:
+        speedup = Ratio(1.0, 1.0, 1.0)
+    base_s = None if base is None else _phases(base)
+    return Row(
+        variant=dict(group[0].variant),
+        scheduler=config["scheduler"],
+        threads=threads,
+        batch_slice=config["batch_slice"],
+        token_slice=config["token_slice"],
+        runs=len(group),
+        step_s=step_s,
+        tokens_per_s=sum(p.tokens for p in group) / sum(sum(p.timed_s) for p in group),
+        phase_s=phase_s,
+        speedup=None if speedup is None else speedup.value,
+        speedup_low=None if speedup is None else speedup.low,
+        speedup_high=None if speedup is None else speedup.high,
+        speedup_best_serial=None if best is None else step_interval(best).median / step_s.median,
+        efficiency=None if speedup is None else speedup.value / threads,
+        efficiency_forward=_efficiency(base_s, phase_s, "forward", threads),
+        efficiency_backward=_efficiency(base_s, phase_s, "backward", threads),
+        final_loss=float(group[0].losses[-1]),
+        agrees=agrees,
+    )
+
+
+def _phases(group: Sequence[Process]) -> dict[str, float]:
+    return {phase: median([process.median_phase_s[phase] for process in group]) for phase in PHASES}
+
+
+def _efficiency(base_s: dict[str, float] | None, phase_s: dict[str, float], phase: str, threads: int) -> float | None:
+    if base_s is None or phase_s[phase] == 0:
+        return None
+    return base_s[phase] / phase_s[phase] / threads
+
+
+def _warnings(
+    processes: Sequence[Process], variants: Sequence[Sequence[Process]], agreeing: Sequence[bool]
+) -> list[str]:
+    warnings = [f"measured on unlike machines: {d}" for d in environment_differences(processes)]
+    warnings += [f"equally many threads on other cores: {d}" for d in core_differences(processes)]
+    for group, agrees in zip(variants, agreeing, strict=True):
+        threads = group[0].config["threads"]
+        if not agrees:
+            warnings.append(
+                f"{_name(group[0])} with {threads} threads disagrees with the other results of its slices: no speedup"
+            )
+        if any(len(set(p.environment.get("cores", range(threads)))) < threads for p in group):
+            warnings.append(f"{_name(group[0])} with {threads} threads had fewer cores than threads")
+    if processes and all(len(group) == 1 for group in variants):
+        warnings.append("one process a variant: intervals are over its steps, not over processes")
+    return warnings
