@@ -65,12 +65,10 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
 def _phases(found: Mapping[str, Any], warmup: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("phase")
-    table.add_column("median", justify="right")
-    table.add_column("share of the step", justify="right")
-    step_s = median(found["step_s"][warmup:])
+    table.add_column("span, median", justify="right")  # from its first tile to its last: spans of a task run overlap
+    table.add_column("busy, all threads", justify="right")
     for phase in PHASES:
-        phase_s = median(found["phase_s"][phase][warmup:])
-        table.add_row(phase, seconds(phase_s), f"{100 * phase_s / step_s:.1f} %")
+        table.add_row(phase, *(seconds(median(found[kind][phase][warmup:])) for kind in ("phase_s", "phase_busy_s")))
     return table
 
 
@@ -78,7 +76,7 @@ def _ops(found: Mapping[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("op", "phase"):
         table.add_column(name)
-    for name in ("calls", "time", "GFLOP/s", "GB/s"):
+    for name in ("calls", "time, all threads", "GFLOP/s", "GB/s"):
         table.add_column(name, justify="right")
     for op in sorted(found["ops"], key=lambda each: -each["time_s"]):
         rates = [number(op[work] / op["time_s"] / 1e9, 1) if op["time_s"] else "-" for work in ("flop", "bytes")]

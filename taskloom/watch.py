@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -16,12 +17,18 @@ POLL_S = 0.5
 ENDED = ("succeeded", "failed", "cancelled", "quarantined")
 
 
-def until_finished(client: Client, experiment_id: int, console: Console, shown: bool = True) -> ExperimentDetail:
-    """The experiment once all its runs have ended. The bar is on `console`, unless it is not to be shown."""
+def until_finished(
+    client: Client, experiment_id: int, console: Console, shown: bool = True, check: Callable[[], None] = lambda: None
+) -> ExperimentDetail:
+    """The experiment once all its runs have ended. The bar is on `console`, unless it is not to be shown.
+
+    `check` is called with every look, and may raise.
+    """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not shown, transient=True) as bar:
         task = bar.add_task("waiting for a worker")
         while True:
+            check()
             experiment = client.experiment(experiment_id)
             ended = sum(experiment.by_state.get(state, 0) for state in ENDED)
             bar.update(task, total=experiment.runs, completed=ended)

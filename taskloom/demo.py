@@ -1,0 +1,183 @@
+"""`make demo`: a server, a worker and one experiment on this machine, from start to table."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from contract.experiments import ExperimentRequest
+from gpt2core import launch
+from taskloom import tables, watch
+from taskloom.client import Client
+from taskloom.commands.output import console, error_console
+from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
+
+PATIENCE_S = 30.0  # for a process to start, or to stop
+REPETITIONS = 3
+SMALL = {"layers": 4, "heads": 4, "channels": 256, "vocab": 256, "context": 256}
+MODELS: dict[str, dict[str, Any]] = {
+    "small": {"model": SMALL, "batch": 4, "seq": 128, "steps": 22, "batch_slice": 1, "token_slice": 64},
+    "gpt2-124m": {"model": "gpt2-124m", "batch": 4, "seq": 64, "steps": 6, "batch_slice": 1, "token_slice": 64},
+}
+
+
+class DemoFailed(TaskloomError):
+    """The demo could not be carried out."""
+
+    exit_code = EXIT_WORK_FAILED
+
+
+class Stopped(Exception):
+    """The demo was asked to stop."""
+
+
+def request(model: str, cores: int) -> ExperimentRequest:
+    """Serial, fork-join and task on 1 core and on all, the same tiles in each: a difference is the scheduling."""
+    threads = sorted({1, cores})
+    return ExperimentRequest.model_validate(
+        {
+            "name": f"demo: {model}",
+            "base": {**MODELS[model], "data": "stdlib"},
+            "axes": {"scheduler": ["serial", "fork-join", "task"], "threads": threads},
+            "exclude": [{"scheduler": "serial", "threads": each} for each in threads if each != 1],
+            "repetitions": REPETITIONS,
+        }
+    )
+
+
+class Processes:
+    """What the demo starts, and stops by its process ids."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, name: str, *arguments: str) -> IO[str]:
+        """A process of ours; what it says is logged, its standard output is returned."""
+        with (self._folder / f"{name}.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", name, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # a Ctrl-C is for the demo, which stops them in their order
+            )
+        self._running[name] = process
+        assert process.stdout
+        return process.stdout
+
+    def check(self) -> None:
+        """Raise DemoFailed if one of them has ended."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                raise DemoFailed(f"the {name} ended with {process.returncode}; its log is {self._folder / name}.log")
+
+    def stop(self) -> None:
+        """The worker before the server, so that it can still hand back what it runs."""
+        for process in reversed(self._running.values()):
+            process.terminate()
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+
+@contextlib.contextmanager
+def stopping_by_signal() -> Iterator[None]:
+    """SIGTERM and Ctrl-C raise Stopped inside, once: what is stopped meanwhile is stopped to the end."""
+
+    def stop(_number: int, _frame: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        raise Stopped
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    yield
+
+
+def start(folder: Path, processes: Processes) -> str:
+    """Server and worker; the server's URL. Raises DemoFailed."""
+    database = folder / "taskloom.db"
+    said = processes.start("server", "--port", "0", "--database-url", f"sqlite:///{database}")
+    line = said.readline()
+    if not line:
+        raise DemoFailed(f"the server did not start:\n{(folder / 'server.log').read_text().strip()}")
+    url = str(json.loads(line)["url"])
+    processes.start("worker", "--server", url, "--spool", str(folder / "spool"), "--drain", "release")
+    return url
+
+
+def carry_out(model: str, folder: Path, processes: Processes) -> int:
+    """The demo proper; its exit code."""
+    out, notes = console(), error_console()
+    began = time.monotonic()
+    url = start(folder, processes)
+    cores = launch.allowed_cores()
+    with Client(url) as client:
+        experiment = client.submit(request(model, len(cores)))
+        text = f"server {url}, worker on cores {','.join(map(str, cores))}, experiment {experiment.id}: "
+        notes.print(f"{text}{experiment.runs} runs", highlight=False, soft_wrap=True)
+        finished = watch.until_finished(client, experiment.id, notes, check=processes.check)
+        lost = experiment.runs - finished.by_state.get("succeeded", 0)
+        if lost:
+            out.print(tables.runs(client.runs(experiment.id)))
+            raise DemoFailed(f"{lost} of {experiment.runs} runs did not succeed; logs and database are in {folder}")
+        table = client.scaling(experiment.id)
+    (folder / "scaling.json").write_text(table.model_dump_json(indent=2) + "\n")
+    title = f"{model}: {finished.runs} runs in {time.monotonic() - began:.0f} s, {REPETITIONS} processes a row"
+    out.print(tables.scaling(table, title))
+    for line in (
+        f"speedup: {table.base}",
+        *(f"warning: {warning}" for warning in table.warnings),
+        "",
+        f"this table as JSON: {folder / 'scaling.json'}",
+        f"all results, over HTTP: taskloom serve --database-url sqlite:///{folder / 'taskloom.db'}",
+        f"  then http://127.0.0.1:8321/api/v1/analysis/scaling?experiment_id={experiment.id}",
+        f"  and  http://127.0.0.1:8321/api/v1/runs?experiment_id={experiment.id}",
+        "  the API's documentation: http://127.0.0.1:8321/docs",
+    ):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+@click.command()
+@click.option("--model", type=click.Choice(list(MODELS)), default="small", show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), help="a new folder  [default: runs/demo-DATE-TIME]")
+def main(model: str, folder: Path | None) -> None:
+    """Compare serial, fork-join and task on 1 core and on all; keep the database and the logs in a folder."""
+    folder = (folder or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise click.BadParameter(f"{folder}: {error.strerror}", param_hint="--folder") from error
+    processes = Processes(folder)
+    code = EXIT_WORK_FAILED
+    with stopping_by_signal():
+        try:
+            code = carry_out(model, folder, processes)
+        except Stopped:
+            click.echo("stopped", err=True)
+        except TaskloomError as error:
+            click.echo(f"error: {error}", err=True)
+            code = error.exit_code
+        finally:
+            processes.stop()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
