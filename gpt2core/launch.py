@@ -37,9 +37,12 @@ ONE_THREAD = {
 }
 
 
-def command(result: Path, plan_only: bool = False) -> list[str]:
+def command(result: Path, plan_only: bool = False, graph: Path | None = None) -> list[str]:
     """The child's argument list. It carries no setting: those go to standard input."""
-    return [sys.executable, "-m", "gpt2core", "--result", str(result), *(["--plan"] if plan_only else [])]
+    extra = ["--plan"] if plan_only else []
+    if graph is not None:
+        extra += ["--graph", str(graph)]
+    return [sys.executable, "-m", "gpt2core", "--result", str(result), *extra]
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

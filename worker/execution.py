@@ -104,7 +104,7 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
     result = _read_result(path, ending) if ending.code == 0 else None
     if isinstance(result, dict):  # also when it was done before it heard that it should stop
         result["config"] = {**result.get("config", {}), **names}
-        result["environment"] = {**result.get("environment", {}), "worker": dict(about)}
+        result["worker"] = dict(about)  # not in `environment`: that is what two results must agree on
         if about["agent_shared_measured_cores"]:
             note = "the worker's agent had no core to itself and shared the measured ones"
             result["warnings"] = [*result.get("warnings", []), note]

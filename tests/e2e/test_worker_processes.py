@@ -67,7 +67,7 @@ def test_the_trainer_is_pinned_before_it_starts(home: House, client: Client) -> 
     result = client.result(run_id)
     assert result["config"]["cores"] == [core]
     assert [thread["observed_cores"] for thread in result["threads"]] == [[core]]
-    about = result["environment"]["worker"]
+    about = result["worker"]
     assert about["agent_shared_measured_cores"] is (os.sched_getaffinity(0) == {core})
     assert core not in about["agent_cores"] or about["agent_shared_measured_cores"]
 
@@ -77,7 +77,7 @@ def test_an_agent_without_a_core_to_itself_says_so(home: House, client: Client) 
     run_id = submit(client, threads=len(os.sched_getaffinity(0)))
     ended(client, run_id)
     result = client.result(run_id)
-    assert result["environment"]["worker"]["agent_shared_measured_cores"] is True
+    assert result["worker"]["agent_shared_measured_cores"] is True
     assert any("shared the measured ones" in warning for warning in result["warnings"])
 
 
