@@ -1,0 +1,23 @@
+"""Live comparison with PyTorch. Nothing here is even imported by a run that leaves parity out."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for bench.torch_gpt2: the model is in one place
+
+
+def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+    without = "not parity" in config.option.markexpr or importlib.util.find_spec("torch") is None
+    return True if without else None
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
