@@ -85,8 +85,9 @@ class ModelConfig:
             return value
         if isinstance(value, str):
             if value not in PRESETS:
-                raise ConfigError("model", value, "one of " + ", ".join(PRESETS) + ", or layers, heads, channels, "
-                                  "vocab and context")
+                raise ConfigError(
+                    "model", value, "one of " + ", ".join(PRESETS) + ", or layers, heads, channels, vocab and context"
+                )
             return PRESETS[value]
         if isinstance(value, Mapping):
             known = [f.name for f in dataclasses.fields(cls)]

@@ -9,10 +9,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpt2core.config import ModelConfig
+from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.slicing import cut
 
 ALIGN = 64
-ITEMSIZE = {"float32": 4, "int32": 4, "uint16": 2}
+ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
+KINDS = ("weights", "gradients", "optimizer", "activations", "temporary")
+ATTENTION_BLOCK = 64  # queries that attention takes at a time
 
 
 @dataclass(frozen=True)
@@ -71,3 +74,77 @@ def weight_specs(model: ModelConfig) -> list[TensorSpec]:
         TensorSpec("lnfw", (C,)),
         TensorSpec("lnfb", (C,)),
     ]
+
+
+def gradient_specs(model: ModelConfig) -> list[TensorSpec]:
+    """The weights' gradients, laid out as the weights are: dX is the gradient of X."""
+    return [TensorSpec("d" + spec.name, spec.shape) for spec in weight_specs(model)]
+
+
+def optimizer_specs(model: ModelConfig) -> list[TensorSpec]:
+    """AdamW's two moments, each laid out as the whole weights arena is."""
+    size = plan_arena(weight_specs(model)).bytes // ITEMSIZE["float32"]
+    return [TensorSpec("first_moment", (size,)), TensorSpec("second_moment", (size,))]
+
+
+def ring_layers(model: ModelConfig) -> int:
+    """Layers whose activation gradients live at once: weight gradients may lag behind by that much."""
+    return min(model.layers, 3)
+
+
+def activation_specs(config: TrainConfig) -> list[TensorSpec]:
+    """What the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L."""
+    model = config.model
+    L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
+    return [
+        TensorSpec("inputs", (N,), "int32"),
+        TensorSpec("targets", (N,), "int32"),
+        TensorSpec("row_batch", (N,), "int32"),
+        TensorSpec("row_time", (N,), "int32"),
+        TensorSpec("residual", (2 * L + 1, N, C)),
+        TensorSpec("normed", (2 * L + 1, N, C)),
+        TensorSpec("mean", (2 * L + 1, N)),
+        TensorSpec("rstd", (2 * L + 1, N)),
+        TensorSpec("qkv", (L, N, 3 * C)),
+        TensorSpec("lse", (L, N, NH)),
+        TensorSpec("attended", (L, N, C)),
+        TensorSpec("hidden", (L, N, 4 * C)),
+        TensorSpec("activated", (L, N, 4 * C)),
+        TensorSpec("logits", (N, model.padded_vocab)),
+        TensorSpec("loss", (N,)),
+    ]
+
+
+def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
+    """Gradients of activations, in rings of a few layers; partial sums; scratch for each thread; the run's scalars."""
+    model = config.model
+    L, C, N, ring = model.layers, model.channels, config.batch * config.seq, ring_layers(config.model)
+    return [
+        TensorSpec("branch", (N, C)),
+        TensorSpec("dnormed", (N, C)),
+        TensorSpec("dresidual", (2 * ring + 1, N, C)),
+        TensorSpec("dqkv", (ring, N, 3 * C)),
+        TensorSpec("dattended", (ring, N, C)),
+        TensorSpec("dhidden", (ring, N, 4 * C)),
+        TensorSpec("partial", (2 * L + 1, len(cut(config)), 2 * C)),
+        TensorSpec("scratch", (config.threads, 2 * ATTENTION_BLOCK * config.seq)),
+        TensorSpec("losses", (config.steps,), "float64"),
+        TensorSpec("settings", (5,), "float64"),
+        TensorSpec("control", (8,), "int64"),
+    ]
+
+
+def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
+    """One arena a kind."""
+    return {
+        "weights": plan_arena(weight_specs(config.model)),
+        "gradients": plan_arena(gradient_specs(config.model)),
+        "optimizer": plan_arena(optimizer_specs(config.model)),
+        "activations": plan_arena(activation_specs(config)),
+        "temporary": plan_arena(temporary_specs(config)),
+    }
+
+
+def memory_bytes(config: TrainConfig) -> dict[str, int]:
+    """Bytes of each arena; exact."""
+    return {kind: arena.bytes for kind, arena in plan(config).items()}

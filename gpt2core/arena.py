@@ -1,0 +1,75 @@
+"""The memory of a run: one arena a kind, allocated whole, with a view for each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.config import TrainConfig
+from gpt2core.errors import NotEnoughMemory
+from gpt2core.machine import memory
+from gpt2core.ops import Arena, Operand, Tensor
+from gpt2core.tensors import ArenaPlan, memory_bytes, plan
+
+RESERVE_BYTES = 256 << 20  # for the interpreter, the compiled code and the BLAS library's buffers
+
+
+class Memory:
+    """The arenas of one run. `arrays` maps tensor names to views; `operand` gives what a kernel is called with."""
+
+    def __init__(self, plans: Mapping[str, ArenaPlan]) -> None:
+        self.arenas: dict[str, NDArray[np.uint8]] = {}
+        self.arrays: dict[str, NDArray[np.generic]] = {}
+        for kind, arena in plans.items():
+            block = np.frombuffer(memory.reserve(arena.bytes), dtype=np.uint8)[: arena.bytes]
+            self.arenas[kind] = block
+            for spec, offset in zip(arena.specs, arena.offsets, strict=True):
+                view = block[offset : offset + spec.bytes].view(spec.dtype)
+                self.arrays[spec.name] = view.reshape(spec.shape)
+
+    def operand(self, operand: Operand) -> tuple[int, int, int, int]:
+        """(address, dimensions...) of a tensor, or (value, 0, 0, 0) of a scalar."""
+        if isinstance(operand, int):
+            return (operand, 0, 0, 0)
+        if isinstance(operand, Arena):
+            array: NDArray[np.generic] = self.arenas[operand.kind].view(np.float32)
+        elif not operand.name:
+            return (0, 0, 0, 0)
+        else:
+            array = self.arrays[operand.name]
+            if operand.index is not None:
+                array = array[operand.index]
+        first, second, third = (*array.shape, 0, 0, 0)[:3]
+        return (int(array.ctypes.data), first, second, third)
+
+    def weights(self, config: TrainConfig) -> dict[str, NDArray[np.float32]]:
+        """The weights' views by name."""
+        names = [spec.name for spec in plan(config)["weights"].specs]
+        return {name: self.arrays[name].view(np.float32) for name in names}
+
+
+def check_fits(config: TrainConfig) -> None:
+    """Raise NotEnoughMemory, with what would fit, if the run's arenas exceed what this process may use."""
+    needed = sum(memory_bytes(config).values()) + RESERVE_BYTES
+    available = memory.available_bytes()
+    if needed > available:
+        raise NotEnoughMemory(needed, available, what_fits(config, available - RESERVE_BYTES))
+
+
+def what_fits(config: TrainConfig, available: int) -> str:
+    """The largest batch of this model that fits, in words."""
+    import dataclasses
+
+    low, high = 0, config.batch
+    while low < high:
+        middle = (low + high + 1) // 2
+        smaller = dataclasses.replace(config, batch=middle, batch_slice=min(config.batch_slice, middle))
+        low, high = (middle, high) if sum(memory_bytes(smaller).values()) <= available else (low, middle - 1)
+    if low:
+        return f"with seq {config.seq}, batch {low} would fit"
+    return f"this model does not fit even with batch 1 and seq {config.seq}"
+
+
+__all__ = ["Memory", "Tensor", "check_fits"]

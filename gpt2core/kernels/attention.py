@@ -1,0 +1,216 @@
+"""Causal multi-head attention on one slice, without the T x T matrices.
+
+A slice's rows are contiguous, its sequences one after the other; the slices of a group of sequences follow each other
+in time. So the keys of one sequence are one contiguous run of rows in each slice, `row_of` says where, and a block of
+at most BLOCK queries meets them in a strip of BLOCK x T floats of scratch.
+"""
+
+import math
+
+import numpy as np
+
+from gpt2core.machine.gemm import gemm
+from gpt2core.machine.jit import SGEMM, address_of, entry, f2, kernel, scalar, scratch
+from gpt2core.machine.vector import exp32
+from gpt2core.tensors import ATTENTION_BLOCK
+
+BLOCK = ATTENTION_BLOCK
+ONE, ZERO = np.float32(1.0), np.float32(0.0)
+
+
+@kernel
+def row_of(b, t, first, last, T, TS):
+    """Row of token t of sequence b, which is one of the group [first, last) cut into slices of TS tokens."""
+    k = t // TS
+    length = min(TS, T - k * TS)
+    return first * T + k * TS * (last - first) + (b - first) * length + (t - k * TS)
+
+
+@kernel
+def run_length(t, end, first, last, T, TS):
+    """How many tokens from t on, before end, lie in consecutive rows: to the slice's end, or all in a group of one."""
+    if last - first == 1:
+        return end - t
+    return min(end, (t // TS + 1) * TS) - t
+
+
+@kernel
+def attention_forward(out, lse, qkv, sgemm, strips, first, last, time0, time1, T, TS):
+    """Attend from the tokens [time0, time1) of the sequences [first, last) to all that are not later.
+
+    Writes:   out (N, C) =; lse (N, NH) =: log of the sum of the scores' exponentials; strips (2, >= BLOCK*T): scratch
+    Reads:    qkv (N, 3*C): query, key and value of every head, from the group's slices up to this one
+    Maths:    out = softmax(q k^T / sqrt(hs), causal) v
+    Tiles:    disjoint slices are independent
+    Cost:     4*C*(t + 1) flop per row at time t
+    Source:   Vaswani et al. 2017; the backward pass's use of lse: Dao 2023
+    """
+    NH, C = lse.shape[1], out.shape[1]
+    hs, C3 = C // NH, 3 * C
+    scale = np.float32(1.0 / math.sqrt(hs))
+    scores = strips[0]
+    at = address_of(strips, 0)
+    for b in range(first, last):
+        for q0 in range(time0, time1, BLOCK):
+            q1 = min(q0 + BLOCK, time1)
+            n, row = q1 - q0, row_of(b, q0, first, last, T, TS)
+            for h in range(NH):
+                key = 0
+                while key < q1:
+                    run = run_length(key, q1, first, last, T, TS)
+                    gemm(
+                        sgemm, 0, 1, n, run, hs,
+                        scale, address_of(qkv, row * C3 + h * hs), C3,
+                        address_of(qkv, row_of(b, key, first, last, T, TS) * C3 + C + h * hs), C3,
+                        ZERO, at + 4 * key, q1,
+                    )  # fmt: skip
+                    key += run
+                for i in range(n):
+                    seen = q0 + i + 1
+                    line = scores[i * q1 : (i + 1) * q1]
+                    top = line[0]
+                    for j in range(seen):
+                        top = max(top, line[j])
+                    total = ZERO
+                    for j in range(seen):
+                        e = exp32(line[j] - top)
+                        line[j] = e
+                        total += e
+                    share = ONE / total
+                    for j in range(seen):
+                        line[j] *= share
+                    for j in range(seen, q1):
+                        line[j] = ZERO
+                    lse[row + i, h] = top + np.float32(math.log(total))
+                key = 0
+                while key < q1:
+                    run = run_length(key, q1, first, last, T, TS)
+                    gemm(
+                        sgemm, 0, 0, n, hs, run,
+                        ONE, at + 4 * key, q1,
+                        address_of(qkv, row_of(b, key, first, last, T, TS) * C3 + 2 * C + h * hs), C3,
+                        ZERO if key == 0 else ONE, address_of(out, row * C + h * hs), C,
+                    )  # fmt: skip
+                    key += run
+
+
+@kernel
+def score_gradients(p, ds, n, width, row, key0, time0, out, dout, lse, h, hs, scale):
+    """From scaled scores and dout v^T to probabilities and the scores' gradients, in place on two (n, width) strips.
+
+    Query i stands at row + i and time0 + i, column j at key0 + j; later keys get 0. Maths: p = exp(s - lse);
+    ds = scale * p * (dp - sum over channels of dout * out).
+    """
+    for i in range(n):
+        seen = min(width, max(0, time0 + i + 1 - key0))
+        level, delta = lse[row + i, h], ZERO
+        for c in range(h * hs, (h + 1) * hs):
+            delta += dout[row + i, c] * out[row + i, c]
+        pl, dl = p[i * width : (i + 1) * width], ds[i * width : (i + 1) * width]
+        for j in range(seen):
+            e = exp32(pl[j] - level)
+            pl[j] = e
+            dl[j] = scale * e * (dl[j] - delta)
+        for j in range(seen, width):
+            pl[j] = ZERO
+            dl[j] = ZERO
+
+
+@kernel
+def attention_backward(dqkv, dout, qkv, out, lse, sgemm, strips, first, last, time0, time1, T, TS):
+    """The gradients of one slice's queries, keys and values: every value has one owner, so nothing is accumulated
+    across tiles. Scores are computed again from q, k and lse.
+
+    Writes:   dqkv (N, 3*C) =, this slice's rows; strips (2, >= BLOCK*T): scratch
+    Reads:    qkv (N, 3*C) of the whole group; dout, out (N, C), lse (N, NH) of this slice and the group's later ones
+    Maths:    dv = p^T dout; ds = p * (dout v^T - rowsum(dout * out)) / sqrt(hs); dq = ds k; dk = ds^T q
+    Tiles:    disjoint slices are independent
+    Cost:     10*C*(t + 1) flop per row at time t, and 4*C again for each pair of tokens in two slices
+    Source:   Dao et al. 2022, algorithm 4, with the loops turned so that owners compute
+    """
+    NH, C = lse.shape[1], out.shape[1]
+    hs, C3 = C // NH, 3 * C
+    scale = np.float32(1.0 / math.sqrt(hs))
+    p, ds = strips[0], strips[1]
+    at_p, at_ds = address_of(strips, 0), address_of(strips, strips.shape[1])
+    for b in range(first, last):
+        own = row_of(b, time0, first, last, T, TS)
+        dqkv[own : own + time1 - time0, C:] = ZERO
+        for h in range(NH):
+            at_q, at_k, at_v = h * hs, C + h * hs, 2 * C + h * hs
+            # Own queries, against every key that is not later.
+            for q0 in range(time0, time1, BLOCK):
+                q1 = min(q0 + BLOCK, time1)
+                n, row = q1 - q0, own + q0 - time0
+                key = 0
+                while key < q1:
+                    run = run_length(key, q1, first, last, T, TS)
+                    base = row_of(b, key, first, last, T, TS) * C3
+                    gemm(
+                        sgemm, 0, 1, n, run, hs, scale, address_of(qkv, row * C3 + at_q), C3,
+                        address_of(qkv, base + at_k), C3, ZERO, at_p + 4 * key, q1,
+                    )  # fmt: skip
+                    gemm(
+                        sgemm, 0, 1, n, run, hs, ONE, address_of(dout, row * C + at_q), C,
+                        address_of(qkv, base + at_v), C3, ZERO, at_ds + 4 * key, q1,
+                    )  # fmt: skip
+                    key += run
+                score_gradients(p, ds, n, q1, row, 0, q0, out, dout, lse, h, hs, scale)
+                key = 0
+                while key < q1:
+                    run = run_length(key, q1, first, last, T, TS)
+                    gemm(
+                        sgemm, 0, 0, n, hs, run, ONE, at_ds + 4 * key, q1,
+                        address_of(qkv, row_of(b, key, first, last, T, TS) * C3 + at_k), C3,
+                        ZERO if key == 0 else ONE, address_of(dqkv, row * C3 + at_q), C3,
+                    )  # fmt: skip
+                    key += run
+                width = q1 - time0
+                gemm(
+                    sgemm, 1, 0, width, hs, n, ONE, at_ds + 4 * time0, q1, address_of(qkv, row * C3 + at_q), C3,
+                    ONE, address_of(dqkv, own * C3 + at_k), C3,
+                )  # fmt: skip
+                gemm(
+                    sgemm, 1, 0, width, hs, n, ONE, at_p + 4 * time0, q1, address_of(dout, row * C + at_q), C,
+                    ONE, address_of(dqkv, own * C3 + at_v), C3,
+                )  # fmt: skip
+            # Own keys and values, against the queries of later slices.
+            width, q0 = time1 - time0, time1
+            while q0 < T:
+                n = min(BLOCK, run_length(q0, T, first, last, T, TS))
+                row = row_of(b, q0, first, last, T, TS)
+                gemm(
+                    sgemm, 0, 1, n, width, hs, scale, address_of(qkv, row * C3 + at_q), C3,
+                    address_of(qkv, own * C3 + at_k), C3, ZERO, at_p, width,
+                )  # fmt: skip
+                gemm(
+                    sgemm, 0, 1, n, width, hs, ONE, address_of(dout, row * C + at_q), C,
+                    address_of(qkv, own * C3 + at_v), C3, ZERO, at_ds, width,
+                )  # fmt: skip
+                score_gradients(p, ds, n, width, row, time0, q0, out, dout, lse, h, hs, scale)
+                gemm(
+                    sgemm, 1, 0, width, hs, n, ONE, at_ds, width, address_of(qkv, row * C3 + at_q), C3,
+                    ONE, address_of(dqkv, own * C3 + at_k), C3,
+                )  # fmt: skip
+                gemm(
+                    sgemm, 1, 0, width, hs, n, ONE, at_p, width, address_of(dout, row * C + at_q), C,
+                    ONE, address_of(dqkv, own * C3 + at_v), C3,
+                )  # fmt: skip
+                q0 += n
+
+
+@entry
+def attention_forward_entry(x, t, c):
+    strips = scratch(c, 0, 2, scalar(x, 5))
+    attention_forward(
+        f2(x, 0), f2(x, 1), f2(x, 2), c[SGEMM], strips, t[0], t[1], t[2], t[3], scalar(x, 3), scalar(x, 4)
+    )
+
+
+@entry
+def attention_backward_entry(x, t, c):
+    strips = scratch(c, 0, 2, scalar(x, 7))
+    attention_backward(
+        f2(x, 0), f2(x, 1), f2(x, 2), f2(x, 3), f2(x, 4), c[SGEMM], strips,
+        t[0], t[1], t[2], t[3], scalar(x, 5), scalar(x, 6),
+    )  # fmt: skip

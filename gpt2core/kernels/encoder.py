@@ -1,0 +1,73 @@
+"""Token and position embeddings."""
+
+from gpt2core.machine.jit import entry, f2, i1, kernel
+
+
+@kernel
+def encoder_forward(out, tokens, positions, wte, wpe, row0, row1):
+    """Add the embeddings of token and position.
+
+    Writes:   out (N, C) =
+    Reads:    tokens, positions (N,) int32; wte (Vp, C), wpe (maxT, C)
+    Maths:    out[n] = wte[tokens[n]] + wpe[positions[n]]
+    Tiles:    disjoint row ranges are independent
+    Cost:     C flop, 12*C bytes per row
+    Source:   Radford et al. 2019
+    """
+    C = out.shape[1]
+    for n in range(row0, row1):
+        token, position = tokens[n], positions[n]
+        for c in range(C):
+            out[n, c] = wte[token, c] + wpe[position, c]
+
+
+@kernel
+def encoder_backward_wte(dwte, dout, tokens, first, last):
+    """Add the gradient of the token embedding's rows [first, last).
+
+    Writes:   dwte (Vp, C) +=
+    Reads:    dout (N, C), tokens (N,) int32
+    Maths:    dwte[v] += sum over the rows n with tokens[n] = v of dout[n], in the order of n
+    Tiles:    disjoint ranges of vocabulary are independent
+    Cost:     C flop, 12*C bytes per row whose token is in range
+    """
+    C = dout.shape[1]
+    for n in range(tokens.shape[0]):
+        token = tokens[n]
+        if first <= token < last:
+            for c in range(C):
+                dwte[token, c] += dout[n, c]
+
+
+@kernel
+def encoder_backward_wpe(dwpe, dout, positions, first, last):
+    """Set the gradient of the position embedding's rows [first, last).
+
+    Writes:   dwpe (maxT, C) =, rows [first, last)
+    Reads:    dout (N, C), positions (N,) int32
+    Maths:    dwpe[t] = sum over the rows n with positions[n] = t of dout[n], in the order of n
+    Tiles:    disjoint ranges of positions are independent
+    Cost:     C flop, 12*C bytes per row whose position is in range
+    """
+    C = dout.shape[1]
+    dwpe[first:last] = 0
+    for n in range(positions.shape[0]):
+        position = positions[n]
+        if first <= position < last:
+            for c in range(C):
+                dwpe[position, c] += dout[n, c]
+
+
+@entry
+def encoder_forward_entry(x, t, c):
+    encoder_forward(f2(x, 0), i1(x, 1), i1(x, 2), f2(x, 3), f2(x, 4), t[0], t[1])
+
+
+@entry
+def encoder_backward_wte_entry(x, t, c):
+    encoder_backward_wte(f2(x, 0), f2(x, 1), i1(x, 2), t[0], t[1])
+
+
+@entry
+def encoder_backward_wpe_entry(x, t, c):
+    encoder_backward_wpe(f2(x, 0), f2(x, 1), i1(x, 2), t[0], t[1])

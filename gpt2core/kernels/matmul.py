@@ -1,0 +1,84 @@
+"""Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it. The products are the BLAS library's."""
+
+import numpy as np
+
+from gpt2core.machine.gemm import gemm
+from gpt2core.machine.jit import SGEMM, address_of, entry, f1, f2, kernel
+
+ONE, ZERO = np.float32(1.0), np.float32(0.0)
+
+
+@kernel
+def matmul_forward(out, inp, weight, bias, sgemm, row0, row1):
+    """Apply a linear layer to rows [row0, row1).
+
+    Writes:   out (N, OC) =
+    Reads:    inp (N, C), weight (OC, C), bias (OC,) or (0,) for none; sgemm: address of the library's product
+    Maths:    out = inp @ weight.T + bias
+    Tiles:    disjoint row ranges are independent
+    Cost:     2*C*OC flop per row; 4*C*OC bytes per tile and 4*(C + OC) per row
+    Source:   torch.nn.Linear
+    """
+    C, OC = inp.shape[1], out.shape[1]
+    gemm(
+        sgemm, 0, 1, row1 - row0, OC, C,
+        ONE, address_of(inp, row0 * C), C, address_of(weight, 0), C, ZERO, address_of(out, row0 * OC), OC,
+    )  # fmt: skip
+    if bias.shape[0]:
+        for n in range(row0, row1):
+            for o in range(OC):
+                out[n, o] += bias[o]
+
+
+@kernel
+def matmul_backward_input(dinp, dout, weight, sgemm, row0, row1):
+    """The gradient of a linear layer's input.
+
+    Writes:   dinp (N, C) =, rows [row0, row1)
+    Reads:    dout (N, OC), weight (OC, C)
+    Maths:    dinp = dout @ weight
+    Tiles:    disjoint row ranges are independent
+    Cost:     2*C*OC flop per row; 4*C*OC bytes per tile and 4*(C + OC) per row
+    """
+    C, OC = dinp.shape[1], dout.shape[1]
+    gemm(
+        sgemm, 0, 0, row1 - row0, C, OC,
+        ONE, address_of(dout, row0 * OC), OC, address_of(weight, 0), C, ZERO, address_of(dinp, row0 * C), C,
+    )  # fmt: skip
+
+
+@kernel
+def matmul_backward_weight(dweight, dbias, dout, inp, sgemm, out0, out1):
+    """The gradient of a linear layer's outputs [out0, out1): their weights and biases, over all rows.
+
+    Writes:   dweight (OC, C) =, rows [out0, out1); dbias (OC,) =, elements [out0, out1), or (0,) for none
+    Reads:    dout (N, OC), inp (N, C)
+    Maths:    dweight = dout.T @ inp; dbias = sum of dout over the rows, in their order
+    Tiles:    disjoint ranges of outputs are independent: no races, no atomics
+    Cost:     2*N*C flop per output; 4*N*C bytes per tile and 4*(N + C) per output
+    """
+    N, C, OC = inp.shape[0], inp.shape[1], dout.shape[1]
+    gemm(
+        sgemm, 1, 0, out1 - out0, C, N,
+        ONE, address_of(dout, out0), OC, address_of(inp, 0), C, ZERO, address_of(dweight, out0 * C), C,
+    )  # fmt: skip
+    if dbias.shape[0]:
+        dbias[out0:out1] = 0
+        for n in range(N):
+            for o in range(out0, out1):
+                dbias[o] += dout[n, o]
+
+
+@entry
+def matmul_forward_entry(x, t, c):
+    matmul_forward(f2(x, 0), f2(x, 1), f2(x, 2), f1(x, 3), c[SGEMM], t[0], t[1])
+
+
+@entry
+def matmul_backward_input_entry(x, t, c):
+    matmul_backward_input(f2(x, 0), f2(x, 1), f2(x, 2), c[SGEMM], t[0], t[1])
+
+
+@entry
+def matmul_backward_weight_entry(x, t, c):
+    matmul_backward_weight(f2(x, 0), f1(x, 1), f2(x, 2), f2(x, 3), c[SGEMM], t[0], t[1])

@@ -1,0 +1,119 @@
+"""Atomic operations on int64 cells given by address, and how a waiting thread behaves. What Numba lacks, each tiny."""
+
+from __future__ import annotations
+
+import platform
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+I64 = ir.IntType(64)
+
+
+def _cell(builder, address):
+    return builder.inttoptr(address, ir.PointerType(I64))
+
+
+@intrinsic
+def load_acquire(typingctx, address):
+    """The cell's value; later accesses stay after it."""
+
+    def codegen(context, builder, signature, args):
+        return builder.load_atomic(_cell(builder, args[0]), "acquire", 8)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def load_relaxed(typingctx, address):
+    """The cell's value, in no order with other accesses."""
+
+    def codegen(context, builder, signature, args):
+        return builder.load_atomic(_cell(builder, args[0]), "monotonic", 8)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def store_release(typingctx, address, value):
+    """Set the cell; earlier accesses stay before it."""
+
+    def codegen(context, builder, signature, args):
+        builder.store_atomic(args[1], _cell(builder, args[0]), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_relaxed(typingctx, address, value):
+    """Set the cell, in no order with other accesses."""
+
+    def codegen(context, builder, signature, args):
+        builder.store_atomic(args[1], _cell(builder, args[0]), "monotonic", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def fetch_add(typingctx, address, value):
+    """Add to the cell and return what it held before; acquire and release."""
+
+    def codegen(context, builder, signature, args):
+        return builder.atomic_rmw("add", _cell(builder, args[0]), args[1], "acq_rel")
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def compare_exchange(typingctx, address, expected, desired):
+    """Set the cell to desired if it holds expected; whether it did. Sequentially consistent."""
+
+    def codegen(context, builder, signature, args):
+        pair = builder.cmpxchg(_cell(builder, args[0]), args[1], args[2], "seq_cst", "seq_cst")
+        return builder.extract_value(pair, 1)
+
+    return types.boolean(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def fence(typingctx):
+    """A sequentially consistent fence."""
+
+    def codegen(context, builder, signature, args):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def pause(typingctx):
+    """Tell the core that this is a spin loop; nothing on processors other than x86-64 and 64-bit Arm."""
+
+    def codegen(context, builder, signature, args):
+        hint = ir.Constant(ir.IntType(32), 1)
+        known = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [hint])}
+        if platform.machine() in known:
+            name, arguments = known[platform.machine()]
+            kind = ir.FunctionType(ir.VoidType(), [a.type for a in arguments])
+            function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+            builder.call(function, arguments)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def yield_core(typingctx):
+    """sched_yield(2): let another thread have this core. Resolved by name when the code is linked, so it caches."""
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(ir.IntType(32), [])
+        function = builder.module.globals.get("sched_yield") or ir.Function(builder.module, kind, "sched_yield")
+        builder.call(function, [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen

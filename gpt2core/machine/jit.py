@@ -1,0 +1,202 @@
+"""The one place where code is compiled: flags, error model, caching, and the form in which the runtime calls a kernel.
+
+A kernel is plain arithmetic on arrays (`kernel`). An entry is its C face (`entry`): void(operands, tile, context), all
+int64 pointers, so that one compiled runtime can call any kernel through its address and kernels compile, cache and
+change one by one.
+
+    operands  4 int64 an operand: address, then up to three dimensions; a scalar operand stands in the first
+    tile      the tile's integers, as the step program gives them
+    context   STEP, SCRATCH (this thread's scratch memory), SGEMM (address of the matrix product)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+STEP, SCRATCH, SGEMM = 0, 1, 2
+CONTEXT_SIZE = 8  # int64; one cache line
+OPERAND_SIZE = 4  # int64
+ENTRY_SIGNATURE = types.void(types.CPointer(types.int64), types.CPointer(types.int64), types.CPointer(types.int64))
+
+# Sums may be reordered and products fused, but NaN and infinity keep their meaning: a diverging run must show it.
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+
+COMPILED = ("machine", "kernels", "schedulers", "tracing.py", "tensors.py")  # what compiled code is made from
+
+
+def source_hash(parts: Sequence[str] = (".",)) -> str:
+    """SHA-256 over the core's sources, or over parts of them: what a result's numbers were computed by."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    files = {path for part in parts for path in [root / part, *(root / part).rglob("*")] if path.suffix == ".py"}
+    for path in sorted(files):
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _cache_dir() -> Path:
+    """Numba sees changes of a function's own file only; a directory for each state of the sources sees them all."""
+    base = Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
+    key = hashlib.sha256(f"{source_hash(COMPILED)} {numba.__version__} {platform.machine()}".encode()).hexdigest()[:16]
+    return base / f"numba-{key}"
+
+
+if not os.environ.get("NUMBA_CACHE_DIR"):
+    numba.config.CACHE_DIR = str(_cache_dir())  # type: ignore[attr-defined]
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile arithmetic: no GIL, no bounds checks, IEEE division, cached."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)(function)
+
+
+def runtime(function: Callable[..., Any]) -> Any:
+    """Compile a part of the runtime: as a kernel, without licence to reorder arithmetic."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+
+
+class Entry:
+    """A kernel's C face, compiled or loaded from the cache when its address is first asked for."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = function.__name__.removesuffix("_entry")
+        self.was_cached = False
+        self._compiled: Any = None
+
+    @property
+    def address(self) -> int:
+        if self._compiled is None:
+            self._compiled = numba.cfunc(ENTRY_SIGNATURE, cache=True, error_model="numpy", fastmath=FASTMATH)(
+                self.function
+            )
+            self.was_cached = self._compiled.cache_hits > 0
+        return int(self._compiled.address)
+
+
+def entry(function: Callable[..., Any]) -> Entry:
+    """Declare function(operands, tile, context) as an entry."""
+    return Entry(function)
+
+
+@intrinsic
+def pointer_f32(typingctx, address):
+    """The int64 address as a pointer to float32."""
+    return _pointer(types.float32)
+
+
+@intrinsic
+def pointer_f64(typingctx, address):
+    """The int64 address as a pointer to float64."""
+    return _pointer(types.float64)
+
+
+@intrinsic
+def pointer_i64(typingctx, address):
+    """The int64 address as a pointer to int64."""
+    return _pointer(types.int64)
+
+
+@intrinsic
+def pointer_i32(typingctx, address):
+    """The int64 address as a pointer to int32."""
+    return _pointer(types.int32)
+
+
+@intrinsic
+def pointer_u16(typingctx, address):
+    """The int64 address as a pointer to uint16."""
+    return _pointer(types.uint16)
+
+
+def _pointer(kind):
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(kind)(types.int64), codegen
+
+
+@intrinsic
+def address_of(typingctx, array, offset):
+    """Address in bytes of the element that lies `offset` elements after the start of a C-contiguous array."""
+
+    def codegen(context, builder, signature, args):
+        array_type = signature.args[0]
+        struct = context.make_array(array_type)(context, builder, args[0])
+        base = builder.ptrtoint(struct.data, ir.IntType(64))
+        return builder.add(base, builder.mul(args[1], struct.itemsize))
+
+    return types.int64(array, types.int64), codegen
+
+
+@intrinsic
+def call_entry(typingctx, address, operands, tile, context):
+    """Call the entry at an address with three pointers, all given as int64."""
+
+    def codegen(ctx, builder, signature, args):
+        pointer = ir.PointerType(ir.IntType(64))
+        kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer])
+        function = builder.inttoptr(args[0], ir.PointerType(kind))
+        builder.call(function, [builder.inttoptr(a, pointer) for a in args[1:]])
+        return ctx.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@numba.njit(inline="always")
+def f1(x, i):
+    """Operand i as a float32 vector."""
+    return numba.carray(pointer_f32(x[4 * i]), (x[4 * i + 1],))
+
+
+@numba.njit(inline="always")
+def f2(x, i):
+    """Operand i as a float32 matrix."""
+    return numba.carray(pointer_f32(x[4 * i]), (x[4 * i + 1], x[4 * i + 2]))
+
+
+@numba.njit(inline="always")
+def d1(x, i):
+    """Operand i as a float64 vector."""
+    return numba.carray(pointer_f64(x[4 * i]), (x[4 * i + 1],))
+
+
+@numba.njit(inline="always")
+def i1(x, i):
+    """Operand i as an int32 vector."""
+    return numba.carray(pointer_i32(x[4 * i]), (x[4 * i + 1],))
+
+
+@numba.njit(inline="always")
+def l1(x, i):
+    """Operand i as an int64 vector."""
+    return numba.carray(pointer_i64(x[4 * i]), (x[4 * i + 1],))
+
+
+@numba.njit(inline="always")
+def h1(x, i):
+    """Operand i as a uint16 vector."""
+    return numba.carray(pointer_u16(x[4 * i]), (x[4 * i + 1],))
+
+
+@numba.njit(inline="always")
+def scalar(x, i):
+    """Operand i as an integer."""
+    return x[4 * i]
+
+
+@numba.njit(inline="always")
+def scratch(c, offset, rows, columns):
+    """A float32 matrix in this thread's scratch memory, `offset` floats from its start."""
+    return numba.carray(pointer_f32(c[1] + 4 * offset), (rows, columns))

@@ -1,0 +1,22 @@
+"""Serial: the tasks in program order on one thread. The reference for every other scheduler."""
+
+from gpt2core.machine.atomics import load_acquire, store_release
+from gpt2core.machine.clock import ticks
+from gpt2core.machine.jit import address_of, runtime
+from gpt2core.schedulers.dispatch import run_task
+
+STOP, STEPS_DONE = 0, 1  # cells of `control`
+
+
+@runtime
+def serial_loop(thread, tasks, context, record, control, steps):
+    """Run steps until all are done or control[STOP] is set at a step's end."""
+    stop, done = address_of(control, STOP), address_of(control, STEPS_DONE)
+    record.begin[0] = ticks()
+    for step in range(steps):
+        for task in range(tasks.shape[0]):
+            run_task(tasks, context, record, thread, step, task)
+        record.step_end[step] = ticks()
+        store_release(done, step + 1)
+        if load_acquire(stop):
+            break

@@ -1,0 +1,76 @@
+"""Task: the graph is replayed; a task runs when what it depends on has run.
+
+Order: the own successor of highest priority next (its data is in this core's cache), then the latest of the own other
+ready tasks, then the oldest of another thread's.
+"""
+
+from gpt2core.machine.atomics import fetch_add, load_acquire, pause, store_release, yield_core
+from gpt2core.machine.clock import ticks
+from gpt2core.machine.jit import address_of, runtime
+from gpt2core.schedulers.deque import EMPTY, push, steal, take
+from gpt2core.schedulers.dispatch import run_task
+from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE
+from gpt2core.schedulers.serial import STEPS_DONE, STOP
+
+FINISHED = 3  # cell of `control`: no iteration is left
+
+
+@runtime
+def task_loop(thread, tasks, context, record, control, steps, replay, deques, mask, spin_limit):
+    """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin."""
+    threads = deques.shape[0]
+    finished, own = address_of(control, FINISHED), address_of(deques, thread * deques.shape[1])
+    if thread == 0:
+        record.begin[0] = ticks()
+        for i in range(replay.start.shape[0]):
+            push(own, mask, replay.start[i])
+    node, spun, victim = EMPTY, 0, thread
+    while True:
+        if node == EMPTY:
+            node = take(own, mask)
+        if node == EMPTY:
+            victim = victim + 1 if victim + 1 < threads else 0
+            if victim != thread:
+                node = steal(address_of(deques, victim * deques.shape[1]), mask)
+        if node == EMPTY:
+            if load_acquire(finished):
+                break
+            spun += 1
+            if spun < spin_limit:
+                pause()
+            else:
+                yield_core()
+            continue
+        spun = 0
+        node = run_node(thread, tasks, context, record, control, steps, replay, own, mask, node)
+
+
+@runtime
+def run_node(thread, tasks, context, record, control, steps, replay, own, mask, node):
+    """Run a ready node, release its successors, and return the one to run next, or EMPTY."""
+    iteration, task = replay.iteration[node], replay.task[node]
+    if replay.predecessors[node] > 1:
+        # Armed again before it runs: what its predecessors of the next iteration count down comes after it.
+        fetch_add(address_of(replay.pending, node * replay.pending.shape[1]), replay.predecessors[node])
+    if task >= 0:
+        run_task(tasks, context, record, thread, iteration, task)
+    elif task == BEGIN_NODE:
+        if iteration == steps or (iteration and load_acquire(address_of(control, STOP))):
+            store_release(address_of(control, FINISHED), 1)
+            return EMPTY
+    elif task == END_NODE:
+        record.step_end[iteration] = ticks()
+        store_release(address_of(control, STEPS_DONE), iteration + 1)
+    replay.iteration[node] = iteration + 1
+    following = EMPTY
+    for i in range(replay.first[node], replay.first[node + 1]):
+        successor = replay.successor[i]
+        # A sole predecessor needs no count.
+        if (
+            replay.predecessors[successor] == 1
+            or fetch_add(address_of(replay.pending, successor * replay.pending.shape[1]), -1) == 1
+        ):
+            if following != EMPTY:
+                push(own, mask, following)
+            following = successor
+    return following

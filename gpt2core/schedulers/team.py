@@ -1,0 +1,93 @@
+"""The team: threads, each pinned to its core, each inside one compiled call for the whole run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+
+from gpt2core.machine.atomics import fetch_add, load_acquire, pause, store_relaxed, store_release, yield_core
+from gpt2core.machine.jit import runtime
+from gpt2core.machine.pinning import pin_this_thread
+
+SPINS = 4000  # pauses before a waiting thread yields its core: some tens of microseconds
+SPINS_OVERSUBSCRIBED = 50
+
+
+def spins(cores: Sequence[int]) -> int:
+    """How long a thread of a team on these cores spins before it yields."""
+    return SPINS if len(set(cores)) == len(cores) else SPINS_OVERSUBSCRIBED
+
+
+class Team:
+    """P threads on given cores. Threads live for one `run`; what they touched first stays near their cores."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self.cores = tuple(cores)
+        self.observed: list[tuple[int, ...]] = [()] * len(cores)
+
+    def run(
+        self,
+        function: Callable[..., None],
+        arguments: Sequence[Any],
+        watch: Callable[[], None] = lambda: None,
+        period_s: float = 0.05,
+    ) -> None:
+        """Call compiled function(thread, *arguments) on every thread; meanwhile call `watch` now and then here.
+
+        An exception of a thread or of `watch` is raised here, after every thread has come back.
+        """
+        if hasattr(function, "compile"):
+            function.compile((numba.int64, *(numba.typeof(a) for a in arguments)))  # before the clock runs
+        failures: list[BaseException] = []
+        together = threading.Barrier(len(self.cores))
+
+        def member(thread: int) -> None:
+            try:
+                self.observed[thread] = pin_this_thread(self.cores[thread])
+                together.wait()
+                function(thread, *arguments)
+            except BaseException as failure:
+                failures.append(failure)
+                together.abort()
+
+        threads = [threading.Thread(target=member, args=(i,), name=f"team-{i}") for i in range(len(self.cores))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(period_s)
+                if not failures:
+                    try:
+                        watch()
+                    except BaseException as failure:
+                        failures.append(failure)
+        if failures:
+            raise next((f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0])
+
+
+@runtime
+def wait_while(address, value, spin_limit):
+    """Wait until the cell at an address no longer holds value: spin, then yield the core."""
+    spun = 0
+    while load_acquire(address) == value:
+        spun += 1
+        if spun < spin_limit:
+            pause()
+        else:
+            yield_core()
+
+
+@runtime
+def barrier(cells, threads, spin_limit):
+    """Wait for all threads of the team. cells: address of two cache lines, an arrival count and a generation."""
+    if threads == 1:
+        return
+    generation = load_acquire(cells + 64)
+    if fetch_add(cells, 1) == threads - 1:
+        store_relaxed(cells, 0)
+        store_release(cells + 64, generation + 1)
+    else:
+        wait_while(cells + 64, generation, spin_limit)

@@ -1,0 +1,70 @@
+"""How a batch is cut: slices of `batch_slice` sequences by `token_slice` tokens, and where their rows lie.
+
+The rows of one slice are contiguous, sequence by sequence; the slices of one group of sequences follow each other in
+time, group after group. So every op on a slice is one call on consecutive rows, whatever the slice's shape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from gpt2core.config import AUTO, TrainConfig
+
+AUTO_ROWS = 64  # tokens of a slice chosen automatically; see docs/decisions
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Tokens [time0, time1) of sequences [first, last), in rows [row0, row1). `peers`: its group's slices, in time."""
+
+    index: int
+    first: int
+    last: int
+    time0: int
+    time1: int
+    row0: int
+    row1: int
+    peers: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        return self.row1 - self.row0
+
+
+def resolve(config: TrainConfig) -> TrainConfig:
+    """The config with automatic slice sizes replaced by numbers. They do not depend on threads or scheduler."""
+    token_slice = config.token_slice or min(config.seq, AUTO_ROWS)
+    batch_slice = config.batch_slice or max(1, min(config.batch, AUTO_ROWS // token_slice))
+    if config.batch_slice == AUTO or config.token_slice == AUTO:
+        return dataclasses.replace(config, batch_slice=batch_slice, token_slice=token_slice)
+    return config
+
+
+def cut(config: TrainConfig) -> list[Slice]:
+    """Every slice, in the order of its rows. The last of a sequence or of the batch may be smaller."""
+    config = resolve(config)
+    B, T, BS, TS = config.batch, config.seq, config.batch_slice, config.token_slice
+    slices: list[Slice] = []
+    row = 0
+    for first in range(0, B, BS):
+        last = min(first + BS, B)
+        starts = range(0, T, TS)
+        peers = tuple(range(len(slices), len(slices) + len(starts)))
+        for index, time0 in zip(peers, starts, strict=True):
+            time1 = min(time0 + TS, T)
+            rows = (last - first) * (time1 - time0)
+            slices.append(Slice(index, first, last, time0, time1, row, row + rows, peers))
+            row += rows
+    return slices
+
+
+def row_tables(config: TrainConfig) -> tuple[list[int], list[int]]:
+    """For every row its sequence in the batch and its position in the sequence."""
+    batch: list[int] = []
+    time: list[int] = []
+    for part in cut(config):
+        for b in range(part.first, part.last):
+            batch.extend([b] * (part.time1 - part.time0))
+            time.extend(range(part.time0, part.time1))
+    return batch, time

@@ -1,0 +1,92 @@
+"""What the team writes down while it runs: for every op, step and phase sums and limits; with tracing every task.
+
+Each thread writes rows of its own. Times are ticks of machine.clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.config import PHASES
+from gpt2core.errors import UnreadableFile
+from gpt2core.machine.jit import runtime
+
+Ints = NDArray[np.int64]
+PHASE_COUNT = len(PHASES)
+FIRST, LAST, BUSY = 0, 1, 2
+LINE = 8  # int64 of a cache line; rows of different threads keep that distance
+
+
+class Record(NamedTuple):
+    """Arrays that compiled code fills. P threads, S steps, K op names."""
+
+    warmup: int
+    begin: Ints  # (1,) when the first step began
+    step_end: Ints  # (S,)
+    op_time: Ints  # (P, K + LINE) summed over the timed steps
+    op_calls: Ints  # (P, K + LINE)
+    phases: Ints  # (P, S, PHASE_COUNT * 3 + 1): first begin, last end, busy time
+    events: Ints  # (P, capacity, 4): task, step, begin, end
+    event_count: Ints  # (P, LINE)
+
+
+def new_record(threads: int, steps: int, warmup: int, kinds: int, events: int) -> Record:
+    """Empty arrays; `events` is how many tasks each thread may trace, 0 for no tracing."""
+    return Record(
+        warmup,
+        np.zeros(1, np.int64),
+        np.zeros(steps, np.int64),
+        np.zeros((threads, kinds + LINE), np.int64),
+        np.zeros((threads, kinds + LINE), np.int64),
+        np.zeros((threads, steps, PHASE_COUNT * 3 + 1), np.int64),
+        np.zeros((threads, events, 4), np.int64),
+        np.zeros((threads, LINE), np.int64),
+    )
+
+
+@runtime
+def note(record, thread, step, task, kind, phase, begin, end):
+    """Write down that a thread ran a task."""
+    if step >= record.warmup:
+        record.op_time[thread, kind] += end - begin
+        record.op_calls[thread, kind] += 1
+    cells = record.phases[thread, step]
+    at = 3 * phase
+    if cells[at] == 0:
+        cells[at] = begin
+    cells[at + 1] = end
+    cells[at + 2] += end - begin
+    count = record.event_count[thread, 0]
+    if count < record.events.shape[1]:
+        event = record.events[thread, count]
+        event[0], event[1], event[2], event[3] = task, step, begin, end
+        record.event_count[thread, 0] = count + 1
+
+
+def write_chrome(
+    path: Path, record: Record, names: Sequence[tuple[str, str, str]], seconds_per_tick: float, cores: Sequence[int]
+) -> None:
+    """Write the traced tasks as Chrome/Perfetto JSON. names: (label, op, phase) of each task.
+
+    Raises UnreadableFile if the path cannot be written. Source: Trace Event Format, complete events.
+    """
+    origin, scale = int(record.begin[0]), seconds_per_tick * 1e6
+    events: list[dict[str, object]] = [
+        {"ph": "M", "pid": 1, "tid": thread, "name": "thread_name", "args": {"name": f"thread {thread} on core {core}"}}
+        for thread, core in enumerate(cores)
+    ]
+    for thread in range(len(cores)):
+        for task, step, begin, end in record.events[thread, : record.event_count[thread, 0]].tolist():
+            label, op, phase = names[task]
+            events.append({"ph": "X", "pid": 1, "tid": thread, "name": op, "cat": phase, "ts": (begin - origin) * scale,
+                           "dur": (end - begin) * scale, "args": {"task": label, "step": step}})  # fmt: skip
+    try:
+        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
