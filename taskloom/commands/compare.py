@@ -17,7 +17,7 @@ from taskloom.commands.output import console, json_option, print_json, server_op
 def compare(a: str, b: str, server: str, as_json: bool) -> None:
     """Compare two runs, or two selections of runs: verdict on B against A, ratio of medians, its interval.
 
-    A and B are run ids with commas between.
+    A and B are run ids as 12,13, or experiment_id=7,scheduler=task,threads=2.
     """
     with Client(server) as client:
         answer = client.compare(a, b)

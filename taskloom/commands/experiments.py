@@ -63,7 +63,7 @@ def scaling(experiment_id: int, server: str, as_json: bool) -> None:
         print_json(answer)
         return
     console().print(tables.scaling(answer))
-    console().print(f"speedup: {answer.base}", markup=False, highlight=False)
+    console().print(answer.base, markup=False, highlight=False)
     for warning in answer.warnings:
         error_console().print(f"warning: {warning}", markup=False, highlight=False)
 

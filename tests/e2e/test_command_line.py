@@ -1,0 +1,242 @@
+"""`taskloom` as its users start it: a process, its output, its exit code. The trainer is the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from processes import House, Process, until
+
+from taskloom import Client
+
+TINY = ("--model", "tiny", "--batch", "2", "--seq", "16", "--steps", "3")
+NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
+
+
+def taskloom(
+    *arguments: str, server: str | None = None, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "taskloom.cli", *arguments]
+    environment = {**os.environ, **({"TASKLOOM_SERVER": server} if server else {})}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=240, env=environment, cwd=folder, check=False
+    )
+
+
+def told(done: subprocess.CompletedProcess[str], code: int = 0) -> Any:
+    """The JSON on standard output of a command that ended as it should."""
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_train_prints_the_result_and_nothing_else(tmp_path: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0))[:1]
+    result = told(taskloom("train", *TINY, "--cores", str(cores[0]), "--json", folder=tmp_path))
+    assert result["schema"] == "taskloom.result/1"
+    assert len(result["losses"]) == len(result["step_s"]) == 3
+    assert set(result["phase_s"]) == {"data", "forward", "loss", "backward", "update"}
+    assert [thread["observed_cores"] for thread in result["threads"]] == [cores]
+
+
+def test_train_prints_tables_for_people() -> None:
+    done = taskloom("train", *TINY)
+    assert done.returncode == 0, done.stderr
+    for word in ("median step", "tokens/s", "backward", "attention"):
+        assert word in done.stdout
+
+
+def test_train_plans_without_running() -> None:
+    plan = told(taskloom("train", "--model", "gpt2-124m", "--plan", "--json"))
+    assert plan["memory_bytes"]["weights"] >= 4 * 124_000_000
+    assert plan["tasks"] > 0
+
+
+def test_train_draws_the_graph(tmp_path: Path) -> None:
+    told(taskloom("train", *TINY, "--plan", "--graph", str(tmp_path / "graph.dot"), "--json"))
+    assert (tmp_path / "graph.dot").read_text().startswith("digraph")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "value"),
+    [
+        (("--threads", "0"), "threads", 0),
+        (("--threads", "2", "--cores", "0"), "threads", 2),
+        (("--cores", "4000"), "cores", [4000]),
+        (("--channels", "65", "--heads", "4"), "channels", 65),
+        (("--seq", "4096"), "seq", 4096),
+        (("--batch-slice", "9"), "batch_slice", 9),
+        (("--token-slice", "900"), "token_slice", 900),
+        (("--token-slice", "-1"), "token_slice", -1),
+        (("--lr", "nan"), "lr", None),
+        (("--vocab", "0"), "vocab", 0),
+    ],
+)
+def test_bad_settings_are_named_before_anything_starts(arguments: tuple[str, ...], field: str, value: object) -> None:
+    done = taskloom("train", "--json", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    error = json.loads(done.stderr)
+    assert error["field"] == field
+    assert error["accepted"]
+    if value is not None:
+        assert error["value"] == value
+
+
+def test_an_unknown_scheduler_is_refused_with_those_there_are() -> None:
+    done = taskloom("train", "--scheduler", "magic")
+    assert done.returncode == 2
+    assert "magic" in done.stderr
+    assert "fork-join" in done.stderr
+
+
+def test_the_trainers_own_refusals_keep_their_exit_code(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.bin"
+    done = taskloom("train", *TINY, "--data", str(missing), "--json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert json.loads(done.stderr)["slug"] == "unreadable-file"
+    assert str(missing) in json.loads(done.stderr)["error"]
+
+
+def test_a_stopped_training_leaves_no_trainer(tmp_path: Path) -> None:
+    command = ["-m", "taskloom.cli", "train", *TINY, "--steps", "10000000", "--json"]
+    process = Process([sys.executable, *command], tmp_path / "log")
+    try:
+        me = psutil.Process(process.popen.pid)
+        child = until(me.children, "the trainer")[0]
+        until(lambda: "gpt2core" in child.cmdline(), "the trainer's start")
+        process.popen.send_signal(signal.SIGTERM)
+        assert process.wait() == 1
+        until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the trainer's end")
+    finally:
+        process.end()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("runs", "list"),
+        ("runs", "show", "1"),
+        ("experiments", "list"),
+        ("compare", "1", "2"),
+        ("submit", "--threads", "1"),
+    ],
+)
+def test_without_a_server_every_question_ends_with_3(command: tuple[str, ...]) -> None:
+    done = taskloom(*command, "--server", NOBODY)
+    assert done.returncode == 3
+    assert NOBODY in done.stderr
+    assert done.stdout == ""
+
+
+def test_from_submission_to_comparison(home: House, client: Client) -> None:
+    home.start_worker(trainer=None)
+    run = told(
+        taskloom("submit", *TINY, "--scheduler", "fork-join,task", "--wait", "--json", server=home.url),
+    )
+    assert run["experiment"]["state"] == "finished"
+    assert [each["state"] for each in run["runs"]] == ["succeeded", "succeeded"]
+    ids = [str(each["id"]) for each in run["runs"]]
+    assert run["runs"][0]["final_loss"] == run["runs"][1]["final_loss"]
+    result = client.result(int(ids[0]))
+    assert result["threads"][0]["observed_cores"] == [result["threads"][0]["core"]]
+
+    shown = told(taskloom("runs", "show", ids[0], "--json", server=home.url))
+    assert shown["spec"]["seq"] == 16
+    assert len(told(taskloom("runs", "samples", ids[0], "--json", server=home.url))["items"]) == 3
+    listed = told(taskloom("runs", "list", "--state", "succeeded", "--json", server=home.url))
+    assert sorted(str(each["id"]) for each in listed) == sorted(ids)
+    assert told(taskloom("experiments", "list", "--json", server=home.url))[0]["runs"] == 2
+    experiment_id = str(run["experiment"]["id"])
+    rows = told(taskloom("experiments", "scaling", experiment_id, "--json", server=home.url))["rows"]
+    assert {row["scheduler"] for row in rows} == {"fork-join", "task"}
+    compared = told(taskloom("compare", *ids, "--json", server=home.url))
+    assert compared["verdict"] in ("faster", "slower", "same", "undecided")
+    for command in (
+        ("runs", "list"),
+        ("runs", "show", ids[0]),
+        ("runs", "samples", ids[0]),
+        ("experiments", "list"),
+        ("experiments", "show", experiment_id),
+        ("experiments", "scaling", experiment_id),
+        ("compare", *ids),
+    ):
+        done = taskloom(*command, server=home.url)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+
+
+def test_submit_waits_and_ends_with_1_if_a_run_failed(home: House) -> None:
+    home.start_worker("crash")
+    done = taskloom("submit", *TINY, "--wait", server=home.url)
+    assert done.returncode == 1
+    assert "failed" in done.stdout
+
+
+def test_submit_reads_files_and_dry_runs_queue_nothing(home: House, client: Client, tmp_path: Path) -> None:
+    request = tmp_path / "sweep.toml"
+    request.write_text(
+        'repetitions = 2\n[base]\nmodel = "tiny"\nseq = 16\n[axes]\nthreads = [1]\nbatch_slice = [1, 2]\n'
+    )
+    plan = told(taskloom("submit", str(request), "--dry-run", "--json", server=home.url))
+    assert (plan["runs"], plan["variants"]) == (4, 2)
+    assert list(client.experiments()) == []
+    told(taskloom("submit", str(request), "--json", server=home.url))
+    assert len(list(client.runs())) == 4
+
+
+def test_what_the_server_refuses_names_the_field(home: House) -> None:
+    done = taskloom("submit", "--model", "tiny", "--seq", "16,4096", "--json", server=home.url)
+    assert done.returncode == 2
+    error = json.loads(done.stderr)
+    assert error["errors"][0]["field"] == "seq"
+    assert error["errors"][0]["value"] == 4096
+
+
+def test_runs_are_cancelled_and_retried(home: House) -> None:
+    told(taskloom("submit", *TINY, "--json", server=home.url))
+    assert told(taskloom("runs", "cancel", "1", "--json", server=home.url))["state"] == "cancelled"
+    again = taskloom("runs", "cancel", "1", "--json", server=home.url)
+    assert again.returncode == 3
+    assert json.loads(again.stderr)["type"] == "/problems/invalid-transition"
+    assert told(taskloom("runs", "retry", "1", "--json", server=home.url))["state"] == "queued"
+    assert told(taskloom("experiments", "cancel", "1", "--json", server=home.url))["by_state"]["cancelled"] == 1
+    assert taskloom("runs", "show", "99", server=home.url).returncode == 2
+
+
+def test_serve_and_worker_become_the_processes_they_start(home: House, client: Client, tmp_path: Path) -> None:
+    server = home.start(
+        "serve", "-m", "taskloom.cli", "serve", "--port", "0", "--database-url", f"sqlite:///{tmp_path}/b.db"
+    )
+    listening = server.event("listening")
+    assert listening["pid"] == server.popen.pid
+    assert listening["url"] != home.url
+    told(taskloom("submit", *TINY, "--json", server=home.url))
+    options = ("--server", home.url, "--spool", str(home.spool), "--once", "--json")
+    worker = home.start("cli-worker", "-m", "taskloom.cli", "worker", *options)
+    assert worker.wait() == 0
+    assert client.run(1).state == "succeeded"
+
+
+def test_serve_says_when_its_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = taskloom("serve", "--port", str(port), "--database-url", "sqlite://")
+    assert done.returncode == 2
+    assert str(port) in done.stderr
+
+
+def test_doctor_names_every_check() -> None:
+    found = told(taskloom("doctor", "--json"))
+    names = {check["name"] for check in found["checks"]}
+    assert {"cores", "affinity", "SMT", "governor", "turbo", "load", "memory", "BLAS", "perf counters"} <= names
+    assert all(check["status"] in ("ok", "warn") for check in found["checks"])
+    assert all(check["advice"] for check in found["checks"] if check["status"] == "warn")

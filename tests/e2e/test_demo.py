@@ -1,0 +1,54 @@
+"""The demo, with the real trainer: its table, what it leaves behind and what it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+from processes import Process, until
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    command = [sys.executable, "-m", "taskloom.demo", "--repetitions", "1", "--folder", str(folder)]
+    demo = Process(command, tmp_path / "demo.log")
+    try:
+        started = until(lambda: two_or_more(demo.popen.pid), "server and worker")
+        assert demo.wait(deadline_s=240) == 0, demo.log.read_text()
+    finally:
+        demo.end()
+    output = "".join(demo.lines)
+    for word in ("fork-join", "serial", "task", "speedup", "tokens/s", "final loss", "scaling.json", "/docs"):
+        assert word in output
+    rows = json.loads((folder / "scaling.json").read_text())["rows"]
+    cores = len(os.sched_getaffinity(0))
+    expected = {("serial", 1), *((scheduler, p) for scheduler in ("fork-join", "task") for p in (1, cores))}
+    assert {(row["scheduler"], row["threads"]) for row in rows} == expected
+    assert all(row["agrees"] for row in rows)
+    assert all(gone(process) for process in started)
+
+
+def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "taskloom.demo", "--folder", str(tmp_path / "demo")]
+    demo = Process(command, tmp_path / "demo.log")
+    try:
+        started = until(lambda: two_or_more(demo.popen.pid), "server and worker")
+        demo.popen.send_signal(signal.SIGINT)
+        assert demo.wait() == 1
+    finally:
+        demo.end()
+    assert all(gone(process) for process in started)
+
+
+def two_or_more(pid: int) -> list[psutil.Process]:
+    """The processes below one, as soon as there are two."""
+    found = psutil.Process(pid).children(recursive=True)
+    return found if len(found) >= 2 else []
