@@ -37,7 +37,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attproj(attention(self.qkv(self.ln1(x)), self.heads))
-        return x + self.fcproj(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
+        grown: Tensor = x + self.fcproj(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
+        return grown
 
 
 class GPT2(nn.Module):
@@ -66,9 +67,9 @@ def attention(qkv: Tensor, heads: int) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, width // 3)
 
 
-def parameters_by_name(model: GPT2) -> dict[str, list[nn.Parameter]]:
+def parameters_by_name(model: GPT2) -> dict[str, list[Tensor]]:
     """llm.c's names, in its order, with the parameters that each stacks, in the order of the layers."""
-    found = {"wte": [model.wte.weight], "wpe": [model.wpe.weight]}
+    found: dict[str, list[Tensor]] = {"wte": [model.wte.weight], "wpe": [model.wpe.weight]}
     for name in IN_BLOCK:
         layers = [getattr(block, name) for block in model.blocks]
         found[name + "w"] = [layer.weight for layer in layers]
@@ -76,12 +77,11 @@ def parameters_by_name(model: GPT2) -> dict[str, list[nn.Parameter]]:
     return {**found, "lnfw": [model.lnf.weight], "lnfb": [model.lnf.bias]}
 
 
-def weights_of(model: GPT2, gradients: bool = False) -> Weights:
-    """Copies of the weights, or of their gradients, in llm.c's layout; the padded rows of wte are zero."""
+def weights_of(model: GPT2) -> Weights:
+    """Copies of the weights in llm.c's layout; the padded rows of wte are zero."""
     out: Weights = {}
     for name, parameters in parameters_by_name(model).items():
-        tensors = [(p.grad if gradients else p.data) for p in parameters]
-        arrays = [np.array(tensor.numpy()) for tensor in tensors if tensor is not None]
+        arrays = [parameter.detach().numpy().copy() for parameter in parameters]
         out[name] = arrays[0] if name in NOT_STACKED else np.stack(arrays)
     padding = model.sizes.padded_vocab - model.sizes.vocab
     out["wte"] = np.pad(out["wte"], ((0, padding), (0, 0)))
@@ -160,7 +160,7 @@ def write_llmc_checkpoint(path: Path, model: GPT2) -> None:
             stream.write(array.astype("<f4").tobytes())
 
 
-def read_llmc_checkpoint(path: Path) -> GPT2:
+def read_llmc_checkpoint(path: str | Path) -> GPT2:
     """A model from a llm.c checkpoint of version 3."""
     header = np.fromfile(path, dtype="<i4", count=256)
     context, vocab, layers, heads, channels, _ = (int(value) for value in header[2:8])

@@ -1,0 +1,238 @@
+"""A training step of ours against PyTorch's, eager and compiled: same weights, tokens, threads, cores and precision.
+
+    python -m bench.step --shapes 4x64,4x256 --threads 1,2 --rounds 7 --steps 12
+
+Every measurement is a fresh process; in each round every variant runs once, in a random order, so rounds are pairs.
+A process counts by the median of its timed steps; variants are compared by the ratio of their medians over the rounds,
+with a bootstrap interval that resamples whole rounds. Losses are compared first: where they differ by more than 1e-4
+no ratio is shown. Raw samples, the machine and a table are written to --out (.json and .md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.statistics import paired_ratio_of_medians
+from gpt2core import launch
+from gpt2core.checkpoint import initial_weights, write_checkpoint
+from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.data import open_tokens, write_tokens
+from gpt2core.result import median
+from gpt2core.tensors import weight_specs
+
+ROOT = Path(__file__).parents[1]
+OURS = ("task", "fork-join", "serial")
+PEERS = {"torch-eager": False, "torch-compile": True}  # whether compiled
+LOSS_TOLERANCE = 1e-4
+MIB = 1 << 20
+
+Measured = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What all variants of a comparison share."""
+
+    batch: int
+    seq: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"B{self.batch} T{self.seq}, {self.threads} thread{'s' if self.threads > 1 else ''}"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.step", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    cores = len(launch.allowed_cores())
+    parser.add_argument("--model", default="gpt2-124m")
+    parser.add_argument("--shapes", default="4x64,4x256", help="BATCHxSEQ, several with commas")
+    parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
+    parser.add_argument("--variants", default="task,torch-eager,torch-compile", help=", ".join((*OURS, *PEERS)))
+    parser.add_argument("--rounds", type=int, default=7, help="processes of each variant")
+    parser.add_argument("--steps", type=int, default=12, help="steps of each process, warm-up included")
+    parser.add_argument("--warmup", type=int, default=3, help="of these, not timed")
+    parser.add_argument("--seed", type=int, default=1337, help="of weights and of the order within rounds")
+    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-step"
+    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    given = parser.parse_args()
+    unknown = set(given.variants.split(",")) - {*OURS, *PEERS}
+    if unknown or given.rounds < 1 or given.warmup >= given.steps:
+        parser.error("unknown variant, no rounds, or no timed step")
+    return given
+
+
+def main() -> None:
+    given = arguments()
+    shapes = [parse_shape(text) for text in given.shapes.split(",")]
+    cases = [Case(batch, seq, int(threads)) for batch, seq in shapes for threads in given.threads.split(",")]
+    variants = given.variants.split(",")
+    with tempfile.TemporaryDirectory(prefix="bench-step-") as name:
+        base = prepare(Path(name), given, max(batch * seq for batch, seq in shapes))
+        runs = measure(cases, variants, base, given.rounds, random.Random(given.seed), Path(name))
+    report = {
+        "schema": "taskloom.bench.step/1",
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": sys.argv[1:],
+        "machine": machine(),
+        "runs": runs,
+        "comparisons": [compare(case, variants, runs, base.warmup_steps) for case in cases],
+    }
+    text = table(report)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
+    print(text)
+    print(f"written: {given.out}.json, {given.out}.md")
+
+
+def parse_shape(text: str) -> tuple[int, int]:
+    """(B, T) from "4x64"."""
+    batch, seq = text.split("x")
+    return int(batch), int(seq)
+
+
+def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainConfig:
+    """Write the weights and tokens that every variant reads; the settings that point to them."""
+    model = ModelConfig.from_value(given.model)
+    print(f"writing the weights of {model.name} and the tokens", flush=True)
+    weights = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(model)}
+    initial_weights(model, given.seed, weights)
+    write_checkpoint(folder / "initial.bin", model, weights)
+    text = open_tokens(TrainConfig(model=model, batch=1, seq=1, data="stdlib" if model.vocab >= 256 else "synthetic"))
+    write_tokens(folder / "tokens.bin", text[: most_tokens * given.steps + 1])
+    return TrainConfig(
+        model=model, batch=1, seq=1, steps=given.steps, warmup=given.warmup, seed=given.seed,
+        data=str(folder / "tokens.bin"), checkpoint=str(folder / "initial.bin"),
+    )  # fmt: skip
+
+
+def measure(
+    cases: Sequence[Case], variants: Sequence[str], base: TrainConfig, rounds: int, order: random.Random, folder: Path
+) -> list[Measured]:
+    """Run every variant of every case once a round."""
+    runs: list[Measured] = []
+    total = len(cases) * len(variants) * rounds
+    for round_no in range(rounds):
+        for case in cases:
+            for variant in order.sample(variants, len(variants)):
+                cores = tuple(launch.allowed_cores()[: case.threads])
+                config = dataclasses.replace(base, batch=case.batch, seq=case.seq, threads=case.threads, cores=cores)
+                if variant in PEERS:
+                    result = run_torch(config, PEERS[variant])
+                else:
+                    result = run_ours(dataclasses.replace(config, scheduler=variant), folder / "result.json")
+                runs.append({"round": round_no, "variant": variant, **dataclasses.asdict(case), **result})
+                step_s = median(result["step_s"][base.warmup_steps :])
+                print(f"[{len(runs)}/{total}] {case}: {variant} {step_s * 1e3:.2f} ms a step, "
+                      f"loss {result['losses'][-1]:.6f}, {result['peak_rss_bytes'] / MIB:.0f} MiB", flush=True)
+    return runs
+
+
+def run_ours(config: TrainConfig, result: Path) -> Measured:
+    """One process of our trainer. Its cores are pinned by itself."""
+    child(launch.command(result), json.dumps(config.to_dict()), launch.environment())
+    measured = json.loads(result.read_text(encoding="utf-8"))
+    kept = ("losses", "step_s", "phase_s", "environment", "config", "warnings")
+    return {**{key: measured[key] for key in kept}, "peak_rss_bytes": measured["memory_bytes"]["peak_rss"]}
+
+
+def run_torch(config: TrainConfig, compiled: bool) -> Measured:
+    """One process of PyTorch."""
+    command = [sys.executable, "-m", "bench.torch_step"]
+    spec = json.dumps({"config": config.to_dict(), "compiled": compiled})
+    measured: Measured = json.loads(child(command, spec, dict(os.environ)))
+    return measured
+
+
+def child(command: Sequence[str], stdin: str, environment: dict[str, str]) -> str:
+    """The standard output of a process that must succeed."""
+    done = subprocess.run(command, input=stdin, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stdout[-2000:] + done.stderr[-2000:]
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{said}")
+    return done.stdout
+
+
+def compare(case: Case, variants: Sequence[str], runs: Sequence[Measured], warmup: int) -> Measured:
+    """Medians of a case, and the ratio of every variant to the first one, if their losses agree."""
+    shared = dataclasses.asdict(case).items()
+    here = [run for run in runs if all(run[key] == value for key, value in shared)]
+    of = {variant: [run for run in here if run["variant"] == variant] for variant in variants}
+    medians = {variant: [median(r["step_s"][warmup:]) for r in mine] for variant, mine in of.items()}
+    rows = []
+    for variant, mine in of.items():
+        first = of[variants[0]][0]["losses"]
+        loss_difference = max(abs(a - b) for r in mine for a, b in zip(r["losses"], first, strict=True))
+        agrees = loss_difference <= LOSS_TOLERANCE
+        ratio = paired_ratio_of_medians(medians[variant], medians[variants[0]]) if agrees else None
+        rows.append({
+            "variant": variant,
+            "median_step_s": median(medians[variant]),
+            "min_step_s": min(medians[variant]),
+            "max_step_s": max(medians[variant]),
+            "loss_difference": loss_difference,
+            "ratio": None if ratio is None else ratio.value,
+            "ratio_interval": None if ratio is None else [ratio.low, ratio.high],
+            "peak_rss_bytes": median([float(r["peak_rss_bytes"]) for r in mine]),
+        })  # fmt: skip
+    return {"case": dataclasses.asdict(case), "label": str(case), "base": variants[0], "rows": rows}
+
+
+def table(report: Measured) -> str:
+    """The comparisons as Markdown."""
+    base = report["comparisons"][0]["base"]
+    lines = [
+        f"# A training step: {base} against its peers, {report['at'][:10]}", "",
+        f"Machine: {report['machine']['cpu_model']}, {report['machine']['cores']} cores, "
+        f"{report['machine']['memory_bytes'] / (1 << 30):.0f} GiB, Linux {report['machine']['kernel']}; "
+        f"command: `python -m bench.step {' '.join(report['command'])}`", "",
+        f"Ratio: median step of the variant / median step of {base}, above 1 where {base} is faster, with the 95 % "
+        "bootstrap interval over rounds. Spread: fastest and slowest process's median.", "",
+        "| case | variant | median step, ms | spread, ms | ratio | 95 % | peak RSS, MiB | largest loss difference |",
+        "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for comparison in report["comparisons"]:
+        for row in comparison["rows"]:
+            refused = row["ratio"] is None
+            low, high = row["ratio_interval"] or (0.0, 0.0)
+            lines.append(
+                f"| {comparison['label']} | {row['variant']} | {row['median_step_s'] * 1e3:.2f} "
+                f"| {row['min_step_s'] * 1e3:.2f} to {row['max_step_s'] * 1e3:.2f} "
+                f"| {'losses disagree' if refused else format(row['ratio'], '.3f')} "
+                f"| {'' if refused else f'{low:.3f} to {high:.3f}'} | {row['peak_rss_bytes'] / MIB:.0f} "
+                f"| {row['loss_difference']:.1e} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def machine() -> Measured:
+    """The machine, as far as it says."""
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
+    return {
+        "cpu_model": names[0] if names else platform.processor(),
+        "cores": len(launch.allowed_cores()),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_average": list(os.getloadavg()),
+    }
+
+
+if __name__ == "__main__":
+    main()
