@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -107,6 +107,7 @@ def test_a_token_file_reads_as_written(token_file: Path) -> None:
     assert [entry.name for entry in token_file.parent.iterdir()] == [token_file.name]
 
 
+@settings(deadline=None, max_examples=50)  # it waits for the disk
 @given(arrays(np.uint16, st.integers(1, 300)))
 def test_any_tokens_round_trip(tmp_path_factory: pytest.TempPathFactory, tokens: np.ndarray) -> None:
     path = tmp_path_factory.mktemp("tokens") / "tokens.bin"
