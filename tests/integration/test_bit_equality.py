@@ -1,0 +1,119 @@
+"""What a task computes depends on the slicing, never on who runs it or when: the oracle for every scheduler."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpt2core import data, graph, tensors, train
+from gpt2core.arena import Memory
+from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.machine import gemm
+from gpt2core.schedulers import dispatch
+from gpt2core.schedulers.serial import serial_loop
+from gpt2core.tracing import new_record
+
+RAGGED = TrainConfig(
+    model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),
+    batch=3, seq=10, steps=4, warmup=0, lr=1e-2, batch_slice=2, token_slice=4, data="synthetic",
+    scheduler="serial", allow_oversubscription=True,
+)  # fmt: skip
+REPEATS = 20
+
+
+def outcome(config: TrainConfig) -> tuple[tuple[float, ...], str]:
+    result = train.train(config)
+    assert all(np.isfinite(result.losses))
+    return tuple(result.losses), result.weights_sha256
+
+
+@pytest.fixture(scope="module")
+def reference() -> tuple[tuple[float, ...], str]:
+    return outcome(RAGGED)
+
+
+def test_training_moves_the_weights(reference):
+    losses, sha256 = reference
+    assert len(set(losses)) == RAGGED.steps
+    assert sha256 != outcome(dataclasses.replace(RAGGED, steps=3))[1]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    ("scheduler", "sync"), [("serial", "step"), ("fork-join", "step"), ("task", "phase"), ("task", "step")]
+)
+def test_losses_and_weights_are_bit_identical(scheduler, sync, threads, reference):
+    if scheduler == "serial" and threads > 1:
+        threads = 1  # serial has one thread: repeat it all the same
+    config = dataclasses.replace(RAGGED, scheduler=scheduler, sync=sync, threads=threads)
+    for _ in range(REPEATS):
+        assert outcome(config) == reference
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_any_shape_and_slices(draw_from):
+    draw = draw_from.draw
+    heads = draw(st.integers(1, 3))
+    context = draw(st.integers(1, 24))
+    seq, batch = draw(st.integers(1, context)), draw(st.integers(1, 4))
+    config = dataclasses.replace(
+        RAGGED,
+        model=ModelConfig(draw(st.integers(1, 4)), heads, heads * draw(st.integers(1, 9)), draw(st.integers(2, 300)), context),
+        batch=batch, seq=seq, steps=2,
+        batch_slice=draw(st.integers(1, batch)), token_slice=draw(st.integers(1, seq)),
+        seed=draw(st.integers(0, 99)), blas=draw(st.sampled_from(["mkl", "openblas"])),
+    )  # fmt: skip
+    expected = outcome(config)
+    for threads in (2, 3):
+        assert outcome(dataclasses.replace(config, scheduler="fork-join", threads=threads)) == expected
+        for sync in ("phase", "step"):
+            assert outcome(dataclasses.replace(config, scheduler="task", sync=sync, threads=threads)) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
+    """Orders that no scheduler here would take: random topological ones, on one thread."""
+    planned = train.plan(dataclasses.replace(RAGGED, steps=1))
+    config, rng = planned.config, random.Random(seed)
+    orders = [list(range(len(planned.program.tasks))), topological(planned.graph, rng)]
+    assert orders[0] != orders[1]
+    weights = []
+    for order in orders:
+        memory = Memory(tensors.plan(config))
+        train.fill(memory, config, data.open_tokens(config))
+        bound = dispatch.bind(planned.program, memory, 1, gemm.load("auto").sgemm)
+        control = memory.arrays["control"]
+        for step in range(3):
+            serial_loop(0, bound.tasks[order], bound.context, new_record(1, 1, 0, 64, 0), control, 1)
+            bound.context[:, 0] = step
+        weights.append(train.weights_sha256(memory.weights(config)))
+    assert weights[0] == weights[1]
+
+
+def topological(tasks: graph.Graph, rng: random.Random) -> list[int]:
+    """A random order of the task numbers that respects the graph."""
+    waiting = [0] * len(tasks)
+    for _, b in tasks.edges:
+        waiting[b] += 1
+    ready, order = [n for n, w in enumerate(waiting) if w == 0], []
+    while ready:
+        node = ready.pop(rng.randrange(len(ready)))
+        if tasks.task[node] != graph.WAIT:
+            order.append(tasks.task[node])
+        for a, b in tasks.edges:
+            if a == node:
+                waiting[b] -= 1
+                if waiting[b] == 0:
+                    ready.append(b)
+    return order
+
+
+def test_slicing_changes_only_the_rounding():
+    losses = [train.train(dataclasses.replace(RAGGED, batch_slice=b, token_slice=t)).losses for b, t in ((1, 1), (3, 10))]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=2e-5)

@@ -1,0 +1,148 @@
+"""Dependencies derived from accesses, and the validator that is the race detector."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpt2core import graph, program
+from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.errors import ConfigError, GraphError
+from gpt2core.kernels.residual import residual_forward_entry
+from gpt2core.ops import Access, Mode, Program, Tile
+
+R, W, U, C = Mode.READ, Mode.WRITE, Mode.UPDATE, Mode.REDUCE
+SMALL = TrainConfig(
+    model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),
+    batch=3, seq=10, batch_slice=2, token_slice=4, data="synthetic",
+)  # fmt: skip
+
+
+def one_region(*modes: tuple[Mode, int] | Mode) -> list[list[Access]]:
+    return [[Access(m, 0) if isinstance(m, Mode) else Access(m[0], 0, m[1])] for m in modes]
+
+
+@pytest.mark.parametrize(
+    ("modes", "edges"),
+    [
+        ((W, R, R, W), [(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)]),
+        ((R, R, W), [(0, 2), (1, 2)]),
+        ((U, U, R), [(0, 1), (1, 2)]),
+        ((W, (C, 1), (C, 1), R), [(0, 1), (0, 2), (1, 3), (2, 3)]),
+        (((C, 1), (C, 1), (C, 2)), [(0, 2), (1, 2)]),
+        (((C, 1), R, (C, 1)), [(0, 1), (0, 2), (1, 2)]),
+    ],
+)
+def test_dependencies_follow_from_accesses(modes, edges):
+    assert graph.derive(one_region(*modes)) == edges
+
+
+def test_several_accesses_of_one_task_are_one():
+    assert graph.merged([Access(R, 0), Access(W, 0), Access(R, 1)]) == [Access(U, 0), Access(R, 1)]
+    with pytest.raises(GraphError, match="reduces region 0 and accesses it otherwise"):
+        graph.merged([Access(C, 0, 1), Access(R, 0)])
+
+
+def test_transitive_edges_and_repeats_are_dropped():
+    assert graph.reduce_edges(4, [(0, 1), (1, 2), (0, 2), (0, 1), (2, 3), (0, 3)]) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_a_cycle_is_refused():
+    with pytest.raises(GraphError, match="cycle"):
+        graph.reduce_edges(2, [(1, 0)])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(2, 14), st.integers(0, 2**32))
+def test_reduction_keeps_reachability_and_nothing_else(nodes, seed):
+    rng = random.Random(seed)
+    edges = [(a, b) for a in range(nodes) for b in range(a + 1, nodes) if rng.random() < 0.4]
+    kept = graph.reduce_edges(nodes, edges)
+    assert graph.reachability(nodes, kept) == graph.reachability(nodes, edges)
+    for edge in kept:
+        assert graph.reachability(nodes, [e for e in kept if e != edge]) != graph.reachability(nodes, edges)
+
+
+@pytest.mark.parametrize("sync", ["phase", "step"])
+@pytest.mark.parametrize(("batch_slice", "token_slice"), [(1, 4), (3, 10), (2, 3), (1, 1)])
+def test_the_program_is_race_free(sync, batch_slice, token_slice):
+    step = program.build(dataclasses.replace(SMALL, batch_slice=batch_slice, token_slice=token_slice))
+    graph.validate(step, graph.build(step, sync))
+
+
+STEP = program.build(SMALL)
+GRAPH = graph.build(STEP, "step")
+
+
+@pytest.mark.parametrize("op", sorted({op.name for op in STEP.ops}))
+def test_without_any_one_edge_of_an_op_the_graph_is_refused(op):
+    tasks = STEP.tasks
+    nodes = {n for n, number in enumerate(GRAPH.task) if number != graph.WAIT and tasks[number][0].name == op}
+    real = {n for n, number in enumerate(GRAPH.task) if number != graph.WAIT}
+    edges = [edge for edge in GRAPH.edges if set(edge) & nodes and set(edge) <= real]
+    assert edges or op == "encoder"
+    for edge in edges:
+        without = dataclasses.replace(GRAPH, edges=tuple(e for e in GRAPH.edges if e != edge))
+        with pytest.raises(GraphError, match="nothing orders"):
+            graph.validate(STEP, without)
+
+
+def test_without_the_edge_to_the_next_iteration_the_graph_is_refused():
+    with pytest.raises(GraphError, match="of the next iteration"):
+        graph.validate(STEP, dataclasses.replace(GRAPH, crossing=()))
+
+
+def toy(*accesses: tuple[Access, ...]) -> Program:
+    step = Program()
+    step.regions.update({"x": 0, "y": 1})
+    step.add("toy", "forward", residual_forward_entry, [], [Tile((0,), a, 1, 1, str(i)) for i, a in enumerate(accesses)])
+    return step
+
+
+def test_tiles_of_one_op_may_not_conflict():
+    with pytest.raises(GraphError, match="two tiles of toy conflict"):
+        graph.build(toy((Access(W, 0),), (Access(W, 0),)), "step")
+    graph.build(toy((Access(C, 0, 7),), (Access(C, 0, 7),)), "step")
+
+
+def test_reading_what_nobody_writes_is_refused():
+    with pytest.raises(GraphError, match="reads y, which no task writes"):
+        graph.build(toy((Access(W, 0), Access(R, 1))), "step")
+
+
+def test_phase_waits_stand_between_all_tasks_of_two_phases():
+    waits = graph.build(STEP, "phase")
+    reach = graph.reachability(len(waits), waits.edges)
+    order = {phase: i for i, phase in enumerate(("data", "forward", "loss", "backward", "update"))}
+    nodes = [n for n, number in enumerate(waits.task) if number != graph.WAIT]
+    for a in nodes:
+        for b in nodes:
+            if order[waits.phase[a]] < order[waits.phase[b]]:
+                assert reach[a] >> b & 1
+
+
+def test_attention_needs_only_earlier_slices_of_its_own_sequences():
+    """The overlap that tasks live from: slice 0's second layer does not wait for slice 1's first attention."""
+    reach = graph.reachability(len(GRAPH), GRAPH.edges)
+    forward = {label: node for node, label in enumerate(GRAPH.label) if GRAPH.phase[node] == "forward"}
+    assert reach[forward["qkv[0] s0"]] >> forward["attention[0] s1"] & 1
+    assert not reach[forward["qkv[0] s1"]] >> forward["attention[0] s0"] & 1
+    assert not reach[forward["attention[0] s1"]] >> forward["fc_projection[1] s0"] & 1
+    assert not reach[forward["qkv[0] s0"]] >> forward["attention[0] s3"] & 1  # another group of sequences
+
+
+def test_too_many_slices_are_refused():
+    config = TrainConfig(model="tiny", batch=64, seq=128, token_slice=1, batch_slice=1)
+    with pytest.raises(ConfigError, match="token_slice = 1 is not accepted"):
+        program.build(config)
+
+
+def test_dot_names_every_node_and_edge():
+    text = graph.dot(GRAPH)
+    assert text.count("->") == len(GRAPH.edges) + len(GRAPH.crossing)
+    assert 'label="attention[1] s0"' in text
+    assert text.endswith("}\n")
