@@ -40,7 +40,7 @@ class Stopped(Exception):
     """The demo was asked to stop."""
 
 
-def request(model: str, cores: int) -> ExperimentRequest:
+def request(model: str, cores: int, repetitions: int) -> ExperimentRequest:
     """Serial, fork-join and task on 1 core and on all, the same tiles in each: a difference is the scheduling."""
     threads = sorted({1, cores})
     return ExperimentRequest.model_validate(
@@ -49,7 +49,7 @@ def request(model: str, cores: int) -> ExperimentRequest:
             "base": {**MODELS[model], "data": "stdlib"},
             "axes": {"scheduler": ["serial", "fork-join", "task"], "threads": threads},
             "exclude": [{"scheduler": "serial", "threads": each} for each in threads if each != 1],
-            "repetitions": REPETITIONS,
+            "repetitions": repetitions,
         }
     )
 
@@ -121,14 +121,14 @@ def start(folder: Path, processes: Processes) -> str:
     return url
 
 
-def carry_out(model: str, folder: Path, processes: Processes) -> int:
+def carry_out(model: str, repetitions: int, folder: Path, processes: Processes) -> int:
     """The demo proper; its exit code."""
     out, notes = console(), error_console()
     began = time.monotonic()
     url = start(folder, processes)
     cores = launch.allowed_cores()
     with Client(url) as client:
-        experiment = client.submit(request(model, len(cores)))
+        experiment = client.submit(request(model, len(cores), repetitions))
         text = f"server {url}, worker on cores {','.join(map(str, cores))}, experiment {experiment.id}: "
         notes.print(f"{text}{experiment.runs} runs", highlight=False, soft_wrap=True)
         finished = watch.until_finished(client, experiment.id, notes, check=processes.check)
@@ -138,7 +138,7 @@ def carry_out(model: str, folder: Path, processes: Processes) -> int:
             raise DemoFailed(f"{lost} of {experiment.runs} runs did not succeed; logs and database are in {folder}")
         table = client.scaling(experiment.id)
     (folder / "scaling.json").write_text(table.model_dump_json(indent=2) + "\n")
-    title = f"{model}: {finished.runs} runs in {time.monotonic() - began:.0f} s, {REPETITIONS} processes a row"
+    title = f"{model}: {finished.runs} runs in {time.monotonic() - began:.0f} s, {repetitions} processes a row"
     out.print(tables.scaling(table, title))
     for line in (
         table.base,
@@ -156,8 +156,9 @@ def carry_out(model: str, folder: Path, processes: Processes) -> int:
 
 @click.command()
 @click.option("--model", type=click.Choice(list(MODELS)), default="small", show_default=True)
+@click.option("--repetitions", type=click.IntRange(1), default=REPETITIONS, show_default=True)
 @click.option("--folder", type=click.Path(path_type=Path), help="a new folder  [default: runs/demo-DATE-TIME]")
-def main(model: str, folder: Path | None) -> None:
+def main(model: str, repetitions: int, folder: Path | None) -> None:
     """Compare serial, fork-join and task on 1 core and on all; keep the database and the logs in a folder."""
     folder = (folder or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
     try:
@@ -168,7 +169,7 @@ def main(model: str, folder: Path | None) -> None:
     code = EXIT_WORK_FAILED
     with stopping_by_signal():
         try:
-            code = carry_out(model, folder, processes)
+            code = carry_out(model, repetitions, folder, processes)
         except Stopped:
             click.echo("stopped", err=True)
         except TaskloomError as error:
