@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime
+
+import pytest
+
+from contract.runs import Lease
+from worker.agent import TRANSITIONS, Agent, InvalidTransition, Phase, StopReason
+
+
+def lease(attempt_id: int = 1) -> Lease:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Lease(
+        attempt_id=attempt_id, attempt_no=1, run_id=7, experiment_id=1, spec={"steps": 12}, lease_s=60, heartbeat_s=15,
+        expires_at=at, deadline_at=at, deadline_s=3600,
+    )  # fmt: skip
+
+
+def running(drain: str = "finish") -> Agent:
+    agent = Agent("release" if drain == "release" else "finish")
+    agent.claim(lease())
+    return agent
+
+
+@pytest.mark.parametrize(("phase", "verb"), list(itertools.product(Phase, ("finish", "acknowledge", "stop"))))
+def test_every_verb_leads_where_the_table_says_or_is_refused(phase: Phase, verb: str) -> None:
+    agent = Agent("finish")
+    agent.phase = phase
+    sources, target = TRANSITIONS[verb]
+    if phase in sources:
+        getattr(agent, verb)()
+        assert agent.phase is target
+    else:
+        with pytest.raises(InvalidTransition):
+            getattr(agent, verb)()
+        assert agent.phase is phase
+
+
+def test_a_worker_has_one_run_at_a_time() -> None:
+    with pytest.raises(InvalidTransition):
+        running().claim(lease(2))
+
+
+def test_the_first_reason_to_stop_counts() -> None:
+    agent = running()
+    assert agent.ask_to_stop(StopReason.CANCEL) is True
+    assert agent.ask_to_stop(StopReason.DEADLINE) is False
+    assert agent.stop_reason is StopReason.CANCEL
+
+
+def test_a_lost_lease_overrides_any_reason() -> None:
+    agent = running()
+    agent.ask_to_stop(StopReason.CANCEL)
+    agent.ask_to_stop(StopReason.LEASE_LOST)
+    assert agent.stop_reason is StopReason.LEASE_LOST
+
+
+def test_a_reason_does_not_reach_the_next_run() -> None:
+    agent = running()
+    agent.ask_to_stop(StopReason.CANCEL)
+    agent.finish()
+    assert agent.ask_to_stop(StopReason.LEASE_LOST) is False
+    agent.acknowledge()
+    agent.claim(lease(2))
+    assert agent.stop_reason is None
+
+
+def test_draining_lets_the_run_finish_or_hands_it_back() -> None:
+    for drain, reason in (("finish", None), ("release", StopReason.RELEASE)):
+        agent = running(drain)
+        assert agent.drain() is reason
+        assert agent.draining
+    assert Agent("release").drain() is None
+
+
+def test_progress_follows_the_trainers_events() -> None:
+    agent = running()
+    assert (agent.progress.stage, agent.progress.steps) == ("starting", 12)
+    assert agent.note({"event": "compiling", "done": 1, "total": 9}) is True
+    assert agent.progress.stage == "compiling"
+    assert agent.note({"event": "step", "step": 3, "steps": 12, "loss": 5.0, "tokens_per_s": 10.0}) is True
+    assert (agent.progress.stage, agent.progress.step, agent.progress.loss) == ("training", 3, 5.0)
+    assert agent.note({"event": "step", "step": 4, "steps": 12, "loss": 4.0, "tokens_per_s": 10.0}) is False
+    assert agent.note({"event": "result"}) is True
+    assert (agent.progress.stage, agent.progress.step) == ("finishing", 4)
+    assert agent.note({"event": "from the future"}) is False

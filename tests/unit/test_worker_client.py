@@ -1,0 +1,96 @@
+"""The worker's client against a real HTTP server."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+from http_double import Script, scripted
+
+from contract.runs import LeaseRequest, Progress, ResultUpload
+from worker.client import Refused, ServerClient
+from worker.retry import RETRIED_STATUSES, Unreachable
+
+CLAIM = LeaseRequest(worker_id="n:0", boot_id="b", wait_s=0)
+LEASE = {
+    "attempt_id": 5, "attempt_no": 2, "run_id": 7, "experiment_id": 1, "spec": {"steps": 3}, "lease_s": 60,
+    "heartbeat_s": 15, "expires_at": "2026-01-01T00:00:00Z", "deadline_at": "2026-01-01T01:00:00Z", "deadline_s": 3600,
+}  # fmt: skip
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with scripted() as found:
+        yield found
+
+
+@pytest.fixture
+def client(script: Script) -> Iterator[ServerClient]:
+    made = ServerClient(script.url, token="key")
+    yield made
+    made.close()
+
+
+def test_a_claim_is_a_lease_or_nothing(script: Script, client: ServerClient) -> None:
+    script.answer(204)
+    script.answer(201, LEASE)
+    assert client.claim(CLAIM) is None
+    lease = client.claim(CLAIM)
+    assert lease is not None
+    assert (lease.attempt_id, lease.attempt_no) == (5, 2)
+    assert script.asked[0].path == "/api/v1/leases"
+    assert script.asked[0].headers["Authorization"] == "Bearer key"
+    assert json.loads(script.asked[0].body)["wait_s"] == 0
+
+
+def test_a_heartbeat_carries_progress_and_hears_of_a_cancellation(script: Script, client: ServerClient) -> None:
+    script.answer(200, {"cancel": True, "expires_at": "2026-01-01T00:00:00Z"})
+    answer = client.heartbeat(5, "n:0", 2, Progress(stage="training", step=3, steps=9, loss=float("nan")))
+    assert answer.cancel is True
+    assert script.asked[0].path == "/api/v1/attempts/5/heartbeat"
+    assert json.loads(script.asked[0].body)["progress"]["loss"] is None
+
+
+@pytest.mark.parametrize("status", sorted(RETRIED_STATUSES))
+def test_a_server_that_is_down_or_busy_is_worth_another_try(script: Script, client: ServerClient, status: int) -> None:
+    script.answer(status, b"<html>", Retry_After="3")
+    with pytest.raises(Unreachable) as raised:
+        client.claim(CLAIM)
+    assert raised.value.retry_after_s == 3.0
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 409, 413, 422])
+def test_an_answer_is_an_answer(script: Script, client: ServerClient, status: int) -> None:
+    script.answer(
+        status, {"type": "/problems/lease-lost", "title": "Lease is lost", "status": status, "detail": "gone"}
+    )
+    with pytest.raises(Refused) as raised:
+        client.claim(CLAIM)
+    assert raised.value.status == status
+    assert raised.value.problem["type"] == "/problems/lease-lost"
+
+
+def test_a_refusal_need_not_be_json(script: Script, client: ServerClient) -> None:
+    script.answer(404, b"\xff<html>nothing here</html>")
+    with pytest.raises(Refused, match="nothing here"):
+        client.claim(CLAIM)
+
+
+def test_nobody_listening_is_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    client = ServerClient(f"http://127.0.0.1:{port}", None)
+    with pytest.raises(Unreachable, match=str(port)):
+        client.claim(CLAIM)
+    client.close()
+
+
+def test_a_result_is_put_under_its_attempt(script: Script, client: ServerClient) -> None:
+    script.answer(200, {"attempt_id": 5, "state": "succeeded", "canonical": True})
+    upload = ResultUpload(worker_id="n:0", attempt_no=2, outcome="succeeded", sha256="a" * 64, payload="{}")
+    assert client.deliver(5, upload).canonical is True
+    asked = script.asked[0]
+    assert (asked.method, asked.path) == ("PUT", "/api/v1/attempts/5/result")
+    assert json.loads(asked.body) == upload.model_dump()

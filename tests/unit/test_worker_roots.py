@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpt2core.config import TrainConfig
+from worker.roots import RefusedName, find_file, find_files
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    (root / "a.bin").write_bytes(b"a")
+    (root / "sub/b.bin").write_bytes(b"b")
+    (tmp_path / "outside.bin").write_bytes(b"no")
+    (root / "escape.bin").symlink_to(tmp_path / "outside.bin")
+    (root / "inside.bin").symlink_to(root / "a.bin")
+    (root / "loop.bin").symlink_to(root / "loop.bin")
+    (root / "up").symlink_to(tmp_path)
+    return root
+
+
+@pytest.mark.parametrize(("name", "target"), [("a.bin", "a.bin"), ("sub/b.bin", "sub/b.bin"), ("inside.bin", "a.bin")])
+def test_names_below_the_root_are_found(root: Path, name: str, target: str) -> None:
+    assert find_file("data", name, root) == root / target
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../outside.bin", "sub/../../outside.bin", "sub/../a.bin", "escape.bin", "up/outside.bin", "loop.bin", "sub",
+     ".", "", "missing.bin", "a.bin\0", "a" * 5000],
+)  # fmt: skip
+def test_everything_else_is_refused(root: Path, name: str) -> None:
+    with pytest.raises(RefusedName) as raised:
+        find_file("data", name, root)
+    assert raised.value.fields()["field"] == "data"
+
+
+def test_an_absolute_path_is_refused_even_to_a_file_below_the_root(root: Path) -> None:
+    with pytest.raises(RefusedName):
+        find_file("data", str(root / "a.bin"), root)
+
+
+def test_without_a_root_only_built_in_data_is_allowed(root: Path) -> None:
+    assert find_files(TrainConfig(data="stdlib"), None, None) == {}
+    assert find_files(TrainConfig(data="synthetic"), None, None) == {}
+    with pytest.raises(RefusedName, match="data-root"):
+        find_files(TrainConfig(data="a.bin"), None, root)
+    with pytest.raises(RefusedName, match="checkpoint-root"):
+        find_files(TrainConfig(checkpoint="a.bin"), root, None)
+
+
+def test_names_become_paths_of_their_own_roots(root: Path) -> None:
+    found = find_files(TrainConfig(data="sub/b.bin", checkpoint="a.bin"), root, root)
+    assert found == {"data": str(root / "sub/b.bin"), "checkpoint": str(root / "a.bin")}
+
+
+@pytest.mark.parametrize("field", ["save", "trace"])
+def test_a_request_writes_no_file(root: Path, field: str) -> None:
+    with pytest.raises(RefusedName) as raised:
+        find_files(TrainConfig.from_dict({field: "out.bin"}), root, root)
+    assert raised.value.field == field

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from gpt2core.errors import ConfigError
+from worker.settings import core_ranges, parse
+
+
+def test_options_come_before_the_environment_and_that_before_the_defaults() -> None:
+    environment = {"TASKLOOM_SERVER": "http://env:1/", "TASKLOOM_DRAIN": "release", "TASKLOOM_LABELS": "a=b,c=d"}
+    given = parse(["--server", "http://option:2"], environment)
+    assert (given.server, given.drain, given.labels) == ("http://option:2", "release", {"a": "b", "c": "d"})
+    assert parse([], environment).server == "http://env:1"
+    assert parse(["--label", "x=y"], environment).labels == {"x": "y"}
+    assert parse([], {}).server == "http://127.0.0.1:8321"
+
+
+def test_the_token_comes_from_the_environment_only_and_is_never_shown() -> None:
+    settings = parse([], {"TASKLOOM_TOKEN": "s3cret"})
+    assert settings.token == "s3cret"
+    assert "s3cret" not in repr(settings)
+    with pytest.raises(SystemExit):
+        parse(["--token", "s3cret"], {})
+
+
+def test_a_worker_has_a_name_that_says_where_it_is() -> None:
+    settings = parse([], {})
+    assert re.fullmatch(r"[\w.-]+:[\d.-]+", settings.worker_id)
+    assert settings.cores == tuple(sorted(os.sched_getaffinity(0)))
+    assert core_ranges([8, 0, 1, 2, 3, 10]) == "0-3.8.10"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["--cores", "4000"], "cores"),
+        (["--cores", "zero"], "cores"),
+        (["--label", "nonsense"], "label"),
+        (["--worker-id", "a b"], "worker_id"),
+        (["--worker-id", "../.."], "worker_id"),
+        (["--worker-id", ".."], "worker_id"),
+        (["--data-root", "/nowhere/at/all"], "data_root"),
+        (["--wait-s", "26"], "wait_s"),
+    ],
+)
+def test_bad_settings_are_named(arguments: list[str], field: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(arguments, {})
+    assert raised.value.field == field
+
+
+def test_a_bad_value_in_the_environment_is_named_too() -> None:
+    for name, value in (("DRAIN", "explode"), ("WAIT_S", "long")):
+        with pytest.raises(ConfigError) as raised:
+            parse([], {f"TASKLOOM_{name}": value})
+        assert raised.value.field == name.lower()
+
+
+def test_each_worker_of_a_node_has_its_own_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    spools = {parse(["--worker-id", name], {}).spool for name in ("one", "two")}
+    assert len(spools) == 2
+    assert all(spool.is_relative_to(tmp_path) for spool in spools)

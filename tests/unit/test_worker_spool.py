@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.runs import ResultUpload
+from worker.spool import Entry, Spool, SpoolTaken
+
+
+def entry(attempt_id: int, payload: str = "{}") -> Entry:
+    upload = ResultUpload(worker_id="n:0", attempt_no=1, outcome="failed", sha256="0" * 64, payload=payload)
+    return Entry(attempt_id, upload)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    made = Spool(tmp_path / "spool")
+    yield made
+    made.close()
+
+
+def test_what_is_put_waits_in_order_of_attempts_until_it_is_removed(spool: Spool) -> None:
+    for attempt_id in (10, 9, 100):
+        spool.put(entry(attempt_id))
+    assert [each.attempt_id for each in spool.entries()] == [9, 10, 100]
+    spool.remove(10)
+    spool.remove(10)
+    assert [each.attempt_id for each in spool.entries()] == [9, 100]
+
+
+def test_an_entry_comes_back_as_it_was_put(spool: Spool) -> None:
+    put = entry(3, payload='{"result": null, "error": {"detail": "\\u00e4\\n"}}')
+    spool.put(put)
+    assert list(spool.entries()) == [put]
+
+
+def test_half_an_entry_is_set_aside_and_the_others_come_through(spool: Spool) -> None:
+    spool.put(entry(1))
+    whole = (spool.folder / "1.json").read_text()
+    (spool.folder / "2.json").write_text(whole[: len(whole) // 2])
+    (spool.folder / "3.json").write_text('{"attempt_id": 3}')
+    spool.put(entry(4))
+    assert [each.attempt_id for each in spool.entries()] == [1, 4]
+    assert sorted(path.name for path in (spool.folder / "refused").iterdir()) == ["2.json", "3.json"]
+
+
+def test_a_full_disk_leaves_neither_half_an_entry_nor_rubbish(spool: Spool) -> None:
+    spool.put(entry(1, payload="first"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError):
+            spool.put(entry(1, payload="x" * 5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [each.upload.payload for each in spool.entries()] == ["first"]
+    assert sorted(path.name for path in spool.folder.iterdir()) == ["1.json", "lock"]
+
+
+def test_a_spool_has_one_owner(spool: Spool) -> None:
+    with pytest.raises(SpoolTaken):
+        Spool(spool.folder)
+    spool.close()
+    Spool(spool.folder).close()
