@@ -1,0 +1,104 @@
+"""A trainer as a child process, tested with programs of a line or two."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from queue import SimpleQueue
+from typing import Any
+
+import psutil
+import pytest
+
+from gpt2core.child import LINE_CHARS, Child, Exited, Printed, Told, spawning_on
+
+DEADLINE_S = 30.0
+
+
+def start(program: str, settings: dict[str, Any] | None = None, cores: list[int] | None = None) -> tuple[Child, Any]:
+    inbox: SimpleQueue[Any] = SimpleQueue()
+    return Child([sys.executable, "-c", program], settings or {}, inbox, cores), inbox
+
+
+def everything(inbox: SimpleQueue[Any]) -> list[Any]:
+    """All messages up to the last, which is Exited."""
+    messages = []
+    while not messages or not isinstance(messages[-1], Exited):
+        messages.append(inbox.get(timeout=DEADLINE_S))
+    return messages
+
+
+def test_events_lines_and_the_end_arrive() -> None:
+    program = 'import sys; print(\'{"event": "step", "step": 1}\'); print(\'[1]\'); sys.exit(4)'
+    messages = everything(start(program)[1])
+    assert Told({"event": "step", "step": 1}) in messages
+    assert Printed("[1]") in messages
+    assert messages[-1] == Exited(4)
+
+
+def test_settings_are_read_from_standard_input_and_nowhere_else() -> None:
+    program = "import sys, json; print(json.load(sys.stdin)['data']); print(sys.argv)"
+    messages = everything(start(program, {"data": "x; rm -rf /"})[1])
+    assert Printed("x; rm -rf /") in messages
+    assert Printed("['-c']") in messages
+
+
+def test_the_child_has_its_cores_before_its_first_instruction_and_the_parent_keeps_its_own() -> None:
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    messages = everything(start("import os; print(sorted(os.sched_getaffinity(0)))", cores=[core])[1])
+    assert Printed(f"[{core}]") in messages
+    assert os.sched_getaffinity(0) == before
+
+
+def test_cores_that_are_not_there_are_an_error_and_change_nothing() -> None:
+    before = os.sched_getaffinity(0)
+    with pytest.raises(OSError), spawning_on([5000]):
+        pass
+    assert os.sched_getaffinity(0) == before
+
+
+def test_libraries_are_held_to_one_thread() -> None:
+    messages = everything(start("import os; print(os.environ['OPENBLAS_NUM_THREADS'])")[1])
+    assert Printed("1") in messages
+
+
+def test_a_child_that_never_reads_its_settings_ends_as_it_likes() -> None:
+    assert everything(start("raise SystemExit(7)", {"data": "x" * 1_000_000})[1])[-1] == Exited(7)
+
+
+def test_terminate_and_kill_reach_the_child() -> None:
+    waits = "import signal; print('up', flush=True); signal.pause()"
+    for stop, name in ((Child.terminate, "SIGTERM"), (Child.kill, "SIGKILL")):
+        child, inbox = start(waits)
+        assert inbox.get(timeout=DEADLINE_S) == Printed("up")
+        stop(child)
+        end = everything(inbox)[-1]
+        assert end.signal_name == name
+
+
+def test_stopping_what_has_ended_is_no_error() -> None:
+    child, inbox = start("pass")
+    everything(inbox)
+    child.terminate()
+    child.kill()
+
+
+def test_nothing_the_child_started_outlives_it() -> None:
+    program = (
+        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
+        "print(p.pid, flush=True)"
+    )
+    messages = everything(start(program)[1])  # would never end: the grandchild holds standard output open
+    grandchild = int(next(m.text for m in messages if isinstance(m, Printed)))
+    end = time.monotonic() + DEADLINE_S
+    while psutil.pid_exists(grandchild) and psutil.Process(grandchild).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_long_lines_and_bytes_that_are_no_text_are_survived() -> None:
+    program = "import sys; sys.stdout.buffer.write(b'\\xff' * 5000 + b'\\n')"
+    text = next(m.text for m in everything(start(program)[1]) if isinstance(m, Printed))
+    assert len(text) == LINE_CHARS

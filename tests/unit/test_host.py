@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gpt2core import host
+from taskloom import diagnosis
+
+
+@pytest.fixture
+def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cgroup tree in a folder; /proc/self/cgroup is the file `self` in it."""
+    (tmp_path / "self").touch()
+    original = host.read_text
+    monkeypatch.setattr(host, "CGROUP", tmp_path)
+    monkeypatch.setattr(
+        host, "read_text", lambda path: original(tmp_path / "self" if path == Path("/proc/self/cgroup") else path)
+    )
+    return tmp_path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_tightest_limit_on_the_way_up_counts(cgroups: Path) -> None:
+    write(cgroups / "self", "0::/system/job\n")
+    write(cgroups / "system/job/memory.max", "max\n")
+    write(cgroups / "system/memory.max", "2000000000\n")
+    assert host.cgroup_memory_limit_bytes() == 2_000_000_000
+    assert host.usable_memory_bytes() == min(2_000_000_000, psutil.virtual_memory().total)
+    write(cgroups / "system/job/cpu.max", "150000 100000\n")
+    assert host.cgroup_cpu_quota_cores() == 1.5
+
+
+def test_version_1_groups_are_read_too(cgroups: Path) -> None:
+    write(cgroups / "self", "4:memory:/job\n3:cpu,cpuacct:/job\n0::/\n")
+    write(cgroups / "memory/memory.limit_in_bytes", "9223372036854771712\n")
+    assert host.cgroup_memory_limit_bytes() is None
+    write(cgroups / "memory/job/memory.limit_in_bytes", "1073741824\n")
+    write(cgroups / "memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    assert host.cgroup_memory_limit_bytes() == 1 << 30
+    assert host.cgroup_oom_kills() == 3
+
+
+def test_no_groups_no_limits(cgroups: Path) -> None:
+    assert cgroups.is_dir()
+    assert host.cgroup_memory_limit_bytes() is None
+    assert host.cgroup_cpu_quota_cores() is None
+    assert host.cgroup_oom_kills() is None
+    assert host.usable_memory_bytes() == psutil.virtual_memory().total
+
+
+def test_the_machine_is_described() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    found = host.topology(cores)
+    assert found["cpu_model"]
+    assert 1 <= found["physical_cores"] <= len(cores)
+    assert host.memory_info_bytes("MemTotal") == psutil.virtual_memory().total
+    assert len(host.source_hash()) == 64
+    assert host.source_hash() == host.source_hash()
+
+
+def test_what_is_wrong_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "governor", lambda _: "powersave")
+    monkeypatch.setattr(host, "turbo", lambda: True)
+    monkeypatch.setattr(host, "smt_siblings", lambda _: "0,64")
+    monkeypatch.setattr(host, "huge_pages", lambda: "never")
+    monkeypatch.setattr(host, "clock_source", lambda: "hpet")
+    monkeypatch.setattr(host, "cgroup_cpu_quota_cores", lambda: 0.5)
+    monkeypatch.setattr(host, "usable_memory_bytes", lambda: 1 << 30)
+    for check in (
+        diagnosis.governor, diagnosis.turbo, diagnosis.smt, diagnosis.huge_pages, diagnosis.clock, diagnosis.cores,
+        diagnosis.memory,
+    ):  # fmt: skip
+        found = check()
+        assert found.status == "warn", found
+        assert found.advice
+
+
+def test_examining_affinity_leaves_it_as_it_was() -> None:
+    before = os.sched_getaffinity(0)
+    assert diagnosis.affinity().status == "ok"
+    assert os.sched_getaffinity(0) == before

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gpt2core.config import TrainConfig
+from gpt2core.errors import ConfigError, CoreError, FileError
+from taskloom import request_file
+from taskloom.cli import main
+from taskloom.options import several_settings, single_settings
+
+
+def test_every_setting_is_an_option_of_train_and_of_submit() -> None:
+    for name in ("train", "submit"):
+        command = main.commands[name]
+        found = {parameter.name for parameter in command.params if isinstance(parameter, click.Option)}
+        assert {item.name for item in dataclasses.fields(TrainConfig)} <= found
+        assert {"layers", "heads", "channels", "vocab", "context", "as_json"} <= found
+
+
+def test_every_command_takes_json() -> None:
+    def leaves(command: click.Command) -> list[click.Command]:
+        if isinstance(command, click.Group):
+            return [leaf for child in command.commands.values() for leaf in leaves(child)]
+        return [command]
+
+    for leaf in leaves(main):
+        assert any("--json" in parameter.opts for parameter in leaf.params), leaf.name
+
+
+def test_what_is_not_given_is_left_to_the_defaults() -> None:
+    assert single_settings({"batch": 2, "seq": None, "model": None, "layers": None}) == {"batch": 2}
+
+
+def test_sizes_replace_those_of_a_preset() -> None:
+    tiny = single_settings({"model": "tiny", "context": 256})["model"]
+    assert tiny == {"layers": 2, "heads": 4, "channels": 64, "vocab": 256, "context": 256}
+    assert single_settings({"model": "tiny"})["model"] == "tiny"
+    assert single_settings({"layers": 3})["model"]["channels"] == 768
+
+
+def test_one_value_goes_to_the_base_and_several_become_an_axis() -> None:
+    base, axes = several_settings({"scheduler": "fork-join, task", "threads": "2", "lr": "1e-3,1e-4", "seed": None})
+    assert base == {"threads": 2}
+    assert axes == {"scheduler": ["fork-join", "task"], "lr": [1e-3, 1e-4]}
+
+
+def test_a_list_of_cores_is_one_value() -> None:
+    assert several_settings({"cores": "0,1"}) == ({"cores": "0,1"}, {})
+
+
+def test_sizes_in_lists_multiply_with_the_models() -> None:
+    _, axes = several_settings({"model": "tiny,gpt2-124m", "layers": "1,2", "context": "64"})
+    assert [(m["channels"], m["layers"], m["context"]) for m in axes["model"]] == [
+        (64, 1, 64), (64, 2, 64), (768, 1, 64), (768, 2, 64),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "field"), [({"threads": "1,two"}, "threads"), ({"lr": "fast"}, "lr")])
+def test_text_where_a_number_is_needed_is_named(given: dict[str, str], field: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        several_settings(given)
+    assert raised.value.field == field
+
+
+def test_an_unknown_model_is_named() -> None:
+    with pytest.raises(ConfigError, match="gpt5"):
+        several_settings({"model": "gpt5", "layers": "1"})
+
+
+TOML = '[base]\nthreads = 2\n[axes]\nscheduler = ["task"]\n'
+YAML = "base: {threads: 2}\naxes: {scheduler: [task]}\n"
+JSON = '{"base": {"threads": 2}, "axes": {"scheduler": ["task"]}}'
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.toml", TOML), ("a.yaml", YAML), ("a.YML", YAML), ("a.json", JSON)])
+def test_a_request_is_the_same_in_every_format(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    request = request_file.read(path)
+    assert request.model_dump(exclude_unset=True) == {"base": {"threads": 2}, "axes": {"scheduler": ["task"]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.toml", b"= 3"), ("a.yaml", b"a: [\n"), ("a.json", b"{"), ("a.json", b"\xff\xfe"), ("a.ini", b"")],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=name):
+        request_file.read(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="absent"):
+        request_file.read(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize("text", ['{"base": {"treads": 2}}', "[]", '{"repetitions": 0}', "null"])
+def test_a_field_that_is_not_accepted_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError):
+        request_file.read(path)
+
+
+def test_errors_of_the_core_and_usage_end_with_2() -> None:
+    for arguments in (["submit", "no-such.toml"], ["submit"], ["train", "--threads", "0"], ["nonsense"]):
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 2, arguments
+        assert done.stderr
+
+
+def test_a_file_and_settings_together_are_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["submit", str(tmp_path / "a.toml"), "--batch-slice", "1"])
+    assert done.exit_code == 2
+    assert "--batch-slice" in done.stderr
+
+
+def test_core_errors_have_exit_codes_that_the_command_line_knows() -> None:
+    kinds = [CoreError]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        assert kind.exit_code in (1, 2)

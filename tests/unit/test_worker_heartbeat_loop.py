@@ -1,0 +1,100 @@
+"""The heartbeat loop against a real HTTP server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from http_double import Script, scripted
+from test_worker_agent import lease
+
+from worker.agent import Agent, StopAsked, StopReason
+from worker.client import ServerClient
+from worker.heartbeat_loop import HeartbeatLoop
+from worker.report import Report
+
+FINE = {"cancel": False, "expires_at": "2026-01-01T00:00:00Z"}
+DEADLINE_S = 30.0
+
+
+class Beats:
+    def __init__(self, script: Script, heartbeat_s: float) -> None:
+        self.script, self.inbox = script, SimpleQueue[Any]()
+        held = lease(5).model_copy(update={"heartbeat_s": heartbeat_s})
+        self.agent = Agent("finish")
+        self.agent.claim(held)
+        self.client = ServerClient(script.url, None)
+        self.loop = HeartbeatLoop(self.client, "n:0", held, self.agent, self.inbox, Report(as_json=False))
+
+    def asked(self) -> StopAsked:
+        found = self.inbox.get(timeout=DEADLINE_S)
+        assert isinstance(found, StopAsked)
+        return found
+
+
+@pytest.fixture
+def beats() -> Iterator[Beats]:
+    with scripted() as script:
+        made = Beats(script, heartbeat_s=0.01)
+        yield made
+        made.loop.stop()
+        made.client.close()
+
+
+@pytest.fixture
+def slow_beats() -> Iterator[Beats]:
+    with scripted() as script:
+        made = Beats(script, heartbeat_s=1000.0)
+        yield made
+        made.loop.stop()
+        made.client.close()
+
+
+def test_beats_go_on_until_a_cancellation_is_heard(beats: Beats) -> None:
+    beats.agent.note({"event": "step", "step": 3, "steps": 12, "loss": 5.0, "tokens_per_s": 9.0})
+    for answer in (FINE, FINE, {**FINE, "cancel": True}):
+        beats.script.answer(200, answer)
+    beats.script.answers += [(200, FINE, {})] * 1000
+    beats.loop.start()
+    assert beats.asked() == StopAsked(5, StopReason.CANCEL)
+    assert json.loads(beats.script.asked[0].body) == {
+        "worker_id": "n:0",
+        "attempt_no": 1,
+        "progress": {"stage": "training", "step": 3, "steps": 12, "loss": 5.0, "tokens_per_s": 9.0},
+    }
+
+
+def test_a_server_that_is_down_for_a_while_costs_nothing_but_time(beats: Beats) -> None:
+    beats.script.answer(503, b"")
+    beats.script.answer(500, b"")
+    beats.script.answer(200, {**FINE, "cancel": True})
+    beats.script.answers += [(200, FINE, {})] * 1000
+    beats.loop.start()
+    assert beats.asked() == StopAsked(5, StopReason.CANCEL)
+
+
+@pytest.mark.parametrize("status", [404, 409, 410])
+def test_a_lease_that_is_lost_is_told_at_once_and_no_more_beats_follow(beats: Beats, status: int) -> None:
+    beats.script.answer(status, {"title": "gone"})
+    beats.loop.start()
+    assert beats.asked() == StopAsked(5, StopReason.LEASE_LOST)
+    assert len(beats.script.asked) == 1
+
+
+def test_the_first_beat_does_not_wait_and_a_nudge_brings_the_next(slow_beats: Beats) -> None:
+    slow_beats.script.answer(200, FINE)
+    slow_beats.script.answer(200, {**FINE, "cancel": True})
+    slow_beats.loop.start()
+    slow_beats.loop.nudge()
+    assert slow_beats.asked().reason is StopReason.CANCEL
+
+
+def test_an_answer_that_comes_after_the_end_is_not_heeded(slow_beats: Beats) -> None:
+    slow_beats.loop.stop()
+    slow_beats.script.answer(409, {})
+    slow_beats.loop._run()
+    assert slow_beats.inbox.empty()
+    assert slow_beats.script.asked == []
