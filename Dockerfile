@@ -1,0 +1,21 @@
+# One image for server and worker; docker-compose.yml says which it is.
+FROM python:3.11-slim
+
+WORKDIR /opt/taskloom
+COPY pyproject.toml constraints.txt README.md ./
+COPY gpt2core gpt2core
+COPY contract contract
+COPY server server
+COPY worker worker
+COPY analysis analysis
+COPY taskloom taskloom
+COPY migrations migrations
+RUN pip install --no-cache-dir -c constraints.txt -e '.[server,worker,cli,postgres]' \
+    && useradd --create-home taskloom \
+    && mkdir -p /var/lib/taskloom \
+    && chown taskloom /var/lib/taskloom
+
+USER taskloom
+ENV NUMBA_CACHE_DIR=/var/lib/taskloom/numba \
+    TASKLOOM_SPOOL=/var/lib/taskloom/spool
+ENTRYPOINT ["taskloom"]
