@@ -1,4 +1,4 @@
-"""`python -m taskloom.reference > docs/reference/cli.md`: the command line's reference, from the commands themselves."""
+"""`python -m taskloom.reference > docs/reference/cli.md`: the command line's reference, from its commands."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ Made by `python -m taskloom.reference`; do not edit.
 Exit codes: 0 ok, 1 the work failed, 2 bad usage or bad input, 3 the server is unreachable or refuses. With `--json` a
 command prints JSON on standard output; an error is one JSON line on standard error.
 
-`taskloom train` takes one value for each setting. `taskloom submit` takes comma lists: one value goes to the experiment's
-base, several become an axis.
+`taskloom train` takes one value for each setting. `taskloom submit` takes comma lists: one value goes to the
+experiment's base, several become an axis.
 
-A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `TASKLOOM_CORES`, `TASKLOOM_LABELS` (`a=b,c=d`),
-`TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT` and `TASKLOOM_WAIT_S` (length of a long
-poll). `data` and `checkpoint` of a submitted run are names of files below these roots; `stdlib` and `synthetic` need none.
+A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `TASKLOOM_CORES`, `TASKLOOM_LABELS`
+(`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT` and `TASKLOOM_WAIT_S`
+(length of a long poll in seconds). `data` and `checkpoint` of a submitted run are names of files below these roots;
+`stdlib` and `synthetic` need none.
 """
 
 
