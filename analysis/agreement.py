@@ -68,12 +68,10 @@ def digest(process: Process) -> tuple[tuple[float, ...], str]:
 
 
 def first_disagreement(a: Sequence[Process], b: Sequence[Process]) -> Agreement:
-    """The first pair that does not agree, or the agreement between the sides. Raises ValueError for an empty side.
+    """The first pair that does not agree, or the agreement between the sides.
 
     Each side against its first process, and the sides' first processes against each other.
     """
-    if not a or not b:
-        raise ValueError("a side is empty")
     pairs = [*((side[0], other) for side in (a, b) for other in side[1:]), (a[0], b[0])]
     agreement = agree(*pairs[0])
     for left, right in pairs[1:]:

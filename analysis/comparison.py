@@ -58,6 +58,8 @@ class Comparison:
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
     """Compare two selections of one configuration each. Raises ValueError if one is empty."""
+    if not a or not b:
+        raise ValueError("a side is empty")
     sides = _side(a), _side(b)
     differs = _differences([*a, *b])
     refusal = _refusal(a, b)

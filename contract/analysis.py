@@ -31,6 +31,8 @@ class Selection(Model):
 
 
 class Comparison(Model):
+    """Is B faster than A, and how sure is that?"""
+
     a: Selection
     b: Selection
     verdict: Literal["faster", "slower", "same", "undecided", "refused"] = Field(
@@ -50,6 +52,8 @@ class Comparison(Model):
 
 
 class ScalingRow(Model):
+    """One variant of an experiment, over all its finished runs."""
+
     variant: dict[str, Any]
     scheduler: str
     threads: int
@@ -71,6 +75,8 @@ class ScalingRow(Model):
 
 
 class ScalingTable(Model):
+    """Every variant of an experiment, with speedups against named bases."""
+
     experiment_id: int | None
     base: str = Field(description="what speedups are relative to, with its absolute time")
     rows: list[ScalingRow]

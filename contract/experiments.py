@@ -17,10 +17,12 @@ class Requirements(Model):
 
     labels: dict[str, str] = Field(default_factory=dict)
     cores: int | None = Field(None, ge=1, le=4096)
-    memory_bytes: int | None = Field(None, ge=1)
+    memory_bytes: int | None = Field(None, ge=1, le=1 << 62)
 
 
 class Limits(Model):
+    """When an attempt is stopped."""
+
     timeout_s: float = Field(3600, gt=0, le=30 * 86400, description="an attempt is killed and failed after this long")
 
 
@@ -61,6 +63,8 @@ class ExperimentRequest(Model):
 
 
 class ExperimentSummary(Model):
+    """An experiment in a list."""
+
     id: int
     name: str
     state: Literal["active", "finished", "cancelled"]
@@ -70,15 +74,21 @@ class ExperimentSummary(Model):
 
 
 class ExperimentDetail(ExperimentSummary):
+    """An experiment with the request that made it."""
+
     request: dict[str, Any]
 
 
 class ExperimentPage(Model):
+    """A page of experiments, newest first."""
+
     items: list[ExperimentSummary]
     next_cursor: str | None
 
 
 class PlannedRun(Model):
+    """A run as a submission would queue it."""
+
     position: int
     block: int
     repetition: int

@@ -46,7 +46,7 @@ class _RunSpec(Model):
         return TrainConfig.from_dict(self.model_dump(exclude_unset=True, exclude_none=True))
 
 
-RunSpec: type[_RunSpec] = create_model("RunSpec", __base__=_RunSpec, **_spec_fields())
+RunSpec: type[_RunSpec] = create_model("RunSpec", __base__=_RunSpec, __doc__=_RunSpec.__doc__, **_spec_fields())
 
 __all__ = ["AUTO", "AttemptState", "Model", "ModelConfig", "RunSpec", "RunState"]
 
@@ -104,11 +104,15 @@ class RunDetail(RunSummary):
 
 
 class RunPage(Model):
+    """A page of runs, in the order in which they were planned."""
+
     items: list[RunSummary]
     next_cursor: str | None = Field(description="give it as `cursor` for the next page; null on the last")
 
 
 class SampleRow(Model):
+    """One step of a run."""
+
     step: int
     warmup: bool
     loss: float
@@ -117,6 +121,8 @@ class SampleRow(Model):
 
 
 class SampleList(Model):
+    """Every step of the result that a run is known by."""
+
     run_id: int
     attempt_no: int
     items: list[SampleRow]
@@ -146,12 +152,16 @@ class Lease(Model):
 
 
 class HeartbeatRequest(Model):
+    """A sign of life from an attempt."""
+
     worker_id: str
     attempt_no: int
     progress: Progress
 
 
 class HeartbeatAnswer(Model):
+    """The lease is renewed; `cancel`: stop the trainer."""
+
     cancel: bool
     expires_at: datetime
 
@@ -167,6 +177,8 @@ class ResultUpload(Model):
 
 
 class ResultReceipt(Model):
+    """The result is stored."""
+
     attempt_id: int
     state: AttemptState
     canonical: bool = Field(description="whether this is the result the run is known by")

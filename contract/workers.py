@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -16,19 +16,25 @@ class WorkerRegistration(Model):
     worker_id: str = Field(min_length=1, max_length=200, pattern=r"^[\w.:@-]+$")
     boot_id: str = Field(min_length=1, max_length=200)
     node: str = Field(min_length=1, max_length=200, description="the machine's name")
-    cores: list[int] = Field(min_length=1, max_length=4096, description="cores a trainer may be pinned to")
-    memory_bytes: int = Field(ge=1)
+    cores: list[Annotated[int, Field(ge=0, le=1 << 16)]] = Field(
+        min_length=1, max_length=4096, description="cores a trainer may be pinned to"
+    )
+    memory_bytes: int = Field(ge=1, le=1 << 62)
     labels: dict[str, str] = Field(default_factory=dict)
     software: dict[str, str] = Field(default_factory=dict, description="versions; `hash` is the trainer's source hash")
     topology: dict[str, Any] = Field(default_factory=dict, description="CPU model, sockets, SMT, caches")
 
 
 class WorkerSummary(WorkerRegistration):
+    """A worker as it registered, when it was last heard of, and what it runs."""
+
     registered_at: datetime
     seen_at: datetime
     current_attempt_id: int | None
 
 
 class WorkerPage(Model):
+    """A page of workers, by id."""
+
     items: list[WorkerSummary]
     next_cursor: str | None

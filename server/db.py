@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, select
 from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -63,7 +64,10 @@ class Database:
     """Short transactions on one engine. `read` sees a snapshot and writes nothing; `write` commits at its end."""
 
     def __init__(self, url: str, busy_timeout_s: float = 30.0) -> None:
-        parsed = make_url(url)
+        try:
+            parsed = make_url(url)
+        except ArgumentError:
+            raise StartRefused(f"{url} is no database URL; use sqlite:///FILE or postgresql://USER@HOST/NAME") from None
         kind = parsed.get_backend_name()
         if kind == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")

@@ -16,10 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import uvicorn
+from alembic.util import CommandError
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI
+from sqlalchemy.exc import DBAPIError
 
-from server import migrate, problems
+from server import migrate, openapi, problems
 from server.analysis.routes import router as analysis
 from server.attempts import service as attempts_service
 from server.attempts.claim import latest_queued_at
@@ -64,6 +66,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,  # FastAPI's own page loads its scripts from elsewhere; pages/ has ours
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=openapi.operation_name,
     )
     app.state.context = context
     api = APIRouter(prefix="/api/v1")
@@ -72,6 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(api)
     app.include_router(pages)
     problems.install(app)
+    openapi.install(app)
     app.add_middleware(Limits, settings=settings)
     return app
 
@@ -135,7 +139,8 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     settings = Settings() if database_url is None else Settings(database_url=database_url)
-    listener = _bind(host, port)
+    _migrate(settings)
+    listener = bind(host, port)
     address = listener.getsockname()
     url = f"http://[{address[0]}]:{address[1]}" if ":" in address[0] else f"http://{address[0]}:{address[1]}"
 
@@ -156,18 +161,34 @@ def serve(
         raise StartRefused("the server could not start; its log says why")
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _migrate(settings: Settings) -> None:
+    """Open and migrate the database before anything else, to say plainly what is wrong with it. Raises StartRefused."""
+    database = Database(settings.database_url, settings.busy_timeout_s)
+    try:
+        migrate.upgrade(database)
+    except DBAPIError as error:
+        raise StartRefused(f"the database cannot be used: {error.orig}") from None
+    except CommandError as error:
+        raise StartRefused(f"the database is not one this version can migrate: {error}") from None
+    finally:
+        database.close()
+
+
+def bind(host: str, port: int) -> socket.socket:
     """A listening socket on a loopback address. Raises StartRefused."""
+    if not 0 <= port < 1 << 16:
+        raise StartRefused(f"port {port} does not exist; use 1 to 65535, or 0 for a free one")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise StartRefused(f"{host} port {port}: {error}") from None
     if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise StartRefused(
             f"{host} can be reached from other machines, and this server has no keys to tell its callers apart; "
             "bind to 127.0.0.1 and use an SSH tunnel"
         )
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio turns off Nagle's algorithm: 40 ms less for each answer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)

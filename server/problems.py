@@ -14,7 +14,6 @@ from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from contract.problems import Problem
 from server.errors import (
     PROBLEM_TYPES,
     DatabaseUnavailable,
@@ -58,9 +57,8 @@ def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
     out: dict[int | str, dict[str, Any]] = {}
     both: tuple[type[ServerError], ...] = (*kinds, InternalError, DatabaseUnavailable)
     for kind in both:
-        entry = out.setdefault(
-            kind.status, {"model": Problem, "description": "", "content": {MEDIA_TYPE: {"examples": {}}}}
-        )
+        content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": {}}}
+        entry = out.setdefault(kind.status, {"description": "", "content": content})
         entry["description"] = ", ".join(filter(None, [entry["description"], kind.title]))
         entry["content"][MEDIA_TYPE]["examples"][kind.slug] = {
             "value": {

@@ -16,7 +16,7 @@ from server.analysis.selection import Selection
 from server.attempts import payload as payloads
 from server.attempts.models import Attempt, Result
 from server.db import Database
-from server.errors import NothingToCompare, NotFound
+from server.errors import NotFound, NothingToCompare
 from server.experiments.models import Experiment
 from server.runs.models import Run
 
@@ -26,11 +26,11 @@ CHUNK = 500  # results read at a time
 def compare(database: Database, a: Selection, b: Selection, noise_floor: float) -> Comparison:
     """Raises NotFound or NothingToCompare."""
     with database.read() as session:
-        sides = [_selected(session, selection) for selection in (a, b)]
-    for name, side in zip("ab", sides, strict=True):
+        left, right = _selected(session, a), _selected(session, b)
+    for name, side in (("a", left), ("b", right)):
         if not side:
             raise NothingToCompare(f"{name} selects no run that has succeeded")
-    return Comparison.model_validate(dataclasses.asdict(compare_processes(*sides, noise_floor=noise_floor)))
+    return Comparison.model_validate(dataclasses.asdict(compare_processes(left, right, noise_floor)))
 
 
 def scaling(database: Database, experiment_id: int) -> ScalingTable:

@@ -44,6 +44,11 @@ class WaitingRoom:
         self._closed = True
         self._advance()
 
+    def close_soon(self) -> None:
+        """`close`, from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.close)
+
     def _advance(self) -> None:
         self._generation += 1
         self._change.set()

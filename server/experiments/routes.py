@@ -58,7 +58,7 @@ def submit(
 
 
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
-def list_experiments(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> ExperimentPage:
+def index(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> ExperimentPage:
     """Experiments, newest first."""
     paging.check_limit(limit, context.settings)
     return service.page(context.database, cursor, limit)

@@ -10,12 +10,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from server import migrate
 from server.context import Ctx
-from server.errors import PROBLEM_TYPES, DatabaseUnavailable, NotFound
+from server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound
 from server.pages.html import index_page, reference_page
 from server.problems import describe, responses
 
 router = APIRouter()
-# Nothing is loaded from anywhere: the pages carry their own style, by its hash-free inline exception.
+# Nothing is loaded from anywhere; the one thing a page may carry is its own style.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -40,7 +40,7 @@ def problem_types() -> list[dict[str, Any]]:
     return [describe(slug) for slug in sorted(PROBLEM_TYPES)]
 
 
-@router.get("/problems/{slug}", tags=["server"], responses=responses(NotFound))
+@router.get("/problems/{slug}", tags=["server"], responses=responses(NotFound, InvalidRequest))
 def problem_type(slug: str) -> dict[str, Any]:
     """What a problem type means."""
     return describe(slug)

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
-def list_runs(
+def index(
     context: Ctx,
     experiment_id: Annotated[int | None, Query(ge=1, le=(1 << 63) - 1)] = None,
     state: Annotated[list[RunState] | None, Query(description="may be given several times")] = None,

@@ -117,8 +117,8 @@ def retry(database: Database, run_id: int) -> RunDetail:
     """Queue a run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         run = _get(session, run_id, lock=True)
-        run.state = RUN.after(run.state, "retry", run.id)
-        run.queued_at = now(session)
+        at = now(session)
+        run.state, run.queued_at = RUN.after(run.state, "retry", run.id), at
         run.losses = 0
         run.finished_at = run.cancel_requested_at = run.error = None
         return _detail(session, run)

@@ -68,7 +68,7 @@ def put(
 
 
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
-def list_workers(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> WorkerPage:
+def index(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> WorkerPage:
     """Workers by their id."""
     paging.check_limit(limit, context.settings)
     return service.page(context.database, cursor, limit)

@@ -73,7 +73,7 @@ def _summaries(session: Session, workers: list[Worker]) -> list[WorkerSummary]:
     held = select(Attempt.worker_id, func.max(Attempt.id)).where(
         Attempt.worker_id.in_([worker.worker_id for worker in workers]), Attempt.state.in_(ACTIVE)
     )
-    current = dict(session.execute(held.group_by(Attempt.worker_id)).tuples().all())
+    current = dict(session.execute(held.group_by(Attempt.worker_id)).all())
     return [
         WorkerSummary(
             worker_id=worker.worker_id,

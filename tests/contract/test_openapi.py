@@ -1,0 +1,83 @@
+"""What the server says of itself: every answer described, every example true, every address in the reference."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from contract.experiments import ExperimentRequest
+from server.errors import PROBLEM_TYPES
+from server.main import create_app
+from server.settings import Settings
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+@pytest.fixture(scope="module")
+def openapi(tmp_path_factory):
+    path = tmp_path_factory.mktemp("openapi") / "never-opened.db"
+    return create_app(Settings(database_url=f"sqlite:///{path}")).openapi()
+
+
+def operations(openapi):
+    return [(path, method, op) for path, ops in openapi["paths"].items() for method, op in ops.items()]
+
+
+def test_every_operation_says_what_it_does_and_how_it_fails(openapi):
+    for path, method, operation in operations(openapi):
+        assert operation["description"], (path, method)
+        for status, answer in operation["responses"].items():
+            assert answer["description"], (path, method, status)
+            if int(status) >= 400:
+                assert list(answer["content"]) == ["application/problem+json"], (path, method, status)
+        assert {"500", "503"} <= set(operation["responses"])
+
+
+def test_operations_have_short_and_unique_names(openapi):
+    names = [operation["operationId"] for _, _, operation in operations(openapi)]
+    assert len(set(names)) == len(names)
+    assert all(len(name) < 30 for name in names), names
+
+
+def test_examples_of_requests_are_accepted(openapi):
+    examples = openapi["components"]["schemas"]["ExperimentRequest"]["examples"]
+    assert examples
+    for example in examples:
+        ExperimentRequest.model_validate(example)
+
+
+def test_examples_of_problems_have_known_types(openapi):
+    named = set(re.findall(r"'/problems/([a-z-]+)'", str(openapi)))
+    assert named <= set(PROBLEM_TYPES)
+    assert {"invalid-request", "lease-lost", "result-conflict"} <= named
+
+
+def test_every_schema_has_an_example_or_a_description(openapi):
+    for name, schema in openapi["components"]["schemas"].items():
+        assert schema.get("description") or schema.get("examples"), name
+
+
+def test_the_reference_describes_every_address(openapi):
+    text = (REFERENCE / "api.md").read_text()
+    for path, method, _ in operations(openapi):
+        assert f"`{method.upper()} {path}`" in text, (method, path)
+
+
+def test_the_reference_describes_every_setting():
+    text = (REFERENCE / "api.md").read_text()
+    for name in Settings.model_fields:
+        assert f"`TASKLOOM_{name.upper()}`" in text
+
+
+def test_the_reference_describes_every_problem_type():
+    text = (REFERENCE / "problems.md").read_text()
+    rows = dict(re.findall(r"^\| `/problems/([a-z-]+)` \| (\d+) \|", text, re.M))
+    assert rows == {slug: str(kind.status) for slug, kind in PROBLEM_TYPES.items()}
+
+
+@pytest.mark.parametrize("kind", PROBLEM_TYPES.values(), ids=list(PROBLEM_TYPES))
+def test_problem_types_are_complete(kind):
+    assert re.fullmatch("[a-z]+(-[a-z]+)*", kind.slug)
+    assert 400 <= kind.status < 600
+    assert kind.title
+    assert kind.__doc__

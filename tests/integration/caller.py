@@ -1,0 +1,115 @@
+"""What a user and a worker say to the server, over HTTP; and a look into the database that the server does not take."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import httpx
+from sqlalchemy import text
+
+from server.attempts import service as attempts
+from server.context import Context
+
+API = "/api/v1"
+GIB = 1 << 30
+
+
+class Caller:
+    """One HTTP client, and the context of the server it talks to."""
+
+    def __init__(self, http: httpx.Client, context: Context) -> None:
+        self.http, self.context = http, context
+
+    def get(self, path: str, status: int = 200, **query: Any) -> Any:
+        return self._expect(self.http.get(API + path, params=query), status)
+
+    def post(self, path: str, body: Any = None, status: int = 200, headers: dict[str, str] | None = None) -> Any:
+        return self._expect(self.http.post(API + path, json=body, headers=headers), status)
+
+    def put(self, path: str, body: Any, status: int = 200) -> Any:
+        return self._expect(self.http.put(API + path, json=body), status)
+
+    @staticmethod
+    def _expect(answer: httpx.Response, status: int) -> Any:
+        assert answer.status_code == status, answer.text
+        if status >= 400:
+            assert answer.headers["content-type"] == "application/problem+json"
+        return answer.json() if answer.content else None
+
+    def submit(self, status: int = 201, headers: dict[str, str] | None = None, **request: Any) -> Any:
+        return self.post("/experiments", request, status, headers)
+
+    def runs(self, experiment_id: int) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self.get("/runs", experiment_id=experiment_id, limit=500)["items"]
+        return items
+
+    def worker(self, worker_id: str = "w1", **more: Any) -> Node:
+        node = Node(self, worker_id, **more)
+        node.register()
+        return node
+
+    def reap(self) -> None:
+        """What the server's reaper does now and then."""
+        attempts.reap(self.context.database, self.context.settings)
+
+    def sql(self, statement: str, **values: Any) -> list[Any]:
+        with self.context.database.write() as session:
+            result = session.execute(text(statement), values)
+            return list(result.all()) if result.returns_rows else []  # type: ignore[attr-defined]
+
+    def let_lease_run_out(self, attempt_id: int) -> None:
+        """As if the lease had been given a day earlier."""
+        self.sql("UPDATE attempt SET expires_at = expires_at - 86400 WHERE id = :id", id=attempt_id)
+
+    def let_deadline_pass(self, attempt_id: int) -> None:
+        self.sql("UPDATE attempt SET deadline_at = deadline_at - 1e6 WHERE id = :id", id=attempt_id)
+
+
+class Node:
+    """A worker that runs nothing."""
+
+    def __init__(self, api: Caller, worker_id: str, **more: Any) -> None:
+        self.api, self.worker_id = api, worker_id
+        self.identity = {
+            "worker_id": worker_id,
+            "boot_id": "boot-1",
+            "node": f"node-of-{worker_id}",
+            "cores": [0, 1],
+            "memory_bytes": 8 * GIB,
+            **more,
+        }
+
+    def register(self, status: int | None = None, **changes: Any) -> Any:
+        self.identity.update(changes)
+        answer = self.api.http.put(f"{API}/workers/{self.worker_id}", json=self.identity)
+        assert answer.status_code in ((200, 201) if status is None else (status,)), answer.text
+        return answer.json()
+
+    def claim(self, status: int = 201, wait_s: float = 0) -> Any:
+        body = {"worker_id": self.worker_id, "boot_id": self.identity["boot_id"], "wait_s": wait_s}
+        return self.api.post("/leases", body, status)
+
+    def beat(self, lease: dict[str, Any], status: int = 200, **progress: Any) -> Any:
+        body = {"worker_id": self.worker_id, "attempt_no": lease["attempt_no"], "progress": progress}
+        return self.api.post(f"/attempts/{lease['attempt_id']}/heartbeat", body, status)
+
+    def upload(
+        self,
+        lease: dict[str, Any],
+        result: dict[str, Any] | None = None,
+        error: dict[str, Any] | None = None,
+        outcome: str | None = None,
+        status: int = 200,
+    ) -> Any:
+        outcome = outcome or ("succeeded" if error is None else "failed")
+        payload = json.dumps({"result": result, "error": error})
+        body = {
+            "worker_id": self.worker_id,
+            "attempt_no": lease["attempt_no"],
+            "outcome": outcome,
+            "sha256": hashlib.sha256(payload.encode()).hexdigest(),
+            "payload": payload,
+        }
+        return self.api.put(f"/attempts/{lease['attempt_id']}/result", body, status)

@@ -1,0 +1,106 @@
+"""A real server: Uvicorn on a free port, on a real database file."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+from caller import Caller
+
+from server import migrate
+from server.db import Database
+from server.main import bind, create_app
+from server.settings import Settings
+
+StartServer = Callable[..., Caller]
+
+
+class ThreadedServer(uvicorn.Server):
+    """Uvicorn in a thread, that says when it has started."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.app = create_app(settings)
+        super().__init__(uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="on"))
+        self.ready = threading.Event()
+        self.listener = bind("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.thread = threading.Thread(target=self.run, args=([self.listener],))
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self.thread.join()
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file that has the schema and no rows: each test starts with a copy."""
+    path = tmp_path_factory.mktemp("migrated") / "empty.db"
+    database = Database(f"sqlite:///{path}")
+    migrate.upgrade(database)
+    database.close()
+    return path
+
+
+@pytest.fixture
+def database_url(tmp_path: Path, migrated: Path) -> str:
+    shutil.copy(migrated, tmp_path / "test.db")
+    return f"sqlite:///{tmp_path}/test.db"
+
+
+@contextlib.contextmanager
+def servers_on(database_url: str) -> Iterator[StartServer]:
+    """Start servers on one database; all are stopped at the end."""
+    servers: list[ThreadedServer] = []
+    clients: list[httpx.Client] = []
+
+    def start(**settings: object) -> Caller:
+        # The reaper looks when a test says so, unless the test says otherwise.
+        given = {"database_url": database_url, "reap_after_s": 3600.0, **settings}
+        server = ThreadedServer(Settings.model_validate(given))
+        servers.append(server)
+        server.thread.start()
+        assert server.ready.wait(30)
+        client = httpx.Client(base_url=server.url, timeout=40)
+        clients.append(client)
+        return Caller(client, server.app.state.context)
+
+    try:
+        yield start
+    finally:
+        for client in clients:
+            client.close()
+        for server in servers:
+            server.app.state.context.waiting.close_soon()
+            server.stop()
+
+
+@pytest.fixture
+def start_server(database_url: str) -> Iterator[StartServer]:
+    """Start a server with these settings. Two on one database are two replicas."""
+    with servers_on(database_url) as start:
+        yield start
+
+
+@pytest.fixture
+def api(start_server: StartServer) -> Caller:
+    return start_server()
+
+
+@pytest.fixture(scope="session")
+def empty_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    """A server that many tests share, which only ask it what it refuses."""
+    path = tmp_path_factory.mktemp("shared") / "test.db"
+    shutil.copy(migrated, path)
+    with servers_on(f"sqlite:///{path}") as start:
+        yield start()

@@ -1,0 +1,150 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+SWEEP = {
+    "name": "sweep",
+    "base": {"model": "tiny", "steps": 4},
+    "axes": {"scheduler": ["fork-join", "task"], "threads": [1, 2]},
+    "repetitions": 3,
+}
+
+
+def test_a_submission_queues_every_run_in_its_order(api):
+    made = api.submit(**SWEEP)
+    assert (made["runs"], made["by_state"], made["state"]) == (12, {"queued": 12}, "active")
+    assert made["request"] == SWEEP
+    runs = api.runs(made["id"])
+    assert [run["position"] for run in runs] == list(range(12))
+    assert [run["block"] for run in runs] == [0] * 4 + [1] * 4 + [2] * 4
+    for block in range(3):
+        variants = [tuple(run["variant"].values()) for run in runs if run["block"] == block]
+        assert sorted(variants) == [("fork-join", 1), ("fork-join", 2), ("task", 1), ("task", 2)]
+    assert api.get(f"/experiments/{made['id']}") == made
+
+
+def test_a_dry_run_tells_the_same_and_queues_nothing(api):
+    planned = api.post("/experiments?dry_run=true", SWEEP)
+    assert (planned["runs"], planned["variants"], planned["estimated_s"]) == (12, 4, None)
+    assert planned["memory_bytes"] > 0
+    assert api.get("/experiments")["items"] == []
+    runs = api.runs(api.submit(**SWEEP)["id"])
+    kept = ("position", "block", "repetition", "variant")
+    assert [{key: run[key] for key in kept} for run in runs] == planned["order"]
+
+
+def test_a_dry_run_estimates_from_finished_runs_of_the_same_shape(api, make_result):
+    api.submit(base={"steps": 4})
+    node = api.worker()
+    lease = node.claim()
+    node.upload(lease, make_result([9, 0.5, 0.5, 0.5]))
+    assert api.post("/experiments?dry_run=true", {"base": {"steps": 10}, "repetitions": 3})["estimated_s"] == 15
+    assert api.post("/experiments?dry_run=true", {"base": {"batch": 2}})["estimated_s"] is None
+
+
+def test_the_same_key_and_body_is_one_experiment(api):
+    first = api.submit(headers={"Idempotency-Key": "k1"}, **SWEEP)
+    api.post(f"/experiments/{first['id']}/cancel")
+    answer = api.http.post("/api/v1/experiments", json=SWEEP, headers={"Idempotency-Key": "k1"})
+    assert (answer.status_code, answer.json()) == (201, first)
+    assert answer.headers["Idempotent-Replayed"] == "true"
+    assert len(api.get("/experiments")["items"]) == 1
+
+
+def test_the_same_key_and_another_body_is_a_conflict(api):
+    first = api.submit(headers={"Idempotency-Key": "k1"}, **SWEEP)
+    problem = api.submit(409, {"Idempotency-Key": "k1"}, **{**SWEEP, "repetitions": 4})
+    assert problem["type"] == "/problems/idempotency-conflict"
+    assert problem["experiment_id"] == first["id"]
+    assert api.submit(headers={"Idempotency-Key": "k2"}, **SWEEP)["id"] != first["id"]
+
+
+def test_the_same_key_at_the_same_moment_is_one_experiment(api):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: api.submit(headers={"Idempotency-Key": "k"}, **SWEEP), range(16)))
+    assert len({answer["id"] for answer in answers}) == 1
+    assert api.sql("SELECT count(*) FROM experiment") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "field"),
+    [
+        ({"base": {"scheduler": "openmp"}}, "/base/scheduler", "scheduler"),
+        ({"base": {"threads": 0}}, "/base/threads", "threads"),
+        ({"base": {"model": {"heads": [1]}}}, "/base/model/heads", "heads"),
+        ({"base": {"model": {"channels": 10, "heads": 3}}}, "/base/model/channels", "channels"),
+        ({"base": {"seq": 4096}}, "/base/seq", "seq"),
+        ({"base": {"cheese": 1}}, "/base/cheese", "cheese"),
+        ({"axes": {"threads": [1, 0]}}, "/axes/threads/1", "threads"),
+        ({"axes": {"threads": 1}}, "/axes/threads", "threads"),
+        ({"repetitions": 0}, "/repetitions", "repetitions"),
+        ({"cheese": 0}, "/cheese", "cheese"),
+        ({"limits": {"timeout_s": -1}}, "/limits/timeout_s", "timeout_s"),
+        ({"name": "a\x00b"}, "", "body"),
+    ],
+)
+def test_bad_requests_name_the_field(empty_api, body, pointer, field):
+    problem = empty_api.submit(422, **body)
+    assert problem["type"] == "/problems/invalid-request"
+    found = {(error["pointer"], error["field"]) for error in problem["errors"]}
+    assert (pointer, field) in found, problem
+    assert all(error["accepted"] for error in problem["errors"])
+
+
+@pytest.mark.parametrize("key", ["", "k" * 201])
+def test_a_bad_key_is_refused(empty_api, key):
+    assert empty_api.submit(422, {"Idempotency-Key": key})["errors"][0]["field"] == "idempotency-key"
+
+
+def test_what_no_registered_node_has_is_refused_at_submission(api):
+    api.submit(base={"threads": 3})
+    api.worker(cores=[0, 1], memory_bytes=1 << 30)
+    assert api.submit(422, base={"threads": 3})["errors"][0]["pointer"] == "/base/threads"
+    problem = api.submit(422, base={"model": "gpt2-1.5b"})
+    assert "1073741824 bytes" in problem["errors"][0]["accepted"]
+
+
+def test_too_many_runs_have_their_own_problem(start_server):
+    api = start_server(max_runs=10)
+    problem = api.submit(422, repetitions=11)
+    assert (problem["type"], problem["runs"], problem["max_runs"]) == ("/problems/expansion-too-large", 11, 10)
+
+
+def test_experiments_are_listed_newest_first_in_pages(api):
+    ids = [api.submit(name=str(i))["id"] for i in range(5)]
+    found, cursor = [], None
+    while True:
+        page = api.get("/experiments", limit=2, **({"cursor": cursor} if cursor else {}))
+        found += [item["id"] for item in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert found == ids[::-1]
+    assert "request" not in page["items"][0]
+
+
+def test_cancelling_an_experiment_cancels_what_has_not_ended(api, make_result):
+    made = api.submit(**SWEEP)
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    running = node.claim()
+    node.beat(running)
+    after = api.post(f"/experiments/{made['id']}/cancel")
+    assert (after["state"], after["by_state"]) == ("active", {"succeeded": 1, "running": 1, "cancelled": 10})
+    assert node.beat(running)["cancel"] is True
+    node.upload(running, outcome="cancelled")
+    assert api.get(f"/experiments/{made['id']}")["state"] == "cancelled"
+    assert api.post(f"/experiments/{made['id']}/cancel")["by_state"] == {"succeeded": 1, "cancelled": 11}
+
+
+def test_an_experiment_is_finished_when_its_runs_are(api, make_result):
+    made = api.submit()
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    assert api.get(f"/experiments/{made['id']}")["state"] == "finished"
+    assert api.get("/experiments")["items"][0]["by_state"] == {"succeeded": 1}
+
+
+def test_unknown_experiments_are_not_found(empty_api):
+    assert empty_api.get("/experiments/7", 404)["type"] == "/problems/not-found"
+    assert empty_api.post("/experiments/7/cancel", status=404)["detail"] == "there is no experiment 7"

@@ -1,0 +1,115 @@
+import httpx
+import pytest
+from sqlalchemy import text
+
+from server.errors import PROBLEM_TYPES
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/nothing", 404, "not-found"),
+        ("GET", "/api/v1/nothing", 404, "not-found"),
+        ("GET", "/api/v1/runs/", 404, "not-found"),
+        ("DELETE", "/api/v1/runs", 405, "method-not-allowed"),
+        ("PATCH", "/healthz", 405, "method-not-allowed"),
+        ("GET", "/problems/nothing", 404, "not-found"),
+    ],
+)
+def test_addresses_that_do_not_exist(empty_api, method, path, status, kind):
+    answer = empty_api.http.request(method, path)
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, problem["status"], problem["type"]) == (status, status, f"/problems/{kind}")
+    assert problem["instance"] == path
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("content", "media", "status", "kind"),
+    [
+        (b"{", "application/json", 400, "malformed-body"),
+        (b"", "application/json", 422, "invalid-request"),
+        (b"{}", "text/plain", 422, "invalid-request"),
+        (b"[]", "application/json", 422, "invalid-request"),
+        (b"null", "application/json", 422, "invalid-request"),
+        (b"\xff\xfe", "application/json", 400, "malformed-body"),
+        (b'{"name": "\\ud800"}', "application/json", 422, "invalid-request"),
+        (b'{"axes": {"threads": ["\\ud800"]}}', "application/json", 422, "invalid-request"),
+        (b'{"axes": {"threads": [NaN]}}', "application/json", 422, "invalid-request"),
+        (b'{"base": {"lr": Infinity}}', "application/json", 422, "invalid-request"),
+        (b'{"axes": {"threads": [1' + b"0" * 400 + b"]}}", "application/json", 422, "invalid-request"),
+        (b'{"axes": ' + b"[" * 100_000, "application/json", 400, "malformed-body"),
+        (b'{"seed": 99999999999999999999999}', "application/json", 422, "invalid-request"),
+        (b'{"priority": 101}', "application/json", 422, "invalid-request"),
+    ],
+)
+def test_bodies_that_cannot_be_used(empty_api, content, media, status, kind):
+    answer = empty_api.http.post("/api/v1/experiments", content=content, headers={"Content-Type": media})
+    assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}"), answer.text
+    assert empty_api.sql("SELECT count(*) FROM experiment") == [(0,)]
+
+
+def test_a_body_is_limited_whether_or_not_it_says_its_length(start_server):
+    api = start_server(max_body_bytes=1000, max_result_bytes=5000)
+    big = b'{"name": "' + b"x" * 2000 + b'"}'
+    for content in (big, iter([big[:1500], big[1500:]])):
+        answer = api.http.post("/api/v1/experiments", content=content, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["type"]) == (413, "/problems/body-too-large")
+        assert answer.json()["max_bytes"] == 1000
+    result = api.http.put("/api/v1/attempts/1/result", content=big, headers={"Content-Type": "application/json"})
+    assert result.status_code == 422
+    assert api.http.put("/api/v1/attempts/1/result", content=b"x" * 5001).status_code == 413
+
+
+def test_what_nobody_expected_has_an_id_and_its_traceback_in_the_log_only(api, caplog):
+    api.submit()
+    api.sql("UPDATE run SET spec = '[]'")
+    with caplog.at_level("ERROR", "taskloom.server"):
+        problem = api.get("/runs/1", 500)
+    assert problem["type"] == "/problems/internal-error"
+    assert "Traceback" not in str(problem)
+    record = next(r for r in caplog.records if problem["error_id"] in r.getMessage())
+    assert record.exc_info is not None
+
+
+def test_every_problem_type_can_be_read_up(empty_api):
+    listed = {entry["type"] for entry in empty_api.http.get("/problems").json()}
+    assert listed == {f"/problems/{slug}" for slug in PROBLEM_TYPES}
+    for kind in listed:
+        assert empty_api.http.get(kind).json()["description"]
+
+
+def test_health_and_readiness(api):
+    assert api.http.get("/healthz").json() == {"status": "ok"}
+    assert api.http.get("/readyz").json() == {"status": "ready"}
+    with api.context.database.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'other'"))
+    answer = api.http.get("/readyz")
+    assert (answer.status_code, answer.json()["type"]) == (503, "/problems/database-unavailable")
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_load_nothing_from_elsewhere(empty_api, path):
+    page = empty_api.http.get(path)
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+    assert "<script" not in page.text
+
+
+def test_the_reference_names_every_address(empty_api):
+    page = empty_api.http.get("/docs").text
+    for path in empty_api.http.get("/openempty_api.json").json()["paths"]:
+        assert f"<code>{path}</code>" in page
+
+
+def test_a_client_that_goes_away_while_it_waits_takes_no_run(api):
+    node = api.worker()
+    body = {"worker_id": "w1", "boot_id": "boot-1", "wait_s": 20}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{api.http.base_url}/api/v1/leases", json=body, timeout=0.3)
+    api.submit()
+    lease = node.claim()
+    assert (lease["attempt_no"], api.sql("SELECT count(*) FROM attempt")) == (1, [(1,)])

@@ -1,0 +1,166 @@
+import pytest
+
+
+def test_runs_are_filtered_and_paged(api, make_result):
+    first = api.submit(axes={"seed": [1, 2, 3]})["id"]
+    api.submit(axes={"seed": [1, 2]})
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    assert len(api.get("/runs")["items"]) == 5
+    assert len(api.get("/runs", experiment_id=first)["items"]) == 3
+    assert len(api.get("/runs", experiment_id=first, state="queued")["items"]) == 2
+    assert len(api.get("/runs", state=["queued", "succeeded"])["items"]) == 5
+    found, cursor, pages = [], {}, 0
+    while cursor is not None:
+        page = api.get("/runs", limit=2, **cursor)
+        found += [run["id"] for run in page["items"]]
+        cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else None
+        pages += 1
+    assert (found, pages) == ([1, 2, 3, 4, 5], 3)
+
+
+def test_lists_are_thin(api):
+    api.submit()
+    item = api.get("/runs")["items"][0]
+    assert not {"spec", "history", "error"} & set(item)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "kind"),
+    [
+        ("/runs", {"state": "asleep"}, "invalid-request"),
+        ("/runs", {"experiment_id": 0}, "invalid-request"),
+        ("/runs", {"experiment_id": 10**30}, "invalid-request"),
+        ("/runs", {"limit": 0}, "invalid-request"),
+        ("/runs", {"limit": 501}, "page-too-large"),
+        ("/runs", {"cursor": "nonsense"}, "bad-cursor"),
+        ("/experiments", {"limit": 501}, "page-too-large"),
+        ("/experiments", {"cursor": "nonsense"}, "bad-cursor"),
+        ("/workers", {"limit": 501}, "page-too-large"),
+        ("/workers", {"cursor": "nonsense"}, "bad-cursor"),
+        ("/runs/0", {}, "invalid-request"),
+        (f"/runs/{10**30}", {}, "invalid-request"),
+        ("/runs/x", {}, "invalid-request"),
+    ],
+)
+def test_bad_queries_have_their_problem(empty_api, path, query, kind):
+    assert empty_api.get(path, 422, **query)["type"] == f"/problems/{kind}"
+
+
+def test_an_experiment_that_does_not_exist_has_no_runs(empty_api):
+    assert empty_api.get("/runs", experiment_id=7)["items"] == []
+
+
+def test_samples_and_the_raw_result_are_what_was_uploaded(api, make_result):
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+    result = make_result([9.0, 0.5, 0.25], losses=[3, 2, 1])
+    node.upload(lease, result)
+    assert api.get(f"/runs/{lease['run_id']}/result") == result
+    samples = api.get(f"/runs/{lease['run_id']}/samples")
+    assert (samples["run_id"], samples["attempt_no"]) == (lease["run_id"], 1)
+    assert [(s["step"], s["warmup"], s["loss"], s["step_s"]) for s in samples["items"]] == [
+        (0, True, 3, 9.0),
+        (1, False, 2, 0.5),
+        (2, False, 1, 0.25),
+    ]
+    assert samples["items"][1]["phase_s"]["backward"] == 0.25
+
+
+@pytest.mark.parametrize("what", ["samples", "result"])
+def test_a_run_without_a_result_says_how_it_is(api, what):
+    api.submit()
+    problem = api.get(f"/runs/1/{what}", 404)
+    assert (problem["type"], problem["current"]) == ("/problems/no-result", "queued")
+    node = api.worker()
+    node.upload(node.claim(), error={"slug": "boom"})
+    assert api.get(f"/runs/1/{what}", 404)["error"] == {"slug": "boom"}
+    assert api.get(f"/runs/2/{what}", 404)["type"] == "/problems/not-found"
+
+
+def test_a_queued_run_is_cancelled_at_once_and_again(api):
+    api.submit()
+    assert api.post("/runs/1/cancel")["state"] == "cancelled"
+    assert api.post("/runs/1/cancel")["state"] == "cancelled"
+    api.worker().claim(204)
+
+
+def test_a_running_run_is_cancelled_by_the_answer_to_a_heartbeat(api):
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+    assert node.beat(lease)["cancel"] is False
+    assert api.post("/runs/1/cancel")["state"] == "running"
+    assert node.beat(lease)["cancel"] is True
+    assert node.upload(lease, outcome="cancelled")["state"] == "cancelled"
+    assert api.get("/runs/1")["state"] == "cancelled"
+    node.claim(204)
+
+
+def test_a_cancelled_run_whose_worker_vanishes_is_not_queued_again(api):
+    api.submit()
+    lease = api.worker().claim()
+    api.post("/runs/1/cancel")
+    api.let_lease_run_out(lease["attempt_id"])
+    api.reap()
+    assert api.get("/runs/1")["state"] == "cancelled"
+
+
+def test_a_run_that_ended_before_it_heard_of_its_cancellation_has_succeeded(api, make_result):
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+    api.post("/runs/1/cancel")
+    assert node.upload(lease, make_result())["canonical"] is True
+    assert api.get("/runs/1")["state"] == "succeeded"
+    problem = api.post("/runs/1/cancel", status=409)
+    assert (problem["type"], problem["current"], problem["allowed"]) == (
+        "/problems/invalid-transition",
+        "succeeded",
+        [],
+    )
+
+
+def test_a_failed_run_is_retried_and_keeps_its_history(api, make_result):
+    api.submit()
+    node = api.worker()
+    node.upload(node.claim(), error={"slug": "boom"})
+    again = api.post("/runs/1/retry")
+    assert (again["state"], again["error"], again["finished_at"]) == ("queued", None, None)
+    lease = node.claim()
+    assert lease["attempt_no"] == 2
+    node.upload(lease, make_result())
+    run = api.get("/runs/1")
+    assert (run["state"], [a["state"] for a in run["history"]]) == ("succeeded", ["failed", "succeeded"])
+    assert api.get("/runs/1/samples")["attempt_no"] == 2
+    assert api.sql("SELECT count(*) FROM result") == [(2,)]
+
+
+def test_a_cancelled_run_that_is_retried_is_no_longer_to_be_cancelled(api):
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+    api.post("/runs/1/cancel")
+    node.upload(lease, outcome="cancelled")
+    api.post("/runs/1/retry")
+    assert node.beat(node.claim())["cancel"] is False
+
+
+@pytest.mark.parametrize("state", ["queued", "leased", "running", "succeeded"])
+def test_only_what_ended_badly_is_retried(api, make_result, state):
+    api.submit()
+    node = api.worker()
+    if state != "queued":
+        lease = node.claim()
+    if state == "running":
+        node.beat(lease)
+    if state == "succeeded":
+        node.upload(lease, make_result())
+    problem = api.post("/runs/1/retry", status=409)
+    assert (problem["type"], problem["current"]) == ("/problems/invalid-transition", state)
+
+
+def test_unknown_runs_are_not_found(empty_api):
+    for method, path in (("get", "/runs/7"), ("post", "/runs/7/cancel"), ("post", "/runs/7/retry")):
+        assert getattr(empty_api, method)(path, status=404)["type"] == "/problems/not-found"

@@ -1,0 +1,141 @@
+"""`python -m server` as a process."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import httpx
+import pytest
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start the server; what still runs at the end is stopped."""
+    started = []
+
+    def start(*arguments, database="test.db", **environment):
+        command = [sys.executable, "-m", "server", "--database-url", f"sqlite:///{tmp_path}/{database}", *arguments]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def listening(process):
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    event = json.loads(line)
+    assert event["event"] == "listening"
+    return event["url"]
+
+
+def test_a_free_port_is_taken_and_told(start, tmp_path):
+    process = start("--port", "0", "--port-file", str(tmp_path / "port"))
+    url = listening(process)
+    assert (tmp_path / "port").read_text() == url.rpartition(":")[2] + "\n"
+    assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_answers_those_who_wait_and_is_no_failure(start, number):
+    process = start("--port", "0")
+    url = listening(process)
+    identity = {"worker_id": "w1", "boot_id": "b"}
+    registration = {**identity, "node": "n", "cores": [0], "memory_bytes": 1}
+    registered = httpx.post(f"{url}/api/v1/workers", json=registration).json()
+    answers = []
+
+    def wait():
+        answers.append(httpx.post(f"{url}/api/v1/leases", json={**identity, "wait_s": 25}, timeout=30).status_code)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    pause = threading.Event()
+    while httpx.get(f"{url}/api/v1/workers/w1").json()["seen_at"] == registered["seen_at"]:
+        pause.wait(0.02)
+    process.send_signal(number)
+    waiter.join(20)
+    assert answers == [204]
+    assert process.wait(20) == 0
+
+
+def test_a_port_in_use_is_said_clearly(start):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("--port", str(port))
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (2, "")
+    assert f"port {port} on 127.0.0.1 cannot be used: Address already in use" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_a_public_address_is_refused(start, host):
+    process = start("--port", "0", "--host", host)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "no keys" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--database-url", "mysql://x/y"], "mysql is not known"),
+        (["--database-url", "sqlite://"], "would forget every result"),
+        (["--database-url", "nonsense"], "nonsense is no database URL"),
+        (["--database-url", "sqlite:////nowhere/at/all.db"], "unable to open database file"),
+        (["--port", "99999"], "99999 does not exist"),
+        (["--host", "no such host"], "no such host"),
+    ],
+)
+def test_what_cannot_be_started_is_said_clearly(start, arguments, said):
+    process = start("--port", "0", *arguments)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 2, err
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_a_database_of_a_newer_version_is_said_clearly(start, tmp_path):
+    connection = sqlite3.connect(tmp_path / "test.db")
+    connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+    connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+    connection.commit()
+    connection.close()
+    process = start("--port", "0")
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 2, err
+    assert "not one this version can migrate" in err
+    assert "Traceback" not in err
+
+
+def test_two_servers_that_start_together_migrate_once(start, tmp_path):
+    processes = [start("--port", "0", database="both.db") for _ in range(3)]
+    urls = [listening(process) for process in processes]
+    assert {httpx.get(f"{url}/readyz").status_code for url in urls} == {200}
+    connection = sqlite3.connect(tmp_path / "both.db")
+    assert connection.execute("SELECT count(*) FROM alembic_version").fetchall() == [(1,)]
+    connection.close()
+
+
+def test_a_killed_server_loses_nothing_that_it_acknowledged(start):
+    first = start("--port", "0")
+    url = listening(first)
+    for i in range(5):
+        assert httpx.post(f"{url}/api/v1/experiments", json={"name": str(i)}).status_code == 201
+    first.kill()
+    first.wait()
+    url = listening(start("--port", "0"))
+    assert [e["name"] for e in httpx.get(f"{url}/api/v1/experiments").json()["items"]] == ["4", "3", "2", "1", "0"]

@@ -1,0 +1,48 @@
+import pytest
+
+
+def test_a_worker_registers_and_is_listed(api):
+    node = api.worker(labels={"site": "a"}, software={"hash": "x"}, topology={"cpu_model": "c"}, cores=[3, 1, 2])
+    found = api.get("/workers/w1")
+    assert api.get("/workers")["items"] == [found]
+    assert (found["cores"], found["labels"], found["current_attempt_id"]) == ([1, 2, 3], {"site": "a"}, None)
+    again = node.register(200, memory_bytes=5)
+    assert again["registered_at"] == found["registered_at"]
+    assert again["seen_at"] > found["seen_at"]
+    assert again["memory_bytes"] == 5
+
+
+def test_registering_by_post_is_the_same(api):
+    node = api.worker()
+    assert api.post("/workers", node.identity)["worker_id"] == "w1"
+    assert api.post("/workers", {**node.identity, "worker_id": "w2"}, 201)["worker_id"] == "w2"
+
+
+def test_the_address_and_the_body_name_the_same_worker(api):
+    node = api.worker()
+    problem = api.put("/workers/w2", node.identity, 422)
+    assert problem["errors"][0]["pointer"] == "/worker_id"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"worker_id": "a b"}, "worker_id"), ({"cores": []}, "cores"), ({"memory_bytes": 0}, "memory_bytes"),
+     ({"memory_bytes": 10**30}, "memory_bytes"), ({"node": ""}, "node"), ({"cores": [-1]}, "cores")],
+)  # fmt: skip
+def test_bad_registrations_name_the_field(api, change, field):
+    node = api.worker()
+    problem = api.post("/workers", {**node.identity, **change}, 422)
+    assert problem["errors"][0]["pointer"].startswith(f"/{field}")
+
+
+def test_workers_are_paged_by_id(api):
+    for name in ("c", "a", "b"):
+        api.worker(name)
+    page = api.get("/workers", limit=2)
+    assert [w["worker_id"] for w in page["items"]] == ["a", "b"]
+    rest = api.get("/workers", limit=2, cursor=page["next_cursor"])
+    assert ([w["worker_id"] for w in rest["items"]], rest["next_cursor"]) == (["c"], None)
+
+
+def test_unknown_workers_are_not_found(empty_api):
+    assert empty_api.get("/workers/nobody", 404)["type"] == "/problems/not-found"

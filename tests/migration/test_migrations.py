@@ -1,0 +1,77 @@
+import contextlib
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from server import migrate
+from server.db import Database
+from server.schema import METADATA
+
+
+@pytest.fixture
+def database(tmp_path):
+    database = Database(f"sqlite:///{tmp_path}/test.db")
+    yield database
+    database.close()
+
+
+def checks(connection):
+    """Every CHECK constraint by table and name: autogenerate does not compare them."""
+    found = inspect(connection)
+    return {(t, c["name"]): c["sqltext"] for t in found.get_table_names() for c in found.get_check_constraints(t)}
+
+
+def test_migrations_give_the_tables_that_the_models_describe(database, tmp_path):
+    migrate.upgrade(database)
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, METADATA) == []
+        migrated = checks(connection)
+    made = Database(f"sqlite:///{tmp_path}/made.db")
+    with contextlib.closing(made):
+        METADATA.create_all(made.engine)
+        with made.engine.connect() as connection:
+            assert migrated == checks(connection)
+    assert len(migrated) == 5
+
+
+def test_migrations_go_back_to_nothing_and_forward_again(database):
+    migrate.upgrade(database)
+    migrate.downgrade(database, "base")
+    with database.engine.connect() as connection:
+        assert inspect(connection).get_table_names() == ["alembic_version"]
+    assert not migrate.is_current(database)
+    migrate.upgrade(database)
+    assert migrate.is_current(database)
+
+
+def test_an_upgrade_of_a_current_database_changes_nothing(database):
+    migrate.upgrade(database)
+    with database.write() as session:
+        session.execute(text("INSERT INTO experiment (name, request, request_sha256, runs, created_at) "
+                             "VALUES ('kept', '{}', '', 0, 0)"))  # fmt: skip
+    migrate.upgrade(database)
+    with database.read() as session:
+        assert session.execute(text("SELECT name FROM experiment")).all() == [("kept",)]
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(database):
+    with database.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE result (x INTEGER)"))  # in the way of the last table
+    with pytest.raises(Exception, match="already exists"):
+        migrate.upgrade(database)
+    with database.engine.connect() as connection:
+        assert inspect(connection).get_table_names() == ["result"]
+
+
+def test_revisions_form_one_line():
+    scripts = ScriptDirectory.from_config(migrate.config())
+    assert len(scripts.get_heads()) == 1
+    assert all(not isinstance(script.down_revision, tuple) for script in scripts.walk_revisions())
+
+
+def test_an_unmigrated_database_is_not_current(database):
+    assert not migrate.is_current(database)

@@ -1,0 +1,143 @@
+import pytest
+
+from analysis.comparison import compare
+from analysis.processes import Process
+
+A_S = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
+
+
+@pytest.fixture
+def side(make_result):
+    """Processes with these median steps; runs of the two sides are paired by their place if `paired`."""
+
+    def build(first_id, medians, paired=False, **settings):
+        return [
+            Process(first_id + i, make_result([9.0, m, m, m], **settings), {"scheduler": settings.get("scheduler")},
+                    (1, i) if paired else None)
+            for i, m in enumerate(medians)
+        ]  # fmt: skip
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(0.5, "faster"), (2.0, "slower"), (1.0001, "same"), (1.0, "same"), (1.008, "undecided")]
+)
+@pytest.mark.parametrize("paired", [True, False])
+def test_verdicts(side, factor, verdict, paired):
+    a = side(1, A_S, paired, scheduler="fork-join")
+    b = side(100, [s * factor for s in A_S], paired, scheduler="task")
+    found = compare(a, b, noise_floor=0.01 if paired or verdict != "same" else 0.05)
+    if paired and verdict == "undecided":
+        verdict = "same"  # pairs take the variation between blocks out: 0.8 % is seen, and below the floor
+    assert found.verdict == verdict, found.reason
+    assert found.paired is paired
+    assert found.ratio == pytest.approx(1 / factor)
+    assert found.ratio_low <= found.ratio <= found.ratio_high
+
+
+def test_swapping_the_sides_turns_the_verdict(side):
+    a, b = side(1, A_S), side(100, [s * 0.7 for s in A_S])
+    assert compare(a, b).verdict == "faster"
+    assert compare(b, a).verdict == "slower"
+    assert compare(a, b).superiority == 1.0
+
+
+def test_a_difference_below_the_noise_floor_is_no_difference(side):
+    a = side(1, A_S, True)
+    b = side(100, [s * 0.995 for s in A_S], True)
+    assert compare(a, b, noise_floor=0.01).verdict == "same"
+    assert compare(a, b, noise_floor=0.001).verdict == "faster"
+
+
+def test_few_processes_decide_nothing(side):
+    found = compare(side(1, [1.0, 1.0, 1.0], True), side(100, [0.5, 0.5, 0.5], True))
+    assert found.verdict == "undecided"
+    assert "too few" in found.reason
+    assert found.ratio == 2.0
+
+
+def test_one_process_each_speaks_of_steps(make_result):
+    steps = [9.0, *(1.0 + 0.01 * (i % 5) for i in range(20))]
+    a, b = Process(1, make_result(steps)), Process(2, make_result([s / 2 for s in steps]))
+    found = compare([a], [b])
+    assert found.verdict == "faster"
+    assert "one process each" in found.reason
+    assert found.a.step_s.over == "steps"
+
+
+def test_steps_of_one_process_are_not_mixed_with_medians_of_many(make_result, side):
+    one = Process(1, make_result([9.0, *([1.0] * 50)]))
+    found = compare([one], side(100, [0.5] * 8))
+    assert found.verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"losses": [5.0, 4.9, 4.8, 4.700001]}, "losses disagree from step 3"),
+        ({"weights_sha256": "other"}, "weights"),
+        ({"seed": 1}, "seed"),
+        ({"batch": 8}, "batch"),
+        ({"token_slice": 32, "losses": [5.0, 4.9, 4.8, 4.6]}, "within 0.0001 relative"),
+    ],
+)
+def test_results_that_disagree_are_refused(side, settings, reason):
+    found = compare(side(1, A_S), side(100, A_S, **settings))
+    assert found.verdict == "refused"
+    assert reason in found.reason
+    assert found.ratio is None
+
+
+def test_a_disagreement_within_one_side_is_refused(side):
+    a = side(1, A_S)
+    a[-1].result["weights_sha256"] = "other"
+    assert compare(a, side(100, A_S)).verdict == "refused"
+    assert compare(side(100, A_S), a).verdict == "refused"
+
+
+def test_other_slices_agree_within_the_tolerance(side):
+    losses = [5.0, 4.9, 4.8, 4.7 * (1 + 5e-5)]
+    found = compare(side(1, A_S), side(100, [s / 2 for s in A_S], token_slice=32, losses=losses, weights_sha256="x"))
+    assert found.verdict == "faster"
+
+
+def test_another_processor_rounds_differently_and_is_listed(side):
+    b = side(100, [s / 2 for s in A_S], environment={"cpu_model": "Other"}, weights_sha256="x")
+    found = compare(side(1, A_S), b)
+    assert found.verdict == "faster"
+    assert found.differs == ["cpu_model: Some CPU / Other"]
+    assert "not like for like" in found.reason
+
+
+def test_differences_of_unknown_keys_and_of_steps_are_listed(side):
+    a = side(1, A_S)
+    b = side(100, A_S, environment={"firmware": "7", "load_average": [9, 9, 9]}, warmup=2)
+    assert compare(a, b).differs == ["firmware: null / 7", "warmup: 1 / 2"]
+
+
+def test_the_same_threads_on_other_cores_are_listed_but_more_threads_are_not(side):
+    assert compare(side(1, A_S), side(100, A_S, cores=[3])).differs == ["cores: [0] / [3]"]
+    assert compare(side(1, A_S), side(100, A_S, threads=2)).differs == []
+
+
+def test_a_side_has_one_configuration(side):
+    mixed = [*side(1, A_S), *side(50, A_S, threads=2)]
+    found = compare(mixed, side(100, A_S))
+    assert found.verdict == "refused"
+    assert "A mixes configurations: threads: 1 / 2" in found.reason
+
+
+def test_runs_are_not_compared_with_themselves(side):
+    found = compare(side(1, A_S), side(1, A_S))
+    assert found.verdict == "refused"
+
+
+def test_half_paired_sides_are_not_paired(side):
+    a, b = side(1, A_S, True), side(100, A_S, True)
+    assert compare(a, b[1:]).paired is False
+
+
+def test_an_empty_side_is_an_error(side):
+    with pytest.raises(ValueError):
+        compare([], side(1, A_S))

@@ -1,0 +1,184 @@
+import collections
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.experiments import ExperimentRequest
+from server.errors import ExpansionTooLarge, InvalidRequest
+from server.experiments.expansion import Capacity, expand, order
+from server.experiments.memory import run_memory_bytes
+
+
+def expanded(body, max_runs=10_000, capacity=Capacity(), memory=run_memory_bytes):  # noqa: B008
+    return expand(ExperimentRequest.model_validate(body), max_runs, memory, capacity)
+
+
+def refused(body, **more):
+    with pytest.raises(InvalidRequest) as caught:
+        expanded(body, **more)
+    return {error["pointer"]: error for error in caught.value.fields["errors"]}
+
+
+def test_axes_are_combined_and_repeated():
+    variants, runs = expanded(
+        {"axes": {"scheduler": ["fork-join", "task"], "threads": [1, 2, 3]}, "repetitions": 4, "base": {"batch": 8}}
+    )
+    assert len(variants) == 6
+    assert len(runs) == 24
+    assert {v.config.batch for v in variants} == {8}
+    assert variants[0].values == {"scheduler": "fork-join", "threads": 1}
+
+
+def test_no_axes_are_one_variant():
+    variants, runs = expanded({"base": {"threads": 2}})
+    assert ([dict(v.values) for v in variants], len(runs)) == ([{}], 1)
+
+
+def test_zipped_settings_vary_together():
+    variants, _ = expanded(
+        {"axes": {"threads": [1, 2]}, "zip": [{"batch_slice": [1, 2], "token_slice": [16, 64]}], "base": {"batch": 4}}
+    )
+    slices = {(v.config.threads, v.config.batch_slice, v.config.token_slice) for v in variants}
+    assert slices == {(1, 1, 16), (1, 2, 64), (2, 1, 16), (2, 2, 64)}
+
+
+def test_excluded_combinations_are_left_out_by_all_their_values():
+    variants, _ = expanded(
+        {
+            "axes": {"scheduler": ["serial", "task"], "threads": [1, 2]},
+            "exclude": [{"scheduler": "serial", "threads": 2}],
+        }
+    )
+    assert {(v.config.scheduler, v.config.threads) for v in variants} == {("serial", 1), ("task", 1), ("task", 2)}
+
+
+def test_exclusions_see_the_base_and_the_defaults():
+    found = refused({"axes": {"threads": [1]}, "exclude": [{"model": "tiny", "steps": 12}]})
+    assert "/exclude" in found
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 2**63 - 1))
+def test_interleaved_order_is_a_block_for_each_repetition(variants, repetitions, seed):
+    request = ExperimentRequest(repetitions=repetitions, seed=seed)
+    runs = order(request, variants)
+    assert [run.position for run in runs] == list(range(variants * repetitions))
+    for block in range(repetitions):
+        part = runs[block * variants : (block + 1) * variants]
+        assert {run.block for run in part} == {block}
+        assert {run.repetition for run in part} == {block + 1}
+        assert sorted(run.variant for run in part) == list(range(variants))
+    assert runs == order(request, variants)
+
+
+def test_the_seed_decides_the_order():
+    orders = {tuple(run.variant for run in order(ExperimentRequest(repetitions=3, seed=s), 6)) for s in range(20)}
+    assert len(orders) == 20
+    firsts = collections.Counter(order(ExperimentRequest(seed=s), 3)[0].variant for s in range(300))
+    assert min(firsts.values()) > 60
+
+
+def test_sequential_order_repeats_each_variant_before_the_next_and_pairs_nothing():
+    runs = order(ExperimentRequest(repetitions=2, order="sequential"), 2)
+    assert [(r.variant, r.repetition) for r in runs] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert len({r.block for r in runs}) == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "accepted"),
+    [
+        ({"axes": {"scheduler": ["task", "openmp"]}}, "/axes/scheduler/1", "serial, fork-join, task"),
+        ({"axes": {"threads": [1, 0]}}, "/axes/threads/1", "1 to 4096"),
+        ({"axes": {"threads": [1, True]}}, "/axes/threads/1", "an integer"),
+        ({"axes": {"threads": []}}, "/axes/threads", "at least one"),
+        ({"axes": {"threads": [1, 1]}}, "/axes/threads", "without repeats"),
+        ({"axes": {"cheese": [1]}}, "/axes/cheese", "no such setting"),
+        ({"axes": {"a/b~": [1]}}, "/axes/a~1b~0", "no such setting"),
+        ({"axes": {"threads": [1]}, "zip": [{"threads": [1]}]}, "/zip/0/threads", "one place only"),
+        ({"zip": [{"threads": [1, 2], "batch": [1]}]}, "/zip/0", "equally many"),
+        ({"zip": [{}]}, "/zip/0", "equally many"),
+        ({"zip": [{"threads": [1, 2], "seq": [8, 999]}]}, "/zip/0/seq/1", "context"),
+        ({"exclude": [{"cheese": 1}]}, "/exclude/0/cheese", "no such setting"),
+        ({"exclude": [{}]}, "/exclude/0", "at least one setting"),
+        ({"base": {"seq": 129}}, "/base/seq", "context (128)"),
+        ({"base": {"batch": 2}, "axes": {"batch_slice": [1, 3]}}, "/axes/batch_slice/1", "batch (2)"),
+        ({"base": {"token_slice": 65}}, "/base/token_slice", "seq (64)"),
+        ({"base": {"model": {"channels": 10, "heads": 3}}}, "/base/model/channels", "multiple of heads (3)"),
+        ({"axes": {"model": ["tiny", {"colour": 1}]}}, "/axes/model/1/colour", "no such setting"),
+        ({"base": {"scheduler": "serial"}, "axes": {"threads": [1, 2]}}, "/axes/threads/1", "1 with scheduler serial"),
+        ({"base": {"threads": 2, "cores": [0]}}, "/base/threads", "cores given (1)"),
+        ({"base": {"threads": 3}, "requires": {"cores": 2}}, "/base/threads", "requires.cores = 2"),
+        ({"base": {"cores": [0, 1]}, "requires": {"cores": 1}}, "/base/cores", "requires.cores = 1"),
+        ({"base": {"data": "../secrets"}}, "/base/data", "no path"),
+        ({"base": {"checkpoint": "/etc/passwd"}}, "/base/checkpoint", "no path"),
+        ({"base": {"save": "x"}}, "/base/save", "writes no file"),
+        ({"base": {"trace": "x"}}, "/base/trace", "writes no file"),
+        ({"requires": {"memory_bytes": 1000}}, "/base/model", "requires.memory_bytes = 1000"),
+        ({"base": {"batch": 1 << 20, "batch_slice": 1}}, "/base/batch_slice", "65536 pieces"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_a_pointer(body, pointer, accepted):
+    found = refused(body)
+    assert pointer in found, found
+    assert accepted in found[pointer]["accepted"]
+
+
+def test_every_variants_errors_are_named_once():
+    found = refused({"axes": {"threads": [0, -1], "scheduler": ["task", "fork-join"], "batch": [0, 4]}})
+    # Each combination is refused for the first setting that is wrong in it.
+    assert set(found) == {"/axes/batch/0", "/axes/threads/0", "/axes/threads/1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "capacity", "pointer"),
+    [
+        ({"base": {"threads": 3}}, Capacity(cores=2), "/base/threads"),
+        ({"base": {"cores": [0, 1, 2]}}, Capacity(cores=2), "/base/cores"),
+        ({"requires": {"cores": 3}}, Capacity(cores=2), "/requires/cores"),
+        ({"base": {"model": "gpt2-1.5b"}}, Capacity(cores=2, memory_bytes=8 << 30), "/base/model"),
+        ({"requires": {"memory_bytes": 9 << 30}}, Capacity(memory_bytes=8 << 30), "/requires/memory_bytes"),
+    ],
+)
+def test_what_no_known_node_has_is_refused_and_without_nodes_it_is_not(body, capacity, pointer):
+    assert pointer in refused(body, capacity=capacity)
+    assert expanded(body)
+
+
+def test_oversubscription_on_purpose_needs_one_core():
+    variants, _ = expanded({"base": {"threads": 8, "allow_oversubscription": True}}, capacity=Capacity(cores=2))
+    assert variants[0].cores_needed(None) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"axes": {"seed": list(range(11))}},
+        {"axes": {"seed": list(range(4)), "batch": [1, 2, 3]}},
+        {"axes": {"seed": [1, 2]}, "repetitions": 6},
+        {"zip": [{"seed": list(range(11))}], "exclude": [{"seed": 1}]},
+    ],
+)
+def test_too_many_runs_are_refused(body):
+    with pytest.raises(ExpansionTooLarge) as caught:
+        expanded(body, max_runs=10)
+    assert caught.value.fields["runs"] > caught.value.fields["max_runs"] == 10
+
+
+def test_huge_products_are_refused_without_being_built():
+    axes = {name: list(range(1000)) for name in ("seed", "batch", "seq", "steps", "threads", "warmup")}
+    with pytest.raises(ExpansionTooLarge):
+        expanded({"axes": axes})
+
+
+def test_the_shape_leaves_out_what_does_not_change_a_steps_duration():
+    def shape(**base):
+        return expanded({"base": base})[0][0].shape
+
+    assert shape(seed=1, steps=5, lr=0.1) == shape(seed=2, steps=50)
+    assert shape(threads=1) != shape(threads=2)
+    assert shape(model="tiny") != shape(model="gpt2-124m")
+
+
+def test_memory_grows_with_the_batch():
+    small, large = (expanded({"base": {"batch": batch}})[0][0].memory_bytes for batch in (1, 64))
+    assert 0 < small < large

@@ -1,0 +1,116 @@
+import pytest
+
+from analysis.processes import Process
+from analysis.scaling import scaling
+
+
+@pytest.fixture
+def processes(make_result):
+    """Processes of variants given as (scheduler, threads, median step, more settings)."""
+
+    def build(*variants, repetitions=1):
+        made = []
+        for _ in range(repetitions):
+            for scheduler, threads, step_s, *more in variants:
+                settings = {"scheduler": scheduler, "threads": threads, **(more[0] if more else {})}
+                variant = {"scheduler": scheduler, "threads": threads}
+                made.append(Process(len(made) + 1, make_result([9.0, step_s, step_s], **settings), variant))
+        return made
+
+    return build
+
+
+def row(table, scheduler, threads):
+    return next(r for r in table.rows if (r.scheduler, r.threads) == (scheduler, threads))
+
+
+def test_speedup_is_relative_to_one_thread_of_the_same_scheduler_and_to_the_best(processes):
+    table = scaling(
+        processes(("serial", 1, 1.0), ("fork-join", 1, 1.2), ("fork-join", 2, 0.8), ("task", 1, 1.1), ("task", 2, 0.5))
+    )
+    task, fork = row(table, "task", 2), row(table, "fork-join", 2)
+    assert (task.speedup, task.speedup_best_serial, task.efficiency) == pytest.approx((2.2, 2.0, 1.1))
+    assert (fork.speedup, fork.speedup_best_serial, fork.efficiency) == pytest.approx((1.5, 1.25, 0.75))
+    assert row(table, "serial", 1).speedup == 1.0
+    assert "T(1) of task 1x64 1.1 s" in table.base
+    assert "best one-thread: serial 1x64 1 s" in table.base
+
+
+def test_efficiency_of_each_phase_comes_from_its_own_times(make_result):
+    one = Process(1, make_result([9.0, 1.0, 1.0], scheduler="task"), {"threads": 1})
+    two = Process(
+        2,
+        make_result([9.0, 0.6, 0.6], scheduler="task", threads=2, phase_share={"forward": 0.5, "backward": 0.4}),
+        {"threads": 2},
+    )
+    found = row(scaling([one, two]), "task", 2)
+    assert found.efficiency_forward == pytest.approx(0.3 / 0.3 / 2)
+    assert found.efficiency_backward == pytest.approx(0.5 / 0.24 / 2)
+
+
+def test_tokens_per_second_are_total_work_by_total_time(make_result):
+    a = Process(1, make_result([9.0, 1.0, 1.0]))
+    b = Process(2, make_result([9.0, 3.0, 3.0]))
+    table = scaling([a, b])
+    assert table.rows[0].runs == 2
+    assert table.rows[0].tokens_per_s == pytest.approx(4 * 4 * 64 / 8.0)
+
+
+def test_a_variant_that_disagrees_gets_no_speedup(processes):
+    given = processes(
+        ("serial", 1, 1.0), ("fork-join", 1, 1.0), ("fork-join", 2, 0.5), ("task", 2, 0.4, {"weights_sha256": "bad"})
+    )
+    table = scaling(given)
+    bad = row(table, "task", 2)
+    assert bad.agrees is False
+    assert (bad.speedup, bad.speedup_best_serial, bad.efficiency, bad.efficiency_forward) == (None,) * 4
+    assert row(table, "fork-join", 2).agrees is True
+    assert any("task 1x64 with 2 threads disagrees" in warning for warning in table.warnings)
+
+
+def test_a_disagreeing_one_thread_run_is_no_base(processes):
+    table = scaling(processes(("serial", 1, 1.0), ("task", 1, 0.1, {"losses": [1.0, 1.0, 1.0]}), ("task", 2, 0.5)))
+    assert row(table, "task", 2).speedup is None
+    assert row(table, "task", 2).speedup_best_serial == 2.0
+
+
+def test_one_bad_repetition_marks_its_variant(processes):
+    given = processes(("serial", 1, 1.0), ("task", 1, 1.0), repetitions=3)
+    given[-1].result["losses"][-1] += 1e-9
+    table = scaling(given)
+    assert row(table, "task", 1).agrees is False
+    assert row(table, "serial", 1).agrees is True
+
+
+def test_other_slices_need_not_be_bit_identical_and_other_problems_are_no_base(processes):
+    table = scaling(
+        processes(
+            ("serial", 1, 1.0),
+            ("task", 2, 0.5, {"token_slice": 32, "weights_sha256": "x", "losses": [5.0, 4.9, 4.80001]}),
+            ("task", 4, 0.1, {"batch": 8, "weights_sha256": "y"}),
+        )
+    )
+    assert row(table, "task", 2).agrees
+    assert row(table, "task", 2).speedup_best_serial == 2.0
+    assert row(table, "task", 4).speedup_best_serial is None
+
+
+def test_speedup_has_an_interval(processes):
+    found = row(scaling(processes(("task", 1, 1.0), ("task", 2, 0.5), repetitions=6)), "task", 2)
+    assert (found.speedup_low, found.speedup, found.speedup_high) == (2.0, 2.0, 2.0)
+    assert (found.step_s.n, found.step_s.processes) == (6, 6)
+
+
+def test_an_unlike_machine_and_too_few_cores_are_warned_of(make_result):
+    a = Process(1, make_result(environment={"kernel": "6.1"}), {"threads": 1})
+    b = Process(2, make_result(threads=2, allow_oversubscription=True, environment={"kernel": "6.2", "cores": [0]}),
+                {"threads": 2})  # fmt: skip
+    warnings = scaling([a, b]).warnings
+    assert "measured on unlike machines: kernel: 6.1 / 6.2" in warnings
+    assert any("fewer cores than threads" in warning for warning in warnings)
+
+
+def test_no_results_give_an_empty_table():
+    table = scaling([])
+    assert table.rows == []
+    assert table.base.startswith("no one-thread run")

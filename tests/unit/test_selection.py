@@ -1,0 +1,49 @@
+import pytest
+
+from gpt2core.config import TrainConfig
+from server.analysis.selection import Selection, parse
+from server.errors import InvalidRequest
+
+SPEC = TrainConfig(scheduler="task", threads=2, cores=(0, 1)).to_dict()
+
+
+def test_run_ids():
+    assert parse("12, 13,12", "a") == Selection(run_ids=(12, 13))
+
+
+def test_an_experiments_runs_by_settings():
+    assert parse("experiment_id=7,scheduler=task,threads=2", "a") == Selection(
+        experiment_id=7, settings={"scheduler": "task", "threads": 2}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "takes"),
+    [
+        ("scheduler=task", True),
+        ("scheduler=serial", False),
+        ("scheduler=task,threads=2,model=tiny", True),
+        ("threads=1", False),
+        ("threads=true", False),
+        ("warmup=null", True),
+        ("allow_oversubscription=false", True),
+        ("allow_oversubscription=0", False),
+        ("cores=0-1", True),
+        ("cores=0", False),
+        ("repetition=3", True),
+        ("block=3", False),
+    ],
+)
+def test_settings_choose_runs(text, takes):
+    assert parse("experiment_id=7," + text, "a").takes(SPEC, repetition=3, block=2) is takes
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "1,x", "-1", "1;2", "scheduler=task", "experiment_id=x", "experiment_id=1,cheese=2", "experiment_id=1,2",
+     "experiment_id=1,threads=1,threads=2", "experiment_id=1,cores=x", "9" * 30, ",".join(["1"] * 1001), "²"],
+)  # fmt: skip
+def test_what_is_no_selection_is_refused_by_name(text):
+    with pytest.raises(InvalidRequest) as caught:
+        parse(text, "b")
+    assert caught.value.fields["errors"][0]["field"] == "b"
