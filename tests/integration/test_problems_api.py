@@ -101,7 +101,7 @@ def test_pages_load_nothing_from_elsewhere(empty_api, path):
 
 def test_the_reference_names_every_address(empty_api):
     page = empty_api.http.get("/docs").text
-    for path in empty_api.http.get("/openempty_api.json").json()["paths"]:
+    for path in empty_api.http.get("/openapi.json").json()["paths"]:
         assert f"<code>{path}</code>" in page
 
 
