@@ -15,7 +15,7 @@ from typing import Any
 from gpt2core.errors import ConfigError
 
 SCHEDULERS = ("serial", "fork-join", "task")
-SYNCS = ("phase", "step")
+SYNCS = ("phase", "step", "none")
 PHASES = ("data", "forward", "loss", "backward", "update")
 PRECISIONS = ("fp32",)
 BLAS = ("auto", "mkl", "openblas")
@@ -122,7 +122,9 @@ class TrainConfig:
         None, "first steps that are run but left out of the summary; default 2, or steps - 1 if that is less", low=0
     )
     scheduler: str = setting("task", "who orders the tiles", choices=SCHEDULERS)
-    sync: str = setting("step", "where task waits for all: after each phase or each step", choices=SYNCS)
+    sync: str = setting(
+        "step", "where task waits for all: after each phase, after each step, or nowhere (taskiter)", choices=SYNCS
+    )
     threads: int = setting(1, "P: threads in the team", low=1, high=4096)
     cores: tuple[int, ...] | None = setting(
         None, "cores to pin the threads to, as 0-3,8; default: those this process may use"

@@ -115,7 +115,8 @@ def reduce_edges(nodes: int, edges: Iterable[Edge]) -> list[Edge]:
 
 
 def build(program: Program, sync: str) -> Graph:
-    """The graph of a step program: `sync` = phase waits after every phase, step at the end of a step.
+    """The graph of a step program: `sync` = phase waits after every phase, step at the end of a step, none (taskiter)
+    lets an iteration begin once the loss of the one before is known, and then as data allows.
 
     Raises GraphError if two tiles of one op conflict: fork-join could not run it.
     """
@@ -135,16 +136,36 @@ def build(program: Program, sync: str) -> Graph:
         task.append(number)
         label.append(" ".join(part for part in (op.label, tile.label) if part))
         phase.append(op.phase)
-    end = len(task)
+    for wait in ("gate", "end") if sync == "none" else ("end",):
+        task.append(WAIT)
+        label.append(wait)
+        phase.append("")
+    end = len(task) - 1
     waits.append(end)
-    task.append(WAIT)
-    label.append("end")
-    phase.append("")
-    edges = [(node_of[a], node_of[b]) for a, b in derive(accesses)]
-    edges += around_waits(len(task), edges, waits)
+    tasks_in, nodes = len(tasks), len(task)
+    twice = derive([*accesses, *accesses])
+    edges = [(node_of[a], node_of[b]) for a, b in twice if b < tasks_in]
+    crossing = [(end, 0)]
+    if sync == "none":
+        # The next iteration begins at the gate: when the loss is known and the iteration before this one is complete,
+        # so that no node is more than one iteration ahead of another.
+        gate = end - 1
+        edges += [(node, gate) for node in range(nodes) if phase[node] == "loss"] or [(0, gate)]
+        crossing = [(node_of[a], node_of[b - tasks_in]) for a, b in twice if a < tasks_in <= b]
+        crossing += [(end, gate), (gate, 0)]
+    edges += around_waits(nodes, edges, waits)
+    if sync == "none":
+        crossing = cross_only(nodes, edges, crossing)
     return Graph(
-        tuple(task), tuple(label), tuple(phase), tuple(reduce_edges(len(task), edges)), ((end, 0),), begin=0, end=end
+        tuple(task), tuple(label), tuple(phase), tuple(reduce_edges(nodes, edges)), tuple(crossing), begin=0, end=end
     )
+
+
+def cross_only(nodes: int, edges: Iterable[Edge], crossing: Iterable[Edge]) -> list[Edge]:
+    """The crossing edges that no longer path implies: two iterations, reduced as one graph."""
+    edges = list(edges)
+    unrolled = [*edges, *((a + nodes, b + nodes) for a, b in edges), *((a, b + nodes) for a, b in crossing)]
+    return [(a, b - nodes) for a, b in reduce_edges(2 * nodes, unrolled) if a < nodes <= b]
 
 
 def around_waits(nodes: int, edges: Sequence[Edge], waits: Sequence[int]) -> list[Edge]:

@@ -63,6 +63,8 @@ def plan(config: TrainConfig) -> Plan:
     Raises ConfigError for cores that are not there, GraphError if the program is wrong.
     """
     config = slicing.resolve(config)
+    if config.save is not None:
+        checkpoint.check_suffix(config.save)
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
     config = dataclasses.replace(config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps)
     step = program.build(config)

@@ -57,8 +57,13 @@ if not os.environ.get("NUMBA_CACHE_DIR"):
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile arithmetic: no GIL, no bounds checks, IEEE division, cached."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)(function)
+    """Compile arithmetic: no GIL, no bounds checks, IEEE division, cached; inlined where compiled code calls it.
+
+    Inlined because an object file's copy of a called function may be replaced by another file's copy when the linker
+    meets both, and two copies may differ in how products are fused: a run that compiles and a run that loads from the
+    cache must give the same bits (tests/e2e/test_cold_start.py).
+    """
+    return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, inline="always")(function)
 
 
 def runtime(function: Callable[..., Any]) -> Any:

@@ -4,7 +4,7 @@ Order: the own successor of highest priority next (its data is in this core's ca
 ready tasks, then the oldest of another thread's.
 """
 
-from gpt2core.machine.atomics import fetch_add, load_acquire, pause, store_release, yield_core
+from gpt2core.machine.atomics import fence, fetch_add, load_acquire, pause, store_release, yield_core
 from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import address_of, runtime
 from gpt2core.schedulers.deque import EMPTY, push, steal, take
@@ -12,7 +12,7 @@ from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 
-FINISHED = 3  # cell of `control`: no iteration is left
+FINISHED, LAST = 3, 4  # cells of `control`: nothing is left to run; how many iterations there are, once decided
 
 
 @runtime
@@ -56,11 +56,18 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, mask, 
         run_task(tasks, context, record, thread, iteration, task)
     elif task == BEGIN_NODE:
         if iteration == steps or (iteration and load_acquire(address_of(control, STOP))):
-            store_release(address_of(control, FINISHED), 1)
+            # The last iteration may still be under way (sync = none): whoever comes second, this or its end, finishes.
+            store_release(address_of(control, LAST), iteration)
+            fence()
+            if load_acquire(address_of(control, STEPS_DONE)) == iteration:
+                store_release(address_of(control, FINISHED), 1)
             return EMPTY
     elif task == END_NODE:
         record.step_end[iteration] = ticks()
         store_release(address_of(control, STEPS_DONE), iteration + 1)
+        fence()
+        if load_acquire(address_of(control, LAST)) == iteration + 1:
+            store_release(address_of(control, FINISHED), 1)
     replay.iteration[node] = iteration + 1
     following = EMPTY
     for i in range(replay.first[node], replay.first[node + 1]):

@@ -71,7 +71,13 @@ def test_tasks_read_and_write_what_they_declare(blas):
     config = slicing.resolve(
         TrainConfig(
             model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),
-            batch=3, seq=10, steps=1, batch_slice=2, token_slice=4, data="synthetic", blas=blas,
+            batch=3,
+            seq=10,
+            steps=1,
+            batch_slice=2,
+            token_slice=4,
+            data="synthetic",
+            blas=blas,
         )  # fmt: skip
     )
     views = Views(config)
@@ -114,4 +120,6 @@ def test_tasks_read_and_write_what_they_declare(blas):
         allowed.arrays["control"][:] = 0
         allowed.arrays["scratch"][:] = poisoned.arrays["scratch"]
         for kind, block in allowed.arenas.items():
-            assert block.tobytes() == poisoned.arenas[kind].tobytes(), f"{op.label} {tile.label} writes undeclared {kind}"
+            assert block.tobytes() == poisoned.arenas[kind].tobytes(), (
+                f"{op.label} {tile.label} writes undeclared {kind}"
+            )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpt2core import data, graph, tensors, train
 from gpt2core.arena import Memory
-from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.config import SYNCS, ModelConfig, TrainConfig
 from gpt2core.machine import gemm
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
@@ -45,7 +45,7 @@ def test_training_moves_the_weights(reference):
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize(
-    ("scheduler", "sync"), [("serial", "step"), ("fork-join", "step"), ("task", "phase"), ("task", "step")]
+    ("scheduler", "sync"), [("serial", "step"), ("fork-join", "step"), *(("task", sync) for sync in SYNCS)]
 )
 def test_losses_and_weights_are_bit_identical(scheduler, sync, threads, reference):
     if scheduler == "serial" and threads > 1:
@@ -59,12 +59,12 @@ def test_losses_and_weights_are_bit_identical(scheduler, sync, threads, referenc
 @given(st.data())
 def test_any_shape_and_slices(draw_from):
     draw = draw_from.draw
-    heads = draw(st.integers(1, 3))
+    heads, layers = draw(st.integers(1, 3)), st.integers(1, 4)
     context = draw(st.integers(1, 24))
     seq, batch = draw(st.integers(1, context)), draw(st.integers(1, 4))
     config = dataclasses.replace(
         RAGGED,
-        model=ModelConfig(draw(st.integers(1, 4)), heads, heads * draw(st.integers(1, 9)), draw(st.integers(2, 300)), context),
+        model=ModelConfig(draw(layers), heads, heads * draw(st.integers(1, 9)), draw(st.integers(2, 300)), context),
         batch=batch, seq=seq, steps=2,
         batch_slice=draw(st.integers(1, batch)), token_slice=draw(st.integers(1, seq)),
         seed=draw(st.integers(0, 99)), blas=draw(st.sampled_from(["mkl", "openblas"])),
@@ -72,7 +72,7 @@ def test_any_shape_and_slices(draw_from):
     expected = outcome(config)
     for threads in (2, 3):
         assert outcome(dataclasses.replace(config, scheduler="fork-join", threads=threads)) == expected
-        for sync in ("phase", "step"):
+        for sync in SYNCS:
             assert outcome(dataclasses.replace(config, scheduler="task", sync=sync, threads=threads)) == expected
 
 
@@ -115,5 +115,7 @@ def topological(tasks: graph.Graph, rng: random.Random) -> list[int]:
 
 
 def test_slicing_changes_only_the_rounding():
-    losses = [train.train(dataclasses.replace(RAGGED, batch_slice=b, token_slice=t)).losses for b, t in ((1, 1), (3, 10))]
+    losses = [
+        train.train(dataclasses.replace(RAGGED, batch_slice=b, token_slice=t)).losses for b, t in ((1, 1), (3, 10))
+    ]
     np.testing.assert_allclose(losses[0], losses[1], rtol=2e-5)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt2core import graph, program
-from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.config import SYNCS, ModelConfig, TrainConfig
 from gpt2core.errors import ConfigError, GraphError
 from gpt2core.kernels.residual import residual_forward_entry
 from gpt2core.ops import Access, Mode, Program, Tile
@@ -67,7 +67,7 @@ def test_reduction_keeps_reachability_and_nothing_else(nodes, seed):
         assert graph.reachability(nodes, [e for e in kept if e != edge]) != graph.reachability(nodes, edges)
 
 
-@pytest.mark.parametrize("sync", ["phase", "step"])
+@pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize(("batch_slice", "token_slice"), [(1, 4), (3, 10), (2, 3), (1, 1)])
 def test_the_program_is_race_free(sync, batch_slice, token_slice):
     step = program.build(dataclasses.replace(SMALL, batch_slice=batch_slice, token_slice=token_slice))
@@ -99,7 +99,8 @@ def test_without_the_edge_to_the_next_iteration_the_graph_is_refused():
 def toy(*accesses: tuple[Access, ...]) -> Program:
     step = Program()
     step.regions.update({"x": 0, "y": 1})
-    step.add("toy", "forward", residual_forward_entry, [], [Tile((0,), a, 1, 1, str(i)) for i, a in enumerate(accesses)])
+    tiles = [Tile((0,), a, 1, 1, str(i)) for i, a in enumerate(accesses)]
+    step.add("toy", "forward", residual_forward_entry, [], tiles)
     return step
 
 
