@@ -78,7 +78,7 @@ def test_tasks_read_and_write_what_they_declare(blas):
             token_slice=4,
             data="synthetic",
             blas=blas,
-        )  # fmt: skip
+        )
     )
     views = Views(config)
     step, real, bound, record = prepare(config)
