@@ -270,3 +270,28 @@ def test_a_result_that_is_refused_is_set_aside_and_changes_nothing(home: House, 
     spool.close()
     (home.folder / "gate").touch()
     assert ended(client, run_id).state == "succeeded"
+
+
+def test_a_worker_that_was_replaced_kills_its_trainer_and_leaves(home: House, client: Client) -> None:
+    old = home.start_worker("stubborn")
+    run_id = submit(client)
+    training(client, run_id)
+    trainer = trainer_of(old)
+    home.start_worker("quick", "--spool", str(home.folder / "other"))  # the same worker_id, another process
+    old.event("lease-lost")
+    assert not trainer.is_running()
+    assert old.wait() == 3
+    assert "/problems/stale-boot" in "".join(old.lines)
+    assert (ended(client, run_id).state, client.run(run_id).attempts) == ("succeeded", 2)
+
+
+def test_a_full_disk_does_not_cost_the_result(home: House, client: Client) -> None:
+    gate = home.folder / "gate"
+    worker = home.start_worker("gated", FAKE_TRAINER_GATE=str(gate))
+    run_id = submit(client)
+    training(client, run_id)
+    limit_bytes = 1200  # less than the result, more than the log
+    psutil.Process(worker.popen.pid).rlimit(psutil.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+    gate.touch()
+    worker.event("spool-failed")
+    assert ended(client, run_id).state == "succeeded"
