@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from gpt2core import slicing, tensors
+from gpt2core.blocks import Block, WeightBlocks
 from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError
 from gpt2core.kernels import adamw, attention, cross_entropy, encoder, gelu, layernorm, matmul, residual, tokens
@@ -19,10 +20,8 @@ from gpt2core.slicing import Slice
 
 BLOCK_ELEMENTS = 384 * 768  # of a weight matrix in one tile: its gradient and moments fit in a core's caches
 MAX_SLICES = 512  # 124M then has 75,000 tasks
-MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # a matrix is cut finer than that only if its rows allow it
 F32 = 4
 
-Block = tuple[int, int]
 Key = tuple[Hashable, ...]  # of a region, or of a family of regions: then less the slice's number
 # A linear layer: its name in reports, its tensors, and how the kernels see them.
 LINEAR = {
@@ -34,13 +33,6 @@ LINEAR = {
 }
 
 
-def cut_rows(rows: int, columns: int) -> list[Block]:
-    """The blocks of a (rows, columns) matrix: ranges of rows, nearly equal."""
-    count = max(-(-rows * columns // BLOCK_ELEMENTS), min(MIN_BLOCKS, rows // MIN_BLOCK_ROWS), 1)
-    step = -(-rows // count)
-    return [(first, min(first + step, rows)) for first in range(0, rows, step)]
-
-
 class Gpt2:
     """Builds the program for one configuration."""
 
@@ -50,9 +42,8 @@ class Gpt2:
         self.slices = slicing.cut(self.config)
         self.program = Program()
         self.ring = tensors.ring_layers(self.model)
-        self.arena = tensors.plan(self.config)["weights"]
-        self.shape = {spec.name: spec.shape for spec in self.arena.specs}
-        self.at = dict(zip(self.shape, (offset // F32 for offset in self.arena.offsets), strict=True))
+        self.blocks = WeightBlocks(self.config)
+        self.shape = self.blocks.shape
 
     def build(self) -> Program:
         L = self.model.layers
@@ -79,13 +70,6 @@ class Gpt2:
 
     def gradient(self, name: str, layer: int | None) -> Tensor:
         return Tensor("d" + name, layer) if name else ABSENT
-
-    def blocks(self, name: str) -> list[Block]:
-        rows, columns = self.shape[name][-2:]
-        return cut_rows(rows, columns)
-
-    def block_regions(self, name: str, layer: int | None) -> list[Hashable]:
-        return [(name, layer, i) for i in range(len(self.blocks(name)))]
 
     def per_slice(
         self,
@@ -127,7 +111,7 @@ class Gpt2:
         self.per_slice(
             name, "forward", matmul.matmul_forward_entry,
             [y, x, Tensor(weight, layer), self.weight(bias, layer)], layer,
-            reads=[inp], writes=[out], shared=self.block_regions(weight, layer),
+            reads=[inp], writes=[out], shared=self.blocks.regions(weight, layer),
             row_flop=2 * rows * columns, row_bytes=F32 * (rows + columns), tile_bytes=F32 * rows * columns,
         )  # fmt: skip
 
@@ -137,7 +121,7 @@ class Gpt2:
         self.per_slice(
             f"{name}_dinp", "backward", matmul.matmul_backward_input_entry,
             [dx, dy, Tensor(weight, layer)], layer,
-            reads=[dout], writes=[dinp], shared=self.block_regions(weight, layer),
+            reads=[dout], writes=[dinp], shared=self.blocks.regions(weight, layer),
             row_flop=2 * rows * columns, row_bytes=F32 * (rows + columns), tile_bytes=F32 * rows * columns,
         )  # fmt: skip
 
@@ -156,7 +140,7 @@ class Gpt2:
                     F32 * (rows * columns + (rows + columns) * (block[1] - block[0])),
                     f"b{i}",
                 )
-                for i, block in enumerate(self.blocks(weight))
+                for i, block in enumerate(self.blocks.of(weight))
             ],
         )  # fmt: skip
 
@@ -210,7 +194,8 @@ class Gpt2:
             "encoder", "forward", encoder.encoder_forward_entry,
             [Tensor("residual", 0), Tensor("inputs"), Tensor("row_time"), Tensor("wte"), Tensor("wpe")], None,
             reads=[("inputs",)], writes=[("residual", 0)],
-            shared=[*self.block_regions("wte", None), *self.wpe_regions("wpe")], row_flop=C, row_bytes=3 * F32 * C,
+            shared=[*self.blocks.regions("wte", None), *self.blocks.regions("wpe", None)],
+            row_flop=C, row_bytes=3 * F32 * C,
         )  # fmt: skip
 
     def block_forward(self, layer: int) -> None:
@@ -329,20 +314,11 @@ class Gpt2:
             ],
         )  # fmt: skip
 
-    def wpe_blocks(self) -> list[Block]:
-        """Positions in use, by token slice, and one block of those that are not."""
-        T, TS, context = self.config.seq, self.config.token_slice, self.model.context
-        used = [(first, min(first + TS, T)) for first in range(0, T, TS)]
-        return [*used, (T, context)] if context > T else used
-
-    def wpe_regions(self, name: str) -> list[Hashable]:
-        return [(name, None, i) for i in range(len(self.wpe_blocks()))]
-
     def encoder_backward(self) -> None:
         C, rows = self.model.channels, self.config.batch * self.config.seq
         dresidual = [("dresidual", self.ring_of(0), s.index) for s in self.slices]
         tokens_read = [("inputs", s.index) for s in self.slices]
-        wte, wpe = self.blocks("wte"), [b for b in self.wpe_blocks() if b[0] < self.config.seq]
+        wte, wpe = self.blocks.of("wte"), [b for b in self.blocks.of("wpe") if b[0] < self.config.seq]
         for name, entry, blocks, reads, updates in (
             ("wte", encoder.encoder_backward_wte_entry, wte, dresidual + tokens_read, True),
             ("wpe", encoder.encoder_backward_wpe_entry, wpe, dresidual, False),
@@ -395,25 +371,18 @@ class Gpt2:
             return Tile((a0, a1, b0, b1), accesses, 14 * size, 28 * size, label)
 
         def matrix(weight: str, bias: str, layer: int | None) -> None:
-            rows, columns = self.shape[weight][-2:]
-            at = self.at[weight] + (layer or 0) * rows * columns
-            for i, (first, last) in enumerate(self.blocks(weight)):
-                ranges = [(at + first * columns, at + last * columns)]
-                if bias:
-                    bias_at = self.at[bias] + (layer or 0) * rows
-                    ranges.append((bias_at + first, bias_at + last))
+            for i, rows in enumerate(self.blocks.of(weight)):
+                ranges = [self.blocks.span(name, layer, rows) for name in (weight, bias) if name]
                 tiles.append(tile(ranges, (weight, layer, i), ("d" + weight, layer, i), f"{weight} b{i}"))
 
         def norm(layer: int | None, name: str) -> None:
-            starts = [self.at[name + kind] + (layer or 0) * C for kind in "wb"]
-            ranges = [(start, start + C) for start in starts]
+            ranges = [self.blocks.span(name + kind, layer, (0, C)) for kind in "wb"]
             key = (name,) if layer is None else (name, layer)
             tiles.append(tile(ranges, key, ("d" + name, layer), name))
 
-        for i, (first, last) in enumerate(self.wpe_blocks()):
-            at = self.at["wpe"]
-            gradient = ("dwpe", None, i) if first < self.config.seq else ()  # unused positions: it stays 0
-            tiles.append(tile([(at + first * C, at + last * C)], ("wpe", None, i), gradient, f"wpe b{i}"))
+        for i, rows in enumerate(self.blocks.of("wpe")):
+            gradient = ("dwpe", None, i) if rows[0] < self.config.seq else ()  # unused positions: it stays 0
+            tiles.append(tile([self.blocks.span("wpe", None, rows)], ("wpe", None, i), gradient, f"wpe b{i}"))
         matrix("wte", "", None)
         for layer in range(self.model.layers):
             norm(layer, "ln1")

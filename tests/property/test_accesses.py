@@ -11,6 +11,7 @@ import pytest
 
 from gpt2core import data, program, slicing, tensors, train
 from gpt2core.arena import Memory
+from gpt2core.blocks import WeightBlocks
 from gpt2core.config import ModelConfig, TrainConfig
 from gpt2core.machine import gemm
 from gpt2core.ops import Access, Mode, Program
@@ -26,7 +27,7 @@ class Views:
     """Region keys to the memory they stand for."""
 
     def __init__(self, config: TrainConfig) -> None:
-        self.builder = program.Gpt2(config)
+        self.blocks = WeightBlocks(config)
         self.slices = slicing.cut(config)
 
     def of(self, memory: Memory, key: tuple[Hashable, ...]) -> list[np.ndarray]:
@@ -34,7 +35,7 @@ class Views:
         gradient = name.startswith("d") and name[1:] in (*WEIGHTS, "wpe", "ln1", "ln2", "lnf")
         plain = name[1:] if gradient else name
         if plain in WEIGHTS or plain == "wpe":
-            blocks = self.builder.wpe_blocks() if plain == "wpe" else self.builder.blocks(plain)
+            blocks = self.blocks.of(plain)
             first, last = blocks[key[2]]
             parts = [(plain, key[1], slice(first, last))]
             if WEIGHTS.get(plain):
