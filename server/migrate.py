@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -11,6 +9,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
+import migrations
 from server.db import Database
 
 LOCK = 0x7A5C_1003  # any number, the same in every server
@@ -20,7 +19,7 @@ STATEMENT_TIMEOUT_S = 600
 def config(connection: Connection | None = None) -> Config:
     """Alembic's configuration: the packaged scripts, on a given connection."""
     made = Config()
-    made.set_main_option("script_location", str(resources.files("migrations")).replace("%", "%%"))
+    made.set_main_option("script_location", migrations.__path__[0].replace("%", "%%"))
     made.attributes["connection"] = connection
     return made
 
