@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from queue import SimpleQueue
 from typing import Any
 
 from gpt2core import launch
 from gpt2core.errors import ConfigError
-from worker import affinity, orphan
+from worker import affinity, orphan, signals
 from worker.agent import Agent, DrainAsked
 from worker.claim_loop import ClaimLoop
 from worker.client import ServerClient
@@ -45,13 +44,9 @@ def main(arguments: list[str], command: Command = launch.command) -> int:
 
     def stop_at_once() -> None:
         supervisor.kill()
-        raise SystemExit(EXIT_STOPPED_AT_ONCE)
+        os._exit(EXIT_STOPPED_AT_ONCE)  # nothing is waited for; what was to be delivered is in the spool
 
-    def on_signal(_number: int, _frame: object) -> None:
-        stop_at_once() if agent.draining else drain()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    signals.listen(lambda: stop_at_once() if agent.draining else drain())
     affinity.raise_priority()
     client = ServerClient(settings.server, settings.token)
     try:

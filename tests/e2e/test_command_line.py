@@ -226,10 +226,10 @@ def test_serve_and_worker_become_the_processes_they_start(home: House, client: C
     assert client.run(1).state == "succeeded"
 
 
-def test_serve_says_when_its_port_is_taken() -> None:
+def test_serve_says_when_its_port_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = taskloom("serve", "--port", str(port), "--database-url", "sqlite://")
+        done = taskloom("serve", "--port", str(port), "--database-url", f"sqlite:///{tmp_path}/a.db")
     assert done.returncode == 2
     assert str(port) in done.stderr
 
