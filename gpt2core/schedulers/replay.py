@@ -16,13 +16,17 @@ BEGIN_NODE, END_NODE, INNER_WAIT = -1, -2, -3  # what a node without a task is
 
 
 class Replay(NamedTuple):
-    """Arrays of a graph of n nodes. Successors are in CSR form, by rising priority: the last is to run next."""
+    """Arrays of a graph of n nodes. Successors are in CSR form, by rising priority: the last is to run next.
+
+    An iteration may begin before the one before it is complete, so a node counts the predecessors of two iterations
+    apart, in the cell of the iteration's parity. No node is two iterations ahead of another: see graph.build, `gate`.
+    """
 
     task: Ints  # (n,) task number, or one of the three kinds of wait
     first: Ints  # (n + 1,) where a node's successors begin
-    successor: Ints  # (edges,)
+    successor: Ints  # (edges,) twice the node's number, plus one if the edge crosses to the next iteration
     predecessors: Ints  # (n,) of one iteration, crossing ones included
-    pending: Ints  # (n, LINE) predecessors still to come; a line each
+    pending: Ints  # (n, LINE) predecessors still to come, for even and odd iterations; a line each
     iteration: Ints  # (n,) which one the node runs next
     start: Ints  # nodes that are ready at first
 
@@ -31,20 +35,23 @@ def record(graph: Graph, cost: Sequence[float]) -> Replay:
     """Flatten a graph. `cost` is seconds for each node; priority is the cost of the longest path from it."""
     n = len(graph)
     level = bottom_levels(n, graph.edges, cost)
-    successors: list[list[int]] = [[] for _ in range(n)]
+    successors: list[list[tuple[int, bool]]] = [[] for _ in range(n)]
     within, all_of = [0] * n, [0] * n
     for a, b in graph.edges:
-        successors[a].append(b)
+        successors[a].append((b, False))
         within[b] += 1
         all_of[b] += 1
     for a, b in graph.crossing:
-        successors[a].append(b)
+        successors[a].append((b, True))
         all_of[b] += 1
     first = np.zeros(n + 1, np.int64)
     first[1:] = np.cumsum([len(s) for s in successors])
-    flat = [b for s in successors for b in sorted(s, key=lambda b: (level[b], -b))]
+    flat = [
+        2 * b + crosses for s in successors for b, crosses in sorted(s, key=lambda e: (not e[1], level[e[0]], -e[0]))
+    ]
     pending = np.zeros((n, LINE), np.int64)
-    pending[:, 0] = within
+    pending[:, 0] = within  # what crosses into the first iteration is behind it already
+    pending[:, 1] = all_of
     waits = {graph.begin: BEGIN_NODE, graph.end: END_NODE}
     task = [waits.get(node, INNER_WAIT) if number == WAIT else number for node, number in enumerate(graph.task)]
     return Replay(

@@ -49,9 +49,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
 def run_node(thread, tasks, context, record, control, steps, replay, own, mask, node):
     """Run a ready node, release its successors, and return the one to run next, or EMPTY."""
     iteration, task = replay.iteration[node], replay.task[node]
-    if replay.predecessors[node] > 1:
-        # Armed again before it runs: what its predecessors of the next iteration count down comes after it.
-        fetch_add(address_of(replay.pending, node * replay.pending.shape[1]), replay.predecessors[node])
+    replay.pending[node, iteration & 1] = replay.predecessors[node]  # armed again, for the iteration after the next
     if task >= 0:
         run_task(tasks, context, record, thread, iteration, task)
     elif task == BEGIN_NODE:
@@ -71,12 +69,10 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, mask, 
     replay.iteration[node] = iteration + 1
     following = EMPTY
     for i in range(replay.first[node], replay.first[node + 1]):
-        successor = replay.successor[i]
+        successor = replay.successor[i] >> 1
+        cell = successor * replay.pending.shape[1] + ((iteration + replay.successor[i]) & 1)
         # A sole predecessor needs no count.
-        if (
-            replay.predecessors[successor] == 1
-            or fetch_add(address_of(replay.pending, successor * replay.pending.shape[1]), -1) == 1
-        ):
+        if replay.predecessors[successor] == 1 or fetch_add(address_of(replay.pending, cell), -1) == 1:
             if following != EMPTY:
                 push(own, mask, following)
             following = successor

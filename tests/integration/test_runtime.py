@@ -1,0 +1,191 @@
+"""The runtime without GPT-2: deque, barrier and executor under threads, on toy programs with stamped tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpt2core import graph
+from gpt2core.arena import Memory
+from gpt2core.config import SYNCS
+from gpt2core.machine import atomics
+from gpt2core.machine.jit import STEP, address_of, entry, l1, runtime
+from gpt2core.ops import Program, Tensor, Tile
+from gpt2core.schedulers import dispatch, replay
+from gpt2core.schedulers.deque import EMPTY, new_deques, push, steal, take
+from gpt2core.schedulers.forkjoin import forkjoin_loop
+from gpt2core.schedulers.serial import STEPS_DONE, STOP
+from gpt2core.schedulers.task import task_loop
+from gpt2core.schedulers.team import Team, barrier
+from gpt2core.tensors import TensorSpec, plan_arena
+from gpt2core.tracing import new_record
+
+ITEMS = 20_000
+
+
+@entry
+def stamp_entry(x, t, c):
+    """Task t[0] of step c[STEP] checks that its inputs carry this step, then stamps itself.
+
+    operands: stamps (tasks,), inputs (pairs flattened), violations (1,). tile: number, first input, last input,
+    how many rounds to dawdle.
+    """
+    stamps, inputs, violations = l1(x, 0), l1(x, 1), l1(x, 2)
+    for i in range(t[1], t[2]):
+        if stamps[inputs[i]] != c[STEP] + 1:
+            violations[0] += 1
+    if stamps[t[0]] != c[STEP]:
+        violations[0] += 1
+    for _ in range(t[3]):
+        atomics.pause()
+    stamps[t[0]] = c[STEP] + 1
+
+
+def toy(inputs: list[list[int]], dawdle: list[int]) -> tuple[Program, Memory]:
+    """Task i reads the values of inputs[i], all below i, and writes its own."""
+    flat = [j for each in inputs for j in each]
+    step = Program()
+    at = 0
+    for number, each in enumerate(inputs):
+        accesses = step.accesses(reads=[("value", j) for j in each], writes=[("value", number)])
+        tile = Tile((number, at, at + len(each), dawdle[number]), accesses, 1, 1, str(number))
+        step.add("stamp", "forward", stamp_entry, [Tensor("stamps"), Tensor("inputs"), Tensor("violations")], [tile])
+        at += len(each)
+    sizes = {"stamps": len(inputs), "inputs": len(flat) + 1, "violations": 1, "control": 8}
+    memory = Memory({"temporary": plan_arena(TensorSpec(name, (size,), "int64") for name, size in sizes.items())})
+    memory.arrays["inputs"][: len(flat)] = flat
+    return step, memory
+
+
+def run_tasks(step: Program, memory: Memory, sync: str, threads: int, steps: int) -> None:
+    tasks = graph.build(step, sync)
+    graph.validate(step, tasks)
+    bound = dispatch.bind(step, memory, threads, 0)
+    deques, mask = new_deques(threads, len(tasks))
+    arguments = [
+        bound.tasks, bound.context, new_record(threads, steps, 0, 8, 0), memory.arrays["control"], steps,
+        replay.record(tasks, [1.0] * len(tasks)), deques, mask, 50,
+    ]  # fmt: skip
+    Team([i % 2 for i in range(threads)]).run(task_loop, arguments)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(1, 40), st.integers(0, 2**32), st.sampled_from(SYNCS), st.sampled_from([1, 2, 3, 8]))
+def test_no_task_runs_before_its_inputs(size, seed, sync, threads):
+    """Random graphs, random delays, 50 iterations: every input carries the iteration of its reader."""
+    rng = random.Random(seed)
+    inputs = [sorted(rng.sample(range(i), min(i, rng.randrange(4)))) for i in range(size)]
+    step, memory = toy(inputs, [rng.choice([0, 0, 0, 200]) for _ in range(size)])
+    run_tasks(step, memory, sync, threads, 50)
+    assert memory.arrays["violations"][0] == 0
+    assert (memory.arrays["stamps"] == 50).all()
+    assert memory.arrays["control"][STEPS_DONE] == 50
+
+
+def test_the_stamps_catch_a_graph_without_an_edge():
+    """The check above can fail: a chain run with one edge missing is caught."""
+    step, memory = toy([[], [0], [1]], [20_000, 0, 0])
+    tasks = graph.build(step, "step")
+    broken = dataclasses.replace(tasks, edges=(*(e for e in tasks.edges if e != (1, 2)), (0, 2)))
+    bound = dispatch.bind(step, memory, 2, 0)
+    deques, mask = new_deques(2, len(tasks))
+    record = new_record(2, 20, 0, 8, 0)
+    arrays = [bound.tasks, bound.context, record, memory.arrays["control"], 20]
+    Team([0, 1]).run(task_loop, [*arrays, replay.record(broken, [1.0] * len(tasks)), deques, mask, 50])
+    assert memory.arrays["violations"][0] > 0
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+def test_a_stop_ends_at_an_iterations_boundary(sync):
+    step, memory = toy([[], [0], [0], [1, 2]], [0, 50, 0, 0])
+    control = memory.arrays["control"]
+    control[STOP] = 1
+    run_tasks(step, memory, sync, 2, 1000)
+    done = int(control[STEPS_DONE])
+    assert done == 1
+    assert (memory.arrays["stamps"] == done).all()
+
+
+@runtime
+def share(thread, deque, mask, taken, counts, start):
+    """Thread 0 pushes ITEMS numbers and takes some back; the others steal until all are accounted for."""
+    base, total, begun = address_of(deque, 0), address_of(counts, 0), address_of(start, 0)
+    if thread == 0:
+        atomics.store_release(begun, 1)
+        for number in range(ITEMS):
+            push(base, mask, number)
+            if number % 3 == 0:
+                got = take(base, mask)
+                if got != EMPTY:
+                    taken[got] += 1
+                    atomics.fetch_add(total, 1)
+        while True:
+            got = take(base, mask)
+            if got == EMPTY:
+                break
+            taken[got] += 1
+            atomics.fetch_add(total, 1)
+    while atomics.load_acquire(total) < ITEMS:
+        got = steal(base, mask)
+        if got == EMPTY:
+            atomics.yield_core()
+        else:
+            taken[got] += 1
+            atomics.fetch_add(total, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_a_deque_gives_each_item_once(threads):
+    deques, mask = new_deques(1, ITEMS)
+    taken, counts = np.zeros(ITEMS, np.int64), np.zeros(8, np.int64)
+    Team([i % 2 for i in range(threads)]).run(share, [deques, mask, taken, counts, np.zeros(8, np.int64)])
+    assert (taken == 1).all()
+
+
+@runtime
+def phases(thread, cells, seen, threads, rounds, spin_limit):
+    """Each round every thread writes its round, waits, and checks that all have written."""
+    base = address_of(cells, 0)
+    for round_number in range(1, rounds + 1):
+        seen[thread * 8] = round_number
+        barrier(base, threads, spin_limit)
+        for other in range(threads):
+            if seen[other * 8] < round_number:
+                seen[thread * 8 + 1] += 1
+        barrier(base, threads, spin_limit)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_nobody_passes_a_barrier_before_all_have_come(threads):
+    seen = np.zeros(threads * 8, np.int64)
+    Team([i % 2 for i in range(threads)]).run(phases, [np.zeros(32, np.int64), seen, threads, 500, 50])
+    assert (seen[0::8] == 500).all()
+    assert (seen[1::8] == 0).all()
+
+
+def test_fork_join_runs_every_tile_of_an_op_before_the_next_op():
+    inputs: list[list[int]] = [[] for _ in range(7)] + [list(range(7)) for _ in range(5)]
+    step, memory = toy(inputs, [300 if i % 3 == 0 else 0 for i in range(12)])
+    wide = Program(regions=step.regions)
+    for part in (step.ops[:7], step.ops[7:]):
+        wide.add("stamp", "forward", stamp_entry, part[0].operands, [op.tiles[0] for op in part])
+    bound = dispatch.bind(wide, memory, 3, 0)
+    record = new_record(3, 30, 0, 8, 0)
+    common = [bound.tasks, bound.context, record, memory.arrays["control"], 30]
+    Team([0, 1, 0]).run(forkjoin_loop, [*common, bound.op_first, np.zeros(32, np.int64), 3, 50])
+    assert memory.arrays["violations"][0] == 0
+    assert (memory.arrays["stamps"] == 30).all()
+
+
+def test_a_failing_thread_fails_the_run():
+    def fail(thread: int) -> None:
+        if thread == 1:
+            raise RuntimeError("thread 1 broke")
+
+    with pytest.raises(RuntimeError, match="thread 1 broke"):
+        Team([0, 1]).run(fail, [])

@@ -1,0 +1,79 @@
+"""Slices and where their rows lie."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpt2core import slicing, tensors
+from gpt2core.config import TrainConfig
+from gpt2core.kernels.attention import row_of, run_length
+
+SHAPES = st.integers(1, 9).flatmap(
+    lambda b: st.integers(1, 40).flatmap(
+        lambda t: st.tuples(st.just(b), st.just(t), st.integers(1, b), st.integers(1, t))
+    )
+)
+
+
+def make(shape: tuple[int, int, int, int]) -> TrainConfig:
+    batch, seq, batch_slice, token_slice = shape
+    return TrainConfig(model="tiny", batch=batch, seq=seq, batch_slice=batch_slice, token_slice=token_slice)
+
+
+@given(SHAPES)
+def test_slices_cover_every_token_once(shape):
+    config = make(shape)
+    slices = slicing.cut(config)
+    assert [s.index for s in slices] == list(range(len(slices)))
+    assert [s.row0 for s in slices] == [0, *(s.row1 for s in slices[:-1])]
+    batch, time = slicing.row_tables(config)
+    assert sorted(zip(batch, time, strict=True)) == [(b, t) for b in range(config.batch) for t in range(config.seq)]
+    for s in slices:
+        rows = {(b, t) for b in range(s.first, s.last) for t in range(s.time0, s.time1)}
+        assert {(batch[r], time[r]) for r in range(s.row0, s.row1)} == rows
+        assert all(slices[k].first == s.first for k in s.peers)
+
+
+@given(SHAPES)
+def test_attention_finds_the_rows(shape):
+    """The kernel's arithmetic agrees with the tables, and its runs stay in consecutive rows."""
+    config = make(shape)
+    at = {key: row for row, key in enumerate(zip(*slicing.row_tables(config), strict=True))}
+    T, TS = config.seq, config.token_slice
+    for s in slicing.cut(config):
+        for b in range(s.first, s.last):
+            for t in range(s.time0, s.time1):
+                row = row_of.py_func(b, t, s.first, s.last, T, TS)
+                assert row == at[b, t]
+                run = run_length.py_func(t, T, s.first, s.last, T, TS)
+                assert [at[b, t + i] for i in range(run)] == list(range(row, row + run))
+
+
+def test_automatic_slices_do_not_depend_on_threads_or_scheduler():
+    one = slicing.resolve(TrainConfig(model="tiny", batch=8, seq=128, threads=1))
+    two = slicing.resolve(TrainConfig(model="tiny", batch=8, seq=128, threads=2, scheduler="fork-join"))
+    assert (one.batch_slice, one.token_slice) == (two.batch_slice, two.token_slice)
+    short = slicing.resolve(TrainConfig(model="tiny", batch=8, seq=5))
+    assert (short.batch_slice, short.token_slice) == (8, 5)
+    assert slicing.resolve(TrainConfig(model="tiny", batch_slice=3)).batch_slice == 3
+
+
+def test_sizes_are_those_of_the_published_models():
+    parameters = [("124m", 124_439_808), ("350m", 354_823_168), ("774m", 774_030_080), ("1.5b", 1_557_611_200)]
+    for name, wanted in parameters:
+        model = TrainConfig(model=f"gpt2-{name}").model
+        padding = (model.padded_vocab - model.vocab) * model.channels
+        assert sum(spec.size for spec in tensors.weight_specs(model)) - padding == wanted
+
+
+def test_memory_is_the_sum_of_aligned_tensors():
+    config = TrainConfig(model="tiny", batch=3, seq=10)
+    for kind, arena in tensors.plan(config).items():
+        ends = [o + s.bytes for o, s in zip(arena.offsets, arena.specs, strict=True)]
+        assert all(offset % tensors.ALIGN == 0 for offset in arena.offsets)
+        assert all(end <= start for end, start in zip(ends, arena.offsets[1:], strict=False))
+        assert ends[-1] <= arena.bytes == tensors.memory_bytes(config)[kind]
+    double = tensors.memory_bytes(TrainConfig(model="tiny", batch=6, seq=10))
+    assert double["weights"] == tensors.memory_bytes(config)["weights"]
+    assert double["activations"] > 1.9 * tensors.memory_bytes(config)["activations"]
