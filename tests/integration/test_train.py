@@ -1,0 +1,130 @@
+"""A whole run in this process: what it reports, and how it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from gpt2core import tensors, train
+from gpt2core.config import PHASES, ModelConfig, TrainConfig
+from gpt2core.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
+
+SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=8, warmup=2, token_slice=16, data="synthetic", threads=2)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "sync", "threads"), [("serial", "step", 1), ("fork-join", "step", 2), ("task", "phase", 2)]
+)
+def test_where_phases_follow_each_other_they_add_up_to_the_step(scheduler, sync, threads):
+    result = train.train(dataclasses.replace(SMALL, scheduler=scheduler, sync=sync, threads=threads))
+    for step in range(SMALL.steps):
+        total = sum(result.phase_s[phase][step] for phase in PHASES)
+        assert total == pytest.approx(result.step_s[step], rel=0.01)
+
+
+@pytest.mark.parametrize("scheduler", ["serial", "fork-join", "task"])
+def test_the_report_is_whole_and_consistent(scheduler):
+    config = dataclasses.replace(SMALL, scheduler=scheduler, threads=1 if scheduler == "serial" else 2)
+    events: list[dict] = []
+    result = train.train(config, events.append)
+    assert len(result.losses) == len(result.step_s) == SMALL.steps
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["schema"] == "taskloom.result/1"
+    assert result.config["warmup"] == 2
+    timed = SMALL.steps - 2
+    tasks = result.graph["tasks"]
+    assert sum(op.calls for op in result.ops) == sum(t.tasks for t in result.threads) == tasks * timed
+    useful = sum(t.useful_s for t in result.threads)
+    assert useful == pytest.approx(sum(op.time_s for op in result.ops), rel=0.01)
+    assert useful <= sum(result.step_s[2:]) * config.threads
+    for thread, stat in enumerate(result.threads):
+        assert stat.observed_cores == (stat.core,) == (result.config["cores"][thread],)
+    sizes = tensors.memory_bytes(train.plan(config).config)
+    assert {kind: result.memory_bytes[kind] for kind in sizes} == sizes
+    assert result.memory_bytes["peak_rss"] > sum(sizes.values())
+    assert result.summary["median_step_s"] == pytest.approx(float(np.median(result.step_s[2:])))
+    low, high = result.summary["ci95_step_s"]
+    assert low <= result.summary["median_step_s"] <= high
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "planned"
+    assert events[-1]["step"] == SMALL.steps
+
+
+def test_flop_is_what_the_documented_formula_says():
+    """6 x parameters in matrix products x tokens, + attention 12 L C T per token less the causal half."""
+    config = TrainConfig(model="gpt2-124m", batch=4, seq=256, token_slice=256)
+    model = config.model
+    products = model.layers * 12 * model.channels**2 + model.padded_vocab * model.channels
+    tokens = config.batch * config.seq
+    attention = 12 * model.layers * model.channels * config.seq * tokens
+    wanted = 6 * products * tokens + attention * 7 / 12  # 4 forward + 10 backward, half of it causal
+    planned = train.plan(config)
+    matrix = sum(
+        tile.flop
+        for op, tile in planned.program.tasks
+        if op.name.split("_d")[0] in ("qkv", "projection", "fc", "fc_projection", "logits", "attention")
+    )
+    assert matrix == pytest.approx(wanted, rel=0.002)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_with_its_step():
+    with pytest.raises(NotFinite, match="the loss of step 3 is") as caught:
+        train.train(dataclasses.replace(SMALL, steps=500, lr=1e5, seed=3))
+    assert caught.value.fields()["step"] == 3
+
+
+@pytest.mark.parametrize("scheduler", ["fork-join", "task"])
+def test_a_stop_ends_the_run_at_a_steps_end(scheduler):
+    stop = threading.Event()
+    config = dataclasses.replace(SMALL, steps=1_000_000, scheduler=scheduler)
+
+    def emit(event: dict) -> None:
+        if event["event"] == "step":
+            stop.set()
+
+    with pytest.raises(Cancelled, match=r"cancelled after \d+ steps") as caught:
+        train.train(config, emit, stop)
+    assert 0 < caught.value.step < 1_000_000
+
+
+def test_a_model_that_does_not_fit_says_what_would():
+    with pytest.raises(NotEnoughMemory) as caught:
+        train.train(TrainConfig(model="gpt2-1.5b", batch=4096, seq=1024, data="synthetic"))
+    told = caught.value.fields()
+    assert told["needed_bytes"] > told["available_bytes"]
+    assert "would fit" in str(caught.value) or "does not fit even with batch 1" in str(caught.value)
+    assert str(told["needed_bytes"]) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"threads": 64}, "threads"), ({"cores": (4000,), "threads": 1}, "cores"), ({"save": "weights.txt"}, "save")],
+)
+def test_what_this_machine_cannot_do_is_refused_before_it_starts(change, field):
+    with pytest.raises(ConfigError) as caught:
+        train.train(dataclasses.replace(SMALL, **change))
+    assert caught.value.field == field
+
+
+def test_weights_are_saved_and_read_again(tmp_path):
+    path = tmp_path / "model.bin"
+    whole = train.train(dataclasses.replace(SMALL, steps=1, warmup=0, save=str(path)))
+    again = train.train(dataclasses.replace(SMALL, steps=1, warmup=0, checkpoint=str(path), lr=0.0, save=str(path)))
+    assert again.weights_sha256 == whole.weights_sha256
+    with pytest.raises(ShapeMismatch, match="wte is"):
+        train.train(dataclasses.replace(SMALL, model=ModelConfig(2, 4, 32, 256, 128), checkpoint=str(path)))
+
+
+def test_a_trace_has_every_timed_task_nested_in_its_thread(tmp_path):
+    path = tmp_path / "trace.json"
+    result = train.train(dataclasses.replace(SMALL, trace=str(path)))
+    events = json.loads(path.read_text())["traceEvents"]
+    spans = [e for e in events if e["ph"] == "X"]
+    assert len(spans) == result.graph["tasks"] * SMALL.steps
+    for thread in (0, 1):
+        mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if e["tid"] == thread)
+        assert all(end <= begin + 1e-3 for (_, end), (begin, _) in itertools.pairwise(mine))
