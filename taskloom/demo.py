@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +18,7 @@ from taskloom import tables, watch
 from taskloom.client import Client
 from taskloom.commands.output import console, error_console
 from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
+from taskloom.stopping import Stopped, Stopping
 
 PATIENCE_S = 30.0  # for a process to start, or to stop
 REPETITIONS = 6  # the fewest processes that give a 95 % interval of their median
@@ -34,10 +33,6 @@ class DemoFailed(TaskloomError):
     """The demo could not be carried out."""
 
     exit_code = EXIT_WORK_FAILED
-
-
-class Stopped(Exception):
-    """The demo was asked to stop."""
 
 
 def request(model: str, cores: int, repetitions: int) -> ExperimentRequest:
@@ -57,13 +52,13 @@ def request(model: str, cores: int, repetitions: int) -> ExperimentRequest:
 class Processes:
     """What the demo starts, and stops by its process ids."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, stopping: Stopping) -> None:
+        self._folder, self._stopping = folder, stopping
         self._running: dict[str, subprocess.Popen[str]] = {}
 
     def start(self, name: str, *arguments: str) -> IO[str]:
         """A process of ours; what it says is logged, its standard output is returned."""
-        with (self._folder / f"{name}.log").open("w") as log:
+        with self._stopping.held_back(), (self._folder / f"{name}.log").open("w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", name, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -72,7 +67,7 @@ class Processes:
                 text=True,
                 start_new_session=True,  # a Ctrl-C is for the demo, which stops them in their order
             )
-        self._running[name] = process
+            self._running[name] = process
         assert process.stdout
         return process.stdout
 
@@ -93,20 +88,6 @@ class Processes:
                 process.wait()
             if process.stdout:
                 process.stdout.close()
-
-
-@contextlib.contextmanager
-def stopping_by_signal() -> Iterator[None]:
-    """SIGTERM and Ctrl-C raise Stopped inside, once: what is stopped meanwhile is stopped to the end."""
-
-    def stop(_number: int, _frame: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        raise Stopped
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    yield
 
 
 def start(folder: Path, processes: Processes) -> str:
@@ -165,9 +146,10 @@ def main(model: str, repetitions: int, folder: Path | None) -> None:
         folder.mkdir(parents=True)
     except OSError as error:
         raise click.BadParameter(f"{folder}: {error.strerror}", param_hint="--folder") from error
-    processes = Processes(folder)
+    stopping = Stopping()
+    processes = Processes(folder, stopping)
     code = EXIT_WORK_FAILED
-    with stopping_by_signal():
+    with stopping.listening():
         try:
             code = carry_out(model, repetitions, folder, processes)
         except Stopped:
@@ -176,7 +158,8 @@ def main(model: str, repetitions: int, folder: Path | None) -> None:
             click.echo(f"error: {error}", err=True)
             code = error.exit_code
         finally:
-            processes.stop()
+            with contextlib.suppress(Stopped), stopping.held_back():
+                processes.stop()
     sys.exit(code)
 
 

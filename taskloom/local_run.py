@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -16,12 +15,9 @@ from gpt2core import launch
 from gpt2core.child import GRACE_S, Child, Exited, Printed, Told
 from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError
+from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]
-
-
-class Stopped(Exception):
-    """The user or the system asked this process to stop."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +48,20 @@ def run(
     inbox: SimpleQueue[Any] = SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
         path = Path(folder) / "result.json"
-        with _stoppable():
-            child = Child(command(path), config.to_dict(), inbox, config.cores)
+        child: Child | None = None
+        stopping = Stopping()
+        with stopping.listening():
             try:
+                with stopping.held_back():
+                    child = Child(command(path), config.to_dict(), inbox, config.cores)
                 return _listen(inbox, path, on_event, on_line)
             except Stopped:
-                _stop(child, inbox)
+                if child is not None:
+                    _stop(child, inbox)
                 return LocalEnding(1, None, {"slug": "cancelled", "detail": "stopped on request"})
             finally:
-                child.kill()
+                if child is not None:
+                    child.kill()
 
 
 def _listen(
@@ -96,18 +97,3 @@ def _stop(child: Child, inbox: SimpleQueue[Any]) -> None:
     with contextlib.suppress(Empty):
         while not isinstance(inbox.get(timeout=GRACE_S), Exited):
             pass
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGINT and SIGTERM raise Stopped inside."""
-
-    def stop(_number: int, _frame: object) -> None:
-        raise Stopped
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,49 @@
+"""SIGINT and SIGTERM as an exception, never between starting something and knowing that it was started."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+HEARD = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(Exception):
+    """The user or the system asked this process to stop."""
+
+
+class Stopping:
+    """Inside `with`, the first SIGINT or SIGTERM raises Stopped; later ones change nothing. In the main thread only."""
+
+    def __init__(self) -> None:
+        self._asked = self._raised = False
+        self._held = 0
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._hear) for number in HEARD}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Stopped is raised at the end of this block, not inside."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+        self._raise_if_asked()
+
+    def _hear(self, _number: int, _frame: object) -> None:
+        self._asked = True
+        self._raise_if_asked()
+
+    def _raise_if_asked(self) -> None:
+        if self._asked and not self._raised and not self._held:
+            self._raised = True
+            raise Stopped
