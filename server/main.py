@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import json
 import logging
@@ -11,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -48,14 +49,17 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(migrate.upgrade, context.database)
         context.waiting.open()
-        loops = [asyncio.create_task(_reap(context)), asyncio.create_task(_watch_queue(context))]
+        stopping = asyncio.Event()
+        settings = context.settings
+        reaping = _repeat(functools.partial(_reap, context), settings.reap_after_s, settings.reap_every_s, stopping)
+        watching = _repeat(_watch_queue(context), 0.0, settings.poll_s, stopping)
+        loops = [asyncio.create_task(loop) for loop in (reaping, watching)]
         try:
             yield
         finally:
             context.waiting.close()
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
+            stopping.set()
+            await asyncio.gather(*loops)  # not cancelled: a query under way would outlive its database
             context.database.close()
 
     app = FastAPI(
@@ -81,33 +85,42 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def _reap(context: Context) -> None:
-    """Look for lost and overdue attempts now and then."""
-    await asyncio.sleep(context.settings.reap_after_s)
-    while True:
-        with _logged("reaper"):
-            if await to_thread.run_sync(attempts_service.reap, context.database, context.settings):
-                context.waiting.changed()
-        await asyncio.sleep(context.settings.reap_every_s)
+    """Look for lost and overdue attempts."""
+    if await to_thread.run_sync(attempts_service.reap, context.database, context.settings):
+        context.waiting.changed()
 
 
-async def _watch_queue(context: Context) -> None:
+def _watch_queue(context: Context) -> Callable[[], Awaitable[None]]:
     """Tell those who wait of runs that another server on this database queued."""
     seen: float | None = None
-    while True:
-        with _logged("queue watch"):
-            latest = await to_thread.run_sync(latest_queued_at, context.database)
-            if latest is not None and latest != seen:
-                context.waiting.changed()
-            seen = latest
-        await asyncio.sleep(context.settings.poll_s)
+
+    async def watch() -> None:
+        nonlocal seen
+        latest = await to_thread.run_sync(latest_queued_at, context.database)
+        if latest is not None and latest != seen:
+            context.waiting.changed()
+        seen = latest
+
+    return watch
 
 
-@contextlib.contextmanager
-def _logged(what: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception:
-        log.exception("%s failed; it goes on", what)
+async def _repeat(
+    work: Callable[[], Awaitable[None]], first_after_s: float, every_s: float, stopping: asyncio.Event
+) -> None:
+    """Do the work now and then until `stopping`; what goes wrong is logged, and tried again."""
+    pause_s = first_after_s
+    while not await _is_set_within(stopping, pause_s):
+        try:
+            await work()
+        except Exception:
+            log.exception("background work failed; it goes on")
+        pause_s = every_s
+
+
+async def _is_set_within(event: asyncio.Event, wait_s: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), wait_s)
+    return event.is_set()
 
 
 class _Server(uvicorn.Server):
