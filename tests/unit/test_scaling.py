@@ -66,6 +66,7 @@ def test_a_variant_that_disagrees_gets_no_speedup(processes):
     assert (bad.speedup, bad.speedup_best_serial, bad.efficiency, bad.efficiency_forward) == (None,) * 4
     assert row(table, "fork-join", 2).agrees is True
     assert any("task 1x64 with 2 threads disagrees" in warning for warning in table.warnings)
+    assert not any("no one-thread run" in warning for warning in table.warnings)
 
 
 def test_a_disagreeing_one_thread_run_is_no_base(processes):
