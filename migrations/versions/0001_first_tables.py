@@ -110,13 +110,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("run", schema=None) as batch_op:
         batch_op.create_index("ix_run_experiment", ["experiment_id", "id"], unique=False)
-        batch_op.create_index(
-            "ix_run_queue",
-            ["rank", "id"],
-            unique=False,
-            sqlite_where=sa.text("state = 'queued'"),
-            postgresql_where=sa.text("state = 'queued'"),
-        )
+        batch_op.create_index("ix_run_queue", ["state", "rank", "id"], unique=False)
         batch_op.create_index(
             "ix_run_queued_at",
             ["queued_at"],
@@ -265,9 +259,7 @@ def downgrade() -> None:
         batch_op.drop_index(
             "ix_run_queued_at", sqlite_where=sa.text("state = 'queued'"), postgresql_where=sa.text("state = 'queued'")
         )
-        batch_op.drop_index(
-            "ix_run_queue", sqlite_where=sa.text("state = 'queued'"), postgresql_where=sa.text("state = 'queued'")
-        )
+        batch_op.drop_index("ix_run_queue")
         batch_op.drop_index("ix_run_experiment")
 
     op.drop_table("run")

@@ -9,13 +9,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from contract.runs import Lease, LeaseRequest
-from server.attempts.models import Attempt
+from server.attempts.models import Attempt, is_active
 from server.attempts.waiting import Empty
 from server.db import Database, db_now, now, utc
 from server.errors import StaleBoot, UnknownWorker, WorkerBusy
 from server.experiments.models import Block, RequiredLabel
-from server.runs.models import Run
-from server.runs.states import ACTIVE, ATTEMPT, RUN
+from server.runs.models import Run, is_queued
+from server.runs.states import ATTEMPT, RUN
 from server.settings import Settings
 from server.workers.models import Worker
 
@@ -36,7 +36,7 @@ def _claim(database: Database, settings: Settings, request: LeaseRequest) -> Lea
         worker = _known_worker(session, request)
         worker.seen_at = now(session)
         held = session.scalars(
-            select(Attempt).where(Attempt.worker_id == worker.worker_id, Attempt.state.in_(ACTIVE))
+            select(Attempt).where(Attempt.worker_id == worker.worker_id, is_active())
         ).first()
         if held is not None:
             return _again(session, settings, held)
@@ -44,7 +44,7 @@ def _claim(database: Database, settings: Settings, request: LeaseRequest) -> Lea
             return None
         run = _next_run(session, settings, worker)
         if run is None:
-            queued = session.execute(select(Run.id).where(Run.state == "queued").limit(1)).first()
+            queued = session.execute(select(Run.id).where(is_queued()).limit(1)).first()
             return Empty() if queued is None else None
         return _lease(session, settings, worker, run)
 
@@ -70,7 +70,7 @@ def _again(session: Session, settings: Settings, held: Attempt) -> Lease:
 def _cores_taken(session: Session, worker: Worker) -> bool:
     """Whether another attempt runs on one of the worker's cores: two would spoil each other's measurement."""
     mine = set(worker.core_set.split(","))
-    others = session.scalars(select(Attempt.core_set).where(Attempt.node == worker.node, Attempt.state.in_(ACTIVE)))
+    others = session.scalars(select(Attempt.core_set).where(Attempt.node == worker.node, is_active()))
     return any(mine & set(core_set.split(",")) for core_set in others)
 
 
@@ -95,17 +95,16 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
         Worker.seen_at > db_now() - settings.block_release_s,
     )
     labels = [json.dumps([key, value]) for key, value in worker.labels.items()]
-    lacks_label = exists().where(
-        RequiredLabel.experiment_id == Run.experiment_id, RequiredLabel.label.not_in(labels)
-    )
-    return (
+    lacks_label = exists().where(RequiredLabel.experiment_id == Run.experiment_id)
+    if labels:
+        lacks_label = lacks_label.where(RequiredLabel.label.not_in(labels))
+    query = (
         select(Run)
         .join(Block, and_(Block.experiment_id == Run.experiment_id, Block.number == Run.block))
         .where(
-            Run.state == "queued",
+            is_queued(),
             Run.cores_needed <= len(worker.cores),
             Run.memory_needed_bytes <= worker.memory_bytes,
-            Run.pinned_cores.not_in(sorted(unpinnable)),
             or_(Block.node.is_(None), mine, ~keeper_seen),
             ~lacks_label,
         )
@@ -114,6 +113,7 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
         # The block's row too: it is bound to one node by whoever claims its first run.
         .with_for_update(skip_locked=True, of=(Run, Block))
     )
+    return query.where(Run.pinned_cores.not_in(sorted(unpinnable))) if unpinnable else query
 
 
 def _lease(session: Session, settings: Settings, worker: Worker, run: Run) -> Lease:
@@ -163,4 +163,4 @@ def _as_lease(settings: Settings, attempt: Attempt, run: Run) -> Lease:
 def latest_queued_at(database: Database) -> float | None:
     """When something was last queued, by any server on this database; None if nothing is queued."""
     with database.read() as session:
-        return session.execute(select(func.max(Run.queued_at)).where(Run.state == "queued")).scalar_one()
+        return session.execute(select(func.max(Run.queued_at)).where(is_queued())).scalar_one()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, text
+from sqlalchemy import CheckConstraint, ColumnElement, ForeignKey, Index, String, Text, bindparam, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db import Base
@@ -46,6 +46,11 @@ class Attempt(Base):
         _active_index("ix_attempt_expires_at", "expires_at"),
         _active_index("ix_attempt_deadline_at", "deadline_at"),
     )
+
+
+def is_active() -> ColumnElement[bool]:
+    """SQL: the attempt holds its lease. Spelled out, not bound, as `is_queued` is."""
+    return Attempt.state.in_(bindparam(None, ACTIVE, expanding=True, literal_execute=True))
 
 
 class Result(Base):

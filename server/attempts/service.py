@@ -18,7 +18,7 @@ from contract.runs import (
 )
 from server.attempts import payload as payloads
 from server.attempts import rules
-from server.attempts.models import Attempt, Result
+from server.attempts.models import Attempt, Result, is_active
 from server.db import Database, db_now, now, utc
 from server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
 from server.runs.models import Run
@@ -170,7 +170,7 @@ def _apply(attempt: Attempt, run: Run, change: rules.Change, at: float) -> None:
 def _check_cores_free(session: Session, attempt: Attempt) -> None:
     """A lost attempt comes back only if its worker has not begun another one meanwhile. Raises LeaseLost."""
     taken = select(Attempt.id).where(
-        Attempt.node == attempt.node, Attempt.core_set == attempt.core_set, Attempt.state.in_(ACTIVE)
+        Attempt.node == attempt.node, Attempt.core_set == attempt.core_set, is_active()
     )
     if session.execute(taken).first() is not None:
         raise LeaseLost(f"the cores of attempt {attempt.id} run another one", current=attempt.state, allowed=[])
@@ -190,12 +190,12 @@ def reap(database: Database, settings: Settings) -> bool:
 
 def _end_all(session: Session, settings: Settings, which: ColumnElement[bool], overdue: bool) -> bool:
     queued = False
-    chosen = select(Attempt.id, Attempt.run_id).where(Attempt.state.in_(ACTIVE), which).order_by(Attempt.run_id)
+    chosen = select(Attempt.id, Attempt.run_id).where(is_active(), which).order_by(Attempt.run_id)
     for attempt_id, run_id in session.execute(chosen.limit(200)).all():
         run = session.get_one(Run, run_id, with_for_update=True)
         attempt = session.scalars(
             select(Attempt)
-            .where(Attempt.id == attempt_id, Attempt.state.in_(ACTIVE), which)
+            .where(Attempt.id == attempt_id, is_active(), which)
             .with_for_update()
             .execution_options(populate_existing=True)
         ).first()

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, ForeignKeyConstraint, Index, String, Text, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ColumnElement,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    String,
+    Text,
+    literal,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db import Base
@@ -57,13 +68,7 @@ class Run(Base):
         Index("ix_run_experiment", "experiment_id", "id"),
         Index("ix_run_state", "state", "id"),
         Index("ix_run_shape", "shape"),
-        Index(
-            "ix_run_queue",
-            "rank",
-            "id",
-            sqlite_where=text("state = 'queued'"),
-            postgresql_where=text("state = 'queued'"),
-        ),
+        Index("ix_run_queue", "state", "rank", "id"),
         Index(
             "ix_run_queued_at",
             "queued_at",
@@ -71,3 +76,8 @@ class Run(Base):
             postgresql_where=text("state = 'queued'"),
         ),
     )
+
+
+def is_queued() -> ColumnElement[bool]:
+    """SQL: the run is queued. Spelled out, not bound: only so do the planners see that the partial indexes apply."""
+    return Run.state == literal("queued", literal_execute=True)

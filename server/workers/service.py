@@ -7,12 +7,11 @@ from sqlalchemy.orm import Session
 
 from contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
 from server import paging
-from server.attempts.models import Attempt
+from server.attempts.models import Attempt, is_active
 from server.attempts.service import lose_attempts_of
 from server.db import Database, now, utc
 from server.errors import NotFound
 from server.experiments.expansion import Capacity
-from server.runs.states import ACTIVE
 from server.settings import Settings
 from server.workers.models import Worker
 
@@ -71,7 +70,7 @@ def page(database: Database, cursor: str | None, limit: int) -> WorkerPage:
 
 def _summaries(session: Session, workers: list[Worker]) -> list[WorkerSummary]:
     held = select(Attempt.worker_id, func.max(Attempt.id)).where(
-        Attempt.worker_id.in_([worker.worker_id for worker in workers]), Attempt.state.in_(ACTIVE)
+        Attempt.worker_id.in_([worker.worker_id for worker in workers]), is_active()
     )
     current = dict(session.execute(held.group_by(Attempt.worker_id)).all())
     return [
