@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -116,13 +117,25 @@ def _prepare_sqlite(engine: Engine, busy_timeout_s: float) -> None:
         connection.isolation_level = None
         for pragma in (
             f"busy_timeout = {int(busy_timeout_s * 1000)}",
-            "journal_mode = WAL",
             "synchronous = FULL",  # a result is acknowledged only when it would survive a power cut
             "foreign_keys = ON",
         ):
             connection.execute(f"PRAGMA {pragma}").close()
+        _use_wal(connection, time.monotonic() + busy_timeout_s)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _use_wal(connection: sqlite3.Connection, until: float) -> None:
+    """Switch the file to WAL, once for all. SQLite does not wait where two do so at the same moment; so we do."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.01)
