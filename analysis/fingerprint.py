@@ -16,7 +16,7 @@ FINGERPRINT: Mapping[str, str] = {
     "cores_online": "cores of the machine",
     "smt": "simultaneous multithreading",
     "governor": "the frequency governor",
-    "turbo_off": "turbo frequencies",
+    "turbo": "turbo frequencies",
     "huge_pages": "transparent huge pages",
     "memory_bytes": "memory of the machine",
     "kernel": "the operating system's kernel",
@@ -30,7 +30,7 @@ FINGERPRINT: Mapping[str, str] = {
     "clock": "the clock",
 }
 # Observations of the moment, and what follows from `threads`.
-NOT_FINGERPRINT = ("load_average", "argv0", "cores_allowed", "cores", "threads")
+NOT_FINGERPRINT = ("load_average", "cores_allowed", "cores", "threads")
 # Of these, bits of the result may depend on.
 ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numpy", "blas", "core_hash")
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2core import host
 from gpt2core.config import TrainConfig
 from gpt2core.errors import NotEnoughMemory
 from gpt2core.machine import memory
@@ -53,7 +54,7 @@ class Memory:
 def check_fits(config: TrainConfig) -> None:
     """Raise NotEnoughMemory, with what would fit, if the run's arenas exceed what this process may use."""
     needed = sum(memory_bytes(config).values()) + RESERVE_BYTES
-    available = memory.available_bytes()
+    available = host.available_memory_bytes()
     if needed > available:
         raise NotEnoughMemory(needed, available, what_fits(config, available - RESERVE_BYTES))
 

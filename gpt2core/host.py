@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,20 @@ def usable_memory_bytes() -> int:
     return min(total, cgroup_memory_limit_bytes() or total)
 
 
+def available_memory_bytes() -> int:
+    """What this process may still allocate: the machine's available memory, or what its cgroups leave of theirs."""
+    free = [memory_info_bytes("MemAvailable") or usable_memory_bytes()]
+    for folder in _cgroup_folders("memory"):
+        for limit_name, used_name in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit, used = read_int(folder / limit_name), read_int(folder / used_name)
+            if limit is not None and used is not None and limit < UNLIMITED_BYTES:
+                free.append(max(0, limit - used))
+    return min(free)
+
+
 def smt_siblings(core: int) -> str | None:
     """Core numbers that share a physical core with this one, itself included, as the kernel lists them."""
     return read_text(CPU / f"cpu{core}/topology/thread_siblings_list")
@@ -162,9 +177,10 @@ def topology(cores: list[int]) -> dict[str, Any]:
     }
 
 
-def source_hash() -> str:
-    """SHA-256 of the trainer's own source files: two nodes with the same hash run the same trainer."""
+def source_hash(parts: Sequence[str] = (".",)) -> str:
+    """SHA-256 of the trainer's own source files, or of parts of them: with the same hash runs the same trainer."""
     root, digest = Path(__file__).parent, hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    files = {path for part in parts for path in [root / part, *(root / part).rglob("*")] if path.suffix == ".py"}
+    for path in sorted(files):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()

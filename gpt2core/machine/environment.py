@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-import psutil
-
+from gpt2core import host
 from gpt2core.machine import clock
 from gpt2core.machine.gemm import Blas
-from gpt2core.machine.jit import source_hash
 
 
 def describe(blas: Blas, cores: Sequence[int]) -> dict[str, Any]:
     """The environment as JSON values; null where the machine does not say."""
     return {
         "core_version": _version("taskloom"),
-        "core_hash": source_hash(),
+        "core_hash": host.source_hash(),
         "python": platform.python_version(),
         "numba": _version("numba"),
         "llvmlite": _version("llvmlite"),
@@ -30,18 +26,17 @@ def describe(blas: Blas, cores: Sequence[int]) -> dict[str, Any]:
         "kernel": platform.release(),
         "machine": platform.machine(),
         "node": platform.node(),
-        "cpu_model": _cpu_model(),
+        "cpu_model": host.cpu_model(),
         "cores": list(cores),
         "cores_allowed": sorted(os.sched_getaffinity(0)),
-        "cores_online": psutil.cpu_count(),
-        "smt": _read("/sys/devices/system/cpu/smt/active"),
-        "governor": _read(f"/sys/devices/system/cpu/cpu{cores[0]}/cpufreq/scaling_governor"),
-        "turbo_off": _read("/sys/devices/system/cpu/intel_pstate/no_turbo"),
-        "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
-        "memory_bytes": psutil.virtual_memory().total,
+        "cores_online": os.cpu_count(),
+        "smt": host.smt_siblings(cores[0]) != str(cores[0]),
+        "governor": host.governor(cores[0]),
+        "turbo": host.turbo(),
+        "huge_pages": host.huge_pages(),
+        "memory_bytes": host.usable_memory_bytes(),
         "load_average": list(os.getloadavg()),
         "clock": clock.SOURCE,
-        "argv0": Path(sys.argv[0]).name if sys.argv else "",
     }
 
 
@@ -50,18 +45,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="ascii").strip()
-    except OSError:
-        return None
-
-
-def _cpu_model() -> str | None:
-    text = _read("/proc/cpuinfo") or ""
-    for line in text.splitlines():
-        if line.startswith(("model name", "Model name", "CPU implementer")):
-            return line.partition(":")[2].strip()
-    return None

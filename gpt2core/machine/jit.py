@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from gpt2core.host import source_hash
 
 STEP, SCRATCH, SGEMM = 0, 1, 2
 CONTEXT_SIZE = 8  # int64; one cache line
@@ -33,16 +35,6 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
 COMPILED = ("machine", "kernels", "schedulers", "tracing.py", "tensors.py")  # what compiled code is made from
-
-
-def source_hash(parts: Sequence[str] = (".",)) -> str:
-    """SHA-256 over the core's sources, or over parts of them: what a result's numbers were computed by."""
-    root = Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256()
-    files = {path for part in parts for path in [root / part, *(root / part).rglob("*")] if path.suffix == ".py"}
-    for path in sorted(files):
-        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 def _cache_dir() -> Path:

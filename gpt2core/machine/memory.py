@@ -1,4 +1,4 @@
-"""Memory of the machine: how much this process may use, huge pages, first touch."""
+"""Memory of the process: huge pages, first touch, peak."""
 
 from __future__ import annotations
 
@@ -6,44 +6,9 @@ import mmap
 import os
 from pathlib import Path
 
-import psutil
-
 from gpt2core.machine.jit import kernel, pointer_i64
 
 PAGE_INT64 = 512  # of a 4 KiB page
-
-
-def available_bytes() -> int:
-    """What this process may still allocate: the machine's available memory, or what its cgroups leave of theirs."""
-    free = [int(psutil.virtual_memory().available)]
-    for limit, used in _cgroup_files():
-        try:
-            text = limit.read_text(encoding="ascii").strip()
-            if text.isdecimal():
-                free.append(max(0, int(text) - int(used.read_text(encoding="ascii"))))
-        except OSError:
-            continue  # a cgroup without this controller sets no limit
-    return min(free)
-
-
-def _cgroup_files() -> list[tuple[Path, Path]]:
-    """(limit, usage) of this process's memory cgroup and its parents, version 2 and 1."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return []
-    out = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        for folder in (Path(path), *Path(path).parents):
-            relative = str(folder).lstrip("/")
-            if not controllers:
-                root = Path("/sys/fs/cgroup") / relative
-                out.append((root / "memory.max", root / "memory.current"))
-            elif "memory" in controllers.split(","):
-                root = Path("/sys/fs/cgroup/memory") / relative
-                out.append((root / "memory.limit_in_bytes", root / "memory.usage_in_bytes"))
-    return out
 
 
 def reserve(size: int) -> mmap.mmap:
