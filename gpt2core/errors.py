@@ -132,6 +132,19 @@ class Cancelled(CoreError):
         return {"step": self.step}
 
 
+class Violated(CoreError):
+    """A task of a benchmark ran before its inputs, or not at all."""
+
+    slug = "violated"
+
+    def __init__(self, inputs: int, tasks: int) -> None:
+        super().__init__(f"{inputs} inputs did not carry what was due, {tasks} tasks did not run in the last iteration")
+        self.inputs, self.tasks = inputs, tasks
+
+    def fields(self) -> dict[str, object]:
+        return {"inputs": self.inputs, "tasks": self.tasks}
+
+
 class GraphError(CoreError):
     """The task graph does not order two tasks that must be ordered, or cannot be ordered at all."""
 

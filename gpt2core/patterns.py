@@ -1,0 +1,89 @@
+"""Task Bench's dependence patterns: which points of timestep t - 1 a task (t, point) reads. Standard library only.
+
+Timesteps go on for ever and each is `width` points wide: the ramps with which Task Bench's dom and tree begin and end
+are left out. Source: Slaughter et al. 2020, "Task Bench: A Parameterized Benchmark for Evaluating Parallel Runtime
+Performance", table 2 and section 2; radix and period as in its experiments with five dependencies a task.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+RADIX = 5  # of nearest, spread and random_nearest: how many points they reach for
+PERIOD = 4  # of spread and random_nearest: after how many timesteps their dependencies repeat
+CONNECTED = 0.25  # of random_nearest: how probable a dependency is; a task always depends on its own point
+TIMESTEPS = 16  # at least so many are one program
+
+Reach = Callable[[int, int, int], Iterable[int]]  # (width, which of the period's sets, point): may leave 0..width-1
+
+
+def _stencil_1d(_width: int, _turn: int, point: int) -> Iterable[int]:
+    return range(point - 1, point + 2)
+
+
+def _dom(_width: int, _turn: int, point: int) -> Iterable[int]:
+    return (point - 1, point)
+
+
+def _fft(_width: int, turn: int, point: int) -> Iterable[int]:
+    return (point - (1 << turn), point, point + (1 << turn))
+
+
+def _nearest(_width: int, _turn: int, point: int) -> Iterable[int]:
+    return range(point - RADIX // 2, point + (RADIX + 1) // 2)
+
+
+def _spread(width: int, turn: int, point: int) -> Iterable[int]:
+    return ((point + i * width // RADIX + (turn if i else 0)) % width for i in range(RADIX))
+
+
+def _random_nearest(width: int, turn: int, point: int) -> Iterable[int]:
+    return (
+        other
+        for other in _nearest(width, turn, point)
+        if other == point or random.Random(f"{turn} {other} {point}").random() < CONNECTED
+    )
+
+
+REACH: dict[str, Reach] = {
+    "trivial": lambda width, turn, point: (),
+    "no_comm": lambda width, turn, point: (point,),
+    "stencil_1d": _stencil_1d,
+    "dom": _dom,
+    "tree": lambda width, turn, point: (point // 2,),
+    "fft": _fft,
+    "all_to_all": lambda width, turn, point: range(width),
+    "nearest": _nearest,
+    "spread": _spread,
+    "random_nearest": _random_nearest,
+}
+PATTERNS = tuple(REACH)
+
+
+def period(pattern: str, width: int) -> int:
+    """After how many timesteps a pattern's dependencies repeat."""
+    if pattern == "fft":
+        return max(1, (width - 1).bit_length())
+    return PERIOD if pattern in ("spread", "random_nearest") else 1
+
+
+def dependencies(pattern: str, width: int, timestep: int, point: int) -> tuple[int, ...]:
+    """Points of timestep - 1 that task (timestep, point) reads, ascending, without repeats."""
+    sets = period(pattern, width)
+    turn = (timestep - 1) % sets if pattern == "fft" else timestep % sets
+    return tuple(sorted({other for other in REACH[pattern](width, turn, point) if 0 <= other < width}))
+
+
+def timesteps(pattern: str, width: int) -> int:
+    """Timesteps recorded as one program: whole periods, so that replays of it continue the pattern."""
+    sets = period(pattern, width)
+    return sets * -(-TIMESTEPS // sets)
+
+
+def inputs(pattern: str, width: int) -> list[list[tuple[int, ...]]]:
+    """dependencies of [timestep][point] for one program."""
+    return [
+        [dependencies(pattern, width, timestep, point) for point in range(width)]
+        for timestep in range(timesteps(pattern, width))
+    ]

@@ -1,0 +1,130 @@
+"""A pattern as a step program, and timed runs of it under a scheduler.
+
+`timesteps` of the pattern are one program, an op each; its replays continue the pattern: timestep 0 reads the last one
+of the iteration before. Every run validates: a task whose input does not carry (point, timestep - 1) is a violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core import graph, patterns
+from gpt2core.arena import Memory
+from gpt2core.errors import Violated
+from gpt2core.granularity import Point
+from gpt2core.kernels.taskbench import CHUNK, LINE, POINT, TIMESTEP, compute_task_entry, memory_task_entry
+from gpt2core.machine import clock
+from gpt2core.ops import Program, Tensor, Tile
+from gpt2core.schedulers import dispatch, replay
+from gpt2core.schedulers.deque import new_deques
+from gpt2core.schedulers.forkjoin import forkjoin_loop
+from gpt2core.schedulers.task import task_loop
+from gpt2core.schedulers.team import Team, spins
+from gpt2core.tensors import TensorSpec, plan_arena
+from gpt2core.tracing import new_record
+
+ENTRIES = {"compute": compute_task_entry, "memory": memory_task_entry}
+BUFFER_BYTES = 64 << 20  # of all points' buffers of the memory kernel: more than the caches hold
+LEAST_ITERATIONS, MOST_ITERATIONS = 2, 50_000
+
+
+class TaskBench:
+    """One pattern under one scheduler, ready to be run at any grain."""
+
+    def __init__(self, pattern: str, scheduler: str, kernel: str, width: int, cores: Sequence[int]) -> None:
+        """Build and prove the graph, allocate, compile. `cores`: one for each thread."""
+        self.inputs = patterns.inputs(pattern, width)
+        self.timesteps, self.width, self.cores = len(self.inputs), width, tuple(cores)
+        self.memory = allocate(self.timesteps, width, kernel)
+        self.program = build(self.inputs, kernel)
+        self.graph = graph.build(self.program, "none" if scheduler == "task" else "step")
+        graph.validate(self.program, self.graph)
+        self.scheduler = scheduler
+        self.bound = dispatch.bind(self.program, self.memory, len(self.cores), 0)
+        self.fresh = replay.record(self.graph, [float(number != graph.WAIT) for number in self.graph.task])
+        self.seconds_per_tick: float | None = None
+
+    def run(self, grain: int, iterations: int) -> float:
+        """Seconds that `iterations` replays took, after one that is not timed. Raises Violated."""
+        arrays = self.memory.arrays
+        cells = arrays["cells"].reshape(self.timesteps, self.width, LINE)
+        cells[:] = -2
+        cells[-1, :, TIMESTEP], cells[-1, :, POINT] = -1, np.arange(self.width)
+        arrays["grain"][:], arrays["violations"][:], arrays["control"][:] = grain, 0, 0
+        steps = iterations + 1
+        record = new_record(len(self.cores), steps, 0, len(self.bound.kinds), 0)
+        loop, arguments = self._loop(record, steps)
+        first = clock.pair()
+        Team(self.cores).run(loop, arguments)
+        self.check(steps)
+        scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
+        return float((record.step_end[-1] - record.step_end[0]) * scale)
+
+    def _loop(self, record: Any, steps: int) -> tuple[Callable[..., None], list[Any]]:
+        common = [self.bound.tasks, self.bound.context, record, self.memory.arrays["control"], steps]
+        threads, limit = len(self.cores), spins(self.cores)
+        if self.scheduler == "fork-join":
+            return forkjoin_loop, [*common, self.bound.op_first, np.zeros(32, np.int64), threads, limit]
+        deques, mask = new_deques(threads, len(self.graph))
+        return task_loop, [*common, replay.Replay(*(a.copy() for a in self.fresh)), deques, mask, limit]
+
+    def check(self, iterations: int) -> None:
+        """Raise Violated unless every task ran after its inputs and wrote its stamp in the last iteration."""
+        violations = int(self.memory.arrays["violations"].sum())
+        cells = self.memory.arrays["cells"].reshape(self.timesteps, self.width, LINE)
+        now = (iterations - 1) * self.timesteps + np.arange(self.timesteps)
+        missing = int((cells[:, :, TIMESTEP] != now[:, None]).sum())
+        if violations or missing:
+            raise Violated(violations, missing)
+
+    def time(self, grain: int, point_s: float) -> Point:
+        """A run of about point_s at a grain."""
+        estimate_s = self.run(grain, LEAST_ITERATIONS) / LEAST_ITERATIONS
+        if estimate_s * LEAST_ITERATIONS < point_s / 10:  # too short to go by
+            some = min(MOST_ITERATIONS, max(LEAST_ITERATIONS, int(point_s / 10 / estimate_s)))
+            estimate_s = self.run(grain, some) / some
+        iterations = min(MOST_ITERATIONS, max(LEAST_ITERATIONS, round(point_s / estimate_s)))
+        elapsed_s = self.run(grain, iterations)
+        return Point(grain, iterations * self.timesteps * self.width, elapsed_s, len(self.cores))
+
+
+def build(inputs: Sequence[Sequence[Sequence[int]]], kernel: str) -> Program:
+    """The step program of inputs[timestep][point]: an op for each timestep, a tile for each point."""
+    timesteps, width = len(inputs), len(inputs[0])
+    step = Program()
+    operands = [Tensor("cells"), Tensor("grain"), Tensor("violations"), width, timesteps]
+    operands += [Tensor("buffers")] if kernel == "memory" else []
+    for timestep, points in enumerate(inputs):
+        tiles = [
+            Tile(
+                (timestep, point, len(read), *read),
+                step.accesses(
+                    reads=[("cell", (timestep - 1) % timesteps, other) for other in read],
+                    writes=[("cell", timestep, point), *([("buffer", point)] if kernel == "memory" else [])],
+                ),
+                flop=1,
+                bytes=1,
+                label=str(point),
+            )
+            for point, read in enumerate(points)
+        ]
+        step.add("point", "forward", ENTRIES[kernel], operands, tiles, layer=timestep)
+    return step
+
+
+def allocate(timesteps: int, width: int, kernel: str) -> Memory:
+    """Cells with a line each, the grain, violations with a line for each point, and the memory kernel's buffers."""
+    sizes = {"cells": timesteps * width * LINE, "grain": LINE, "violations": width * LINE, "control": 8}
+    specs = [TensorSpec(name, (size,), "int64") for name, size in sizes.items()]
+    if kernel == "memory":
+        chunks = BUFFER_BYTES // 8 // CHUNK // width
+        specs.append(TensorSpec("buffers", (width * chunks * CHUNK,), "float64"))
+    memory = Memory({"temporary": plan_arena(specs)})
+    if kernel == "memory":
+        buffers: NDArray[np.generic] = memory.arrays["buffers"]
+        buffers[:] = 1.0
+    return memory
