@@ -32,6 +32,8 @@ def _spec_fields() -> dict[str, Any]:
             kind = str | dict[str, int | str]
         elif item.name == "cores":
             kind = Annotated[list[int], BeforeValidator(lambda v: list(parse_cores(v)))]
+        elif item.name == "op_threads":
+            kind = dict[str, int] | str
         elif "choices" in meta:
             kind = Literal[meta["choices"]]
         fields[item.name] = (kind | None, Field(None, description=meta.get("help", ""), **limits))

@@ -19,6 +19,8 @@ SYNCS = ("phase", "step", "none")
 PHASES = ("data", "forward", "loss", "backward", "update")
 PRECISIONS = ("fp32",)
 BLAS = ("auto", "mkl", "openblas")
+POLICIES = ("critical-path", "program-order", "breadth-first")
+ASSIGNMENTS = ("static", "dynamic")
 DISTRIBUTIONS = ("zipf", "uniform")
 AUTO = 0  # a slice size that the trainer chooses
 
@@ -125,6 +127,13 @@ class TrainConfig:
     sync: str = setting(
         "step", "where task waits for all: after each phase, after each step, or nowhere (taskiter)", choices=SYNCS
     )
+    policy: str = setting(
+        "critical-path", "task: which ready task is run first (docs/decisions/0005)", choices=POLICIES
+    )
+    assignment: str = setting("static", "fork-join: how an op's tiles are shared out", choices=ASSIGNMENTS)
+    op_threads: Mapping[str, int] | None = setting(
+        None, "fork-join: threads for single ops, as qkv=2,layernorm=1; default: threads for all"
+    )
     threads: int = setting(1, "P: threads in the team", low=1, high=4096)
     cores: tuple[int, ...] | None = setting(
         None, "cores to pin the threads to, as 0-3,8; default: those this process may use"
@@ -152,7 +161,7 @@ class TrainConfig:
         object.__setattr__(self, "model", ModelConfig.from_value(self.model))
         for item in dataclasses.fields(self):
             value, meta = getattr(self, item.name), item.metadata
-            optional = item.name in ("warmup", "cores", "checkpoint", "save", "trace")
+            optional = item.name in ("warmup", "cores", "op_threads", "checkpoint", "save", "trace")
             if optional and value is None:
                 continue
             if item.name != "model" and "choices" in meta:
@@ -161,6 +170,8 @@ class TrainConfig:
                 check_int(item.name, value, meta["low"], meta.get("high"))
         if self.cores is not None:
             object.__setattr__(self, "cores", parse_cores(self.cores))
+        if self.op_threads is not None:
+            object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
         for name in ("data", "checkpoint", "save", "trace"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value or "\0" in value):
@@ -231,6 +242,21 @@ def parse_cores(value: object) -> tuple[int, ...]:
     if not cores or len(set(cores)) != len(cores):
         raise ConfigError("cores", value, accepted)
     return tuple(cores)
+
+
+def parse_op_threads(value: object, threads: int) -> dict[str, int]:
+    """Threads by op name from "qkv=2,layernorm=1" or from a mapping; which ops there are, the step program knows."""
+    accepted = f"op=threads pairs such as qkv=2,layernorm=1, each from 1 to threads ({threads})"
+    if isinstance(value, str):
+        pairs = [part.strip().partition("=") for part in value.split(",")]
+        if any(not number.isdecimal() for _, _, number in pairs):
+            raise ConfigError("op_threads", value, accepted)
+        value = {name: int(number) for name, _, number in pairs}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigError("op_threads", value, accepted)
+    for count in value.values():
+        check_int("op_threads", count, 1, threads, accepted)
+    return dict(value)
 
 
 def field_type(name: str) -> Any:

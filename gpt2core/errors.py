@@ -151,6 +151,12 @@ class GraphError(CoreError):
     slug = "bad-graph"
 
 
+class Stalled(CoreError):
+    """No task has ended for a long time: the run is taken for deadlocked."""
+
+    slug = "stalled"
+
+
 class MachineError(CoreError):
     """The machine lacks something the trainer needs."""
 

@@ -404,10 +404,8 @@ def build(config: TrainConfig) -> Program:
 
     Raises ConfigError if the slices are so small that the graph would be too large to build and prove.
     """
-    builder = Gpt2(config)
-    if len(builder.slices) > MAX_SLICES:
-        raise ConfigError(
-            "token_slice", builder.config.token_slice,
-            f"a size that cuts the batch into at most {MAX_SLICES} slices, not {len(builder.slices)}",
-        )  # fmt: skip
-    return builder.build()
+    slices = slicing.count(config)
+    if slices > MAX_SLICES:
+        accepted = f"a size that cuts the batch into at most {MAX_SLICES} slices, not {slices}"
+        raise ConfigError("token_slice", slicing.resolve(config).token_slice, accepted)
+    return Gpt2(config).build()

@@ -62,7 +62,7 @@ class TrainResult:
     threads: Sequence[ThreadStat]
     memory_bytes: Mapping[str, int]
     weights_sha256: str
-    graph: Mapping[str, int]
+    graph: Mapping[str, float]
     warnings: Sequence[str] = ()
     schema: str = SCHEMA
     summary: Mapping[str, Any] = field(default_factory=dict)

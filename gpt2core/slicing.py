@@ -41,6 +41,12 @@ def resolve(config: TrainConfig) -> TrainConfig:
     return config
 
 
+def count(config: TrainConfig) -> int:
+    """How many slices there are, without cutting."""
+    config = resolve(config)
+    return -(-config.batch // config.batch_slice) * -(-config.seq // config.token_slice)
+
+
 def cut(config: TrainConfig) -> list[Slice]:
     """Every slice, in the order of its rows. The last of a sequence or of the batch may be smaller."""
     config = resolve(config)

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpt2core import slicing
 from gpt2core.config import ModelConfig, TrainConfig
-from gpt2core.slicing import cut
 
 ALIGN = 64
 ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
@@ -126,7 +126,7 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("dqkv", (ring, N, 3 * C)),
         TensorSpec("dattended", (ring, N, C)),
         TensorSpec("dhidden", (ring, N, 4 * C)),
-        TensorSpec("partial", (2 * L + 1, len(cut(config)), 2 * C)),
+        TensorSpec("partial", (2 * L + 1, slicing.count(config), 2 * C)),
         TensorSpec("scratch", (config.threads, 2 * ATTENTION_BLOCK * config.seq)),
         TensorSpec("losses", (config.steps,), "float64"),
         TensorSpec("settings", (5,), "float64"),

@@ -32,12 +32,13 @@ class Record(NamedTuple):
     op_time: Ints  # (P, K + LINE) summed over the timed steps
     op_calls: Ints  # (P, K + LINE)
     phases: Ints  # (P, S, PHASE_COUNT * 3 + 1): first begin, last end, busy time
+    task_time: Ints  # (tasks,) summed over all steps
     events: Ints  # (P, capacity, 4): task, step, begin, end
     event_count: Ints  # (P, LINE)
 
 
-def new_record(threads: int, steps: int, warmup: int, kinds: int, events: int) -> Record:
-    """Empty arrays; `events` is how many tasks each thread may trace, 0 for no tracing."""
+def new_record(threads: int, steps: int, warmup: int, kinds: int, events: int, tasks: int = 0) -> Record:
+    """Empty arrays. `events` is how many tasks each thread may trace, `tasks` how many are timed one by one."""
     return Record(
         warmup,
         np.zeros(1, np.int64),
@@ -45,6 +46,7 @@ def new_record(threads: int, steps: int, warmup: int, kinds: int, events: int) -
         np.zeros((threads, kinds + LINE), np.int64),
         np.zeros((threads, kinds + LINE), np.int64),
         np.zeros((threads, steps, PHASE_COUNT * 3 + 1), np.int64),
+        np.zeros(tasks, np.int64),
         np.zeros((threads, events, 4), np.int64),
         np.zeros((threads, LINE), np.int64),
     )
@@ -56,6 +58,8 @@ def note(record, thread, step, task, kind, phase, begin, end):
     if step >= record.warmup:
         record.op_time[thread, kind] += end - begin
         record.op_calls[thread, kind] += 1
+    if task < record.task_time.shape[0]:
+        record.task_time[task] += end - begin
     cells = record.phases[thread, step]
     at = 3 * phase
     if cells[at] == 0:

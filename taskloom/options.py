@@ -20,7 +20,7 @@ SIZE_HELP = {
     "vocab": "V: tokens that there are",
     "context": "longest sequence the model has positions for",
 }
-SINGLE = ("cores",)  # its values hold commas of their own
+SINGLE = ("cores", "op_threads")  # its values hold commas of their own
 F = TypeVar("F", bound=Callable[..., Any])
 
 

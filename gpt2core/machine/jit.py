@@ -138,6 +138,16 @@ def address_of(typingctx, array, offset):
 
 
 @intrinsic
+def address(typingctx, pointer):
+    """A pointer as an int64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ptrtoint(args[0], ir.IntType(64))
+
+    return types.int64(pointer), codegen
+
+
+@intrinsic
 def call_entry(typingctx, address, operands, tile, context):
     """Call the entry at an address with three pointers, all given as int64."""
 

@@ -1,30 +1,67 @@
 """Fork-join: each op's tiles are shared out to the team, and a barrier follows. Every op is parallel."""
 
-from gpt2core.machine.atomics import load_acquire, store_release
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.machine.atomics import fetch_add, load_acquire, store_release
 from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import address_of, runtime
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.team import barrier
+from gpt2core.tracing import LINE
 
 AGREED = 2  # cell of `control`: what thread 0 decided at the step's end
 
 
+class Shares(NamedTuple):
+    """Who takes which tiles of each op."""
+
+    first: NDArray[np.int64]  # (ops + 1,) where each op's tasks begin
+    threads: NDArray[np.int64]  # (ops,) how many threads share an op
+    tickets: NDArray[np.int64]  # (ops, 2, LINE) tiles given out, in even and odd steps
+    dynamic: int
+
+
+def shares(op_first: NDArray[np.int64], threads: NDArray[np.int64], dynamic: bool) -> Shares:
+    """Shares of ops whose tasks begin at op_first. static: contiguous, equal; dynamic: whoever comes gets the next."""
+    return Shares(op_first, threads, np.zeros((len(threads), 2, LINE), np.int64), int(dynamic))
+
+
 @runtime
-def forkjoin_loop(thread, tasks, context, record, control, steps, op_first, cells, threads, spin_limit):
-    """Run steps. A thread takes a contiguous share of each op's tiles, so that it meets the slices it knows again."""
+def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, threads, spin_limit):
+    """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set.
+
+    With static shares a thread takes the same contiguous part of each op's tiles, so that it meets the slices that are
+    in its caches again.
+    """
     stop, done, agreed = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, AGREED)
     barriers = address_of(cells, 0)
+    ops, start = split.threads.shape[0], control[STEPS_DONE]
     barrier(barriers, threads, spin_limit)
     if thread == 0:
         record.begin[0] = ticks()
-    for step in range(steps):
-        for op in range(op_first.shape[0] - 1):
-            first, count = op_first[op], op_first[op + 1] - op_first[op]
-            for task in range(first + count * thread // threads, first + count * (thread + 1) // threads):
-                run_task(tasks, context, record, thread, step, task)
-            if thread == 0 and op == op_first.shape[0] - 2:
-                store_release(agreed, load_acquire(stop))
+    for step in range(start, steps):
+        for op in range(ops):
+            first, count, sharing = split.first[op], split.first[op + 1] - split.first[op], split.threads[op]
+            if thread < sharing:
+                if split.dynamic:
+                    tickets = address_of(split.tickets, (2 * op + (step & 1)) * split.tickets.shape[2])
+                    tile = fetch_add(tickets, 1)
+                    while tile < count:
+                        run_task(tasks, context, record, thread, step, first + tile)
+                        tile = fetch_add(tickets, 1)
+                else:
+                    for tile in range(count * thread // sharing, count * (thread + 1) // sharing):
+                        run_task(tasks, context, record, thread, step, first + tile)
+            if thread == 0:
+                split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: nobody uses them before the barrier
+                if op == ops - 1:
+                    store_release(agreed, load_acquire(stop))
             barrier(barriers, threads, spin_limit)
         if thread == 0:
             record.step_end[step] = ticks()

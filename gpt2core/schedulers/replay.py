@@ -29,12 +29,17 @@ class Replay(NamedTuple):
     pending: Ints  # (n, LINE) predecessors still to come, for even and odd iterations; a line each
     iteration: Ints  # (n,) which one the node runs next
     start: Ints  # nodes that are ready at first
+    oldest_first: int  # whether a thread takes the oldest of its ready nodes, and not the one just released
 
 
-def record(graph: Graph, cost: Sequence[float]) -> Replay:
-    """Flatten a graph. `cost` is seconds for each node; priority is the cost of the longest path from it."""
+def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", iteration: int = 0) -> Replay:
+    """Flatten a graph whose next iteration is `iteration`. `cost` is seconds for each node.
+
+    Priority is the cost of the longest path from a node (policy critical-path) or its place in the program
+    (program-order); with breadth-first a thread takes its ready nodes in the order in which they became ready.
+    """
     n = len(graph)
-    level = bottom_levels(n, graph.edges, cost)
+    level = bottom_levels(n, graph.edges, cost) if policy == "critical-path" else [-float(node) for node in range(n)]
     successors: list[list[tuple[int, bool]]] = [[] for _ in range(n)]
     within, all_of = [0] * n, [0] * n
     for a, b in graph.edges:
@@ -50,8 +55,8 @@ def record(graph: Graph, cost: Sequence[float]) -> Replay:
         2 * b + crosses for s in successors for b, crosses in sorted(s, key=lambda e: (not e[1], level[e[0]], -e[0]))
     ]
     pending = np.zeros((n, LINE), np.int64)
-    pending[:, 0] = within  # what crosses into the first iteration is behind it already
-    pending[:, 1] = all_of
+    pending[:, iteration & 1] = within  # what crosses into the first iteration is behind it already
+    pending[:, (iteration + 1) & 1] = all_of
     waits = {graph.begin: BEGIN_NODE, graph.end: END_NODE}
     task = [waits.get(node, INNER_WAIT) if number == WAIT else number for node, number in enumerate(graph.task)]
     return Replay(
@@ -60,6 +65,25 @@ def record(graph: Graph, cost: Sequence[float]) -> Replay:
         np.array(flat, np.int64),
         np.array(all_of, np.int64),
         pending,
-        np.zeros(n, np.int64),
+        np.full(n, iteration, np.int64),
         np.array([node for node in range(n) if within[node] == 0], np.int64),
+        int(policy == "breadth-first"),
     )
+
+
+def copy(flat: Replay) -> Replay:
+    """The same arrays again, to be run from where these stand."""
+    return Replay(*(part.copy() if isinstance(part, np.ndarray) else part for part in flat))  # type: ignore[arg-type]
+
+
+def waiting(flat: Replay, graph: Graph) -> list[tuple[int, list[int]]]:
+    """Nodes of the earliest unfinished iteration that wait, and the predecessors of that iteration not yet run."""
+    iteration = int(flat.iteration.min())
+    before: dict[int, list[int]] = {}
+    for a, b in graph.edges:
+        if flat.iteration[a] <= iteration and flat.iteration[b] <= iteration:
+            before.setdefault(b, []).append(a)
+    for a, b in graph.crossing:
+        if flat.iteration[a] < iteration and flat.iteration[b] <= iteration:
+            before.setdefault(b, []).append(a)
+    return sorted(before.items())

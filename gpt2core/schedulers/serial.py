@@ -10,10 +10,10 @@ STOP, STEPS_DONE = 0, 1  # cells of `control`
 
 @runtime
 def serial_loop(thread, tasks, context, record, control, steps):
-    """Run steps until all are done or control[STOP] is set at a step's end."""
+    """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set at a step's end."""
     stop, done = address_of(control, STOP), address_of(control, STEPS_DONE)
     record.begin[0] = ticks()
-    for step in range(steps):
+    for step in range(control[STEPS_DONE], steps):
         for task in range(tasks.shape[0]):
             run_task(tasks, context, record, thread, step, task)
         record.step_end[step] = ticks()

@@ -1,7 +1,7 @@
 """Task: the graph is replayed; a task runs when what it depends on has run.
 
 Order: the own successor of highest priority next (its data is in this core's cache), then the latest of the own other
-ready tasks, then the oldest of another thread's.
+ready tasks, then the oldest of another thread's. replay.record says what priority is.
 """
 
 from gpt2core.machine.atomics import fence, fetch_add, load_acquire, pause, store_release, yield_core
@@ -12,7 +12,8 @@ from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 
-FINISHED, LAST = 3, 4  # cells of `control`: nothing is left to run; how many iterations there are, once decided
+# Cells of `control`: nothing is left to run; how many iterations there are, once decided; which one was the first.
+FINISHED, LAST, FIRST = 3, 4, 5
 
 
 @runtime
@@ -27,7 +28,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
     node, spun, victim = EMPTY, 0, thread
     while True:
         if node == EMPTY:
-            node = take(own, mask)
+            node = steal(own, mask) if replay.oldest_first else take(own, mask)
         if node == EMPTY:
             victim = victim + 1 if victim + 1 < threads else 0
             if victim != thread:
@@ -53,7 +54,7 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, mask, 
     if task >= 0:
         run_task(tasks, context, record, thread, iteration, task)
     elif task == BEGIN_NODE:
-        if iteration == steps or (iteration and load_acquire(address_of(control, STOP))):
+        if iteration == steps or (iteration != control[FIRST] and load_acquire(address_of(control, STOP))):
             # The last iteration may still be under way (sync = none): whoever comes second, this or its end, finishes.
             store_release(address_of(control, LAST), iteration)
             fence()
@@ -76,4 +77,7 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, mask, 
             if following != EMPTY:
                 push(own, mask, following)
             following = successor
+    if replay.oldest_first and following != EMPTY:
+        push(own, mask, following)
+        return EMPTY
     return following

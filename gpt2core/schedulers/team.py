@@ -8,6 +8,7 @@ from typing import Any
 
 import numba
 
+from gpt2core.errors import Stalled
 from gpt2core.machine.atomics import fetch_add, load_acquire, pause, store_relaxed, store_release, yield_core
 from gpt2core.machine.jit import runtime
 from gpt2core.machine.pinning import pin_this_thread
@@ -37,7 +38,7 @@ class Team:
     ) -> None:
         """Call compiled function(thread, *arguments) on every thread; meanwhile call `watch` now and then here.
 
-        An exception of a thread or of `watch` is raised here, after every thread has come back.
+        An exception of a thread or of `watch` is raised here, after every thread has come back; Stalled at once.
         """
         if hasattr(function, "compile"):
             function.compile((numba.int64, *(numba.typeof(a) for a in arguments)))  # before the clock runs
@@ -53,7 +54,9 @@ class Team:
                 failures.append(failure)
                 together.abort()
 
-        threads = [threading.Thread(target=member, args=(i,), name=f"team-{i}") for i in range(len(self.cores))]
+        threads = [
+            threading.Thread(target=member, args=(i,), name=f"team-{i}", daemon=True) for i in range(len(self.cores))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -62,6 +65,8 @@ class Team:
                 if not failures:
                     try:
                         watch()
+                    except Stalled:
+                        raise  # its threads may never come back; they end with the process
                     except BaseException as failure:
                         failures.append(failure)
         if failures:

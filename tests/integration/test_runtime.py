@@ -10,15 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpt2core import graph
+from gpt2core import graph, train
 from gpt2core.arena import Memory
-from gpt2core.config import SYNCS
+from gpt2core.config import SYNCS, TrainConfig
+from gpt2core.errors import Stalled
 from gpt2core.machine import atomics
 from gpt2core.machine.jit import STEP, address_of, entry, l1, runtime
 from gpt2core.ops import Program, Tensor, Tile
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import EMPTY, new_deques, push, steal, take
-from gpt2core.schedulers.forkjoin import forkjoin_loop
+from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team, barrier
@@ -168,7 +169,8 @@ def test_nobody_passes_a_barrier_before_all_have_come(threads):
     assert (seen[1::8] == 0).all()
 
 
-def test_fork_join_runs_every_tile_of_an_op_before_the_next_op():
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_fork_join_runs_every_tile_of_an_op_before_the_next_op(dynamic):
     inputs: list[list[int]] = [[] for _ in range(7)] + [list(range(7)) for _ in range(5)]
     step, memory = toy(inputs, [300 if i % 3 == 0 else 0 for i in range(12)])
     wide = Program(regions=step.regions)
@@ -177,9 +179,31 @@ def test_fork_join_runs_every_tile_of_an_op_before_the_next_op():
     bound = dispatch.bind(wide, memory, 3, 0)
     record = new_record(3, 30, 0, 8, 0)
     common = [bound.tasks, bound.context, record, memory.arrays["control"], 30]
-    Team([0, 1, 0]).run(forkjoin_loop, [*common, bound.op_first, np.zeros(32, np.int64), 3, 50])
+    Team([0, 1, 0]).run(
+        forkjoin_loop, [*common, shares(bound.op_first, np.full(2, 3), dynamic), np.zeros(32, np.int64), 3, 50]
+    )
     assert memory.arrays["violations"][0] == 0
     assert (memory.arrays["stamps"] == 30).all()
+
+
+def test_a_stall_names_who_waits_on_whom(monkeypatch):
+    """A predecessor too many is a deadlock: the watchdog tells of it instead of waiting for ever."""
+    monkeypatch.setenv("TASKLOOM_STALL_S", "0.5")
+    record = replay.record
+
+    def with_one_too_many(tasks: graph.Graph, *arguments: object) -> replay.Replay:
+        flat = record(tasks, *arguments)
+        node = tasks.label.index("attention[0] s0")
+        flat.predecessors[node] += 1
+        flat.pending[node, :2] += 1
+        return flat
+
+    monkeypatch.setattr(replay, "record", with_one_too_many)
+    config = TrainConfig(model="tiny", batch=1, seq=8, steps=2, warmup=0, threads=2, data="synthetic")
+    with pytest.raises(
+        Stalled, match=r"no task has ended for 0.5 s; 'projection\[0\] s0' waits on 'attention\[0\] s0'"
+    ):
+        train.train(config)
 
 
 def test_a_failing_thread_fails_the_run():

@@ -104,6 +104,7 @@ def test_tasks_read_and_write_what_they_declare(blas):
             to[...] = source
         before = {kind: block.copy() for kind, block in poisoned.arenas.items()}
         for memory, table in ((real, bound), (poisoned, poisoned_bound)):
+            memory.arrays["control"][:] = 0
             serial_loop(0, table.tasks[number : number + 1], table.context, record, memory.arrays["control"], 1)
         for got, wanted in zip(
             declared(poisoned, tile.accesses, True), declared(real, tile.accesses, True), strict=True

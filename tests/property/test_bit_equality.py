@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpt2core import data, graph, tensors, train
 from gpt2core.arena import Memory
-from gpt2core.config import SYNCS, ModelConfig, TrainConfig
+from gpt2core.config import POLICIES, SYNCS, ModelConfig, TrainConfig
 from gpt2core.machine import gemm
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
@@ -55,6 +55,30 @@ def test_losses_and_weights_are_bit_identical(scheduler, sync, threads, referenc
         assert outcome(config) == reference
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scheduler": "fork-join", "assignment": "dynamic"},
+        {"scheduler": "fork-join", "op_threads": "qkv=1,layernorm=2"},
+        *({"policy": policy, "sync": sync} for policy in POLICIES for sync in SYNCS),
+    ],
+    ids=str,
+)
+def test_policies_change_only_the_order(change, reference):
+    config = dataclasses.replace(RAGGED, **{"scheduler": "task", "threads": 3, **change})
+    for _ in range(5):
+        assert outcome(config) == reference
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_a_thousand_iterations_under_random_delays(threads, monkeypatch):
+    small = ModelConfig(layers=2, heads=2, channels=16, vocab=29, context=8)
+    config = dataclasses.replace(RAGGED, model=small, batch=2, seq=6, batch_slice=1, steps=1000, lr=1e-3)
+    expected = outcome(config)
+    monkeypatch.setenv("TASKLOOM_STRESS", str(threads))
+    assert outcome(dataclasses.replace(config, scheduler="task", sync="none", threads=threads)) == expected
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_shape_and_slices(draw_from):
@@ -90,6 +114,7 @@ def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
         bound = dispatch.bind(planned.program, memory, 1, gemm.load("auto").sgemm)
         control = memory.arrays["control"]
         for step in range(3):
+            control[:] = 0
             serial_loop(0, bound.tasks[order], bound.context, new_record(1, 1, 0, 64, 0), control, 1)
             bound.context[:, 0] = step
         weights.append(train.weights_sha256(memory.weights(config)))
