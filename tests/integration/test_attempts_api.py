@@ -3,6 +3,8 @@ import threading
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def node(api):

@@ -2,6 +2,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+pytestmark = pytest.mark.both_databases
+
 SWEEP = {
     "name": "sweep",
     "base": {"model": "tiny", "steps": 4},

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from server.db import Database
+pytestmark = pytest.mark.both_databases
 
 
 def test_a_claim_gives_the_whole_spec_and_its_times(api):
@@ -171,14 +171,3 @@ def test_waiting_workers_leave_the_api_its_threads(api):
             assert api.get("/runs")["items"] == []
         api.context.waiting.close_soon()
         assert [one.result(10) for one in waiting] == [None] * 60
-
-
-@pytest.mark.usefixtures("api")
-def test_the_database_is_in_wal_mode_and_checks_foreign_keys(database_url):
-    if not database_url.startswith("sqlite"):
-        pytest.skip("SQLite's own settings")
-    database = Database(database_url)
-    with database.engine.connect() as connection:
-        for pragma, value in (("journal_mode", "wal"), ("foreign_keys", 1), ("synchronous", 2)):
-            assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
-    database.close()

@@ -1,5 +1,7 @@
 import pytest
 
+pytestmark = pytest.mark.both_databases
+
 
 def test_runs_are_filtered_and_paged(api, make_result):
     first = api.submit(axes={"seed": [1, 2, 3]})["id"]

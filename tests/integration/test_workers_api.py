@@ -1,5 +1,7 @@
 import pytest
 
+pytestmark = pytest.mark.both_databases
+
 
 def test_a_worker_registers_and_is_listed(api):
     node = api.worker(labels={"site": "a"}, software={"hash": "x"}, topology={"cpu_model": "c"}, cores=[3, 1, 2])

@@ -20,7 +20,7 @@ def new_database(request, tmp_path):
         if request.param == "sqlite":
             url = f"sqlite:///{tmp_path}/{len(made)}.db"
         else:
-            url = request.getfixturevalue("postgres")()
+            url = request.getfixturevalue("postgres").new()
         made.append(Database(url))
         return made[-1]
 
