@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?= small
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity e2e bench clean
+.PHONY: demo test check parity e2e bench bench-schedulers clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -39,6 +39,9 @@ e2e: .venv/installed-dev     ## only the tests with real server, worker and trai
 
 bench: .venv/installed-parity   ## paired figures against PyTorch
 	$(BIN)/python -m bench.step $(ARGS)
+
+bench-schedulers: .venv/installed   ## our schedulers against each other
+	$(BIN)/python -m bench.schedulers $(ARGS)
 
 clean:
 	rm -rf .venv build *.egg-info
