@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpt2core.config import PHASES
 from gpt2core.errors import UnreadableFile
-from gpt2core.machine.jit import runtime
+from gpt2core.machine.jit import bare, inlined
 
 Ints = NDArray[np.int64]
 PHASE_COUNT = len(PHASES)
@@ -52,7 +52,23 @@ def new_record(threads: int, steps: int, warmup: int, kinds: int, events: int, t
     )
 
 
-@runtime
+@inlined
+def bare_record(record):
+    """The record without reference counts: see jit.bare."""
+    return Record(
+        record.warmup,
+        bare(record.begin),
+        bare(record.step_end),
+        bare(record.op_time),
+        bare(record.op_calls),
+        bare(record.phases),
+        bare(record.task_time),
+        bare(record.events),
+        bare(record.event_count),
+    )
+
+
+@inlined
 def note(record, thread, step, task, kind, phase, begin, end):
     """Write down that a thread ran a task."""
     if step >= record.warmup:

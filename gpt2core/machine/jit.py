@@ -63,6 +63,11 @@ def runtime(function: Callable[..., Any]) -> Any:
     return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a part of the runtime into the loop that calls it: no hundred arguments to pass for each task."""
+    return numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function)
+
+
 class Entry:
     """A kernel's C face, compiled or loaded from the cache when its address is first asked for."""
 
@@ -159,6 +164,16 @@ def call_entry(typingctx, address, operands, tile, context):
         return ctx.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@numba.njit(inline="always")
+def bare(array):
+    """An int64 array without its reference count; the caller keeps the memory alive.
+
+    Every use of a counted array may cost two atomic operations on a line that all threads share: in the task loop they
+    cost four times as much as everything else did (docs/decisions/0007).
+    """
+    return numba.carray(pointer_i64(address_of(array, 0)), array.shape)
 
 
 @numba.njit(inline="always")

@@ -22,7 +22,7 @@ from gpt2core.machine.jit import (
     address_of,
     call_entry,
     entry,
-    runtime,
+    inlined,
 )
 from gpt2core.ops import Program
 from gpt2core.tracing import note
@@ -110,7 +110,7 @@ def bind(program: Program, memory: Memory, threads: int, sgemm: int) -> Dispatch
     return Dispatch(tasks, context, op_first, kinds, operands, tiles, delays)
 
 
-@runtime
+@inlined
 def run_task(tasks, context, record, thread, step, task):
     """Run one task on this thread and write down how long it took."""
     context[thread, 0] = step

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from gpt2core.machine.atomics import fetch_add, load_acquire, store_release
 from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import address_of, runtime
+from gpt2core.machine.jit import address_of, bare, runtime
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.team import barrier
-from gpt2core.tracing import LINE
+from gpt2core.tracing import LINE, bare_record
 
 AGREED = 2  # cell of `control`: what thread 0 decided at the step's end
 
@@ -39,6 +39,8 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     With static shares a thread takes the same contiguous part of each op's tiles, so that it meets the slices that are
     in its caches again.
     """
+    tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
+    split = Shares(bare(split.first), bare(split.threads), bare(split.tickets), split.dynamic)
     stop, done, agreed = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, AGREED)
     barriers = address_of(cells, 0)
     ops, start = split.threads.shape[0], control[STEPS_DONE]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.graph import WAIT, Graph, bottom_levels
+from gpt2core.machine.jit import bare, inlined
 from gpt2core.tracing import LINE
 
 Ints = NDArray[np.int64]
@@ -74,6 +75,21 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
 def copy(flat: Replay) -> Replay:
     """The same arrays again, to be run from where these stand."""
     return Replay(*(part.copy() if isinstance(part, np.ndarray) else part for part in flat))  # type: ignore[arg-type]
+
+
+@inlined
+def bare_replay(replay):
+    """The arrays without reference counts: see jit.bare."""
+    return Replay(
+        bare(replay.task),
+        bare(replay.first),
+        bare(replay.successor),
+        bare(replay.predecessors),
+        bare(replay.pending),
+        bare(replay.iteration),
+        bare(replay.start),
+        replay.oldest_first,
+    )
 
 
 def waiting(flat: Replay, graph: Graph) -> list[tuple[int, list[int]]]:

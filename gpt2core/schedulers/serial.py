@@ -2,8 +2,9 @@
 
 from gpt2core.machine.atomics import load_acquire, store_release
 from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import address_of, runtime
+from gpt2core.machine.jit import address_of, bare, runtime
 from gpt2core.schedulers.dispatch import run_task
+from gpt2core.tracing import bare_record
 
 STOP, STEPS_DONE = 0, 1  # cells of `control`
 
@@ -11,6 +12,7 @@ STOP, STEPS_DONE = 0, 1  # cells of `control`
 @runtime
 def serial_loop(thread, tasks, context, record, control, steps):
     """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set at a step's end."""
+    tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
     stop, done = address_of(control, STOP), address_of(control, STEPS_DONE)
     record.begin[0] = ticks()
     for step in range(control[STEPS_DONE], steps):

@@ -6,11 +6,12 @@ ready tasks, then the oldest of another thread's. replay.record says what priori
 
 from gpt2core.machine.atomics import fence, fetch_add, load_acquire, pause, store_release, yield_core
 from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import address_of, runtime
+from gpt2core.machine.jit import address_of, bare, inlined, runtime
 from gpt2core.schedulers.deque import EMPTY, push, steal, take
 from gpt2core.schedulers.dispatch import run_task
-from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE
+from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
+from gpt2core.tracing import bare_record
 
 # Cells of `control`: nothing is left to run; how many iterations there are, once decided; which one was the first.
 FINISHED, LAST, FIRST = 3, 4, 5
@@ -19,6 +20,8 @@ FINISHED, LAST, FIRST = 3, 4, 5
 @runtime
 def task_loop(thread, tasks, context, record, control, steps, replay, deques, mask, spin_limit):
     """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin."""
+    tasks, context, control, deques = bare(tasks), bare(context), bare(control), bare(deques)
+    record, replay = bare_record(record), bare_replay(replay)
     threads = deques.shape[0]
     finished, own = address_of(control, FINISHED), address_of(deques, thread * deques.shape[1])
     if thread == 0:
@@ -46,7 +49,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
         node = run_node(thread, tasks, context, record, control, steps, replay, own, mask, node)
 
 
-@runtime
+@inlined
 def run_node(thread, tasks, context, record, control, steps, replay, own, mask, node):
     """Run a ready node, release its successors, and return the one to run next, or EMPTY."""
     iteration, task = replay.iteration[node], replay.task[node]
