@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core import host
-from gpt2core.config import TrainConfig
+from gpt2core.config import AUTO, PRESETS, TrainConfig
 from gpt2core.errors import NotEnoughMemory
 from gpt2core.machine import memory
 from gpt2core.ops import Arena, Operand, Tensor
@@ -60,17 +62,26 @@ def check_fits(config: TrainConfig) -> None:
 
 
 def what_fits(config: TrainConfig, available: int) -> str:
-    """The largest batch of this model that fits, in words."""
-    import dataclasses
+    """The largest batch of this model that fits, else the longest sequence, else the largest preset; in words."""
+
+    def fits(**change: Any) -> bool:
+        small = dataclasses.replace(config, batch_slice=AUTO, token_slice=AUTO, **change)
+        return sum(memory_bytes(small).values()) <= available
 
     low, high = 0, config.batch
     while low < high:
         middle = (low + high + 1) // 2
-        smaller = dataclasses.replace(config, batch=middle, batch_slice=min(config.batch_slice, middle))
-        low, high = (middle, high) if sum(memory_bytes(smaller).values()) <= available else (low, middle - 1)
+        low, high = (middle, high) if fits(batch=middle) else (low, middle - 1)
     if low:
-        return f"with seq {config.seq}, batch {low} would fit"
-    return f"this model does not fit even with batch 1 and seq {config.seq}"
+        return f"batch {low} with seq {config.seq} would fit"
+    for seq in (config.seq >> shift for shift in range(1, config.seq.bit_length())):
+        if fits(batch=1, seq=seq):
+            return f"batch 1 with seq {seq} would fit"
+    by_size = sorted(PRESETS.values(), key=lambda model: -model.layers * model.channels**2)
+    for model in by_size:
+        if fits(batch=1, seq=min(config.seq, model.context), model=model):
+            return f"no batch of this model fits; {model.name} with batch 1 would"
+    return "no batch of this model fits, nor any preset"
 
 
 __all__ = ["Memory", "Tensor", "check_fits"]

@@ -269,6 +269,9 @@ class Run:
         warnings = []
         if interval is None:
             warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it takes 6")
+        traced = int(self.record.event_count[:, 0].sum())
+        if config.trace and traced < len(self.planned.program.tasks) * config.steps:
+            warnings.append(f"the trace is cut off after {traced} tasks: its buffers were full")
         if os.environ.get("TASKLOOM_STRESS"):
             warnings.append("TASKLOOM_STRESS delays tasks at random: times mean nothing")
         if len(set(self.planned.cores)) < config.threads:

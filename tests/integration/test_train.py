@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from gpt2core import tensors, train
+from gpt2core import arena, tensors, train
 from gpt2core.config import PHASES, ModelConfig, TrainConfig
 from gpt2core.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
 
@@ -96,8 +96,24 @@ def test_a_model_that_does_not_fit_says_what_would():
         train.train(TrainConfig(model="gpt2-1.5b", batch=4096, seq=1024, data="synthetic"))
     told = caught.value.fields()
     assert told["needed_bytes"] > told["available_bytes"]
-    assert "would fit" in str(caught.value) or "does not fit even with batch 1" in str(caught.value)
+    assert "would" in str(caught.value)
     assert str(told["needed_bytes"]) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("just_fits", "told"),
+    [
+        ({"batch": 2}, "batch 2 with seq 1024 would fit"),
+        ({"batch": 1, "seq": 256}, "batch 1 with seq 256 would fit"),
+        ({"batch": 1, "model": "gpt2-774m"}, "no batch of this model fits; gpt2-774m with batch 1 would"),
+    ],
+)
+def test_what_would_fit_is_worked_out(just_fits, told):
+    asked = TrainConfig(model="gpt2-1.5b", batch=64, seq=1024)
+    available = sum(tensors.memory_bytes(dataclasses.replace(asked, **just_fits)).values())
+    assert arena.what_fits(asked, available) == told
+    assert arena.what_fits(asked, available - 1) != told
+    assert arena.what_fits(asked, 0) == "no batch of this model fits, nor any preset"
 
 
 @pytest.mark.parametrize(
