@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpt2core.config import parse_cores
 from gpt2core.errors import ConfigError
 from gpt2core.patterns import PATTERNS
 from gpt2core.result import median
@@ -49,8 +49,8 @@ class MetgConfig:
         _whole("max_grain", self.max_grain, MAX_GRAIN)
         if not isinstance(self.point_s, int | float) or not 0 < self.point_s <= 60:
             raise ConfigError("point_s", self.point_s, "seconds above 0, at most 60")
-        if self.cores is not None and (not self.cores or len(set(self.cores)) < len(self.cores)):
-            raise ConfigError("cores", list(self.cores), "core numbers, each once")
+        if self.cores is not None:
+            object.__setattr__(self, "cores", parse_cores(self.cores))
         if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
             raise ConfigError("threads", self.threads, f"at most the {len(self.cores)} cores given")
 
@@ -61,8 +61,11 @@ class MetgConfig:
         for name in values:
             if name not in names:
                 raise ConfigError(name, values[name], "a setting of: " + ", ".join(names))
-        listed = ("pattern", "scheduler", "cores")
-        return cls(**{k: tuple(v) if k in listed and isinstance(v, list | tuple) else v for k, v in values.items()})
+        given: dict[str, Any] = dict(values)
+        for name in ("pattern", "scheduler"):
+            if isinstance(given.get(name), list):
+                given[name] = tuple(given[name])
+        return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
@@ -109,8 +112,8 @@ class Point:
 def metg_s(points: Sequence[Point], peak_iterations_per_s: float) -> float | None:
     """METG(50 %) in seconds: the smallest time per task at which the rate is still half of the peak's.
 
-    Between the last point above and the first one below, interpolated: granularity against efficiency, both as
-    logarithms. None if no point is below (finer than was measured) or none above.
+    Between the last point above and the first one below efficiency is taken as linear in 1 / granularity, which is
+    exact where a task costs a constant overhead. None if no point is below (finer than was measured) or none above.
     Source: Slaughter et al. 2020, section 4.
     """
     by_grain = sorted(points, key=lambda point: point.grain)
@@ -118,82 +121,74 @@ def metg_s(points: Sequence[Point], peak_iterations_per_s: float) -> float | Non
     first = next((i for i, value in enumerate(efficiency) if value >= EFFICIENCY), None)
     if first is None or first == 0:
         return None
-    below, above = math.log(efficiency[first - 1]), math.log(efficiency[first])
-    share = (math.log(EFFICIENCY) - below) / (above - below)
-    low, high = math.log(by_grain[first - 1].task_s), math.log(by_grain[first].task_s)
-    return math.exp(low + share * (high - low))
+    (low, below), (high, above) = ((by_grain[i].task_s, efficiency[i]) for i in (first - 1, first))
+    share = (EFFICIENCY - below) / (above - below)
+    return 1 / ((1 - share) / low + share / high)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One repetition of one pattern under one scheduler."""
+    """One repetition of one pattern under one scheduler; points from the largest grain down."""
 
     pattern: str
     scheduler: str
     repetition: int
     points: tuple[Point, ...]
 
-    @property
-    def peak_iterations_per_s(self) -> float:
-        """The rate at the largest grain, which comes first."""
-        return self.points[0].iterations_per_s
 
-    @property
-    def metg_s(self) -> float | None:
-        return metg_s(self.points, self.peak_iterations_per_s)
+def peak_iterations_per_s(sweeps: Sequence[Sequence[Point]]) -> float:
+    """The kernel's rate on all threads: the best one seen at large grains, the largest and down to an eighth of it."""
+    largest = max(point.grain for points in sweeps for point in points)
+    return max(point.iterations_per_s for points in sweeps for point in points if 8 * point.grain >= largest)
 
 
-def summaries(sweeps: Sequence[Sweep], kernel: str) -> list[dict[str, Any]]:
-    """For each pattern and scheduler: METG's median and spread over the repetitions, and the medians at each grain."""
-    out = []
-    for pattern, scheduler in dict.fromkeys((sweep.pattern, sweep.scheduler) for sweep in sweeps):
-        mine = [sweep for sweep in sweeps if (sweep.pattern, sweep.scheduler) == (pattern, scheduler)]
-        found = [value for sweep in mine if (value := sweep.metg_s) is not None]
-        out.append({
-            "pattern": pattern,
-            "scheduler": scheduler,
-            "metg_s": median(found) if found else None,
-            "metg_min_s": min(found, default=None),
-            "metg_max_s": max(found, default=None),
-            "repetitions": len(mine),
-            "peak_per_s": median([sweep.peak_iterations_per_s for sweep in mine]) * WORK[kernel],
-            "unit": UNIT[kernel],
-            "grains": _grains(mine),
-        })  # fmt: skip
-    return out
-
-
-def _grains(sweeps: Sequence[Sweep]) -> list[dict[str, Any]]:
-    efficiency: dict[int, list[float]] = {}
-    task_s: dict[int, list[float]] = {}
-    for sweep in sweeps:
-        for point in sweep.points:
-            share = point.iterations_per_s / sweep.peak_iterations_per_s
-            efficiency.setdefault(point.grain, []).append(share)
-            task_s.setdefault(point.grain, []).append(point.task_s)
-    return [
-        {"grain": grain, "task_s": median(task_s[grain]), "efficiency": median(efficiency[grain])}
-        for grain in sorted(task_s, reverse=True)
-    ]
+def summary(mine: Sequence[Sequence[Point]], peak: float) -> dict[str, Any]:
+    """METG's median and spread over repetitions of one sweep, and the medians at each grain."""
+    found = [value for points in mine if (value := metg_s(points, peak)) is not None]
+    by_grain: dict[int, list[Point]] = {}
+    for point in (point for points in mine for point in points):
+        by_grain.setdefault(point.grain, []).append(point)
+    return {
+        "metg_s": median(found) if found else None,
+        "metg_min_s": min(found, default=None),
+        "metg_max_s": max(found, default=None),
+        "repetitions": len(mine),
+        "grains": [
+            {
+                "grain": grain,
+                "task_s": median([point.task_s for point in by_grain[grain]]),
+                "efficiency": median([point.iterations_per_s / peak for point in by_grain[grain]]),
+            }
+            for grain in sorted(by_grain, reverse=True)
+        ],
+    }
 
 
 def result(config: MetgConfig, sweeps: Sequence[Sweep], environment: Mapping[str, Any]) -> dict[str, Any]:
     """What `taskloom metg --json` prints."""
+    peak = peak_iterations_per_s([sweep.points for sweep in sweeps])
     return {
         "schema": SCHEMA,
         "config": config.to_dict(),
         "environment": dict(environment),
-        "metg": summaries(sweeps, config.kernel),
+        "peak_per_s": peak * WORK[config.kernel],
+        "unit": UNIT[config.kernel],
+        "metg": [
+            {
+                "pattern": pattern,
+                "scheduler": scheduler,
+                **summary([s.points for s in sweeps if (s.pattern, s.scheduler) == (pattern, scheduler)], peak),
+            }
+            for pattern in config.pattern
+            for scheduler in config.scheduler
+        ],
         "sweeps": [
             {
                 "pattern": sweep.pattern,
                 "scheduler": sweep.scheduler,
                 "repetition": sweep.repetition,
-                "metg_s": sweep.metg_s,
-                "points": [
-                    {"grain": p.grain, "tasks": p.tasks, "elapsed_s": p.elapsed_s, "task_s": p.task_s}
-                    for p in sweep.points
-                ],
+                "metg_s": metg_s(sweep.points, peak),
+                "points": [{**dataclasses.asdict(point), "task_s": point.task_s} for point in sweep.points],
             }
             for sweep in sweeps
         ],

@@ -45,6 +45,11 @@ def command(result: Path, plan_only: bool = False, graph: Path | None = None) ->
     return [sys.executable, "-m", "gpt2core", "--result", str(result), *extra]
 
 
+def metg_command(result: Path) -> list[str]:
+    """The argument list of gpt2core.metg."""
+    return [sys.executable, "-m", "gpt2core.metg", "--result", str(result)]
+
+
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     """The child's environment: the base one, with every library that has threads of its own held to one."""
     return {**(os.environ if base is None else base), **ONE_THREAD, "PYTHONUNBUFFERED": "1"}

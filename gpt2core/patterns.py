@@ -18,6 +18,14 @@ TIMESTEPS = 16  # at least so many are one program
 Reach = Callable[[int, int, int], Iterable[int]]  # (width, which of the period's sets, point): may leave 0..width-1
 
 
+def _trivial(_width: int, _turn: int, _point: int) -> Iterable[int]:
+    return ()
+
+
+def _no_comm(_width: int, _turn: int, point: int) -> Iterable[int]:
+    return (point,)
+
+
 def _stencil_1d(_width: int, _turn: int, point: int) -> Iterable[int]:
     return range(point - 1, point + 2)
 
@@ -26,8 +34,16 @@ def _dom(_width: int, _turn: int, point: int) -> Iterable[int]:
     return (point - 1, point)
 
 
+def _tree(_width: int, _turn: int, point: int) -> Iterable[int]:
+    return (point // 2,)
+
+
 def _fft(_width: int, turn: int, point: int) -> Iterable[int]:
     return (point - (1 << turn), point, point + (1 << turn))
+
+
+def _all_to_all(width: int, _turn: int, _point: int) -> Iterable[int]:
+    return range(width)
 
 
 def _nearest(_width: int, _turn: int, point: int) -> Iterable[int]:
@@ -47,13 +63,13 @@ def _random_nearest(width: int, turn: int, point: int) -> Iterable[int]:
 
 
 REACH: dict[str, Reach] = {
-    "trivial": lambda width, turn, point: (),
-    "no_comm": lambda width, turn, point: (point,),
+    "trivial": _trivial,
+    "no_comm": _no_comm,
     "stencil_1d": _stencil_1d,
     "dom": _dom,
-    "tree": lambda width, turn, point: (point // 2,),
+    "tree": _tree,
     "fft": _fft,
-    "all_to_all": lambda width, turn, point: range(width),
+    "all_to_all": _all_to_all,
     "nearest": _nearest,
     "spread": _spread,
     "random_nearest": _random_nearest,

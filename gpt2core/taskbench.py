@@ -18,10 +18,10 @@ from gpt2core.errors import Violated
 from gpt2core.granularity import Point
 from gpt2core.kernels.taskbench import CHUNK, LINE, POINT, TIMESTEP, compute_task_entry, memory_task_entry
 from gpt2core.machine import clock
-from gpt2core.ops import Program, Tensor, Tile
+from gpt2core.ops import Operand, Program, Tensor, Tile
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import new_deques
-from gpt2core.schedulers.forkjoin import forkjoin_loop
+from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
 from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team, spins
 from gpt2core.tensors import TensorSpec, plan_arena
@@ -46,31 +46,34 @@ class TaskBench:
         self.scheduler = scheduler
         self.bound = dispatch.bind(self.program, self.memory, len(self.cores), 0)
         self.fresh = replay.record(self.graph, [float(number != graph.WAIT) for number in self.graph.task])
-        self.seconds_per_tick: float | None = None
+        self.streamed = 0  # iterations of the memory kernel at each point: a run goes on where the last one ended
 
     def run(self, grain: int, iterations: int) -> float:
-        """Seconds that `iterations` replays took, after one that is not timed. Raises Violated."""
+        """Seconds that `iterations` replays took, from the first begin to the last end. Raises Violated."""
         arrays = self.memory.arrays
         cells = arrays["cells"].reshape(self.timesteps, self.width, LINE)
         cells[:] = -2
         cells[-1, :, TIMESTEP], cells[-1, :, POINT] = -1, np.arange(self.width)
-        arrays["grain"][:], arrays["violations"][:], arrays["control"][:] = grain, 0, 0
-        steps = iterations + 1
-        record = new_record(len(self.cores), steps, 0, len(self.bound.kinds), 0)
-        loop, arguments = self._loop(record, steps)
+        arrays["violations"][:], arrays["control"][:] = 0, 0
+        arrays["grain"][:2] = grain, self.streamed
+        self.streamed += iterations * self.timesteps * grain
+        record = new_record(len(self.cores), iterations, 0, len(self.bound.kinds), 0)
+        loop, arguments = self._loop(record, iterations)
         first = clock.pair()
         Team(self.cores).run(loop, arguments)
-        self.check(steps)
+        self.check(iterations)
         scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
-        return float((record.step_end[-1] - record.step_end[0]) * scale)
+        return float((record.step_end[-1] - record.begin[0]) * scale)
 
     def _loop(self, record: Any, steps: int) -> tuple[Callable[..., None], list[Any]]:
         common = [self.bound.tasks, self.bound.context, record, self.memory.arrays["control"], steps]
         threads, limit = len(self.cores), spins(self.cores)
         if self.scheduler == "fork-join":
-            return forkjoin_loop, [*common, self.bound.op_first, np.zeros(32, np.int64), threads, limit]
+            everyone = np.full(len(self.program.ops), threads, np.int64)
+            split = shares(self.bound.op_first, everyone, dynamic=False)
+            return forkjoin_loop, [*common, split, np.zeros(32, np.int64), threads, limit]
         deques, mask = new_deques(threads, len(self.graph))
-        return task_loop, [*common, replay.Replay(*(a.copy() for a in self.fresh)), deques, mask, limit]
+        return task_loop, [*common, replay.copy(self.fresh), deques, mask, limit]
 
     def check(self, iterations: int) -> None:
         """Raise Violated unless every task ran after its inputs and wrote its stamp in the last iteration."""
@@ -82,7 +85,7 @@ class TaskBench:
             raise Violated(violations, missing)
 
     def time(self, grain: int, point_s: float) -> Point:
-        """A run of about point_s at a grain."""
+        """A run of about point_s at a grain, after shorter ones that warm up and tell how long to run."""
         estimate_s = self.run(grain, LEAST_ITERATIONS) / LEAST_ITERATIONS
         if estimate_s * LEAST_ITERATIONS < point_s / 10:  # too short to go by
             some = min(MOST_ITERATIONS, max(LEAST_ITERATIONS, int(point_s / 10 / estimate_s)))
@@ -96,8 +99,9 @@ def build(inputs: Sequence[Sequence[Sequence[int]]], kernel: str) -> Program:
     """The step program of inputs[timestep][point]: an op for each timestep, a tile for each point."""
     timesteps, width = len(inputs), len(inputs[0])
     step = Program()
-    operands = [Tensor("cells"), Tensor("grain"), Tensor("violations"), width, timesteps]
-    operands += [Tensor("buffers")] if kernel == "memory" else []
+    operands: list[Operand] = [Tensor("cells"), Tensor("grain"), Tensor("violations"), width, timesteps]
+    if kernel == "memory":
+        operands.append(Tensor("buffers"))
     for timestep, points in enumerate(inputs):
         tiles = [
             Tile(
@@ -117,7 +121,7 @@ def build(inputs: Sequence[Sequence[Sequence[int]]], kernel: str) -> Program:
 
 
 def allocate(timesteps: int, width: int, kernel: str) -> Memory:
-    """Cells with a line each, the grain, violations with a line for each point, and the memory kernel's buffers."""
+    """Cells and violations, a line each; the grain, and where streams begin; the memory kernel's buffers."""
     sizes = {"cells": timesteps * width * LINE, "grain": LINE, "violations": width * LINE, "control": 8}
     specs = [TensorSpec(name, (size,), "int64") for name, size in sizes.items()]
     if kernel == "memory":
@@ -126,5 +130,5 @@ def allocate(timesteps: int, width: int, kernel: str) -> Memory:
     memory = Memory({"temporary": plan_arena(specs)})
     if kernel == "memory":
         buffers: NDArray[np.generic] = memory.arrays["buffers"]
-        buffers[:] = 1.0
+        buffers[:] = 0.0  # so that every page is there
     return memory

@@ -1,4 +1,4 @@
-"""Task Bench's tasks: check that every input carries (point, timestep - 1), work for a chosen time, stamp the output."""
+"""Task Bench's tasks: check that every input carries (point, timestep - 1), work for a while, stamp the output."""
 
 from llvmlite import ir
 from numba import types
@@ -107,7 +107,7 @@ def stream(buffer, first, iterations):
 
 @entry
 def compute_task_entry(x, t, c):
-    """operands: cells, grain (1,), violations, width, timesteps."""
+    """operands: cells, grain (LINE,), violations, width, timesteps."""
     width, timesteps = scalar(x, 3), scalar(x, 4)
     now = c[STEP] * timesteps + t[0]
     check_inputs(l1(x, 0), l1(x, 2), width, timesteps, now, t)
@@ -116,12 +116,11 @@ def compute_task_entry(x, t, c):
 
 @entry
 def memory_task_entry(x, t, c):
-    """operands: cells, grain (1,), violations, width, timesteps, buffers of all points (width * chunks * CHUNK,)."""
-    width, timesteps, grain = scalar(x, 3), scalar(x, 4), l1(x, 1)[0]
+    """operands: as above, and the buffers of all points (width * chunks * CHUNK,). grain[1]: where streams begin."""
+    width, timesteps, grain, first = scalar(x, 3), scalar(x, 4), l1(x, 1)[0], l1(x, 1)[1]
     now = c[STEP] * timesteps + t[0]
     check_inputs(l1(x, 0), l1(x, 2), width, timesteps, now, t)
     buffers = d1(x, 5)
     size = buffers.shape[0] // width
-    stamp_output(
-        l1(x, 0), d1(x, 0), width, now, t, stream(buffers[t[1] * size : (t[1] + 1) * size], now * grain, grain)
-    )
+    own = buffers[t[1] * size : (t[1] + 1) * size]
+    stamp_output(l1(x, 0), d1(x, 0), width, now, t, stream(own, first + now * grain, grain))

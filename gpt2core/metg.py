@@ -1,0 +1,93 @@
+"""Minimum effective task granularity: `python -m gpt2core.metg --result FILE`, settings (MetgConfig) on standard input.
+
+Sweeps of patterns and schedulers alternate, in another random order each repetition. One JSON event a line on standard
+output, exit codes as in gpt2core.launch; beside its events
+
+    sweep      done, total, pattern, scheduler, repetition
+    point      pattern, scheduler, grain, task_s
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpt2core.__main__ import emit, write_result
+from gpt2core.errors import Cancelled, CoreError, InputError
+from gpt2core.granularity import GIVE_UP, MetgConfig, Point, Sweep, result
+from gpt2core.launch import EXIT_CANCELLED, EXIT_OK, PROTOCOL
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, Any]:
+    """Run all sweeps. Raises ConfigError for cores that are not there, Violated, Cancelled if `stop` is set."""
+    from gpt2core.machine import environment, gemm, pinning  # they load Numba: after the cheap checks
+    from gpt2core.taskbench import TaskBench
+
+    cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
+    pairs = [(pattern, scheduler) for pattern in config.pattern for scheduler in config.scheduler]
+    tell({"event": "compiling", "done": 0, "total": 1, "kernel": "schedulers"})
+    benches = {pair: TaskBench(*pair, config.kernel, config.width, cores) for pair in pairs}
+    for bench in benches.values():
+        bench.run(1, 1)
+    sweeps: list[Sweep] = []
+    order, total = random.Random(0), len(pairs) * config.repetitions
+    for repetition in range(config.repetitions):
+        for pattern, scheduler in order.sample(pairs, len(pairs)):
+            where = {"pattern": pattern, "scheduler": scheduler}
+            tell({"event": "sweep", "done": len(sweeps), "total": total, **where, "repetition": repetition})
+            points: list[Point] = []
+            for grain in config.grains():
+                if stop.is_set():
+                    raise Cancelled(len(sweeps))
+                points.append(benches[pattern, scheduler].time(grain, config.point_s))
+                tell({"event": "point", **where, "grain": grain, "task_s": points[-1].task_s})
+                if points[-1].iterations_per_s < GIVE_UP * points[0].iterations_per_s:
+                    break
+            sweeps.append(Sweep(pattern, scheduler, repetition, tuple(points)))
+    return result(config, sweeps, environment.describe(gemm.Blas("none", "", 0), cores))
+
+
+def read_config(text: str) -> MetgConfig:
+    """The settings from standard input's JSON. Raises InputError or ConfigError."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"standard input is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError("standard input is not a JSON object of settings")
+    return MetgConfig.from_dict(values)
+
+
+def main() -> int:
+    """Run and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m gpt2core.metg", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--result", type=Path, required=True, help="where to write the result (JSON)")
+    arguments = parser.parse_args()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        config = read_config(sys.stdin.read())
+        emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
+        sha256 = write_result(arguments.result, measure(config, emit, stop))
+    except CoreError as error:
+        code = EXIT_CANCELLED if isinstance(error, Cancelled) else error.exit_code
+        emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": code, **error.fields()})
+        return code
+    emit({"event": "result", "path": str(arguments.result), "sha256": sha256})
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Task Bench's patterns on the real schedulers: every run validates itself, and the validation can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+
+import pytest
+
+from gpt2core import patterns
+from gpt2core.errors import Cancelled, ConfigError, Violated
+from gpt2core.granularity import KERNELS, SCHEDULERS, MetgConfig
+from gpt2core.graph import derive, reachability
+from gpt2core.kernels.taskbench import LINE
+from gpt2core.metg import measure
+from gpt2core.schedulers import replay
+from gpt2core.taskbench import TaskBench
+
+CORES = sorted(os.sched_getaffinity(0))
+WIDTH, ITERATIONS = 6, 40
+
+
+def cores(threads: int) -> list[int]:
+    return [CORES[i % len(CORES)] for i in range(threads)]
+
+
+@pytest.mark.parametrize("pattern", patterns.PATTERNS)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_pattern_runs_and_validates(pattern: str, scheduler: str) -> None:
+    for threads in (1, 2, 3):
+        bench = TaskBench(pattern, scheduler, "compute", WIDTH, cores(threads))
+        for grain in (1, 50):
+            assert bench.run(grain, ITERATIONS) > 0
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_the_memory_kernel_goes_over_each_points_buffer(scheduler: str) -> None:
+    bench = TaskBench("stencil_1d", scheduler, "memory", WIDTH, cores(2))
+    buffers = bench.memory.arrays["buffers"].reshape(WIDTH, -1, 64)
+    for runs in (1, 2):
+        bench.run(3, 2)  # goes on where the run before ended
+        written = 3 * 2 * bench.timesteps * runs
+        assert (buffers[:, :written] > 0).all()
+        assert (buffers[:, written:] == 0).all()
+
+
+@pytest.mark.parametrize("pattern", patterns.PATTERNS)
+def test_the_graph_orders_a_task_after_what_the_pattern_says(pattern: str) -> None:
+    """Paths of the graph's edges reach every reader of an output within the program."""
+    bench = TaskBench(pattern, "task", "compute", WIDTH, cores(1))
+    node = {task: number for number, task in enumerate(bench.graph.task)}
+    reach = reachability(len(bench.graph), bench.graph.edges)
+    edges = derive([tile.accesses for _, tile in bench.program.tasks])
+    for t in range(1, bench.timesteps):
+        for point in range(WIDTH):
+            for read in patterns.dependencies(pattern, WIDTH, t, point):
+                before, after = (t - 1) * WIDTH + read, t * WIDTH + point
+                assert (before, after) in edges
+                assert reach[node[before]] >> node[after] & 1
+
+
+def test_one_edge_less_is_caught() -> None:
+    """The chain of no_comm, cut in the middle: what follows the cut has nothing to wait for, and comes too early."""
+    bench = TaskBench("no_comm", "task", "compute", 1, cores(1))
+    middle = bench.timesteps // 2 + 1
+    assert (middle, middle + 1) in bench.graph.edges
+    edges = tuple(e for e in bench.graph.edges if e != (middle, middle + 1))
+    cut = dataclasses.replace(bench.graph, edges=tuple(sorted([*edges, (bench.graph.begin, middle + 1)])))
+    costs = [100.0 if n == middle + 1 else 1.0 for n in range(len(bench.graph))]  # the released one is run first
+    bench.fresh = replay.record(cut, costs)
+    with pytest.raises(Violated):
+        bench.run(1, ITERATIONS)
+
+
+def test_a_task_that_did_not_run_is_caught() -> None:
+    bench = TaskBench("trivial", "fork-join", "compute", WIDTH, cores(1))
+    bench.run(1, ITERATIONS)
+    bench.memory.arrays["cells"][5 * LINE] -= 1
+    with pytest.raises(Violated, match="1 tasks did not run"):
+        bench.check(ITERATIONS)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_sweep_tells_its_points_and_ends_in_a_result(kernel: str) -> None:
+    config = MetgConfig(pattern=("fft", "tree"), width=4, kernel=kernel, repetitions=2, max_grain=64, point_s=1e-4)
+    events: list[dict[str, object]] = []
+    found = measure(config, events.append, threading.Event())
+    assert [e["done"] for e in events if e["event"] == "sweep"] == list(range(8))
+    assert len(found["sweeps"]) == 8
+    assert {(row["pattern"], row["scheduler"]) for row in found["metg"]} == {
+        (pattern, scheduler) for pattern in config.pattern for scheduler in config.scheduler
+    }
+    for sweep in found["sweeps"]:
+        assert [p["grain"] for p in sweep["points"]] == config.grains()[: len(sweep["points"])]
+        assert all(p["tasks"] % (4 * patterns.timesteps(sweep["pattern"], 4)) == 0 for p in sweep["points"])
+
+
+def test_a_sweep_can_be_stopped() -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Cancelled):
+        measure(MetgConfig(width=2, max_grain=4, point_s=1e-4), [].append, stop)
+
+
+def test_more_threads_than_cores_have_to_be_asked_for() -> None:
+    with pytest.raises(ConfigError, match="threads"):
+        measure(MetgConfig(threads=len(CORES) + 1), [].append, threading.Event())
