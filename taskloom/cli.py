@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpt2core.errors import CoreError
-from taskloom.commands import compare, doctor, experiments, runs, serve, submit, train, worker
+from taskloom.commands import compare, doctor, experiments, metg, runs, serve, submit, train, worker
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 
@@ -43,6 +43,7 @@ for command in (
     experiments.experiments,
     compare.compare,
     train.train,
+    metg.metg,
     doctor.doctor,
 ):
     main.add_command(command)

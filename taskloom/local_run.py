@@ -1,4 +1,4 @@
-"""One run right here: the trainer as a child process, its events on the way, its result at the end."""
+"""One run right here: the trainer, or METG, as a child process; its events on the way, its result at the end."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from gpt2core import launch
 from gpt2core.child import GRACE_S, Child, Exited, Printed, Told
-from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError
 from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]
+
+
+class Settings(Protocol):
+    """What a child is given, and where it may run."""
+
+    @property
+    def threads(self) -> int: ...
+    @property
+    def cores(self) -> tuple[int, ...] | None: ...
+    @property
+    def allow_oversubscription(self) -> bool: ...
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,7 @@ class LocalEnding:
     error: Mapping[str, Any] | None
 
 
-def check_cores(config: TrainConfig) -> None:
+def check_cores(config: Settings) -> None:
     """Raise ConfigError for cores that this process may not use, or for more threads than it may use cores."""
     allowed = launch.allowed_cores()
     if config.cores is not None and not set(config.cores) <= set(allowed):
@@ -39,7 +50,7 @@ def check_cores(config: TrainConfig) -> None:
 
 
 def run(
-    config: TrainConfig,
+    config: Settings,
     command: Command,
     on_event: Callable[[Mapping[str, Any]], None],
     on_line: Callable[[str], None],

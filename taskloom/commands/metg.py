@@ -1,0 +1,139 @@
+"""`taskloom metg`: how small tasks may be before the runtime takes half of the machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gpt2core import launch
+from gpt2core.errors import ConfigError
+from gpt2core.granularity import KERNELS, SCHEDULERS, MetgConfig
+from gpt2core.patterns import PATTERNS
+from taskloom import local_run
+from taskloom.commands.output import console, error_console, failure, json_option, print_json
+from taskloom.metg_plot import svg
+from taskloom.tables import NONE, number, seconds
+
+DEFAULT = MetgConfig()
+SCALE = {"flop/s": "GFLOP/s", "B/s": "GB/s"}
+
+
+class Live:
+    """The child's events as a progress bar."""
+
+    def __init__(self, shown: bool) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self.bar = Progress(*columns, TimeElapsedColumn(), console=error_console(), disable=not shown, transient=True)
+        self._task = self.bar.add_task("starting", total=None)
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        match event.get("event"):
+            case "compiling":
+                self.bar.update(self._task, description="graphs and kernels (compiled once after installing)")
+            case "sweep":
+                self.bar.update(self._task, completed=event.get("done"), total=event.get("total"))
+            case "point":
+                text = f"{event.get('pattern')} {event.get('scheduler')}: {seconds(event.get('task_s'))} a task"
+                self.bar.update(self._task, description=text)
+
+    def line(self, text: str) -> None:
+        self.bar.console.print(text, markup=False, highlight=False)
+
+
+def _listed(text: str, everything: tuple[str, ...]) -> list[str]:
+    return list(everything) if text == "all" else [part.strip() for part in text.split(",")]
+
+
+@click.command()
+@click.option("--pattern", default="stencil_1d", show_default=True, help=f"all, or with commas: {', '.join(PATTERNS)}")
+@click.option("--scheduler", default=",".join(SCHEDULERS), show_default=True, help="one, or two with a comma")
+@click.option("--kernel", type=click.Choice(KERNELS), default=DEFAULT.kernel, show_default=True,
+              help="what tasks do: multiply-adds in registers, or stream through memory")  # fmt: skip
+@click.option("--width", type=int, default=DEFAULT.width, show_default=True, help="points of a timestep")
+@click.option("--threads", type=int, default=None, help="default: all cores this process may use")
+@click.option("--cores", default=None, help="core numbers, such as 0-1 or 0,2; default: the first that may be used")
+@click.option("--allow-oversubscription", is_flag=True, help="more threads than cores")
+@click.option("--repetitions", type=int, default=DEFAULT.repetitions, show_default=True, help="sweeps of each pair")
+@click.option("--max-grain", type=int, default=DEFAULT.max_grain, show_default=True,
+              help="kernel iterations of the largest tasks; sweeps halve it down to one")  # fmt: skip
+@click.option("--point-s", type=float, default=DEFAULT.point_s, show_default=True, help="seconds timed at each grain")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="draw efficiency over time per task")
+@json_option
+def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
+    """Minimum effective task granularity of the task runtime and of fork-join, as Task Bench defines it.
+
+    METG(50 %) is the smallest time per task (elapsed x threads / tasks) at which the kernel still runs at half of its
+    peak rate. Every task of every timed run checks that its inputs are those of the timestep before.
+    """
+    if plot is not None and (plot.suffix != ".svg" or not plot.parent.is_dir()):
+        raise ConfigError("plot", str(plot), "a file ending in .svg in a folder that exists")
+    given["pattern"] = _listed(given["pattern"], PATTERNS)
+    given["scheduler"] = _listed(given["scheduler"], SCHEDULERS)
+    if given["threads"] is None:
+        allowed = MetgConfig.from_dict({"cores": given["cores"]}).cores or launch.allowed_cores()
+        given["threads"] = len(allowed)
+    config = MetgConfig.from_dict(given)
+    local_run.check_cores(config)
+    live = Live(shown=not as_json)
+    with live.bar:
+        ending = local_run.run(config, launch.metg_command, live.event, live.line)
+    if ending.result is None:
+        error = dict(ending.error or {})
+        message = str(error.pop("detail", "the measurement failed"))
+        raise failure(message, {"error": message, **error}, ending.exit_code, as_json)
+    if plot is not None:
+        try:
+            plot.write_text(svg(ending.result), encoding="utf-8")
+        except OSError as error:
+            raise failure(f"{plot}: {error.strerror}", {"error": str(error), "field": "plot"}, 2, as_json) from error
+    if as_json:
+        print_json(ending.result)
+    else:
+        console().print(summary_table(ending.result), *grain_tables(ending.result), sep="\n")
+
+
+def summary_table(found: Mapping[str, Any]) -> Table:
+    """METG(50 %) of each pattern and scheduler."""
+    config = found["config"]
+    title = (
+        f"METG(50 %), {config['kernel']} kernel, width {config['width']}, {config['threads']} threads; "
+        f"peak {number(found['peak_per_s'] / 1e9, 1)} {SCALE[found['unit']]}"
+    )
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("pattern", "scheduler"):
+        table.add_column(name)
+    for name in ("METG(50 %)", "smallest", "largest", "repetitions"):
+        table.add_column(name, justify="right")
+    for row in found["metg"]:
+        values = (seconds(row[name]) for name in ("metg_s", "metg_min_s", "metg_max_s"))
+        table.add_row(row["pattern"], row["scheduler"], *values, str(row["repetitions"]))
+    return table
+
+
+def grain_tables(found: Mapping[str, Any]) -> list[Table]:
+    """Time per task and efficiency at each grain, a table for each pattern."""
+    tables = []
+    for pattern in found["config"]["pattern"]:
+        rows = {row["scheduler"]: row["grains"] for row in found["metg"] if row["pattern"] == pattern}
+        table = Table(title=pattern, title_justify="left", box=box.SIMPLE_HEAD)
+        table.add_column("grain", justify="right")
+        for scheduler in rows:
+            table.add_column(f"{scheduler}: time per task", justify="right")
+            table.add_column("efficiency", justify="right")
+        by_grain = {scheduler: {point["grain"]: point for point in points} for scheduler, points in rows.items()}
+        for grain in sorted({grain for points in by_grain.values() for grain in points}, reverse=True):
+            cells = []
+            for points in by_grain.values():
+                point = points.get(grain, {"task_s": None, "efficiency": math.nan})
+                share = point["efficiency"]
+                cells += [seconds(point["task_s"]), NONE if math.isnan(share) else f"{100 * share:.0f} %"]
+            table.add_row(f"{grain:,}", *cells)
+        tables.append(table)
+    return tables

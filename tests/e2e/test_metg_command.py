@@ -1,0 +1,55 @@
+"""`taskloom metg` as its users start it. Tiny sweeps: what comes out, never how fast."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from test_command_line import taskloom, told
+
+SMALL = ("--threads", "1", "--width", "4", "--repetitions", "1", "--max-grain", "64", "--point-s", "0.001")
+
+
+def test_metg_prints_its_result_and_draws_it(tmp_path: Path) -> None:
+    figure = tmp_path / "metg.svg"
+    found = told(taskloom("metg", *SMALL, "--pattern", "stencil_1d,tree", "--plot", str(figure), "--json"))
+    assert found["schema"] == "taskloom.metg/1"
+    assert set(found) == {"schema", "config", "environment", "peak_per_s", "unit", "metg", "sweeps"}
+    pairs = [(row["pattern"], row["scheduler"]) for row in found["metg"]]
+    assert pairs == [(p, s) for p in ("stencil_1d", "tree") for s in ("task", "fork-join")]
+    for row in found["metg"]:
+        assert {"metg_s", "metg_min_s", "metg_max_s", "repetitions", "grains"} < set(row)
+        assert all(set(point) == {"grain", "task_s", "efficiency"} for point in row["grains"])
+        assert row["grains"][0]["grain"] == 64
+    root = ElementTree.parse(figure).getroot()
+    assert len(root.findall("{*}polyline")) == 4
+
+
+def test_metg_prints_tables_for_people() -> None:
+    done = taskloom("metg", *SMALL, "--scheduler", "task", "--kernel", "memory")
+    assert done.returncode == 0, done.stderr
+    for word in ("METG(50 %)", "stencil_1d", "time per task", "efficiency", "GB/s"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("--pattern", "star"), "pattern"),
+        (("--scheduler", "serial"), "scheduler"),
+        (("--width", "0"), "width"),
+        (("--threads", "0"), "threads"),
+        (("--cores", "4000"), "cores"),
+        (("--point-s", "-1"), "point_s"),
+        (("--plot", "figure.png"), "plot"),
+        (("--plot", "no/such/folder/figure.svg"), "plot"),
+    ],
+)
+def test_a_value_that_is_not_accepted_is_named(arguments: tuple[str, ...], field: str) -> None:
+    done = taskloom("metg", *arguments, "--json")
+    assert done.returncode == 2
+    told_error = json.loads(done.stderr.splitlines()[-1])
+    assert told_error["field"] == field
+    assert told_error["accepted"]
