@@ -1,0 +1,234 @@
+"""METG(50 %) of our task runtime against OpenMP's tasks: the same graphs, kernels, validation, threads and cores.
+
+    python -m bench.metg --rounds 5
+
+The peer is bench/openmp_tasks.c, built here with GCC and, where there is one, Clang. Every sweep is a fresh process; in
+each round every system runs each pattern once, in a random order, so rounds are pairs. Efficiency is a share of the
+kernel's best rate in this run, each compiler's own. The ratio is METG of the peer's tasks / METG of ours, above 1 where
+ours is finer, with a bootstrap interval that resamples whole rounds. Raw points, the machine and a table are written to
+--out (.json and .md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from analysis.statistics import paired_ratio_of_medians
+from bench.step import ROOT, child, machine
+from gpt2core import launch, patterns
+from gpt2core.granularity import (
+    GIVE_UP,
+    KERNELS,
+    SCHEDULERS,
+    UNIT,
+    WORK,
+    MetgConfig,
+    Point,
+    metg_s,
+    peak_iterations_per_s,
+    summary,
+)
+
+COMPILERS = {"gcc": "GCC", "clang": "LLVM"}
+FLAGS = ("-O3", "-march=native", "-fopenmp")
+MODES = {"tasks": "task", "loop": "for"}  # of the peer: task depend, and a parallel loop a timestep
+BASE = "ours task"
+Sweeps = dict[tuple[str, str], list[list[Point]]]  # (pattern, system) -> a sweep for each round
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.metg", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--patterns", default=",".join(patterns.PATTERNS))
+    parser.add_argument("--kernel", default="compute", choices=KERNELS)
+    parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=len(launch.allowed_cores()))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--max-grain", type=int, default=MetgConfig().max_grain)
+    parser.add_argument("--point-s", type=float, default=MetgConfig().point_s)
+    parser.add_argument("--seed", type=int, default=1337, help="of the order within rounds")
+    parser.add_argument("--out", type=Path, help="path without suffix (default: bench/results/DATE-metg-KERNEL)")
+    given = parser.parse_args()
+    if given.out is None:
+        given.out = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-metg-{given.kernel}"
+    return given
+
+
+def main() -> None:
+    given = arguments()
+    config = MetgConfig(
+        pattern=tuple(given.patterns.split(",")), scheduler=SCHEDULERS, kernel=given.kernel, width=given.width,
+        threads=given.threads, cores=tuple(launch.allowed_cores()[: given.threads]), repetitions=1,
+        max_grain=given.max_grain, point_s=given.point_s,
+    )  # fmt: skip
+    before = machine()
+    with tempfile.TemporaryDirectory(prefix="bench-metg-") as name:
+        built = build(Path(name))
+        sweeps = measure(config, given.rounds, built, Path(name), random.Random(given.seed))
+    report = {
+        "schema": "taskloom.bench.metg/1",
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": sys.argv[1:],
+        "machine": {**before, "load_average_after": list(os.getloadavg())},
+        "compilers": {compiler: version(compiler) for compiler in built},
+        "flags": list(FLAGS),
+        "config": config.to_dict(),
+        "rounds": given.rounds,
+        "peaks_per_s": {builder: peak * WORK[config.kernel] for builder, peak in peaks(sweeps).items()},
+        "unit": UNIT[config.kernel],
+        "comparisons": [compare(pattern, sweeps) for pattern in config.pattern],
+        "sweeps": [
+            {"pattern": pattern, "system": system, "round": number, "points": [dataclasses.asdict(p) for p in points]}
+            for (pattern, system), mine in sweeps.items()
+            for number, points in enumerate(mine)
+        ],
+    }
+    text = table(report)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report) + "\n", encoding="utf-8")
+    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
+    print(text)
+    print(f"written: {given.out}.json, {given.out}.md")
+
+
+def build(folder: Path) -> dict[str, Path]:
+    """The peer, built with each compiler that is here and has OpenMP."""
+    built = {}
+    for compiler in COMPILERS:
+        if shutil.which(compiler) is None:
+            print(f"{compiler} is not installed: left out", flush=True)
+            continue
+        command = [compiler, *FLAGS, str(ROOT / "bench" / "openmp_tasks.c"), "-o", str(folder / compiler)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"{compiler} cannot build the peer, left out: {done.stderr.strip().splitlines()[-1]}", flush=True)
+        else:
+            built[compiler] = folder / compiler
+    if not built:
+        raise SystemExit("no C compiler with OpenMP: install gcc, or clang and libomp")
+    return built
+
+
+def version(compiler: str) -> str:
+    """The first line of what a compiler says of itself."""
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+def measure(config: MetgConfig, rounds: int, built: Mapping[str, Path], folder: Path, order: random.Random) -> Sweeps:
+    """Every system's sweep of every pattern, once a round."""
+    sweeps: Sweeps = {}
+    for round_no in range(rounds):
+        for pattern in order.sample(config.pattern, len(config.pattern)):
+            for system in order.sample(["ours", *built], len(built) + 1):
+                if system == "ours":
+                    found = run_ours(dataclasses.replace(config, pattern=(pattern,)), folder / "result.json")
+                else:
+                    found = {f"{COMPILERS[system]} {name}": run_peer(config, pattern, built[system], mode)
+                             for name, mode in MODES.items()}  # fmt: skip
+                for name, points in found.items():
+                    sweeps.setdefault((pattern, name), []).append(points)
+                    value = metg_s(points, peak_iterations_per_s([points]))
+                    told = "not reached" if value is None else f"{value * 1e6:.3f} us"
+                    print(f"[round {round_no + 1}/{rounds}] {pattern}, {name}: {told}", flush=True)
+    return sweeps
+
+
+def run_ours(config: MetgConfig, result: Path) -> dict[str, list[Point]]:
+    """One process of ours: a sweep of each scheduler."""
+    child(launch.metg_command(result), json.dumps(config.to_dict()), launch.environment())
+    names = {field.name for field in dataclasses.fields(Point)}
+    return {
+        f"ours {sweep['scheduler']}": [Point(**{k: v for k, v in p.items() if k in names}) for p in sweep["points"]]
+        for sweep in json.loads(result.read_text(encoding="utf-8"))["sweeps"]
+    }
+
+
+def run_peer(config: MetgConfig, pattern: str, program: Path, mode: str) -> list[Point]:
+    """One process of the peer, its threads bound and spinning. Ends this program if a task ran before its inputs."""
+    inputs = patterns.inputs(pattern, config.width)
+    text = " ".join(str(number) for points in inputs for read in points for number in (len(read), *read))
+    settings = (mode, config.kernel, config.width, len(inputs), config.max_grain, config.point_s, GIVE_UP)
+    places = {
+        "OMP_NUM_THREADS": str(config.threads), "OMP_PROC_BIND": "true", "OMP_DYNAMIC": "false",
+        "OMP_PLACES": ",".join(f"{{{core}}}" for core in config.cores or ()), "OMP_WAIT_POLICY": "active",
+    }  # fmt: skip
+    printed = child([str(program), *map(str, settings)], text, {**os.environ, **places})
+    points = []
+    for line in printed.splitlines():
+        grain, tasks, elapsed_s, violations = line.split()
+        if int(violations):
+            raise SystemExit(f"{program.name} {mode}, {pattern}: {violations} tasks ran before their inputs")
+        points.append(Point(int(grain), int(tasks), float(elapsed_s), config.threads))
+    return points
+
+
+def peaks(sweeps: Sweeps) -> dict[str, float]:
+    """Kernel iterations a second, at best, by who built the kernel: ours, GCC, LLVM."""
+    by_builder: dict[str, list[list[Point]]] = {}
+    for (_, system), mine in sweeps.items():
+        by_builder.setdefault(system.split()[0], []).extend(mine)
+    return {builder: peak_iterations_per_s(points) for builder, points in by_builder.items()}
+
+
+def compare(pattern: str, sweeps: Sweeps) -> dict[str, Any]:
+    """METG of every system on a pattern, and the ratio of each to ours."""
+    peak = peaks(sweeps)
+    of = {system: mine for (name, system), mine in sweeps.items() if name == pattern}
+    values = {system: [metg_s(points, peak[system.split()[0]]) for points in mine] for system, mine in of.items()}
+    rows = []
+    for system in sorted(of, key=lambda name: (not name.startswith("ours"), name.endswith("loop"), name)):
+        pairs = [(a, b) for a, b in zip(values[system], values[BASE], strict=True) if a is not None and b is not None]
+        ratio = paired_ratio_of_medians([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
+        rows.append({
+            "system": system,
+            **summary(of[system], peak[system.split()[0]]),
+            "reached": sum(value is not None for value in values[system]),
+            "ratio": None if ratio is None else ratio.value,
+            "ratio_interval": None if ratio is None else [ratio.low, ratio.high],
+        })  # fmt: skip
+    return {"pattern": pattern, "base": BASE, "rows": rows}
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """The comparisons as Markdown."""
+    config, host = report["config"], report["machine"]
+    rates = ", ".join(f"{name} {value / 1e9:.1f}" for name, value in report["peaks_per_s"].items())
+    lines = [
+        f"# METG(50 %): {BASE} against OpenMP, {report['at'][:10]}", "",
+        f"{config['kernel']} kernel, width {config['width']}, {config['threads']} threads, {report['rounds']} rounds "
+        f"of fresh processes. Machine: {host['cpu_model']}, {host['cores']} cores, Linux {host['kernel']}; load "
+        f"average {host['load_average'][0]:.2f} before, {host['load_average_after'][0]:.2f} after; "
+        f"{'; '.join(report['compilers'].values())}; {' '.join(report['flags'])}. "
+        f"Peaks, G{report['unit']}: {rates}.", "",
+        f"Ratio: METG / METG of {BASE}, above 1 where {BASE} is finer, with the 95 % bootstrap interval over rounds.",
+        "", "| pattern | system | METG(50 %), us | spread, us | ratio | 95 % |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for comparison in report["comparisons"]:
+        lines += [row_line(comparison["pattern"], row) for row in comparison["rows"]]
+    return "\n".join(lines) + "\n"
+
+
+def row_line(pattern: str, row: Mapping[str, Any]) -> str:
+    """One system's line."""
+    if row["metg_s"] is None:
+        return f"| {pattern} | {row['system']} | never at 50 % | | | |"
+    low, high = row["ratio_interval"] or (float("nan"), float("nan"))
+    cells = [f"{row['metg_s'] * 1e6:.3f}", f"{row['metg_min_s'] * 1e6:.3f} to {row['metg_max_s'] * 1e6:.3f}"]
+    cells += ["", ""] if row["ratio"] is None else [f"{row['ratio']:.2f}", f"{low:.2f} to {high:.2f}"]
+    return f"| {pattern} | {row['system']} | " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    main()

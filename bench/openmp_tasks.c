@@ -1,0 +1,201 @@
+/* Task Bench's graphs under OpenMP: tasks with depend clauses, or a parallel loop with a barrier a timestep.
+ *
+ *   openmp_tasks task|for compute|memory WIDTH TIMESTEPS MAX_GRAIN POINT_S GIVE_UP < dependencies
+ *
+ * Standard input: for each timestep and point how many inputs it has, then their points. The pattern goes on after
+ * TIMESTEPS timesteps with timestep 0, as gpt2core.taskbench does it: the same graph, kernels, validation, cells.
+ * Output: a line "grain tasks elapsed_s violations" for each grain, falling by halves from MAX_GRAIN until the rate is
+ * below GIVE_UP of the first. As in Task Bench's OpenMP version, one thread creates all tasks in program order.
+ */
+#include <omp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VECTORS = 8, LANES = 8, CHUNK = 64, STATIC_INPUTS = 5, CAPACITY = 256 };
+static const size_t BUFFER_BYTES = 64u << 20;
+
+typedef double vector __attribute__((vector_size(LANES * sizeof(double))));
+typedef struct { int64_t timestep, point; double result; int64_t violations; char line[32]; } cell;
+typedef struct { int count, point[CAPACITY]; } inputs_of;
+
+static int width, timesteps, memory_kernel, as_tasks;
+static long chunks;
+static cell *cells;
+static inputs_of *inputs;
+static double *buffers;
+
+static double multiply_add(long iterations) {
+    vector a[VECTORS], factor, summand;
+    for (int lane = 0; lane < LANES; lane++) {
+        factor[lane] = 0.999;
+        summand[lane] = 0.001;
+        for (int i = 0; i < VECTORS; i++) a[i][lane] = 1.0 + LANES * i + lane;
+    }
+    for (long n = 0; n < iterations; n++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < VECTORS; i++) a[i] = a[i] * factor + summand;
+    }
+    for (int i = 1; i < VECTORS; i++) a[0] += a[i];
+    double sum = 0.0;
+    for (int lane = 0; lane < LANES; lane++) sum += a[0][lane];
+    return sum;
+}
+
+static double stream(double *buffer, long first, long iterations) {
+    long chunk = first % chunks;
+    double last = buffer[chunk * CHUNK];
+    for (long n = 0; n < iterations; n++) {
+        double *part = buffer + chunk * CHUNK;
+        for (int i = 0; i < CHUNK; i++) part[i] = part[i] * 0.999 + 0.001;
+        last = part[0];
+        chunk = chunk + 1 < chunks ? chunk + 1 : 0;
+    }
+    return last;
+}
+
+static inline cell *at(int timestep, int point) { return &cells[(long)timestep * width + point]; }
+
+static void run_point(long now, int point, long grain, long origin) {
+    int timestep = (int)(now % timesteps), before = (timestep ? timestep : timesteps) - 1;
+    const inputs_of *in = &inputs[timestep * width + point];
+    cell *own = at(timestep, point);
+    for (int i = 0; i < in->count; i++) {
+        const cell *read = at(before, in->point[i]);
+        if (read->timestep != now - 1 || read->point != in->point[i]) own->violations++;
+    }
+    own->result = memory_kernel ? stream(buffers + point * chunks * CHUNK, origin + now * grain, grain)
+                                : multiply_add(grain);
+    own->timestep = now;
+    own->point = point;
+}
+
+/* The clauses of up to STATIC_INPUTS inputs are written out, as Task Bench does; more take an iterator. */
+#define IN(i) at(before, in->point[i])[0]
+#define CREATE(...) _Pragma(TEXT(omp task firstprivate(now, x, grain, origin) depend(out : own[0]) __VA_ARGS__)) \
+    run_point(now, x, grain, origin)
+#define TEXT(...) TEXT_(__VA_ARGS__)
+#define TEXT_(...) #__VA_ARGS__
+
+static void create(long now, int x, long grain, long origin) {
+    int timestep = (int)(now % timesteps), before = (timestep ? timestep : timesteps) - 1;
+    const inputs_of *in = &inputs[timestep * width + x];
+    cell *own = at(timestep, x);
+    (void)own; /* GCC does not count a depend clause as a use */
+    switch (memory_kernel ? STATIC_INPUTS + 2 : in->count) {
+    case 0: CREATE(); break;
+    case 1: CREATE(depend(in : IN(0))); break;
+    case 2: CREATE(depend(in : IN(0), IN(1))); break;
+    case 3: CREATE(depend(in : IN(0), IN(1), IN(2))); break;
+    case 4: CREATE(depend(in : IN(0), IN(1), IN(2), IN(3))); break;
+    case 5: CREATE(depend(in : IN(0), IN(1), IN(2), IN(3), IN(4))); break;
+    case STATIC_INPUTS + 2:
+        CREATE(depend(iterator(int i = 0 : in->count), in : IN(i)) depend(out : buffers[x * chunks * CHUNK]));
+        break;
+    default: CREATE(depend(iterator(int i = 0 : in->count), in : IN(i))); break;
+    }
+}
+
+/* Seconds that timesteps `first` to `last` took; all threads of the team are there before the clock starts. */
+static double run(long first, long last, long grain, long origin) {
+    double begin = 0.0, end = 0.0;
+    if (as_tasks) {
+#pragma omp parallel
+        {
+#pragma omp barrier
+#pragma omp single
+            {
+                begin = omp_get_wtime();
+                for (long now = first; now < last; now++)
+                    for (int x = 0; x < width; x++) create(now, x, grain, origin);
+#pragma omp taskwait
+                end = omp_get_wtime();
+            }
+        }
+    } else {
+#pragma omp parallel
+        {
+#pragma omp barrier
+#pragma omp master
+            begin = omp_get_wtime();
+            for (long now = first; now < last; now++) {
+#pragma omp for schedule(static)
+                for (int x = 0; x < width; x++) run_point(now, x, grain, origin);
+            }
+#pragma omp master
+            end = omp_get_wtime();
+        }
+    }
+    return end - begin;
+}
+
+static long origin = 0;
+
+/* One run: a warm-up iteration, then `iterations` that are timed. */
+static double measure(long grain, long iterations) {
+    for (long i = 0; i < (long)timesteps * width; i++) cells[i].timestep = -2;
+    for (int x = 0; x < width; x++) {
+        at(timesteps - 1, x)->timestep = -1;
+        at(timesteps - 1, x)->point = x;
+    }
+    run(0, timesteps, grain, origin);
+    double elapsed_s = run(timesteps, (iterations + 1) * timesteps, grain, origin);
+    origin += (iterations + 1) * timesteps * grain;
+    return elapsed_s;
+}
+
+static long violations(long iterations) {
+    long found = 0;
+    for (int t = 0; t < timesteps; t++)
+        for (int x = 0; x < width; x++)
+            found += at(t, x)->violations + (at(t, x)->timestep != iterations * timesteps + t);
+    return found;
+}
+
+static long between(double value, long low, long high) {
+    return value < low ? low : value > high ? high : (long)value;
+}
+
+int main(int count, char **argument) {
+    if (count != 8) {
+        fprintf(stderr, "usage: %s task|for compute|memory WIDTH TIMESTEPS MAX_GRAIN POINT_S GIVE_UP\n", argument[0]);
+        return 2;
+    }
+    as_tasks = !strcmp(argument[1], "task");
+    memory_kernel = !strcmp(argument[2], "memory");
+    width = atoi(argument[3]);
+    timesteps = atoi(argument[4]);
+    long grain = atol(argument[5]);
+    double point_s = atof(argument[6]), give_up = atof(argument[7]), first_rate = 0.0;
+    long size = (long)width * timesteps;
+    cells = aligned_alloc(64, size * sizeof(cell));
+    inputs = malloc(size * sizeof(inputs_of));
+    if (!cells || !inputs) return 1;
+    memset(cells, 0, size * sizeof(cell));
+    for (long i = 0; i < size; i++) {
+        if (scanf("%d", &inputs[i].count) != 1 || inputs[i].count < 0 || inputs[i].count > CAPACITY) return 2;
+        for (int j = 0; j < inputs[i].count; j++)
+            if (scanf("%d", &inputs[i].point[j]) != 1 || inputs[i].point[j] < 0 || inputs[i].point[j] >= width) return 2;
+    }
+    chunks = (long)(BUFFER_BYTES / sizeof(double)) / CHUNK / width;
+    if (memory_kernel) {
+        buffers = aligned_alloc(64, sizeof(double) * width * chunks * CHUNK);
+        if (!buffers) return 1;
+        for (long i = 0; i < width * chunks * CHUNK; i++) buffers[i] = 0.0;
+    }
+    for (; grain > 0; grain /= 2) {
+        double estimate_s = measure(grain, 2) / 2;
+        if (estimate_s * 2 < point_s / 10) {
+            long some = between(point_s / 10 / estimate_s, 2, 50000);
+            estimate_s = measure(grain, some) / some;
+        }
+        long iterations = between(point_s / estimate_s + 0.5, 2, 50000);
+        double elapsed_s = measure(grain, iterations), rate = grain * iterations / elapsed_s;
+        printf("%ld %ld %.9f %ld\n", grain, iterations * size, elapsed_s, violations(iterations));
+        fflush(stdout);
+        if (first_rate == 0.0) first_rate = rate;
+        if (rate < give_up * first_rate) break;
+    }
+    return 0;
+}
