@@ -46,6 +46,19 @@ def test_train_prints_the_result_and_nothing_else(tmp_path: Path) -> None:
     assert [thread["observed_cores"] for thread in result["threads"]] == [cores]
 
 
+def test_a_checkpoint_says_what_model_it_holds(tmp_path: Path) -> None:
+    sizes = ("--layers", "1", "--heads", "1", "--channels", "16", "--vocab", "256", "--context", "8")
+    few = ("--batch", "1", "--seq", "8", "--steps", "1", "--json")
+    told(taskloom("train", *sizes, *few, "--save", "model.bin", folder=tmp_path))
+    again = told(taskloom("train", *few, "--checkpoint", "model.bin", folder=tmp_path))
+    assert again["config"]["model"] | {"name": ""} == {
+        "layers": 1, "heads": 1, "channels": 16, "vocab": 256, "context": 8, "name": "",
+    }  # fmt: skip
+    missing = taskloom("train", *few, "--checkpoint", "nothing.bin", folder=tmp_path)
+    assert missing.returncode == 2
+    assert "nothing.bin" in missing.stderr
+
+
 def test_train_prints_tables_for_people() -> None:
     done = taskloom("train", *TINY)
     assert done.returncode == 0, done.stderr
