@@ -7,18 +7,23 @@ import sys
 from pathlib import Path
 
 from server.errors import StartRefused
+from server.keys.command import main as keys
 from server.main import serve
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m server", description="Taskloom's server.")
-    parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default %(default)s)")
+    parser = argparse.ArgumentParser(prog="python -m server", description="Taskloom's server.",
+                                     epilog="`python -m server keys --help`: keys, without a server.")
+    parser.add_argument("--host", default="127.0.0.1", help="default %(default)s; elsewhere than on loopback an "
+                        "admin key is needed to start")
     parser.add_argument("--port", type=int, default=8321, help="0 takes a free one (default %(default)s)")
     parser.add_argument("--database-url", help="sqlite:///FILE or postgresql://USER@HOST/NAME; default TASKLOOM_"
                         "DATABASE_URL, or sqlite:///taskloom.db")
     parser.add_argument("--port-file", type=Path, help="the port is written here when the server listens")
-    options = parser.parse_args()
     try:
+        if sys.argv[1:2] == ["keys"]:
+            return keys(sys.argv[2:])
+        options = parser.parse_args()
         serve(options.host, options.port, options.database_url, options.port_file)
     except StartRefused as error:
         print(f"taskloom: {error}", file=sys.stderr)

@@ -9,6 +9,7 @@ from fastapi import Depends, Path, Query, Request
 
 from server.attempts.waiting import WaitingRoom
 from server.db import Database
+from server.rates import Rates
 from server.settings import Settings
 
 
@@ -17,6 +18,8 @@ class Context:
     settings: Settings
     database: Database
     waiting: WaitingRoom
+    rates: Rates
+    public: bool  # whether other machines can reach the server
 
 
 def _context(request: Request) -> Context:

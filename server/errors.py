@@ -148,6 +148,40 @@ class InternalError(ServerError):
     slug, title, status = "internal-error", "Server failed", 500
 
 
+class Unauthenticated(ServerError):
+    """This takes a key: Authorization: Bearer KEY."""
+
+    slug, title, status = "unauthenticated", "Key missing or not accepted", 401
+
+    def __init__(self, detail: str | None = None, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.headers["WWW-Authenticate"] = "Bearer"
+
+
+class Forbidden(ServerError):
+    """The key does not allow this; `scopes` are those that do."""
+
+    slug, title, status = "forbidden", "Key does not allow this", 403
+
+
+class NotYourWorker(ServerError):
+    """The worker, or the attempt's worker, was registered with another key."""
+
+    slug, title, status = "not-your-worker", "Worker of another key", 403
+
+
+class RateExceeded(ServerError):
+    """More requests came with this key than are taken in this time; `Retry-After` says when to go on."""
+
+    slug, title, status = "rate-exceeded", "Too many requests", 429
+
+
+class QueueFull(ServerError):
+    """More runs would be queued with this key than this server takes."""
+
+    slug, title, status = "queue-full", "Too many queued runs", 429
+
+
 class DatabaseUnavailable(ServerError):
     """The database does not answer, or is not at this server's version."""
 

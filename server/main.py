@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import ipaddress
 import json
 import logging
 import os
@@ -19,10 +18,11 @@ from pathlib import Path
 import uvicorn
 from alembic.util import CommandError
 from anyio import to_thread
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
-from server import migrate, openapi, problems
+from server import auth, migrate, openapi, problems
 from server.analysis.routes import router as analysis
 from server.attempts import service as attempts_service
 from server.attempts.claim import latest_queued_at
@@ -32,8 +32,13 @@ from server.context import Context
 from server.db import Database
 from server.errors import StartRefused
 from server.experiments.routes import router as experiments
+from server.headers import SecurityHeaders
+from server.keys import service as keys_service
+from server.keys.routes import router as keys
 from server.limits import Limits
+from server.listening import bind, resolve
 from server.pages.routes import router as pages
+from server.rates import Rates
 from server.runs.routes import router as runs
 from server.settings import Settings
 from server.workers.routes import router as workers
@@ -41,9 +46,22 @@ from server.workers.routes import router as workers
 log = logging.getLogger("taskloom.server")
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The whole server as an ASGI app. It opens and migrates its database when it starts."""
-    context = Context(settings, Database(settings.database_url, settings.busy_timeout_s), WaitingRoom())
+ROUTERS = (experiments, runs, workers, attempts, analysis, keys)
+
+
+def operations() -> dict[str, APIRoute]:
+    """Every route by its name."""
+    routes = [route for router in (*ROUTERS, pages) for route in router.routes if isinstance(route, APIRoute)]
+    return {openapi.operation_name(route): route for route in routes}
+
+
+def create_app(settings: Settings, public: bool = False) -> FastAPI:
+    """The whole server as an ASGI app. It opens and migrates its database when it starts.
+
+    public: other machines can reach it, so that even pages take a key.
+    """
+    database = Database(settings.database_url, settings.busy_timeout_s)
+    context = Context(settings, database, WaitingRoom(), Rates(settings.rate_per_s), public)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -67,6 +85,8 @@ def create_app(settings: Settings) -> FastAPI:
         version=version("taskloom"),
         summary="Controlled experiments on how to parallelise GPT-2 training on CPUs.",
         lifespan=lifespan,
+        dependencies=[Depends(auth.authorise)],
+        openapi_url=None,  # pages/ has it, under the rules of auth.py
         docs_url=None,  # FastAPI's own page loads its scripts from elsewhere; pages/ has ours
         redoc_url=None,
         redirect_slashes=False,
@@ -74,13 +94,15 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.context = context
     api = APIRouter(prefix="/api/v1")
-    for router in (experiments, runs, workers, attempts, analysis):
+    for router in ROUTERS:
         api.include_router(router)
     app.include_router(api)
     app.include_router(pages)
+    auth.check_declared(operations())
     problems.install(app)
-    openapi.install(app)
+    openapi.install(app, auth.ACCESS)
     app.add_middleware(Limits, settings=settings)
+    app.add_middleware(SecurityHeaders)
     return app
 
 
@@ -153,7 +175,10 @@ def serve(
     logging.getLogger("alembic").setLevel(logging.WARNING)
     settings = Settings() if database_url is None else Settings(database_url=database_url)
     _migrate(settings)
-    listener = bind(host, port)
+    wanted = resolve(host, port)
+    if wanted.public:
+        _check_keys(settings, host)
+    listener = bind(wanted)
     address = listener.getsockname()
     url = f"http://[{address[0]}]:{address[1]}" if ":" in address[0] else f"http://{address[0]}:{address[1]}"
 
@@ -162,7 +187,7 @@ def serve(
             _write_whole(port_file, f"{address[1]}\n")
         print(json.dumps({"event": "listening", "url": url, "pid": os.getpid()}), flush=True)
 
-    app = create_app(settings)
+    app = create_app(settings, wanted.public)
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on")
     server = _Server(config, app, listening)
     # Uvicorn raises the signal again once it has stopped; stopping as asked is no failure.
@@ -187,28 +212,17 @@ def _migrate(settings: Settings) -> None:
         database.close()
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket on a loopback address. Raises StartRefused."""
-    if not 0 <= port < 1 << 16:
-        raise StartRefused(f"port {port} does not exist; use 1 to 65535, or 0 for a free one")
+def _check_keys(settings: Settings, host: str) -> None:
+    """Raises StartRefused where others can reach the server and nobody has a key to administrate it."""
+    database = Database(settings.database_url, settings.busy_timeout_s)
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise StartRefused(f"{host} port {port}: {error}") from None
-    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
-        raise StartRefused(
-            f"{host} can be reached from other machines, and this server has no keys to tell its callers apart; "
-            "bind to 127.0.0.1 and use an SSH tunnel"
-        )
-    # With the protocol named, asyncio turns off Nagle's algorithm: 40 ms less for each answer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise StartRefused(f"port {port} on {host} cannot be used: {error.strerror}") from None
-    return listener
+        if not keys_service.has_admin(database):
+            raise StartRefused(
+                f"{host} can be reached from other machines, and there is no admin key; make one with "
+                "`python -m server keys create --scope admin`, or listen on 127.0.0.1"
+            )
+    finally:
+        database.close()
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -7,9 +7,10 @@ from sqlalchemy import MetaData
 from server.attempts import models as attempts
 from server.db import Base
 from server.experiments import models as experiments
+from server.keys import models as keys
 from server.runs import models as runs
 from server.workers import models as workers
 
-__all__ = ["METADATA", "attempts", "experiments", "runs", "workers"]
+__all__ = ["METADATA", "attempts", "experiments", "keys", "runs", "workers"]
 
 METADATA: MetaData = Base.metadata

@@ -27,6 +27,10 @@ class Settings(BaseSettings):
     )
     poll_s: float = Field(1.0, gt=0, description="how often waiting claims look for runs that another server queued")
     max_runs: int = Field(10_000, ge=1, description="runs one experiment may become")
+    max_queued: int = Field(100_000, ge=1, description="queued runs of one key; without keys, of everybody")
+    rate_per_s: float = Field(
+        200.0, gt=0, description="requests a second with one key, at each server; twice as many may come at once"
+    )
     max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, results excepted")
     max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")
     max_page: int = Field(500, ge=1, description="items one page of a list may hold")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpt2core.errors import CoreError
-from taskloom.commands import compare, doctor, experiments, metg, runs, serve, submit, train, worker
+from taskloom.commands import compare, doctor, experiments, keys, metg, runs, serve, submit, train, worker
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 
@@ -45,6 +45,7 @@ for command in (
     train.train,
     metg.metg,
     doctor.doctor,
+    keys.keys,
 ):
     main.add_command(command)
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from contract import problems
 from contract.analysis import Comparison, ScalingTable
 from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
+from contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
 from contract.runs import RunDetail, RunPage, RunSummary, SampleList
 from contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
@@ -103,6 +104,16 @@ class Client:
     def scaling(self, experiment_id: int) -> ScalingTable:
         """Step time, speedup and efficiency of every variant of an experiment."""
         return self._ask("GET", "/analysis/scaling", ScalingTable, query={"experiment_id": experiment_id})
+
+    def create_key(self, request: KeyRequest) -> KeyCreated:
+        """A new key; its token is in this answer and nowhere else."""
+        return self._ask("POST", "/keys", KeyCreated, body=request)
+
+    def keys(self) -> Iterator[KeySummary]:
+        return self._pages(lambda query: self._page("/keys", KeyPage, query), {})
+
+    def revoke_key(self, key_id: int) -> KeySummary:
+        return self._ask("POST", f"/keys/{key_id}/revoke", KeySummary)
 
     def _page(self, path: str, model: type[M], query: Query) -> M:
         return self._ask("GET", path, model, query=query)

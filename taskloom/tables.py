@@ -11,6 +11,7 @@ from rich.table import Table
 
 from contract.analysis import Comparison, Interval, ScalingTable
 from contract.experiments import DryRun, ExperimentSummary
+from contract.keys import KeySummary
 from contract.runs import RunSummary, SampleList
 
 NONE = "-"
@@ -124,4 +125,17 @@ def comparison(answer: Comparison) -> Table:
         ids = ",".join(map(str, side.runs))
         counts = (str(side.step_s.n), str(side.step_s.processes))
         table.add_row(name, ids, variant(side.variant), interval(side.step_s), *counts)
+    return table
+
+
+def keys(items: Iterable[KeySummary]) -> Table:
+    table = _table(None, "key", "name", "scope", "created", "expires", "last used", "revoked", left=7)
+    for key in items:
+        instants = (key.created_at, key.expires_at, key.last_used_at, key.revoked_at)
+        table.add_row(
+            str(key.id),
+            key.name or NONE,
+            key.scope,
+            *(NONE if at is None else at.strftime("%Y-%m-%d %H:%M") for at in instants),
+        )
     return table

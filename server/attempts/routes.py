@@ -19,6 +19,7 @@ from contract.runs import (
 from server.attempts import service
 from server.attempts.claim import claim
 from server.attempts.waiting import Empty
+from server.auth import Who
 from server.context import Ctx, Id
 from server.errors import (
     BadResult,
@@ -28,6 +29,7 @@ from server.errors import (
     LeaseLost,
     MalformedBody,
     NotFound,
+    NotYourWorker,
     ResultConflict,
     StaleBoot,
     UnknownWorker,
@@ -35,6 +37,7 @@ from server.errors import (
     WrongFencingToken,
 )
 from server.problems import responses
+from server.workers import ownership
 
 router = APIRouter(tags=["attempts"])
 
@@ -45,14 +48,15 @@ router = APIRouter(tags=["attempts"])
     response_model=Lease,
     responses={
         204: {"description": "nothing to run within wait_s; ask again"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, UnknownWorker, StaleBoot, WorkerBusy),
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, UnknownWorker, StaleBoot, WorkerBusy, NotYourWorker),
     },
 )
-async def lease(context: Ctx, wanted: LeaseRequest, request: Request) -> Lease | Response:
+async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Request) -> Lease | Response:
     """Claim the next run that fits the worker, waiting up to wait_s for one.
 
     Asked again after a lost answer, the same lease is given, as long as no heartbeat has confirmed it.
     """
+    await to_thread.run_sync(ownership.check_worker, context.database, caller, wanted.worker_id)
     attempt = functools.partial(claim, context.database, context.settings, wanted)
 
     async def claim_if_connected() -> Lease | Empty | None:
@@ -64,23 +68,32 @@ async def lease(context: Ctx, wanted: LeaseRequest, request: Request) -> Lease |
     return Response(status_code=204) if found is None else found
 
 
-@router.get("/attempts/{attempt_id}", responses=responses(NotFound, InvalidRequest))
-def show(context: Ctx, attempt_id: Id) -> AttemptSummary:
-    """One execution of a run."""
+@router.get("/attempts/{attempt_id}", responses=responses(NotFound, NotYourWorker, InvalidRequest))
+def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
+    """One execution of a run. A worker's key sees its own."""
+    ownership.check_attempt(context.database, caller, attempt_id)
     return service.show(context.database, attempt_id)
 
 
 @router.post(
     "/attempts/{attempt_id}/heartbeat",
     responses=responses(
-        MalformedBody, BodyTooLarge, NotFound, InvalidRequest, WrongFencingToken, LeaseLost, InvalidTransition
+        MalformedBody,
+        BodyTooLarge,
+        NotFound,
+        InvalidRequest,
+        WrongFencingToken,
+        LeaseLost,
+        InvalidTransition,
+        NotYourWorker,
     ),
 )
-def heartbeat(context: Ctx, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
+def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
     """Renew the lease and say how far the trainer is. `cancel`: stop it. lease-lost: stop it, its result is not wanted.
 
     A lease that ran out is renewed as long as nobody else has taken the run.
     """
+    ownership.check_attempt(context.database, caller, attempt_id)
     return service.heartbeat(context.database, context.settings, attempt_id, beat)
 
 
@@ -95,14 +108,16 @@ def heartbeat(context: Ctx, attempt_id: Id, beat: HeartbeatRequest) -> Heartbeat
         WrongFencingToken,
         ResultConflict,
         InvalidTransition,
+        NotYourWorker,
     ),
 )
-def finish(context: Ctx, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
+def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
     """End an attempt. Safe to send again: the same SHA-256 gets the same answer.
 
     A late result counts if no newer attempt was claimed; else it is kept as superseded. `cancelled` without a
     cancellation asked for hands the run back: it is queued again.
     """
+    ownership.check_attempt(context.database, caller, attempt_id)
     receipt, requeued = service.finish(context.database, attempt_id, upload)
     if requeued:
         context.waiting.changed()

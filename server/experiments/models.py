@@ -34,6 +34,15 @@ class Block(Base):
     core_set: Mapped[str | None] = mapped_column(Text)
 
 
+class ExperimentKey(Base):
+    """The key that an experiment was submitted with; none if that was before there were keys."""
+
+    __tablename__ = "experiment_key"
+
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True)
+    key_id: Mapped[int] = mapped_column(ForeignKey("api_key.id"))
+
+
 class RequiredLabel(Base):
     """A label that a worker must have, as the JSON text ["key", "value"]."""
 

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 
 from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest
 from server import paging
+from server.auth import Who
 from server.context import Ctx, Cursor, Id, PageSize
 from server.errors import (
     BadCursor,
@@ -20,6 +21,7 @@ from server.errors import (
     MalformedBody,
     NotFound,
     PageTooLarge,
+    QueueFull,
 )
 from server.experiments import service
 from server.problems import responses
@@ -35,12 +37,13 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
     responses={
         200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"},
         **responses(
-            MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict
+            MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict, QueueFull
         ),
     },
 )
 def submit(
     context: Ctx,
+    caller: Who,
     request: ExperimentRequest,
     idempotency_key: IdempotencyKey = None,
     dry_run: Annotated[bool, Query(description="answer what it would become, and queue nothing")] = False,
@@ -48,7 +51,7 @@ def submit(
     """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
     if dry_run:
         return JSONResponse(service.dry_run(context.database, context.settings, request).model_dump(mode="json"))
-    detail, new = service.submit(context.database, context.settings, request, idempotency_key)
+    detail, new = service.submit(context.database, context.settings, request, idempotency_key, caller.key_id)
     headers = {"Location": f"/api/v1/experiments/{detail.id}"}
     if new:
         context.waiting.changed()

@@ -24,11 +24,11 @@ from gpt2core.config import TrainConfig
 from gpt2core.result import median
 from server import paging
 from server.db import Database, now, utc
-from server.errors import IdempotencyConflict, InvalidRequest, NotFound
+from server.errors import IdempotencyConflict, InvalidRequest, NotFound, QueueFull
 from server.experiments.expansion import Planned, Variant, canonical_sha256, expand
 from server.experiments.memory import run_memory_bytes
-from server.experiments.models import Block, Experiment, RequiredLabel
-from server.runs.models import Run
+from server.experiments.models import Block, Experiment, ExperimentKey, RequiredLabel
+from server.runs.models import Run, is_queued
 from server.runs.service import cancel_locked
 from server.runs.states import ACTIVE, RUN
 from server.settings import Settings
@@ -36,12 +36,12 @@ from server.workers.service import capacity
 
 
 def submit(
-    database: Database, settings: Settings, request: ExperimentRequest, idempotency_key: str | None
+    database: Database, settings: Settings, request: ExperimentRequest, idempotency_key: str | None, key_id: int | None
 ) -> tuple[ExperimentDetail, bool]:
     """Queue every run of an experiment; the second value says whether it is new.
 
-    The same key and body gives the first answer again. Raises InvalidRequest, ExpansionTooLarge or
-    IdempotencyConflict.
+    The same key and body gives the first answer again. Raises InvalidRequest, ExpansionTooLarge, QueueFull
+    or IdempotencyConflict.
     """
     body = _storable(request)
     sha256 = canonical_sha256(body)
@@ -53,6 +53,7 @@ def submit(
     variants, planned = _expand(database, settings, request)
     try:
         with database.write() as session:
+            _check_room(session, settings, key_id, len(planned))
             experiment = Experiment(
                 name=request.name,
                 request=body,
@@ -64,6 +65,8 @@ def submit(
             )
             session.add(experiment)
             session.flush()
+            if key_id is not None:
+                session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
             _insert_runs(session, experiment, request, variants, planned)
             return _first_answer(experiment), True
     except IntegrityError:  # the same key came twice at the same moment
@@ -150,6 +153,22 @@ def _expand(
         largest = capacity(session)
     memory_bytes: Callable[[TrainConfig], int] = functools.lru_cache(maxsize=1024)(run_memory_bytes)
     return expand(request, settings.max_runs, memory_bytes, largest)
+
+
+def _check_room(session: Session, settings: Settings, key_id: int | None, more: int) -> None:
+    """Raises QueueFull."""
+    query = select(func.count()).select_from(Run).where(is_queued())
+    if key_id is not None:
+        query = query.join(ExperimentKey, ExperimentKey.experiment_id == Run.experiment_id)
+        query = query.where(ExperimentKey.key_id == key_id)
+    queued = session.execute(query).scalar_one()
+    if queued + more > settings.max_queued:
+        raise QueueFull(
+            f"{queued} runs are queued and {more} would be added; at most {settings.max_queued} are taken",
+            queued=queued,
+            runs=more,
+            max_queued=settings.max_queued,
+        )
 
 
 def _insert_runs(

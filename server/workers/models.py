@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Text
+from sqlalchemy import BigInteger, ForeignKey, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db import Base
@@ -24,3 +24,12 @@ class Worker(Base):
     topology: Mapped[dict[str, Any]]
     registered_at: Mapped[float]
     seen_at: Mapped[float]
+
+
+class WorkerKey(Base):
+    """The key that a worker was registered with; none if that was before there were keys."""
+
+    __tablename__ = "worker_key"
+
+    worker_id: Mapped[str] = mapped_column(ForeignKey("worker.worker_id"), primary_key=True)
+    key_id: Mapped[int] = mapped_column(ForeignKey("api_key.id"))

@@ -8,16 +8,18 @@ from fastapi import APIRouter, Path, Response
 
 from contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
 from server import paging
+from server.auth import Who
 from server.context import Ctx, Cursor, PageSize
-from server.errors import BadCursor, BodyTooLarge, InvalidRequest, MalformedBody, NotFound, PageTooLarge
+from server.errors import BadCursor, BodyTooLarge, InvalidRequest, MalformedBody, NotFound, NotYourWorker, PageTooLarge
+from server.keys.service import Caller
 from server.problems import responses
 from server.workers import service
 
 router = APIRouter(prefix="/workers", tags=["workers"])
 
 
-def _register(context: Ctx, registration: WorkerRegistration, response: Response) -> WorkerSummary:
-    summary, new, requeued = service.register(context.database, context.settings, registration)
+def _register(context: Ctx, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
+    summary, new, requeued = service.register(context.database, context.settings, caller, registration)
     if requeued:
         context.waiting.changed()
     if new:
@@ -30,24 +32,25 @@ def _register(context: Ctx, registration: WorkerRegistration, response: Response
     "",
     responses={
         201: {"model": WorkerSummary, "description": "a worker not known before"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest),
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker),
     },
 )
-def register(context: Ctx, registration: WorkerRegistration, response: Response) -> WorkerSummary:
+def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
     """A worker introduces itself; again at will. Another boot_id says that it is a new process: what the old one held
     is lost."""
-    return _register(context, registration, response)
+    return _register(context, caller, registration, response)
 
 
 @router.put(
     "/{worker_id}",
     responses={
         201: {"model": WorkerSummary, "description": "a worker not known before"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest),
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker),
     },
 )
 def put(
     context: Ctx,
+    caller: Who,
     worker_id: Annotated[str, Path(max_length=200)],
     registration: WorkerRegistration,
     response: Response,
@@ -64,7 +67,7 @@ def put(
                 }
             ]
         )
-    return _register(context, registration, response)
+    return _register(context, caller, registration, response)
 
 
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))

@@ -12,19 +12,25 @@ from server.attempts.service import lose_attempts_of
 from server.db import Database, now, utc
 from server.errors import NotFound
 from server.experiments.expansion import Capacity
+from server.keys.service import Caller
 from server.settings import Settings
+from server.workers import ownership
 from server.workers.models import Worker
 
 
-def register(database: Database, settings: Settings, given: WorkerRegistration) -> tuple[WorkerSummary, bool, bool]:
+def register(
+    database: Database, settings: Settings, caller: Caller, given: WorkerRegistration
+) -> tuple[WorkerSummary, bool, bool]:
     """The worker as it is known now; whether it is new; whether runs were queued again because it had restarted.
 
     The same boot_id is the same process: what it holds stays its own. Another one is a new process: the old one's
-    attempts are lost.
+    attempts are lost. Raises NotYourWorker.
     """
     cores = sorted(set(given.cores))
     with database.write() as session:
         worker = session.get(Worker, given.worker_id, with_for_update=True)
+        if worker is not None:
+            ownership.take(session, caller, given.worker_id)
         at = now(session)
         new, requeued = worker is None, False
         if worker is None:
@@ -43,6 +49,9 @@ def register(database: Database, settings: Settings, given: WorkerRegistration) 
         worker.topology = given.topology
         worker.seen_at = at
         session.flush()
+        if new:
+            ownership.take(session, caller, given.worker_id)
+            session.flush()
         return _summaries(session, [worker])[0], new, requeued
 
 

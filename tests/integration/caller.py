@@ -50,6 +50,12 @@ class Caller:
         node.register()
         return node
 
+    def use(self, token: str | None) -> None:
+        """Send this key from now on."""
+        self.http.headers.pop("Authorization", None)
+        if token is not None:
+            self.http.headers["Authorization"] = f"Bearer {token}"
+
     def reap(self) -> None:
         """What the server's reaper does now and then."""
         attempts.reap(self.context.database, self.context.settings)

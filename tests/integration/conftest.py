@@ -18,7 +18,8 @@ from sqlalchemy.engine import make_url
 
 from server import migrate
 from server.db import Database
-from server.main import bind, create_app
+from server.listening import bind, resolve
+from server.main import create_app
 from server.settings import Settings
 
 StartServer = Callable[..., Caller]
@@ -27,11 +28,11 @@ StartServer = Callable[..., Caller]
 class ThreadedServer(uvicorn.Server):
     """Uvicorn in a thread, that says when it has started."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.app = create_app(settings)
+    def __init__(self, settings: Settings, public: bool) -> None:
+        self.app = create_app(settings, public)
         super().__init__(uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="on"))
         self.ready = threading.Event()
-        self.listener = bind("127.0.0.1", 0)
+        self.listener = bind(resolve("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.thread = threading.Thread(target=self.run, args=([self.listener],))
 
@@ -93,10 +94,10 @@ def servers_on(database_url: str) -> Iterator[StartServer]:
     servers: list[ThreadedServer] = []
     clients: list[httpx.Client] = []
 
-    def start(**settings: object) -> Caller:
+    def start(public: bool = False, **settings: object) -> Caller:
         # The reaper looks when a test says so, unless the test says otherwise.
         given = {"database_url": database_url, "reap_after_s": 3600.0, **settings}
-        server = ThreadedServer(Settings.model_validate(given))
+        server = ThreadedServer(Settings.model_validate(given), public)
         servers.append(server)
         server.thread.start()
         assert server.ready.wait(30)

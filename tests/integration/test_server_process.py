@@ -81,12 +81,47 @@ def test_a_port_in_use_is_said_clearly(start):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-def test_a_public_address_is_refused(start, host):
+def test_a_public_address_is_refused_without_an_admin_key(start, host):
     process = start("--port", "0", "--host", host)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 2
-    assert "no keys" in err
+    assert "there is no admin key; make one with `python -m server keys create --scope admin`" in err
     assert "Traceback" not in err
+
+
+def keys(tmp_path, *arguments, status=0):
+    """What `python -m server keys` prints."""
+    command = [sys.executable, "-m", "server", "keys", "--database-url", f"sqlite:///{tmp_path}/test.db", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+def test_a_key_made_on_the_machine_lets_the_server_listen_to_others(start, tmp_path):
+    token = keys(tmp_path, "create", "--scope", "admin", "--expires-in", "1", "--name", "operator").strip()
+    process = start("--port", "0", "--host", "0.0.0.0")
+    port = listening(process).rpartition(":")[2]
+    url = f"http://127.0.0.1:{port}"
+    assert httpx.get(f"{url}/healthz").status_code == 200
+    assert httpx.get(f"{url}/docs").status_code == 401
+    assert httpx.get(f"{url}/api/v1/runs").status_code == 401
+    answer = httpx.get(f"{url}/api/v1/runs", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    process.terminate()
+    _, err = process.communicate(timeout=30)
+    assert token.rpartition("_")[2] not in err
+
+
+def test_keys_are_listed_and_revoked_on_the_machine(start, tmp_path):
+    assert "admin for the first key" in keys(tmp_path, "create", "--scope", "read", status=2)
+    keys(tmp_path, "create", "--scope", "admin")
+    assert "name:" in keys(tmp_path, "create", "--scope", "read", "--name", "a;b", status=2)
+    assert json.loads(keys(tmp_path, "revoke", "1"))["revoked_at"] is not None
+    assert [json.loads(line)["id"] for line in keys(tmp_path, "list").splitlines()] == [1]
+    assert "no key 7" in keys(tmp_path, "revoke", "7", status=2)
+    _, err = start("--port", "0", "--host", "0.0.0.0").communicate(timeout=30)
+    assert "there is no admin key" in err
 
 
 @pytest.mark.parametrize(

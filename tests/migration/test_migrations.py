@@ -50,7 +50,7 @@ def test_migrations_give_the_tables_that_the_models_describe(database, new_datab
     METADATA.create_all(made.engine)
     with made.engine.connect() as connection:
         assert migrated == checks(connection)
-    assert len(migrated) == 5
+    assert len(migrated) == 6
 
 
 def test_migrations_go_back_to_nothing_and_forward_again(database):

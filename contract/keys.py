@@ -1,0 +1,46 @@
+"""Keys as they cross the network. The token itself does so once, in the answer to its creation."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from contract.runs import Model
+
+Scope = Literal["read", "submit", "worker", "admin"]
+LONGEST_S = 10 * 366 * 86400
+
+
+class KeyRequest(Model):
+    """A key that is wanted."""
+
+    scope: Scope
+    name: str = Field("", max_length=200, pattern=r"^[A-Za-z0-9_ .:@/-]*$", description="what people call it")
+    expires_in_s: float | None = Field(None, gt=0, le=LONGEST_S, description="without it, the key does not expire")
+
+
+class KeySummary(Model):
+    """A key as it is listed: all but its secret."""
+
+    id: int
+    name: str
+    scope: Scope
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class KeyCreated(KeySummary):
+    """A new key. `token` is shown here and never again."""
+
+    token: str
+
+
+class KeyPage(Model):
+    """A page of keys, oldest first."""
+
+    items: list[KeySummary]
+    next_cursor: str | None

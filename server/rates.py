@@ -1,0 +1,28 @@
+"""How many requests a key may send: a bucket of tokens each, filled steadily, in this process's memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Rates:
+    """Buckets of `burst_s` seconds' worth; `rate_per_s` tokens a second flow into each."""
+
+    def __init__(self, rate_per_s: float, burst_s: float = 2.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate_per_s, self._most, self._clock = rate_per_s, max(1.0, rate_per_s * burst_s), clock
+        self._buckets: dict[int, tuple[float, float]] = {}  # tokens, and when there were so many
+        self._lock = threading.Lock()
+
+    def take(self, key_id: int) -> float:
+        """Take a token: 0, or, where there is none, the seconds until there will be one."""
+        with self._lock:
+            at = self._clock()
+            tokens, since = self._buckets.get(key_id, (self._most, at))
+            tokens = min(self._most, tokens + (at - since) * self._rate_per_s)
+            if tokens < 1:
+                self._buckets[key_id] = (tokens, at)
+                return (1 - tokens) / self._rate_per_s
+            self._buckets[key_id] = (tokens - 1, at)
+            return 0.0

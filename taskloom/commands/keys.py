@@ -1,0 +1,65 @@
+"""`taskloom keys`: who may talk to the server."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import click
+
+from contract.keys import KeyRequest, Scope
+from taskloom import tables
+from taskloom.client import Client
+from taskloom.commands.output import console, json_option, print_json, server_option
+
+DAY_S = 86400.0
+
+
+@click.group()
+def keys() -> None:
+    """Create, list and revoke keys. Send one as TASKLOOM_TOKEN; on the server's machine: python -m server keys."""
+
+
+@keys.command()
+@click.option("--scope", type=click.Choice(get_args(Scope)), required=True, help="what the key allows")
+@click.option("--expires-in", type=click.FloatRange(0, 3660, min_open=True), metavar="DAYS", help="[default: never]")
+@click.option("--name", default="", help="what people call it: letters, digits, spaces and . : @ / - _")
+@server_option
+@json_option
+def create(scope: Scope, expires_in: float | None, name: str, server: str, as_json: bool) -> None:
+    """Print a new key, once: the server keeps only a hash. The first key has the scope admin."""
+    expires_in_s = None if expires_in is None else expires_in * DAY_S
+    # Unchecked: what the server does not accept, it names.
+    request = KeyRequest.model_construct(scope=scope, name=name, expires_in_s=expires_in_s)
+    with Client(server) as client:
+        made = client.create_key(request)
+    if as_json:
+        print_json(made)
+    else:
+        click.echo(made.token)
+
+
+@keys.command("list")
+@server_option
+@json_option
+def list_keys(server: str, as_json: bool) -> None:
+    """Every key, revoked and expired ones too, without its secret."""
+    with Client(server) as client:
+        found = list(client.keys())
+    if as_json:
+        print_json(found)
+    else:
+        console().print(tables.keys(found))
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID", type=int)
+@server_option
+@json_option
+def revoke(key_id: int, server: str, as_json: bool) -> None:
+    """Make a key open nothing any more."""
+    with Client(server) as client:
+        revoked = client.revoke_key(key_id)
+    if as_json:
+        print_json(revoked)
+    else:
+        click.echo(f"key {revoked.id} is revoked")

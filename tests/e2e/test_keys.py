@@ -1,0 +1,70 @@
+"""Keys as an operator makes and uses them: the command line and a worker, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from processes import House, until
+
+from contract.experiments import ExperimentRequest
+from taskloom import Client
+
+
+def taskloom(home: House, *arguments: str, token: str = "", status: int = 0) -> str:
+    """What it prints; on standard error if it is to fail."""
+    done = subprocess.run(
+        [sys.executable, "-m", "taskloom.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "TASKLOOM_SERVER": home.url, "TASKLOOM_TOKEN": token},
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    return done.stderr if status else done.stdout
+
+
+@pytest.fixture
+def admin(home: House) -> str:
+    return taskloom(home, "keys", "create", "--scope", "admin", "--name", "operator").strip()
+
+
+def test_keys_are_made_listed_and_revoked(home: House, admin: str) -> None:
+    made: dict[str, Any] = json.loads(
+        taskloom(home, "keys", "create", "--scope", "read", "--expires-in", "0.5", "--json", token=admin)
+    )
+    assert made["expires_at"] is not None
+    listed = json.loads(taskloom(home, "keys", "list", "--json", token=admin))
+    assert [(key["id"], key["scope"], key["name"]) for key in listed] == [(1, "admin", "operator"), (2, "read", "")]
+    assert "operator" in taskloom(home, "keys", "list", token=admin)
+    taskloom(home, "runs", "list", token=made["token"])
+    assert "key 2 is revoked" in taskloom(home, "keys", "revoke", "2", token=admin)
+    assert "was revoked" in taskloom(home, "runs", "list", token=made["token"], status=3)
+
+
+def test_who_may_not_is_told_so_with_exit_code_3(home: House, admin: str) -> None:
+    assert "takes a key" in taskloom(home, "runs", "list", status=3)
+    reader = taskloom(home, "keys", "create", "--scope", "read", token=admin).strip()
+    told = json.loads(taskloom(home, "runs", "cancel", "1", "--json", token=reader, status=3))
+    assert (told["type"], told["scopes"]) == ("/problems/forbidden", ["admin", "submit"])
+    told = taskloom(home, "keys", "create", "--scope", "read", "--name", "a;b", token=admin, status=2)
+    assert "name = 'a;b' is not accepted" in told
+
+
+def test_a_worker_works_with_its_key_and_leaves_without_one(home: House, admin: str) -> None:
+    key = taskloom(home, "keys", "create", "--scope", "worker", token=admin).strip()
+    for wrong in ("", key[:-1] + ("0" if key[-1] != "0" else "1")):
+        assert home.start_worker("quick", TASKLOOM_TOKEN=wrong).wait() == 3
+    worker = home.start_worker("quick", "--once", TASKLOOM_TOKEN=key)
+    with Client(home.url, token=admin) as client:
+        made = client.submit(ExperimentRequest.model_validate({"base": {"model": "tiny", "steps": 4, "seq": 16}}))
+        assert worker.wait() == 0
+        until(lambda: client.experiment(made.id).by_state.get("succeeded") == 1, "the run's result")
+    logs = "".join(path.read_text() for path in home.folder.glob("*.log")) + "".join(worker.lines)
+    for token in (admin, key):
+        assert token.rpartition("_")[2] not in logs

@@ -1,0 +1,132 @@
+"""Every route against every kind of caller. A route that is not in REQUESTS, or not in the table of scopes, fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from server import auth
+from server.main import operations
+
+CALLERS = ("none", "unknown", "revoked", "expired", "read", "submit", "worker", "other-worker", "admin")
+NO_KEY = ("none", "unknown", "revoked", "expired")
+PAYLOAD = json.dumps({"result": None, "error": {"slug": "boom"}})
+UPLOAD = {
+    "worker_id": "w1", "attempt_no": 1, "outcome": "failed",
+    "sha256": hashlib.sha256(PAYLOAD.encode()).hexdigest(), "payload": PAYLOAD,
+}  # fmt: skip
+REGISTRATION = {"worker_id": "w1", "boot_id": "boot-1", "node": "node-of-w1", "cores": [0, 1], "memory_bytes": 8 << 30}
+# Of each route: its status where it is allowed, its address if that has parameters, and its body.
+REQUESTS = {
+    "server_health": (200, None, None),
+    "server_ready": (200, None, None),
+    "server_index": (200, None, None),
+    "server_docs": (200, None, None),
+    "server_document": (200, None, None),
+    "server_problem_types": (200, None, None),
+    "server_problem_type": (200, "/problems/not-found", None),
+    "experiments_submit": (201, None, {"base": {"model": "tiny"}}),
+    "experiments_index": (200, None, None),
+    "experiments_show": (200, "/api/v1/experiments/1", None),
+    "experiments_cancel": (200, "/api/v1/experiments/1/cancel", None),
+    "runs_index": (200, None, None),
+    "runs_show": (200, "/api/v1/runs/1", None),
+    "runs_samples": (200, "/api/v1/runs/1/samples", None),
+    "runs_result": (200, "/api/v1/runs/1/result", None),
+    "runs_cancel": (200, "/api/v1/runs/3/cancel", None),
+    "runs_retry": (200, "/api/v1/runs/3/retry", None),
+    "analysis_compare": (200, "/api/v1/analysis/compare?a=1&b=1", None),
+    "analysis_scaling": (200, "/api/v1/analysis/scaling?experiment_id=1", None),
+    "workers_index": (200, None, None),
+    "workers_show": (200, "/api/v1/workers/w1", None),
+    "workers_register": (200, None, REGISTRATION),
+    "workers_put": (200, "/api/v1/workers/w1", REGISTRATION),
+    "attempts_lease": (201, None, {"worker_id": "w1", "boot_id": "boot-1", "wait_s": 0}),
+    "attempts_show": (200, "/api/v1/attempts/2", None),
+    "attempts_heartbeat": (
+        200, "/api/v1/attempts/2/heartbeat", {"worker_id": "w1", "attempt_no": 1, "progress": {}},
+    ),
+    "attempts_finish": (200, "/api/v1/attempts/2/result", UPLOAD),
+    "keys_create": (201, None, {"scope": "read"}),
+    "keys_index": (200, None, None),
+    "keys_revoke": (200, "/api/v1/keys/7/revoke", None),
+}  # fmt: skip
+WORKERS_OWN = {"workers_register", "workers_put", "attempts_lease", "attempts_show", "attempts_heartbeat",
+               "attempts_finish"}  # fmt: skip
+
+
+def test_every_route_declares_its_scopes_and_is_in_the_matrix():
+    assert set(operations()) == set(auth.ACCESS) == set(REQUESTS)
+
+
+def test_a_route_without_scopes_is_refused_when_the_application_is_made():
+    with pytest.raises(LookupError, match="runs_delete"):
+        auth.check_declared({**operations(), "runs_delete": operations()["runs_show"]})
+
+
+def expected(name, caller, public):
+    """The status of a caller at a route, from the table of scopes."""
+    scopes = auth.ACCESS[name]
+    allowed = REQUESTS[name][0]
+    if not scopes or (name in auth.PAGES and not public):
+        return allowed
+    if caller in NO_KEY:
+        return 401
+    scope = caller.removeprefix("other-")
+    if scope not in scopes or (caller == "other-worker" and name in WORKERS_OWN):
+        return 403
+    return allowed
+
+
+@pytest.fixture
+def house(api, make_result):
+    """A server with one key of each kind, a run that succeeded, one that w1 holds, and one that waits."""
+
+    def key(scope):
+        return api.post("/keys", {"scope": scope}, 201)["token"]
+
+    tokens = {"none": None, "unknown": "tlk_99_" + "0" * 64, "admin": key("admin")}
+    api.use(tokens["admin"])
+    tokens |= {"read": key("read"), "submit": key("submit"), "worker": key("worker"), "other-worker": key("worker")}
+    for kind in ("revoked", "expired", "spare"):  # keys 6, 7, 8
+        tokens[kind] = key("admin")
+    api.post("/keys/6/revoke")
+    api.sql("UPDATE api_key SET expires_at = created_at WHERE id = 7")
+    api.submit(axes={"seed": [1, 2, 3]}, order="sequential")
+    api.use(tokens["worker"])
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    node.claim()
+    api.use(tokens["other-worker"])
+    api.worker("w2")
+    api.tokens = tokens
+    return api
+
+
+@pytest.mark.parametrize("name", sorted(REQUESTS))
+def test_every_caller_gets_what_the_table_says(house, name):
+    _, address, body = REQUESTS[name]
+    route = operations()[name]
+    path = address or ("" if name.startswith("server_") else "/api/v1") + route.path
+    got = {}
+    for caller in CALLERS:
+        house.use(house.tokens["admin"])
+        if name == "runs_retry":
+            house.post("/runs/3/cancel")
+        house.use(house.tokens[caller])
+        answer = house.http.request(next(iter(route.methods)), path, json=body)
+        got[caller] = answer.status_code
+        if answer.status_code in (401, 403):
+            kinds = {401: ("unauthenticated",), 403: ("forbidden", "not-your-worker")}[answer.status_code]
+            assert answer.json()["type"].removeprefix("/problems/") in kinds
+            assert ("www-authenticate" in answer.headers) == (answer.status_code == 401)
+    assert got == {caller: expected(name, caller, public=False) for caller in CALLERS}
+
+
+@pytest.mark.parametrize("name", sorted(auth.PAGES))
+def test_pages_take_a_key_where_others_can_reach_them(start_server, name):
+    api = start_server(public=True)
+    path = REQUESTS[name][1] or operations()[name].path
+    assert api.http.get(path).status_code == expected(name, "none", public=True) == 401
