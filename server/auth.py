@@ -24,6 +24,7 @@ EVERYBODY: frozenset[str] = frozenset()  # no key is asked for
 ACCESS: dict[str, frozenset[str]] = {
     "server_health": EVERYBODY,
     "server_ready": EVERYBODY,
+    "server_metrics": READERS,
     "server_index": READERS,
     "server_docs": READERS,
     "server_document": READERS,

@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +21,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
-from server import auth, migrate, openapi, problems
+from server import auth, logs, migrate, openapi, problems
 from server.analysis.routes import router as analysis
 from server.attempts import service as attempts_service
 from server.attempts.claim import latest_queued_at
@@ -37,6 +36,8 @@ from server.keys import service as keys_service
 from server.keys.routes import router as keys
 from server.limits import Limits
 from server.listening import bind, resolve
+from server.metrics import Metrics
+from server.observing import Observing
 from server.pages.routes import router as pages
 from server.rates import Rates
 from server.runs.routes import router as runs
@@ -61,7 +62,9 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     public: other machines can reach it, so that even pages take a key.
     """
     database = Database(settings.database_url, settings.busy_timeout_s)
-    context = Context(settings, database, WaitingRoom(), Rates(settings.rate_per_s), public)
+    context = Context(
+        settings, database, WaitingRoom(), Rates(settings.rate_per_s), Metrics(database, settings.lease_s), public
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -103,6 +106,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     openapi.install(app, auth.ACCESS)
     app.add_middleware(Limits, settings=settings)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(Observing, metrics=context.metrics)
     return app
 
 
@@ -171,8 +175,7 @@ def serve(
     """Serve until SIGTERM or SIGINT. Port 0 takes a free one. When ready, one line of JSON on standard output says
     where, and the port is written to `port_file`. Raises StartRefused.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logs.to_standard_error()
     settings = Settings() if database_url is None else Settings(database_url=database_url)
     _migrate(settings)
     wanted = resolve(host, port)

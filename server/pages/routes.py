@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
 from server import migrate
@@ -48,6 +49,20 @@ def problem_type(slug: str) -> dict[str, Any]:
 def health() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
+
+
+@router.get(
+    "/metrics",
+    tags=["server"],
+    response_class=Response,
+    responses={
+        200: {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **responses(),
+    },
+)
+def metrics(context: Ctx) -> Response:
+    """The queue, the workers, requests and this process, for Prometheus."""
+    return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/readyz", tags=["server"], responses=responses(DatabaseUnavailable))

@@ -22,6 +22,7 @@ REGISTRATION = {"worker_id": "w1", "boot_id": "boot-1", "node": "node-of-w1", "c
 REQUESTS = {
     "server_health": (200, None, None),
     "server_ready": (200, None, None),
+    "server_metrics": (200, None, None),
     "server_index": (200, None, None),
     "server_docs": (200, None, None),
     "server_document": (200, None, None),

@@ -1,0 +1,61 @@
+"""What /metrics tells Prometheus: requests from this process's memory, the queue from the database when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import func, select
+
+from server.db import Database, db_now, now
+from server.runs.models import Run, is_queued
+from server.workers.models import Worker
+
+OPEN_STATES = ("queued", "leased", "running", "quarantined")
+BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)
+
+
+class Metrics:
+    """One application's metrics, in a registry of its own."""
+
+    def __init__(self, database: Database, alive_s: float) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "taskloom_requests", "Requests answered", ("route", "status"), registry=self.registry
+        )
+        self._seconds = Histogram(
+            "taskloom_request_seconds", "Time to answer", ("route",), registry=self.registry, buckets=BUCKETS_S
+        )
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.registry.register(_Queue(database, alive_s))
+
+    def note(self, route: str, status: int, duration_s: float) -> None:
+        """A request was answered."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(duration_s)
+
+
+class _Queue(Collector):
+    def __init__(self, database: Database, alive_s: float) -> None:
+        self._database, self._alive_s = database, alive_s
+
+    def describe(self) -> list[Metric]:
+        return []  # so that registering asks no database
+
+    def collect(self) -> Iterator[Metric]:
+        runs = GaugeMetricFamily("taskloom_runs", "Runs that wait, are under way, or are set aside", labels=["state"])
+        with self._database.read() as session:
+            counts = select(Run.state, func.count()).where(Run.state.in_(OPEN_STATES)).group_by(Run.state)
+            found = dict(session.execute(counts).all())
+            oldest_at = session.execute(select(func.min(Run.queued_at)).where(is_queued())).scalar_one()
+            waited_s = 0.0 if oldest_at is None else max(0.0, now(session) - oldest_at)
+            alive = select(func.count()).select_from(Worker).where(Worker.seen_at > db_now() - self._alive_s)
+            workers = session.execute(alive).scalar_one()
+        for state in OPEN_STATES:
+            runs.add_metric([state], found.get(state, 0))
+        yield runs
+        yield GaugeMetricFamily("taskloom_queue_age_seconds", "How long the oldest queued run has waited", waited_s)
+        yield GaugeMetricFamily("taskloom_workers", "Workers heard of within the time of a lease", workers)

@@ -1,0 +1,61 @@
+"""Every request has an id, a line in the log and a place in the metrics."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+
+from fastapi.routing import APIRoute
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.logs import request_id
+from server.metrics import Metrics
+from server.openapi import operation_name
+
+HEADER = "X-Request-Id"
+GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# What machines ask all the time: logged only where it fails.
+ROUTINE = frozenset({"server_health", "server_ready", "server_metrics", "attempts_lease", "attempts_heartbeat"})
+log = logging.getLogger("taskloom.requests")
+
+
+class Observing:
+    """ASGI middleware, the outermost."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(HEADER, "")
+        identity = given if GIVEN.fullmatch(given) else uuid.uuid4().hex
+        token = request_id.set(identity)
+        started, status = time.monotonic(), 499  # as nginx says it: nobody was there to take the answer
+
+        async def with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[HEADER] = identity
+            await send(message)
+
+        try:
+            await self._app(scope, receive, with_id)
+        finally:
+            self._note(scope, status, time.monotonic() - started)
+            request_id.reset(token)
+
+    def _note(self, scope: Scope, status: int, duration_s: float) -> None:
+        route = scope.get("route")
+        name = operation_name(route) if isinstance(route, APIRoute) else "none"
+        self._metrics.note(name, status, duration_s)
+        level = logging.DEBUG if name in ROUTINE and status < 400 else logging.INFO
+        # Without the query: addresses are enough to find a request by.
+        fields = {"method": scope["method"], "path": scope["path"], "status": status}
+        text = "%s %s: %d"
+        log.log(level, text, *fields.values(), extra={**fields, "duration_s": round(duration_s, 6)})

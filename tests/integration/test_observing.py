@@ -1,0 +1,89 @@
+"""Metrics, request ids and the log."""
+
+import json
+import logging
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from server.logs import JsonFormatter
+
+
+@pytest.fixture
+def scrape(api):
+    """All samples of /metrics by name and labels."""
+
+    def scrape():
+        answer = api.http.get("/metrics")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        families = text_string_to_metric_families(answer.text)
+        return {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
+
+    return scrape
+
+
+def test_metrics_count_requests_by_route_and_status(api, scrape):
+    api.submit()
+    for _ in range(3):
+        api.get("/runs/1")
+    api.get("/runs/7", 404)
+    api.http.get("/nothing")
+    found = scrape()
+    assert found["taskloom_requests_total", "200", "runs_show"] == 3
+    assert found["taskloom_requests_total", "404", "runs_show"] == 1
+    assert found["taskloom_requests_total", "404", "none"] == 1
+    assert found["taskloom_request_seconds_count", "runs_show"] == 4
+    assert found["process_resident_memory_bytes",] > 0
+
+
+def test_metrics_tell_the_queue_as_the_database_has_it(api, scrape):
+    assert scrape()["taskloom_runs", "queued"] == 0
+    assert scrape()["taskloom_queue_age_seconds",] == 0
+    api.submit(axes={"seed": [1, 2, 3]})
+    api.sql("UPDATE run SET queued_at = queued_at - 100")
+    node = api.worker()
+    lease = node.claim()
+    found = scrape()
+    assert (found["taskloom_runs", "queued"], found["taskloom_runs", "leased"]) == (2, 1)
+    assert found["taskloom_workers",] == 1
+    assert 100 <= found["taskloom_queue_age_seconds",] < 200
+    node.beat(lease)
+    assert scrape()["taskloom_runs", "running"] == 1
+    api.sql("UPDATE worker SET seen_at = seen_at - 1000")
+    assert scrape()["taskloom_workers",] == 0
+
+
+@pytest.mark.parametrize(("given", "kept"), [("abc-1.2_X", True), ("a b", False), ("x" * 65, False), ("", False)])
+def test_a_request_keeps_its_id_or_gets_one(api, given, kept):
+    answered = api.http.get("/healthz", headers={"X-Request-Id": given}).headers["x-request-id"]
+    assert (answered == given) is kept
+    assert len(answered) == 32 or kept
+
+
+def test_each_line_of_a_request_has_its_id(api, caplog):
+    lines = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            lines.append(json.loads(self.format(record)))
+
+    handler = Keep()
+    handler.setFormatter(JsonFormatter())
+    root = logging.getLogger("taskloom")
+    root.addHandler(handler)
+    try:
+        api.submit()
+        api.sql("UPDATE run SET spec = '[]'")
+        with caplog.at_level(logging.INFO):
+            api.http.get("/api/v1/runs/1?secret=1", headers={"X-Request-Id": "mine"})
+            api.http.get("/healthz")
+    finally:
+        root.removeHandler(handler)
+    error, request = (line for line in lines if line.get("request_id") == "mine")
+    assert (error["logger"], error["level"]) == ("taskloom.server", "error")
+    assert "ValidationError" in error["traceback"]
+    assert (request["method"], request["path"], request["status"]) == ("GET", "/api/v1/runs/1", 500)
+    assert request["duration_s"] > 0
+    assert "secret" not in str(lines)
+    assert not any(line.get("path") == "/healthz" for line in lines)
