@@ -40,6 +40,8 @@ ACCESS: dict[str, frozenset[str]] = {
     "runs_result": READERS,
     "runs_cancel": SUBMITTERS,
     "runs_retry": SUBMITTERS,
+    "events_run": READERS,
+    "events_experiment": READERS,
     "analysis_compare": READERS,
     "analysis_scaling": READERS,
     "workers_index": READERS,

@@ -9,6 +9,7 @@ from fastapi import Depends, Path, Query, Request
 
 from server.attempts.waiting import WaitingRoom
 from server.db import Database
+from server.events.stream import Streams
 from server.metrics import Metrics
 from server.rates import Rates
 from server.settings import Settings
@@ -19,6 +20,7 @@ class Context:
     settings: Settings
     database: Database
     waiting: WaitingRoom
+    streams: Streams
     rates: Rates
     metrics: Metrics
     public: bool  # whether other machines can reach the server

@@ -182,6 +182,12 @@ class QueueFull(ServerError):
     slug, title, status = "queue-full", "Too many queued runs", 429
 
 
+class TooManyStreams(ServerError):
+    """This server keeps as many event streams open as it may; `Retry-After` says when to ask again."""
+
+    slug, title, status = "too-many-streams", "Too many event streams", 429
+
+
 class DatabaseUnavailable(ServerError):
     """The database does not answer, or is not at this server's version."""
 

@@ -30,6 +30,8 @@ from server.attempts.waiting import WaitingRoom
 from server.context import Context
 from server.db import Database
 from server.errors import StartRefused
+from server.events.routes import router as events
+from server.events.stream import Streams
 from server.experiments.routes import router as experiments
 from server.headers import SecurityHeaders
 from server.keys import service as keys_service
@@ -47,7 +49,7 @@ from server.workers.routes import router as workers
 log = logging.getLogger("taskloom.server")
 
 
-ROUTERS = (experiments, runs, workers, attempts, analysis, keys)
+ROUTERS = (experiments, runs, workers, attempts, analysis, events, keys)
 
 
 def operations() -> dict[str, APIRoute]:
@@ -62,8 +64,15 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     public: other machines can reach it, so that even pages take a key.
     """
     database = Database(settings.database_url, settings.busy_timeout_s)
+    waiting = WaitingRoom()
     context = Context(
-        settings, database, WaitingRoom(), Rates(settings.rate_per_s), Metrics(database, settings.lease_s), public
+        settings=settings,
+        database=database,
+        waiting=waiting,
+        streams=Streams(waiting, settings.events_every_s, settings.max_streams),
+        rates=Rates(settings.rate_per_s),
+        metrics=Metrics(database, settings.lease_s),
+        public=public,
     )
 
     @contextlib.asynccontextmanager

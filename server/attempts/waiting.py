@@ -30,6 +30,7 @@ class WaitingRoom:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turns = asyncio.Semaphore(at_once)
         self._change = asyncio.Event()
+        self._end = asyncio.Event()
 
     def open(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -42,6 +43,7 @@ class WaitingRoom:
     def close(self) -> None:
         """Everyone who waits is answered now; nobody waits any more."""
         self._closed = True
+        self._end.set()
         self._advance()
 
     def close_soon(self) -> None:
@@ -53,6 +55,12 @@ class WaitingRoom:
         self._generation += 1
         self._change.set()
         self._change = asyncio.Event()
+
+    async def rest(self, wait_s: float) -> bool:
+        """Wait so long; False as soon as the room closes."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._end.wait(), wait_s)
+        return not self._closed
 
     async def wait_for(self, claim: Callable[[], Awaitable[T | Empty | None]], wait_s: float) -> T | None:
         """What `claim` gives, tried again after each change; None when `wait_s` is over or the room closes."""

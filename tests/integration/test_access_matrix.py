@@ -38,6 +38,8 @@ REQUESTS = {
     "runs_result": (200, "/api/v1/runs/1/result", None),
     "runs_cancel": (200, "/api/v1/runs/3/cancel", None),
     "runs_retry": (200, "/api/v1/runs/3/retry", None),
+    "events_run": (200, "/api/v1/runs/1/events", None),
+    "events_experiment": (200, "/api/v1/experiments/2/events", None),
     "analysis_compare": (200, "/api/v1/analysis/compare?a=1&b=1", None),
     "analysis_scaling": (200, "/api/v1/analysis/scaling?experiment_id=1", None),
     "workers_index": (200, None, None),
@@ -96,6 +98,8 @@ def house(api, make_result):
     api.post("/keys/6/revoke")
     api.sql("UPDATE api_key SET expires_at = created_at WHERE id = 7")
     api.submit(axes={"seed": [1, 2, 3]}, order="sequential")
+    cancelled = api.submit(priority=-1)["id"]
+    api.post(f"/experiments/{cancelled}/cancel")
     api.use(tokens["worker"])
     node = api.worker()
     node.upload(node.claim(), make_result())

@@ -1,0 +1,26 @@
+"""What the event streams tell: each event is the whole state, so that none is missed for good."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from contract.runs import Model, Progress, RunState
+
+
+class RunEvent(Model):
+    """A run as it is now; `progress` while an attempt is under way."""
+
+    run_id: int
+    state: RunState
+    attempt_no: int
+    progress: Progress | None
+
+
+class ExperimentEvent(Model):
+    """An experiment as it is now, with its runs that are under way."""
+
+    experiment_id: int
+    state: Literal["active", "finished", "cancelled"]
+    runs: int
+    by_state: dict[RunState, int]
+    active: list[RunEvent]

@@ -1,0 +1,39 @@
+"""/api/v1/runs/{run_id}/events and /api/v1/experiments/{experiment_id}/events"""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header
+from starlette.responses import Response, StreamingResponse
+
+from contract.events import ExperimentEvent, RunEvent
+from server.context import Ctx, Id
+from server.errors import InvalidRequest, NotFound, TooManyStreams
+from server.events import service
+from server.events.stream import MEDIA_TYPE
+from server.problems import responses
+
+router = APIRouter(tags=["events"])
+LastEventId = Annotated[str | None, Header(max_length=100, description="`id` of the last event that was heard")]
+
+
+def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str, dict[str, Any]]:
+    schema = {"type": "string", "description": f"server-sent events whose data is JSON: {event.__name__}"}
+    told = {"description": "events, until it has ended", "content": {MEDIA_TYPE: {"schema": schema}}}
+    return {200: told, **responses(NotFound, InvalidRequest, TooManyStreams)}
+
+
+@router.get("/runs/{run_id}/events", response_class=Response, responses=_described(RunEvent))
+async def run(context: Ctx, run_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
+    """A run's state and progress: `changed` now and whenever it has changed, `ended` at its end."""
+    look = functools.partial(service.run, context.database, run_id)
+    return await context.streams.answer(look, last_event_id)
+
+
+@router.get("/experiments/{experiment_id}/events", response_class=Response, responses=_described(ExperimentEvent))
+async def experiment(context: Ctx, experiment_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
+    """An experiment's state and the runs under way: `changed` now and whenever it has changed, `ended` at its end."""
+    look = functools.partial(service.experiment, context.database, experiment_id)
+    return await context.streams.answer(look, last_event_id)

@@ -1,0 +1,50 @@
+"""What there is to tell of a run or an experiment at this moment."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy.orm import Session
+
+from contract.events import ExperimentEvent, RunEvent
+from contract.runs import Progress
+from server.attempts.models import Attempt, is_active
+from server.db import Database
+from server.errors import NotFound
+from server.experiments import service as experiments
+from server.runs.models import Run
+from server.runs.states import ACTIVE, RUN
+
+
+def run(database: Database, run_id: int) -> tuple[RunEvent, bool]:
+    """A run, and whether it has ended. Raises NotFound."""
+    with database.read() as session:
+        found = _run_events(session, Run.id == run_id)
+    if not found:
+        raise NotFound(f"there is no run {run_id}")
+    return found[0], found[0].state in RUN.final()
+
+
+def experiment(database: Database, experiment_id: int) -> tuple[ExperimentEvent, bool]:
+    """An experiment, and whether all of its runs have ended. Raises NotFound."""
+    detail = experiments.show(database, experiment_id)
+    with database.read() as session:
+        active = _run_events(session, and_(Run.experiment_id == experiment_id, Run.state.in_(ACTIVE)))
+    event = ExperimentEvent(
+        experiment_id=detail.id, state=detail.state, runs=detail.runs, by_state=detail.by_state, active=active
+    )
+    return event, detail.state != "active"
+
+
+def _run_events(session: Session, which: ColumnElement[bool]) -> list[RunEvent]:
+    query = select(Run.id, Run.state, Run.attempts, Attempt.progress).outerjoin(
+        Attempt, and_(Attempt.run_id == Run.id, is_active())
+    )
+    return [
+        RunEvent(
+            run_id=run_id,
+            state=state,
+            attempt_no=attempts,
+            progress=None if progress is None else Progress(**progress),
+        )
+        for run_id, state, attempts, progress in session.execute(query.where(which).order_by(Run.id))
+    ]
