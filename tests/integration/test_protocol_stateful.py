@@ -1,0 +1,199 @@
+"""The protocol under any order of what workers, users, clocks and the reaper do, on a real database.
+
+Nothing here knows what should come next; it checks after every step what must hold whatever came before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from sqlalchemy import text
+
+from contract.experiments import ExperimentRequest
+from contract.runs import HeartbeatRequest, Lease, LeaseRequest, Progress, ResultUpload
+from contract.workers import WorkerRegistration
+from server.attempts import service as attempts
+from server.attempts.claim import claim
+from server.db import Database
+from server.errors import InvalidTransition, LeaseLost, ResultConflict, StaleBoot, WorkerBusy
+from server.experiments import service as experiments
+from server.keys.service import ANYBODY
+from server.runs import service as runs
+from server.settings import Settings
+from server.workers import service as workers
+
+WORKERS = st.sampled_from(["w1", "w2", "w3"])
+PICK = st.integers(0, 10**6)
+
+
+class Protocol(RuleBasedStateMachine):
+    """One server's services on a database of their own."""
+
+    def __init__(self, empty: Path, result: dict[str, Any]) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name) / "test.db"
+        shutil.copy(empty, path)
+        self.database = Database(f"sqlite:///{path}")
+        self.settings = Settings(database_url=f"sqlite:///{path}")
+        self.result = result
+        self.boots = dict.fromkeys(("w1", "w2", "w3", "last"), 0)
+        self.leases: list[tuple[str, Lease]] = []
+        self.acknowledged: set[int] = set()  # attempts whose result was answered for
+        self.succeeded: set[int] = set()  # runs that were once seen to have succeeded
+        for name in self.boots:
+            self.register(name)
+
+    def register(self, name: str) -> None:
+        given = WorkerRegistration(
+            worker_id=name, boot_id=f"boot-{self.boots[name]}", node=f"n-{name}", cores=[0], memory_bytes=8 << 30
+        )
+        workers.register(self.database, self.settings, ANYBODY, given)
+
+    def sql(self, statement: str, **values: Any) -> list[Any]:
+        with self.database.read() if statement.startswith("SELECT") else self.database.write() as session:
+            found = session.execute(text(statement), values)
+            return list(found.all()) if found.returns_rows else []  # type: ignore[attr-defined]
+
+    def lease(self, pick: int) -> tuple[str, Lease]:
+        return self.leases[pick % len(self.leases)]
+
+    def run_id(self, pick: int) -> int:
+        ids = self.sql("SELECT id FROM run ORDER BY id")
+        return int(ids[pick % len(ids)][0])
+
+    @rule(repetitions=st.integers(1, 3))
+    def submit(self, repetitions: int) -> None:
+        request = ExperimentRequest.model_validate({"repetitions": repetitions, "order": "sequential"})
+        experiments.submit(self.database, self.settings, request, None, None)
+
+    @rule(name=WORKERS)
+    def restart(self, name: str) -> None:
+        self.boots[name] += 1
+        self.register(name)
+
+    @rule(name=WORKERS)
+    def claim(self, name: str) -> None:
+        request = LeaseRequest(worker_id=name, boot_id=f"boot-{self.boots[name]}", wait_s=0)
+        try:
+            found = claim(self.database, self.settings, request)
+        except WorkerBusy:
+            return
+        if isinstance(found, Lease):
+            self.leases.append((name, found))
+
+    @rule(name=WORKERS)
+    def claim_as_the_process_before(self, name: str) -> None:
+        request = LeaseRequest(worker_id=name, boot_id=f"boot-{self.boots[name] - 1}", wait_s=0)
+        try:
+            claim(self.database, self.settings, request)
+        except StaleBoot:
+            return
+        raise AssertionError("a process that was replaced claimed a run")
+
+    @precondition(lambda self: self.leases)
+    @rule(pick=PICK)
+    def beat(self, pick: int) -> None:
+        name, lease = self.lease(pick)
+        beat = HeartbeatRequest(worker_id=name, attempt_no=lease.attempt_no, progress=Progress(stage="training"))
+        try:
+            attempts.heartbeat(self.database, self.settings, lease.attempt_id, beat)
+        except (LeaseLost, InvalidTransition):
+            newest = self.sql("SELECT attempts, state FROM run WHERE id = :id", id=lease.run_id)[0]
+            state = self.sql("SELECT state FROM attempt WHERE id = :id", id=lease.attempt_id)[0][0]
+            assert state not in ("leased", "running"), newest
+
+    @precondition(lambda self: self.leases)
+    @rule(pick=PICK, outcome=st.sampled_from(["succeeded", "failed", "cancelled"]))
+    def upload(self, pick: int, outcome: str) -> None:
+        name, lease = self.lease(pick)
+        try:
+            attempts.finish(self.database, lease.attempt_id, self.upload_of(name, lease, outcome))
+        except (ResultConflict, InvalidTransition):
+            return
+        self.acknowledged.add(lease.attempt_id)
+
+    def upload_of(self, name: str, lease: Lease, outcome: str) -> ResultUpload:
+        ok = outcome == "succeeded"
+        payload = json.dumps({"result": self.result if ok else None, "error": None if ok else {"slug": outcome}})
+        sha256 = hashlib.sha256(payload.encode()).hexdigest()
+        told = {"outcome": outcome, "sha256": sha256, "payload": payload}
+        return ResultUpload.model_validate({"worker_id": name, "attempt_no": lease.attempt_no, **told})
+
+    @precondition(lambda self: self.leases)
+    @rule(pick=PICK, column=st.sampled_from(["expires_at", "deadline_at"]), looked=st.booleans())
+    def time_passes(self, pick: int, column: str, looked: bool) -> None:
+        _, lease = self.lease(pick)
+        self.sql(f"UPDATE attempt SET {column} = {column} - 1e6 WHERE id = :id", id=lease.attempt_id)
+        if looked:
+            attempts.reap(self.database, self.settings)
+
+    @precondition(lambda self: self.sql("SELECT count(*) FROM run") != [(0,)])
+    @rule(pick=PICK, verb=st.sampled_from([runs.cancel, runs.retry]))
+    def user(self, pick: int, verb: Any) -> None:
+        try:
+            verb(self.database, self.run_id(pick))
+        except InvalidTransition:
+            return
+
+    @invariant()
+    def runs_and_attempts_agree(self) -> None:
+        for run_id, state, attempts_no in self.sql("SELECT id, state, attempts FROM run"):
+            rows = self.sql("SELECT attempt_no, state FROM attempt WHERE run_id = :id ORDER BY attempt_no", id=run_id)
+            assert [row[0] for row in rows] == list(range(1, attempts_no + 1))
+            active = [(no, held) for no, held in rows if held in ("leased", "running")]
+            assert active == ([(attempts_no, state)] if state in ("leased", "running") else [])
+
+    @invariant()
+    def a_run_has_one_result_that_counts_and_keeps_its_success(self) -> None:
+        counted = self.sql("SELECT run_id, outcome FROM result WHERE canonical")
+        assert len({run_id for run_id, _ in counted}) == len(counted)
+        now = {row[0] for row in self.sql("SELECT id FROM run WHERE state = 'succeeded'")}
+        assert now == {run_id for run_id, outcome in counted if outcome == "succeeded"}
+        assert self.succeeded <= now
+        self.succeeded = now
+
+    @invariant()
+    def what_was_acknowledged_is_kept(self) -> None:
+        assert {row[0] for row in self.sql("SELECT attempt_id FROM result")} == self.acknowledged
+
+    def teardown(self) -> None:
+        """Whatever happened: every run comes to an end, and a worker that does its work brings it there."""
+        self.sql("UPDATE attempt SET expires_at = expires_at - 1e6")
+        self.sql("UPDATE worker SET seen_at = seen_at - 1e6")  # so that blocks leave their nodes
+        attempts.reap(self.database, self.settings)
+        for _ in itertools.count():
+            found = claim(self.database, self.settings, LeaseRequest(worker_id="last", boot_id="boot-0", wait_s=0))
+            if not isinstance(found, Lease):
+                break
+            attempts.finish(self.database, found.attempt_id, self.upload_of("last", found, "succeeded"))
+            self.acknowledged.add(found.attempt_id)
+        self.check_end()
+        self.database.close()
+        self.folder.cleanup()
+
+    def check_end(self) -> None:
+        assert self.sql("SELECT count(*) FROM run WHERE state IN ('queued', 'leased', 'running')") == [(0,)]
+        self.runs_and_attempts_agree()
+        self.a_run_has_one_result_that_counts_and_keeps_its_success()
+        self.what_was_acknowledged_is_kept()
+
+
+def test_whatever_comes_in_whatever_order_nothing_is_lost_or_doubled(migrated, make_result):
+    # Not shrunk: each step asks a database, and minutes of it say little more than the steps themselves.
+    shape = settings(
+        max_examples=40, stateful_step_count=30, deadline=None, derandomize=True, phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )  # fmt: skip
+    run_state_machine_as_test(lambda: Protocol(migrated, make_result()), settings=shape)
+
+
