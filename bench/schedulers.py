@@ -22,30 +22,27 @@ from typing import Any
 from analysis.statistics import paired_ratio_of_medians
 from bench.step import ROOT, child, machine, parse_shape
 from gpt2core import launch
-from gpt2core.config import TrainConfig
+from gpt2core.config import POLICIES, SYNCS, TrainConfig
 from gpt2core.result import median
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    f"{scheduler} {name} {batch}x{token}": {**settings, "batch_slice": batch, "token_slice": token}
-    for batch, token in ((1, 64), (2, 64))
-    for scheduler, name, settings in (
-        ("fork-join", "static", {"scheduler": "fork-join"}),
-        ("fork-join", "dynamic", {"scheduler": "fork-join", "assignment": "dynamic"}),
-        ("task", "phase", {"scheduler": "task", "sync": "phase"}),
-        ("task", "step", {"scheduler": "task", "sync": "step"}),
-        ("task", "none", {"scheduler": "task", "sync": "none"}),
-    )
+SCHEDULERS: dict[str, dict[str, Any]] = {
+    "fork-join static": {"scheduler": "fork-join"},
+    "fork-join dynamic": {"scheduler": "fork-join", "assignment": "dynamic"},
+    **{f"task {sync}": {"scheduler": "task", "sync": sync} for sync in SYNCS},
+    **{f"task step {policy}": {"scheduler": "task", "policy": policy} for policy in POLICIES},
 }
-POLICIES: dict[str, dict[str, Any]] = {
-    f"task step 2x64 {policy}": {"scheduler": "task", "batch_slice": 2, "token_slice": 64, "policy": policy}
-    for policy in ("program-order", "breadth-first")
+SLICES = ((2, 64), (1, 64), (1, 16))
+VARIANTS: dict[str, dict[str, Any]] = {
+    f"{name} {batch}x{token}": {**settings, "batch_slice": batch, "token_slice": token}
+    for batch, token in SLICES
+    for name, settings in SCHEDULERS.items()
 }
 
 Measured = dict[str, Any]
 
 
 def main() -> None:
-    known = {**VARIANTS, **POLICIES}
+    known = VARIANTS
     parser = argparse.ArgumentParser(prog="python -m bench.schedulers", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--model", default="gpt2-124m")

@@ -19,7 +19,7 @@ SYNCS = ("phase", "step", "none")
 PHASES = ("data", "forward", "loss", "backward", "update")
 PRECISIONS = ("fp32",)
 BLAS = ("auto", "mkl", "openblas")
-POLICIES = ("critical-path", "program-order", "breadth-first")
+POLICIES = ("breadth-first", "critical-path", "program-order")
 ASSIGNMENTS = ("static", "dynamic")
 DISTRIBUTIONS = ("zipf", "uniform")
 AUTO = 0  # a slice size that the trainer chooses
@@ -128,7 +128,7 @@ class TrainConfig:
         "step", "where task waits for all: after each phase, after each step, or nowhere (taskiter)", choices=SYNCS
     )
     policy: str = setting(
-        "critical-path", "task: which ready task is run first (docs/decisions/0005)", choices=POLICIES
+        "breadth-first", "task: which ready task is run first (docs/decisions/0005)", choices=POLICIES
     )
     assignment: str = setting("static", "fork-join: how an op's tiles are shared out", choices=ASSIGNMENTS)
     op_threads: Mapping[str, int] | None = setting(

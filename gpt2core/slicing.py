@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpt2core.config import AUTO, TrainConfig
 
-AUTO_ROWS = 128  # tokens of a slice chosen automatically: docs/decisions/0007-automatic-slices.md
+AUTO_ROWS = 128  # tokens of a slice chosen automatically: docs/decisions/0008-automatic-slices.md
 
 
 @dataclass(frozen=True)

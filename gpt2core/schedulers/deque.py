@@ -17,9 +17,12 @@ EMPTY = -1
 
 
 def new_deques(threads: int, capacity: int) -> tuple[NDArray[np.int64], int]:
-    """(arrays, mask): a row for each thread, and the mask of its ring, a power of two of at least `capacity`."""
+    """(arrays, mask): rows for 2 * threads deques, and the mask of their rings, a power of two of `capacity` or more.
+
+    A thread has two: row t for what is urgent, row threads + t for fillers (replay.record says what those are).
+    """
     size = 1 << max(3, (capacity - 1).bit_length())
-    return np.zeros((threads, CELLS // 8 + size + 8), np.int64), size - 1
+    return np.zeros((2 * threads, CELLS // 8 + size + 8), np.int64), size - 1
 
 
 @runtime

@@ -13,6 +13,7 @@ from gpt2core.machine.jit import bare, inlined
 from gpt2core.tracing import LINE
 
 Ints = NDArray[np.int64]
+FILLER_PATH = 3  # tasks: a weight's gradient, what is added to it, its update
 BEGIN_NODE, END_NODE, INNER_WAIT = -1, -2, -3  # what a node without a task is
 
 
@@ -30,14 +31,16 @@ class Replay(NamedTuple):
     pending: Ints  # (n, LINE) predecessors still to come, for even and odd iterations; a line each
     iteration: Ints  # (n,) which one the node runs next
     start: Ints  # nodes that are ready at first
-    oldest_first: int  # whether a thread takes the oldest of its ready nodes, and not the one just released
+    filler: Ints  # (n,) 1 for a node that is to run only where no other is ready (policy breadth-first)
+    breadth_first: int  # whether a thread takes the oldest of its ready nodes, and not the one just released
 
 
 def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", iteration: int = 0) -> Replay:
     """Flatten a graph whose next iteration is `iteration`. `cost` is seconds for each node.
 
     Priority is the cost of the longest path from a node (policy critical-path) or its place in the program
-    (program-order); with breadth-first a thread takes its ready nodes in the order in which they became ready.
+    (program-order); with breadth-first a thread takes its ready nodes in the order in which they became ready, so that
+    an op's tiles meet while its weights are in the caches, and fillers only when there is nothing else.
     """
     n = len(graph)
     level = bottom_levels(n, graph.edges, cost) if policy == "critical-path" else [-float(node) for node in range(n)]
@@ -68,8 +71,16 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
         pending,
         np.full(n, iteration, np.int64),
         np.array([node for node in range(n) if within[node] == 0], np.int64),
+        fillers(graph) if policy == "breadth-first" else np.zeros(n, np.int64),
         int(policy == "breadth-first"),
     )
+
+
+def fillers(graph: Graph) -> Ints:
+    """1 for nodes from which no path of more than FILLER_PATH nodes leads on: nobody waits long for them."""
+    ones = [float(number != WAIT) for number in graph.task]
+    levels = bottom_levels(len(graph), graph.edges, ones)
+    return np.array([0 < level <= FILLER_PATH for level in levels], np.int64)
 
 
 def copy(flat: Replay) -> Replay:
@@ -88,7 +99,8 @@ def bare_replay(replay):
         bare(replay.pending),
         bare(replay.iteration),
         bare(replay.start),
-        replay.oldest_first,
+        bare(replay.filler),
+        replay.breadth_first,
     )
 
 

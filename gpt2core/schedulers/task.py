@@ -1,7 +1,8 @@
 """Task: the graph is replayed; a task runs when what it depends on has run.
 
-Order: the own successor of highest priority next (its data is in this core's cache), then the latest of the own other
-ready tasks, then the oldest of another thread's. replay.record says what priority is.
+Order with policy breadth-first: the oldest of the own ready tasks, then of another thread's, then fillers. With the
+other policies: the own successor of highest priority (its data is in this core's cache), then the latest of the own other
+ready tasks, then the oldest of another thread's. replay.record says what fillers and priorities are.
 """
 
 from gpt2core.machine.atomics import fence, fetch_add, load_acquire, pause, store_release, yield_core
@@ -22,20 +23,25 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
     """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin."""
     tasks, context, control, deques = bare(tasks), bare(context), bare(control), bare(deques)
     record, replay = bare_record(record), bare_replay(replay)
-    threads = deques.shape[0]
+    threads = deques.shape[0] // 2
     finished, own = address_of(control, FINISHED), address_of(deques, thread * deques.shape[1])
     if thread == 0:
         record.begin[0] = ticks()
         for i in range(replay.start.shape[0]):
             push(own, mask, replay.start[i])
+    spare = address_of(deques, (threads + thread) * deques.shape[1])
     node, spun, victim = EMPTY, 0, thread
     while True:
         if node == EMPTY:
-            node = steal(own, mask) if replay.oldest_first else take(own, mask)
+            node = steal(own, mask) if replay.breadth_first else take(own, mask)
         if node == EMPTY:
             victim = victim + 1 if victim + 1 < threads else 0
             if victim != thread:
                 node = steal(address_of(deques, victim * deques.shape[1]), mask)
+            if node == EMPTY and replay.breadth_first and spun >= threads - 2:  # every other thread was asked
+                node = take(spare, mask)
+                if node == EMPTY and victim != thread:
+                    node = steal(address_of(deques, (threads + victim) * deques.shape[1]), mask)
         if node == EMPTY:
             if load_acquire(finished):
                 break
@@ -46,11 +52,11 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
                 yield_core()
             continue
         spun = 0
-        node = run_node(thread, tasks, context, record, control, steps, replay, own, mask, node)
+        node = run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, node)
 
 
 @inlined
-def run_node(thread, tasks, context, record, control, steps, replay, own, mask, node):
+def run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, node):
     """Run a ready node, release its successors, and return the one to run next, or EMPTY."""
     iteration, task = replay.iteration[node], replay.task[node]
     replay.pending[node, iteration & 1] = replay.predecessors[node]  # armed again, for the iteration after the next
@@ -77,10 +83,10 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, mask, 
         cell = successor * replay.pending.shape[1] + ((iteration + replay.successor[i]) & 1)
         # A sole predecessor needs no count.
         if replay.predecessors[successor] == 1 or fetch_add(address_of(replay.pending, cell), -1) == 1:
+            if replay.breadth_first:
+                push(spare if replay.filler[successor] else own, mask, successor)
+                continue
             if following != EMPTY:
                 push(own, mask, following)
             following = successor
-    if replay.oldest_first and following != EMPTY:
-        push(own, mask, following)
-        return EMPTY
     return following

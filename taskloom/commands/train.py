@@ -11,7 +11,6 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from gpt2core import launch
-from gpt2core.checkpoint import checkpoint_model
 from gpt2core.config import TrainConfig
 from taskloom import local_run, train_tables
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
@@ -53,6 +52,8 @@ def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
     """Train here and now, in one child process, and print what was measured."""
     settings = single_settings(given)
     if "checkpoint" in settings and "model" not in settings:  # a checkpoint says what model it holds
+        from gpt2core.checkpoint import checkpoint_model  # needs NumPy, which no other command does
+
         settings["model"] = checkpoint_model(settings["checkpoint"])
     config = TrainConfig.from_dict(settings)
     local_run.check_cores(config)
