@@ -1,8 +1,8 @@
 """Task: the graph is replayed; a task runs when what it depends on has run.
 
 Order with policy breadth-first: the oldest of the own ready tasks, then of another thread's, then fillers. With the
-other policies: the own successor of highest priority (its data is in this core's cache), then the latest of the own other
-ready tasks, then the oldest of another thread's. replay.record says what fillers and priorities are.
+other policies: the own successor of highest priority (its data is in this core's cache), then the latest of the own
+other ready tasks, then the oldest of another thread's. replay.record says what fillers and priorities are.
 """
 
 from gpt2core.machine.atomics import fence, fetch_add, load_acquire, pause, store_release, yield_core
