@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weight_parts import parts
 
 from bench.torch_gpt2 import GPT2, random_model, read_llmc_checkpoint, weights_of, write_llmc_checkpoint
 from bench.torch_gpt2 import train as train_torch
@@ -47,11 +48,7 @@ def final_weights(config: TrainConfig) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("how", SCHEDULERS, ids=lambda how: str(how["scheduler"]))
 def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay: float) -> None:
-    """Losses and every weight within 1e-5 relative.
-
-    The worst is qkvb, for a reason: a key's bias moves all scores of a query alike, so its gradient is rounding noise
-    around 0, which AdamW takes for a direction.
-    """
+    """Losses and every weight within 1e-5 relative; the keys' biases, whose true gradient is 0, within 1e-4."""
     model = random_model(SMALL, seed=1)
     config = prepare(
         tmp_path, model, **how, batch=3, seq=25, steps=10, data="stdlib", lr=3e-4, weight_decay=decay
@@ -61,8 +58,9 @@ def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     got = final_weights(config)
     for name, array in weights_of(model).items():
-        error = np.linalg.norm(got[name] - array) / np.linalg.norm(array)
-        assert error <= 1e-5, f"{name}: {error:.2e}"
+        for (label, ours, relative), (_, theirs, _) in zip(parts(name, got[name]), parts(name, array), strict=True):
+            error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
+            assert error <= relative, f"{label}: {error:.2e}"
 
 
 def test_our_checkpoint_is_read_by_pytorchs_side(tmp_path: Path) -> None:

@@ -1,0 +1,22 @@
+"""Which parts of the weights may be held to which distance from PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+RELATIVE = 1e-5
+# A bias added to every key shifts all scores of a query alike, and softmax does not see it: its true gradient is 0.
+# What AdamW follows there is rounding noise, divided by its own size; float32 PyTorch is 6e-6 from float64 there.
+RELATIVE_KEY_BIAS = 1e-4
+
+
+def parts(name: str, array: np.ndarray) -> Iterator[tuple[str, np.ndarray, float]]:
+    """(label, values, relative distance allowed) of a tensor: whole, but the key biases apart."""
+    if name != "qkvb":
+        yield name, array, RELATIVE
+        return
+    query, key, value = np.split(array, 3, axis=-1)
+    yield "qkvb without keys", np.concatenate([query, value], axis=-1), RELATIVE
+    yield "qkvb of keys", key, RELATIVE_KEY_BIAS
