@@ -62,7 +62,9 @@ class ScalingRow(Model):
     runs: int
     step_s: Interval
     tokens_per_s: float
-    phase_s: dict[str, float] = Field(description="median of each phase")
+    phase_s: dict[str, float] = Field(
+        description="median of each phase; where phases overlap, its tasks' time divided by the threads"
+    )
     speedup: float | None = Field(description="T(1) of the same scheduler and slices / T(P)")
     speedup_low: float | None = Field(None, description="bootstrap 95 % interval of the ratio of medians")
     speedup_high: float | None = None

@@ -37,13 +37,13 @@ def test_speedup_is_relative_to_one_thread_of_the_same_scheduler_and_to_the_best
 
 
 def test_efficiency_of_each_phase_comes_from_its_own_times(make_result):
-    one = Process(1, make_result([9.0, 1.0, 1.0], scheduler="task"), {"threads": 1})
+    one = Process(1, make_result([9.0, 1.0, 1.0], scheduler="fork-join"), {"threads": 1})
     two = Process(
         2,
-        make_result([9.0, 0.6, 0.6], scheduler="task", threads=2, phase_share={"forward": 0.5, "backward": 0.4}),
+        make_result([9.0, 0.6, 0.6], scheduler="fork-join", threads=2, phase_share={"forward": 0.5, "backward": 0.4}),
         {"threads": 2},
     )
-    found = row(scaling([one, two]), "task", 2)
+    found = row(scaling([one, two]), "fork-join", 2)
     assert found.efficiency_forward == pytest.approx(0.3 / 0.3 / 2)
     assert found.efficiency_backward == pytest.approx(0.5 / 0.24 / 2)
 
@@ -115,3 +115,11 @@ def test_no_results_give_an_empty_table():
     table = scaling([])
     assert table.rows == []
     assert table.base.startswith("no one-thread run")
+
+
+def test_overlapping_phases_count_by_their_own_tasks(make_result):
+    """A span of a phase that overlaps others says nothing of it: its busy time, shared by the threads, does."""
+    for sync, forward_s in (("phase", 0.06), ("step", 0.05)):
+        result = make_result(scheduler="task", sync=sync, threads=2, step_s=(0.9, 0.2, 0.2))
+        result["phase_busy_s"]["forward"] = [0.1, 0.1, 0.1]
+        assert Process(1, result).median_phase_s["forward"] == pytest.approx(forward_s)
