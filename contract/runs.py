@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from gpt2core.config import AUTO, ModelConfig, TrainConfig, field_type, parse_cores
+from gpt2core.config import ModelConfig, TrainConfig, field_type, parse_cores
 
 RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]
 AttemptState = Literal[
@@ -50,7 +50,7 @@ class _RunSpec(Model):
 
 RunSpec: type[_RunSpec] = create_model("RunSpec", __base__=_RunSpec, __doc__=_RunSpec.__doc__, **_spec_fields())
 
-__all__ = ["AUTO", "AttemptState", "Model", "ModelConfig", "RunSpec", "RunState"]
+__all__ = ["AttemptState", "Model", "ModelConfig", "RunSpec", "RunState"]
 
 
 class Progress(Model):

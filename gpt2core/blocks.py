@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from gpt2core import tensors
+from gpt2core import slicing, tensors
 from gpt2core.config import TrainConfig
 
 Block = tuple[int, int]
@@ -35,7 +35,7 @@ class WeightBlocks:
         """Ranges of rows of a matrix; of wpe by token slice, then one block of the positions that are not used."""
         if name != "wpe":
             return cut_rows(*self.shape[name][-2:])
-        T, TS, context = self.config.seq, self.config.token_slice, self.config.model.context
+        T, TS, context = self.config.seq, slicing.sizes(self.config)[1], self.config.model.context
         used = [(first, min(first + TS, T)) for first in range(0, T, TS)]
         return [*used, (T, context)] if context > T else used
 

@@ -22,7 +22,7 @@ BLAS = ("auto", "mkl", "openblas")
 POLICIES = ("breadth-first", "critical-path", "program-order")
 ASSIGNMENTS = ("static", "dynamic")
 DISTRIBUTIONS = ("zipf", "uniform")
-AUTO = 0  # a slice size that the trainer chooses
+AUTO = None  # a slice size that the trainer chooses
 
 
 def setting(default: Any, help: str, **meta: Any) -> Any:
@@ -138,8 +138,8 @@ class TrainConfig:
     cores: tuple[int, ...] | None = setting(
         None, "cores to pin the threads to, as 0-3,8; default: those this process may use"
     )
-    batch_slice: int = setting(AUTO, "sequences in a slice; 0 lets the trainer choose", low=0)
-    token_slice: int = setting(AUTO, "tokens of each sequence in a slice; 0 lets the trainer choose", low=0)
+    batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1)
+    token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
     precision: str = setting("fp32", "number format of the matrix products", choices=PRECISIONS)
     blas: str = setting("auto", "library for the matrix products", choices=BLAS)
     data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or a llm.c token file")
@@ -161,7 +161,7 @@ class TrainConfig:
         object.__setattr__(self, "model", ModelConfig.from_value(self.model))
         for item in dataclasses.fields(self):
             value, meta = getattr(self, item.name), item.metadata
-            optional = item.name in ("warmup", "cores", "op_threads", "checkpoint", "save", "trace")
+            optional = item.default is None
             if optional and value is None:
                 continue
             if item.name != "model" and "choices" in meta:
@@ -188,10 +188,10 @@ class TrainConfig:
     def _check_together(self) -> None:
         if self.seq > self.model.context:
             raise ConfigError("seq", self.seq, f"at most the model's context ({self.model.context})")
-        if self.batch_slice > self.batch:
-            raise ConfigError("batch_slice", self.batch_slice, f"1 to batch ({self.batch}), or 0 for automatic")
-        if self.token_slice > self.seq:
-            raise ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq}), or 0 for automatic")
+        if self.batch_slice is not None and self.batch_slice > self.batch:
+            raise ConfigError("batch_slice", self.batch_slice, f"1 to batch ({self.batch})")
+        if self.token_slice is not None and self.token_slice > self.seq:
+            raise ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq})")
         if self.warmup is not None and self.warmup >= self.steps:
             raise ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
         if self.scheduler == "serial" and self.threads != 1:

@@ -40,6 +40,7 @@ class Gpt2:
         self.config = slicing.resolve(config)
         self.model = self.config.model
         self.slices = slicing.cut(self.config)
+        self.token_slice = slicing.sizes(self.config)[1]
         self.program = Program()
         self.ring = tensors.ring_layers(self.model)
         self.blocks = WeightBlocks(self.config)
@@ -229,7 +230,7 @@ class Gpt2:
         return Tile((s.first, s.last, s.time0, s.time1), accesses, flop, row_bytes * s.rows, f"s{s.index}")
 
     def attention(self, layer: int) -> None:
-        C, T, TS, NH = self.model.channels, self.config.seq, self.config.token_slice, self.model.heads
+        C, T, TS, NH = self.model.channels, self.config.seq, self.token_slice, self.model.heads
         self.program.add(
             "attention", "forward", attention.attention_forward_entry,
             [Tensor("attended", layer), Tensor("lse", layer), Tensor("qkv", layer), T, TS, tensors.ATTENTION_BLOCK * T],
@@ -286,7 +287,7 @@ class Gpt2:
         self.layernorm_backward(ln1, layer, ln2, Tensor("ln1w", layer), ("ln1", layer))
 
     def attention_backward(self, layer: int, r: int) -> None:
-        C, T, TS, NH = self.model.channels, self.config.seq, self.config.token_slice, self.model.heads
+        C, T, TS, NH = self.model.channels, self.config.seq, self.token_slice, self.model.heads
         later: list[Key] = [("attended", layer), ("dattended", r)]
         self.program.add(
             "attention", "backward", attention.attention_backward_entry,
@@ -407,5 +408,5 @@ def build(config: TrainConfig) -> Program:
     slices = slicing.count(config)
     if slices > MAX_SLICES:
         accepted = f"a size that cuts the batch into at most {MAX_SLICES} slices, not {slices}"
-        raise ConfigError("token_slice", slicing.resolve(config).token_slice, accepted)
+        raise ConfigError("token_slice", slicing.sizes(config)[1], accepted)
     return Gpt2(config).build()

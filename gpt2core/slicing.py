@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from gpt2core.config import AUTO, TrainConfig
+from gpt2core.config import TrainConfig
 
 AUTO_ROWS = 128  # tokens of a slice chosen automatically: docs/decisions/0008-automatic-slices.md
 
@@ -32,25 +32,27 @@ class Slice:
         return self.row1 - self.row0
 
 
-def resolve(config: TrainConfig) -> TrainConfig:
-    """The config with automatic slice sizes replaced by numbers. They do not depend on threads or scheduler."""
+def sizes(config: TrainConfig) -> tuple[int, int]:
+    """(sequences, tokens) of a slice. Automatic sizes do not depend on threads or scheduler."""
     token_slice = config.token_slice or min(config.seq, AUTO_ROWS)
-    batch_slice = config.batch_slice or max(1, min(config.batch, AUTO_ROWS // token_slice))
-    if config.batch_slice == AUTO or config.token_slice == AUTO:
-        return dataclasses.replace(config, batch_slice=batch_slice, token_slice=token_slice)
-    return config
+    return config.batch_slice or max(1, min(config.batch, AUTO_ROWS // token_slice)), token_slice
+
+
+def resolve(config: TrainConfig) -> TrainConfig:
+    """The config with automatic slice sizes replaced by numbers."""
+    batch_slice, token_slice = sizes(config)
+    return dataclasses.replace(config, batch_slice=batch_slice, token_slice=token_slice)
 
 
 def count(config: TrainConfig) -> int:
     """How many slices there are, without cutting."""
-    config = resolve(config)
-    return -(-config.batch // config.batch_slice) * -(-config.seq // config.token_slice)
+    batch_slice, token_slice = sizes(config)
+    return -(-config.batch // batch_slice) * -(-config.seq // token_slice)
 
 
 def cut(config: TrainConfig) -> list[Slice]:
     """Every slice, in the order of its rows. The last of a sequence or of the batch may be smaller."""
-    config = resolve(config)
-    B, T, BS, TS = config.batch, config.seq, config.batch_slice, config.token_slice
+    B, T, (BS, TS) = config.batch, config.seq, sizes(config)
     slices: list[Slice] = []
     row = 0
     for first in range(0, B, BS):
