@@ -49,7 +49,7 @@ def make_result() -> MakeResult:
             "losses": list(losses or [5.0 - 0.1 * i for i in range(len(step_s))]),
             "step_s": list(step_s),
             "phase_s": {phase: [share[phase] * s for s in step_s] for phase in PHASES},
-            "phase_busy_s": {phase: [share[phase] * s for s in step_s] for phase in PHASES},
+            "phase_busy_s": {phase: [share[phase] * s * config["threads"] for s in step_s] for phase in PHASES},
             "ops": [],
             "threads": [],
             "memory_bytes": {"weights": 1},

@@ -14,6 +14,8 @@ from server.experiments import service as experiments
 from server.runs.models import Run
 from server.runs.states import ACTIVE, RUN
 
+TRIES = 5  # looks at an experiment until its counts and its runs agree
+
 
 def run(database: Database, run_id: int) -> tuple[RunEvent, bool]:
     """A run, and whether it has ended. Raises NotFound."""
@@ -26,9 +28,12 @@ def run(database: Database, run_id: int) -> tuple[RunEvent, bool]:
 
 def experiment(database: Database, experiment_id: int) -> tuple[ExperimentEvent, bool]:
     """An experiment, and whether all of its runs have ended. Raises NotFound."""
-    detail = experiments.show(database, experiment_id)
-    with database.read() as session:
-        active = _run_events(session, and_(Run.experiment_id == experiment_id, Run.state.in_(ACTIVE)))
+    for _ in range(TRIES):
+        detail = experiments.show(database, experiment_id)
+        with database.read() as session:
+            active = _run_events(session, and_(Run.experiment_id == experiment_id, Run.state.in_(ACTIVE)))
+        if sum(detail.by_state.get(state, 0) for state in ACTIVE) == len(active):
+            break  # else a run changed between the two looks: look again
     event = ExperimentEvent(
         experiment_id=detail.id, state=detail.state, runs=detail.runs, by_state=detail.by_state, active=active
     )
