@@ -66,26 +66,43 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
     if refusal is not None:
         return Comparison(*sides, "refused", None, None, None, False, None, None, noise_floor, differs, refusal)
     left, right, paired = _values(a, b)
-    ratio = paired_ratio_of_medians(left, right) if paired else ratio_of_medians(left, right)
-    p_value = paired_p_value(left, right) if paired else unpaired_p_value(left, right)
-    enough = smallest_p_value(len(left), len(right), paired) <= 1 - CONFIDENCE
-    verdict, reason = _judge(ratio, p_value, noise_floor, enough)
-    reasons = [reason, _unit(a, b, len(left), paired)]
+    decision = decide(left, right, paired, noise_floor)
+    reasons = [decision.reason, _unit(a, b, len(left), paired)]
     if differs:
         reasons.append("not like for like: see differs")
     return Comparison(
         *sides,
-        verdict,
-        ratio.value,
-        ratio.low,
-        ratio.high,
+        decision.verdict,
+        decision.ratio.value,
+        decision.ratio.low,
+        decision.ratio.high,
         paired,
-        p_value,
+        decision.p_value,
         superiority(left, right, paired),
         noise_floor,
         differs,
         "; ".join(reasons),
     )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the times alone say of B against A."""
+
+    verdict: Verdict
+    ratio: Ratio
+    p_value: float
+    reason: str
+
+
+def decide(a: Sequence[float], b: Sequence[float], paired: bool, noise_floor: float = NOISE_FLOOR) -> Decision:
+    """Faster or slower: the test says so, the interval is on that side of 1, and the ratio is beyond the noise floor.
+    Same: the whole interval is within the noise floor. Else undecided."""
+    ratio = paired_ratio_of_medians(a, b) if paired else ratio_of_medians(a, b)
+    p_value = paired_p_value(a, b) if paired else unpaired_p_value(a, b)
+    enough = smallest_p_value(len(a), len(b), paired) <= 1 - CONFIDENCE
+    verdict, reason = _judge(ratio, p_value, noise_floor, enough)
+    return Decision(verdict, ratio, p_value, reason)
 
 
 def _side(processes: Sequence[Process]) -> Side:
@@ -131,15 +148,17 @@ def _values(a: Sequence[Process], b: Sequence[Process]) -> tuple[list[float], li
 def _judge(ratio: Ratio, p_value: float, noise_floor: float, enough: bool) -> tuple[Verdict, str]:
     bounds = f"{CONFIDENCE:.0%} interval {ratio.low:.4f} to {ratio.high:.4f}"
     interval = f"ratio {ratio.value:.4f}, {bounds}, p = {p_value:.2g}"
+    verdict: Verdict = "undecided"
+    reason = f"the interval leaves room for more than one answer ({interval})"
     if not enough:
-        return "undecided", f"too few processes to tell, whatever they show ({interval})"
-    if p_value < 1 - CONFIDENCE and ratio.low > 1 and ratio.value >= 1 + noise_floor:
-        return "faster", interval
-    if p_value < 1 - CONFIDENCE and ratio.high < 1 and ratio.value <= 1 / (1 + noise_floor):
-        return "slower", interval
-    if 1 / (1 + noise_floor) <= ratio.low and ratio.high <= 1 + noise_floor:
-        return "same", f"within the noise floor of {noise_floor:.2%} ({interval})"
-    return "undecided", f"the interval leaves room for more than one answer ({interval})"
+        reason = f"too few processes to tell, whatever they show ({interval})"
+    elif p_value < 1 - CONFIDENCE and ratio.low > 1 and ratio.value >= 1 + noise_floor:
+        verdict, reason = "faster", interval
+    elif p_value < 1 - CONFIDENCE and ratio.high < 1 and ratio.value <= 1 / (1 + noise_floor):
+        verdict, reason = "slower", interval
+    elif 1 / (1 + noise_floor) <= ratio.low and ratio.high <= 1 + noise_floor:
+        verdict, reason = "same", f"within the noise floor of {noise_floor:.2%} ({interval})"
+    return verdict, reason
 
 
 def _unit(a: Sequence[Process], b: Sequence[Process], n: int, paired: bool) -> str:

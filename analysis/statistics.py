@@ -74,7 +74,13 @@ def paired_ratio_of_medians(a: Sequence[float], b: Sequence[float], seed: int = 
     rng = np.random.default_rng(seed)
     chosen = rng.integers(0, len(a), size=(RESAMPLES, len(a)))
     left, right = np.asarray(a, np.float64)[chosen], np.asarray(b, np.float64)[chosen]
-    return _ratio(median(a) / median(b), np.median(left, axis=1) / np.median(right, axis=1))
+    return _ratio(median(a) / median(b), _medians(left) / _medians(right))
+
+
+def _medians(rows: Floats) -> Floats:
+    """Of each row; sorting short rows takes a third of numpy.median's time."""
+    ordered, n = np.sort(rows, axis=1), rows.shape[1]
+    return (ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2
 
 
 def _ratio(value: float, resampled: Floats) -> Ratio:
@@ -107,15 +113,37 @@ def unpaired_p_value(a: Sequence[float], b: Sequence[float]) -> float:
     return float(stats.mannwhitneyu(a, b).pvalue)
 
 
-def paired_p_value(a: Sequence[float], b: Sequence[float], seed: int = 0) -> float:
-    """Two-sided Wilcoxon signed rank of the log ratios, by permutation: exact up to 13 pairs."""
+def paired_p_value(a: Sequence[float], b: Sequence[float]) -> float:
+    """Two-sided Wilcoxon signed rank of the log ratios: exact whatever the ties, zeros ranked and left as they are.
+
+    The sum of signed ranks, doubled so that mean ranks are integers, has a distribution that follows pair by pair: each
+    sign is as likely as the other. Source: Pratt 1959; Streitberg & Roehmel 1986 (the shift algorithm).
+    """
     from scipy import stats
 
     differences = np.log(np.asarray(a, np.float64)) - np.log(np.asarray(b, np.float64))
-    if not differences.any():
-        return 1.0
-    method = stats.PermutationMethod(n_resamples=RESAMPLES, rng=np.random.default_rng(seed))
-    return float(stats.wilcoxon(differences, zero_method="zsplit", method=method).pvalue)
+    doubled = np.rint(2 * stats.rankdata(np.abs(differences))).astype(np.int64)[differences != 0]
+    positive = int(doubled[differences[differences != 0] > 0].sum())
+    chance = np.ones(1)
+    for rank in doubled:
+        halved, chance = chance / 2, np.zeros(len(chance) + rank)
+        chance[: len(halved)] += halved
+        chance[rank:] += halved
+    tail = min(chance[: positive + 1].sum(), chance[positive:].sum())
+    return float(min(1.0, 2 * tail))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for being several: each below 0.05 is one of a family that errs once in 20 at most.
+
+    Source: Holm 1979.
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, reached = [0.0] * len(p_values), 0.0
+    for position, index in enumerate(order):
+        reached = max(reached, min(1.0, (len(p_values) - position) * p_values[index]))
+        adjusted[index] = reached
+    return adjusted
 
 
 def smallest_p_value(n_a: int, n_b: int, paired: bool) -> float:

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -82,3 +82,32 @@ def test_superiority_counts_ties_half():
     assert statistics.superiority([1, 1], [2, 2], False) == 0.0
     assert statistics.superiority([3, 4], [1, 3], False) == pytest.approx(3.5 / 4)
     assert statistics.superiority([3, 4], [3, 5], True) == pytest.approx(0.25)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(-4, 4), min_size=2, max_size=8))
+def test_the_paired_test_is_exact_with_ties_and_zeros(logs):
+    """Against SciPy's, which goes through all signs."""
+    a, b = [2.0**value for value in logs], [1.0] * len(logs)
+    found = statistics.paired_p_value(a, b)
+    if not any(logs):
+        assert found == 1.0
+        return
+    method = stats.PermutationMethod(n_resamples=10_000)
+    # SciPy gives zeros no sign to swap either: zsplit counts them half on each side.
+    expected = stats.wilcoxon(logs, zero_method="zsplit", method=method).pvalue
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_paired_test_of_many_pairs_is_exact_and_quick():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(1, 0.1, 60), rng.normal(1.02, 0.1, 60)
+    expected = stats.wilcoxon(np.log(a) - np.log(b), method="exact").pvalue
+    assert statistics.paired_p_value(list(a), list(b)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_holms_example():
+    # Holm's procedure on 0.01, 0.04, 0.03, 0.005: 4 x 0.005, 3 x 0.01, 2 x 0.03, and never below the one before.
+    assert statistics.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert statistics.holm([0.6, 0.7]) == [1.0, 1.0]
+    assert statistics.holm([]) == []

@@ -1,0 +1,234 @@
+"""How long a step would take on more cores: the graph replayed with measured task times, under either scheduler.
+
+An event simulation. A core runs one task at a time, in its measured time; tasks below the ridge of so many cores share
+a bandwidth: when all that runs wants more than the ceiling, they slow down in proportion. What is left out: caches that
+more cores bring along, clocks that fall, the cost of a barrier beyond waiting for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from analysis.profile import WAIT, Profile
+from analysis.roofline import Peaks
+
+Beyond = Literal["grows", "held"]
+ITERATIONS = 3  # replayed; the first fills the pipeline where steps overlap
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Peaks as they were measured, by threads. Between them: a line. Beyond the most threads, bandwidth grows with the
+    cores or is held; the peak of computation always grows."""
+
+    measured: tuple[Peaks, ...]
+    beyond: Beyond = "grows"
+
+    def at(self, cores: int) -> Peaks:
+        known = sorted(self.measured, key=lambda peaks: peaks.threads)
+        last = known[-1]
+        if cores >= last.threads:
+            factor = cores / last.threads
+            bandwidth = last.triad_gb_per_s * (factor if self.beyond == "grows" else 1.0)
+            return Peaks(cores, last.gflop_per_s * factor, bandwidth)
+        low = Peaks(0, 0.0, 0.0)
+        for high in known:
+            if cores <= high.threads:
+                part = (cores - low.threads) / (high.threads - low.threads)
+                return Peaks(
+                    cores,
+                    low.gflop_per_s + part * (high.gflop_per_s - low.gflop_per_s),
+                    low.triad_gb_per_s + part * (high.triad_gb_per_s - low.triad_gb_per_s),
+                )
+            low = high
+        raise AssertionError("at least one measured number of threads is not below cores")
+
+
+class Cores:
+    """Tasks that run now, and the next of them to end. Tasks below the ridge advance by a clock of their own, which
+    slows down while all that runs wants more bandwidth than there is: so an event costs a heap operation, whatever
+    the number of cores."""
+
+    def __init__(self, profile: Profile, cores: int, ceiling: Ceiling | None, overhead_s: float = 0.0) -> None:
+        self.now_s = 0.0
+        self._memory_s = 0.0  # the clock of tasks below the ridge
+        self._wanted = 0.0  # bytes a second
+        self._compute: list[tuple[float, int, int]] = []
+        self._memory: list[tuple[float, int, int]] = []
+        self._seconds = [s + overhead_s for s in profile.seconds]
+        self._demand = [0.0] * len(self._seconds)
+        self._below = [False] * len(self._seconds)
+        self._limit = float("inf")
+        if ceiling is not None:
+            peaks, alone = ceiling.at(cores), ceiling.at(1).triad_gb_per_s * 1e9
+            self._limit = peaks.triad_gb_per_s * 1e9
+            for task, (size, flop, s) in enumerate(zip(profile.bytes, profile.flop, profile.seconds, strict=True)):
+                # More than triad reaches comes out of a cache.
+                self._demand[task] = min(size / s, alone) if s > 0 else 0.0
+                self._below[task] = size > 0 and flop / size < peaks.ridge
+
+    def begin(self, task: int, core: int) -> None:
+        if self._below[task]:
+            heapq.heappush(self._memory, (self._memory_s + self._seconds[task], task, core))
+        else:
+            heapq.heappush(self._compute, (self.now_s + self._seconds[task], task, core))
+        self._wanted += self._demand[task]
+
+    def end(self) -> tuple[int, int]:
+        """Go on to the next end of a task; which, and on which core. Raises IndexError if none runs."""
+        rate = min(1.0, self._limit / self._wanted) if self._wanted > 0 else 1.0
+        memory_end_s = self.now_s + (self._memory[0][0] - self._memory_s) / rate if self._memory else float("inf")
+        if self._memory and (not self._compute or memory_end_s <= self._compute[0][0]):
+            self._memory_s, task, core = heapq.heappop(self._memory)
+            self.now_s = memory_end_s
+        else:
+            end_s, task, core = heapq.heappop(self._compute)
+            self._memory_s += (end_s - self.now_s) * rate
+            self.now_s = end_s
+        self._wanted = max(0.0, self._wanted - self._demand[task])
+        return task, core
+
+
+def task_step_s(
+    profile: Profile, cores: int, ceiling: Ceiling | None = None, overhead_s: float = 0.0, iterations: int = ITERATIONS
+) -> float:
+    """A step under `task` with the breadth-first policy: the oldest ready task first, fillers when nothing else is.
+
+    The mean of the iterations after the first. Raises ValueError if the graph never completes.
+    """
+    nodes, count = profile.nodes, len(profile.nodes)
+    within, crossing = [0] * count, [0] * count
+    for successors in profile.successors:
+        for node, crosses in successors:
+            (crossing if crosses else within)[node] += 1
+    both = [a + b for a, b in zip(within, crossing, strict=True)]
+    pending = [within, *(both.copy() for _ in range(iterations - 1))]
+    left = [count] * iterations
+    done_s: list[float] = []
+    ready: deque[tuple[int, int]] = deque()
+    spare: deque[tuple[int, int]] = deque()
+    running: dict[int, tuple[int, int]] = {}
+    machine = Cores(profile, cores, ceiling, overhead_s)
+    idle = list(range(cores))
+
+    def release(first: tuple[int, int]) -> None:
+        """A node is done: its successors may be ready, and a wait that is ready is done at once."""
+        stack = [first]
+        while stack:
+            node, step = stack.pop()
+            left[step] -= 1
+            if not left[step]:
+                done_s.append(machine.now_s)
+            for after, crosses in profile.successors[node]:
+                at = step + crosses
+                if at == iterations:
+                    continue
+                pending[at][after] -= 1
+                if not pending[at][after]:
+                    make_ready(after, at, stack)
+
+    def make_ready(node: int, step: int, stack: list[tuple[int, int]]) -> None:
+        if nodes[node] == WAIT:
+            stack.append((node, step))
+        else:
+            (spare if profile.fillers[node] else ready).append((node, step))
+
+    waits: list[tuple[int, int]] = []
+    for step, counts in enumerate(pending):
+        for node in range(count):
+            if not counts[node]:
+                make_ready(node, step, waits)
+    for wait in waits:
+        release(wait)
+    while ready or spare or running:
+        while idle and (ready or spare):
+            node, step = (ready or spare).popleft()
+            core = idle.pop()
+            running[core] = (node, step)
+            machine.begin(nodes[node], core)
+        _, core = machine.end()
+        idle.append(core)
+        release(running.pop(core))
+    if any(left):
+        raise ValueError("the graph never completes: it has a cycle")
+    if iterations == 1:
+        return done_s[0]
+    return (done_s[-1] - done_s[0]) / (iterations - 1)
+
+
+def fork_join_step_s(
+    profile: Profile, cores: int, ceiling: Ceiling | None = None, overhead_s: float = 0.0, dynamic: bool = False
+) -> float:
+    """A step under `fork-join`: op after op, each with all cores. Static: equal contiguous shares of an op's tiles;
+    dynamic: whoever is free takes the next."""
+    machine = Cores(profile, cores, ceiling, overhead_s)
+    for first, end in pairwise(profile.op_first):
+        count = end - first
+        if dynamic:
+            common = deque(range(first, end))
+            queues = [common] * cores
+        else:
+            queues = [deque(range(first + count * c // cores, first + count * (c + 1) // cores)) for c in range(cores)]
+        running = 0
+        for core in range(cores):
+            if queues[core]:
+                machine.begin(queues[core].popleft(), core)
+                running += 1
+        while running:
+            _, core = machine.end()
+            running -= 1
+            if queues[core]:
+                machine.begin(queues[core].popleft(), core)
+                running += 1
+    return machine.now_s
+
+
+@dataclass(frozen=True)
+class Point:
+    """A forecast step on `cores` cores. error: forecast / measured - 1, where it was measured."""
+
+    cores: int
+    step_s: float
+    speedup: float
+    measured_s: float | None
+    error: float | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Forecasts for one scheduler; speedups are against its forecast on one core."""
+
+    scheduler: str
+    bandwidth: Beyond
+    points: list[Point]
+
+
+def curves(
+    profile: Profile,
+    cores: Sequence[int],
+    ceiling: Ceiling | None,
+    overhead_s: float = 0.0,
+    measured_s: Mapping[tuple[str, int], float] | None = None,
+    dynamic: bool = False,
+) -> list[Curve]:
+    """Both schedulers on each number of cores; measured_s by (scheduler, threads). overhead_s: added to each task."""
+    found = []
+    for scheduler in ("fork-join", "task"):
+        forecast_s = {
+            count: fork_join_step_s(profile, count, ceiling, overhead_s, dynamic)
+            if scheduler == "fork-join"
+            else task_step_s(profile, count, ceiling, overhead_s)
+            for count in sorted({1, *cores})
+        }
+        points = []
+        for count in sorted(set(cores)):
+            known_s = (measured_s or {}).get((scheduler, count))
+            error = None if known_s is None else forecast_s[count] / known_s - 1
+            points.append(Point(count, forecast_s[count], forecast_s[1] / forecast_s[count], known_s, error))
+        found.append(Curve(scheduler, "held" if ceiling is not None and ceiling.beyond == "held" else "grows", points))
+    return found

@@ -1,0 +1,104 @@
+"""A profile as analysis sees it: what each task of one step costs and what it has to wait for (taskloom-profile-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from analysis.work_span import Edge, fork_join_span, steady_span
+
+SCHEMA = "taskloom-profile-1"
+WAIT = -1  # a node that is no task
+FILLER_PATH = 3  # the trainer's breadth-first policy keeps what leads to no more than so many tasks for idle threads
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Tasks in program order with mean seconds, flop and compulsory bytes; the graph over tasks and waits.
+
+    op_first: where the tasks of each op of the program begin, and at last their number. kinds: (name, phase); kind:
+    each task's. nodes: a task's number, or WAIT; edges lead forward within a step, crossing ones to the next step.
+    """
+
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    kinds: Sequence[tuple[str, str]]
+    kind: Sequence[int]
+    seconds: Sequence[float]
+    flop: Sequence[int]
+    bytes: Sequence[int]
+    op_first: Sequence[int]
+    nodes: Sequence[int]
+    edges: Sequence[Edge]
+    crossing: Sequence[Edge]
+
+    @property
+    def work_s(self) -> float:
+        return float(sum(self.seconds))
+
+    @cached_property
+    def node_s(self) -> list[float]:
+        return [0.0 if task == WAIT else self.seconds[task] for task in self.nodes]
+
+    @cached_property
+    def span_s(self) -> float:
+        """The graph's span of a step, where steps overlap by how much each further one adds."""
+        return steady_span(self.node_s, self.edges, self.crossing)
+
+    @cached_property
+    def fork_join_span_s(self) -> float:
+        return fork_join_span(self.seconds, self.op_first)
+
+    @cached_property
+    def successors(self) -> list[list[tuple[int, bool]]]:
+        """For each node its successors, and whether they are of the next step."""
+        found: list[list[tuple[int, bool]]] = [[] for _ in self.nodes]
+        for crosses, edges in ((False, self.edges), (True, self.crossing)):
+            for a, b in edges:
+                found[a].append((b, crosses))
+        return found
+
+    @cached_property
+    def fillers(self) -> list[bool]:
+        """Nodes from which no path of more than FILLER_PATH tasks leads on within the step."""
+        level = [0] * len(self.nodes)
+        for node in reversed(range(len(self.nodes))):
+            onward = max((level[b] for b, crosses in self.successors[node] if not crosses), default=0)
+            level[node] = onward + (self.nodes[node] != WAIT)
+        return [0 < reached <= FILLER_PATH for reached in level]
+
+
+def profile_of(found: Mapping[str, Any]) -> Profile:
+    """From an artifact's JSON. Raises ValueError that says what is wrong with it."""
+    if found.get("schema") != SCHEMA:
+        raise ValueError(f"schema is {found.get('schema')!r}, not {SCHEMA!r}")
+    try:
+        tasks = found["tasks"]
+        profile = Profile(
+            config=found["config"],
+            environment=found["environment"],
+            kinds=[(str(name), str(phase)) for name, phase in found["ops"]],
+            kind=[int(kind) for kind in tasks["op"]],
+            seconds=[float(s) for s in tasks["mean_s"]],
+            flop=[int(n) for n in tasks["flop"]],
+            bytes=[int(n) for n in tasks["bytes"]],
+            op_first=[int(first) for first in found["op_first"]],
+            nodes=[int(node) for node in found["nodes"]],
+            edges=[(int(a), int(b)) for a, b in found["edges"]],
+            crossing=[(int(a), int(b)) for a, b in found["crossing"]],
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the profile lacks or garbles {error}") from None
+    count, nodes = len(profile.seconds), len(profile.nodes)
+    if {len(profile.kind), len(profile.flop), len(profile.bytes)} != {count} or count == 0:
+        raise ValueError("the columns of `tasks` are empty or not equally long")
+    if profile.op_first[0] != 0 or profile.op_first[-1] != count or any(a > b for a, b in pairwise(profile.op_first)):
+        raise ValueError(f"`op_first` does not go from 0 to the {count} tasks")
+    if sorted(task for task in profile.nodes if task != WAIT) != list(range(count)):
+        raise ValueError("`nodes` does not name each task once")
+    if any(not 0 <= node < nodes for edges in (profile.edges, profile.crossing) for edge in edges for node in edge):
+        raise ValueError("an edge leads to a node that is not there")
+    return profile

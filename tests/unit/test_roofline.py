@@ -1,0 +1,57 @@
+import pytest
+
+from analysis.roofline import Peaks, memory_bound, peaks_of, roofline
+
+PEAKS = Peaks(2, 400.0, 20.0)  # the ridge is at 20 flop a byte
+
+
+def op(name, phase, time_s, flop, size):
+    return {"op": name, "phase": phase, "calls": 1, "time_s": time_s, "flop": flop, "bytes": size}
+
+
+def test_a_roof_worked_by_hand():
+    # 4 s of two threads are 2 s elapsed: 400 Gflop in them are 200 GFLOP/s, 40 GB 20 GB/s.
+    (found,) = roofline([op("fc", "forward", 4.0, 400e9, 40e9)], PEAKS)
+    assert found.intensity == pytest.approx(10)
+    assert found.achieved_gflop_per_s == pytest.approx(200)
+    assert found.achieved_gb_per_s == pytest.approx(20)
+    assert found.attainable_gflop_per_s == pytest.approx(200)  # 10 x 20, below the peak
+    assert found.share == pytest.approx(1)
+    assert found.bound == "memory"
+
+
+def test_above_the_ridge_the_peak_is_the_limit():
+    (found,) = roofline([op("fc", "forward", 4.0, 400e9, 4e9)], PEAKS)
+    assert (found.attainable_gflop_per_s, found.bound) == (400, "compute")
+    assert found.share == pytest.approx(0.5)
+
+
+def test_an_op_without_flop_is_held_against_the_bandwidth():
+    (found,) = roofline([op("tokens", "data", 2.0, 0, 10e9)], PEAKS)
+    assert (found.intensity, found.attainable_gflop_per_s, found.bound) == (None, None, "memory")
+    assert found.share == pytest.approx(0.5)
+
+
+def test_costliest_first_and_what_took_no_time_is_left_out():
+    found = roofline([op("a", "forward", 1.0, 1, 1), op("b", "forward", 3.0, 1, 1), op("c", "loss", 0.0, 0, 0)], PEAKS)
+    assert [(roof.op, roof.time_share) for roof in found] == [("b", 0.75), ("a", 0.25)]
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "scalability", "answer"),
+    [(9, 1, 0.6, "yes"), (1, 9, 0.97, "no"), (9, 1, 0.97, "partly"), (1, 9, 0.6, "partly"), (9, 1, None, "yes"),
+     (1, 9, None, "no")],
+)  # fmt: skip
+def test_memory_bound_takes_both_tests(low_s, high_s, scalability, answer):
+    roofs = roofline([op("low", "update", low_s, 1e9, 1e9), op("high", "update", high_s, 1e12, 1e9)], PEAKS)
+    (found,) = memory_bound(roofs, {} if scalability is None else {"update": scalability})
+    assert found.answer == answer
+    assert found.memory_time_share == pytest.approx(low_s / 10)
+
+
+def test_peaks_are_those_of_equally_many_threads():
+    environment = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 13.0}}}}
+    assert peaks_of(environment, 1) == Peaks(1, 200.0, 13.0)
+    assert peaks_of(environment, 2) is None
+    assert peaks_of({}, 1) is None
+    assert peaks_of({"peaks": None}, 1) is None
