@@ -108,7 +108,7 @@ def row(name: str, runs: list[Measured], first: str, warmup: int) -> Measured:
     ratio = paired_ratio_of_medians(medians[first], medians[name])
     mine = of[name]
     elapsed = [sum(r["step_s"][warmup:]) * len(r["threads"]) for r in mine]
-    idle = [sum(t["other_s"] for t in r["threads"]) / e for r, e in zip(mine, elapsed, strict=True)]
+    idle = [1 - sum(t["useful_s"] for t in r["threads"]) / e for r, e in zip(mine, elapsed, strict=True)]
     return {
         "variant": name,
         "median_step_s": median(medians[name]),

@@ -10,7 +10,8 @@ from typing import Any
 
 from gpt2core.config import PHASES
 
-SCHEMA = "taskloom.result/1"
+SCHEMA = "taskloom.result/2"
+READABLE = ("taskloom.result/1", SCHEMA)  # version 1 has neither the split of the threads' time nor validity evidence
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,21 @@ class OpStat:
 
 @dataclass(frozen=True)
 class ThreadStat:
-    """One thread of the team over the timed steps: where it ran and what it did with the time."""
+    """One thread of the team over the timed steps: where it ran and what it did with the time.
+
+    Useful, scheduling, waiting and idle time add up to the timed steps' time; waiting = barrier + starvation.
+    """
 
     thread: int
     core: int
     observed_cores: tuple[int, ...]  # the affinity mask read back inside the thread
-    useful_s: float
-    other_s: float  # scheduling, waiting and idle
+    useful_s: float  # in tasks
+    phase_useful_s: Mapping[str, float]
+    scheduling_s: float  # the rest: finding, releasing and noting tasks
+    waiting_s: float
+    barrier_s: float  # until all others came
+    starvation_s: float  # no task was ready, or the op had too few tiles
+    idle_s: float  # had no part in the work: not in the loop yet, or left out by op_threads
     tasks: int
 
 

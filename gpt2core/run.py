@@ -108,6 +108,7 @@ class Run:
             if first == 0 and warmup:
                 self.cost_s = self.mean_task_s(warmup)
                 self.record.task_time[:] = 0
+                self.record.waited[:] = 0
 
     def stage(self, first: int, end: int, emit: Emit, stop: threading.Event | None) -> None:
         """Run the steps [first, end) on the team."""
@@ -203,15 +204,19 @@ class Run:
             "fork_join_tinf_s": math.fsum(max(cost[a:b]) for a, b in itertools.pairwise(first)),
         }
 
+    def cells(self) -> NDArray[np.int64]:
+        """(P, S, phases, 3): first begin, last end and busy time, in ticks."""
+        return self.record.phases[:, :, : 3 * tracing.PHASE_COUNT].reshape(
+            self.config.threads, self.config.steps, tracing.PHASE_COUNT, 3
+        )
+
     def phase_times(self) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
         """(span, busy) of every phase in every step, in seconds.
 
         Where phases follow each other (serial, fork-join, sync = phase) a phase's span goes from the end of the one
         before it to its own end, so that spans add up to the step; else from its first task's begin to its last's end.
         """
-        cells = self.record.phases[:, :, : 3 * tracing.PHASE_COUNT].reshape(
-            self.config.threads, self.config.steps, tracing.PHASE_COUNT, 3
-        )
+        cells = self.cells()
         begin = np.where(cells[..., tracing.FIRST] == 0, np.iinfo(np.int64).max, cells[..., tracing.FIRST]).min(axis=0)
         end = cells[..., tracing.LAST].max(axis=0)
         busy = cells[..., tracing.BUSY].sum(axis=0)
@@ -242,13 +247,30 @@ class Run:
         ]
 
     def thread_stats(self, elapsed_s: float) -> list[ThreadStat]:
-        """What each thread did with the timed steps' time."""
-        useful = self.record.op_time.sum(axis=1) * self.calibration.seconds_per_tick
-        return [
-            ThreadStat(i, core, self.team.observed[i], float(useful[i]), max(0.0, elapsed_s - float(useful[i])),
-                       int(self.record.op_calls[i].sum()))
-            for i, core in enumerate(self.planned.cores)
-        ]  # fmt: skip
+        """What each thread did with the timed steps' time. Scheduling is what nothing else accounts for."""
+        scale, warmup = self.calibration.seconds_per_tick, self.config.warmup_steps
+        late = np.maximum(self.record.waited[:, tracing.ENTERED] - self.begins[warmup], 0)
+        busy = self.cells()[:, warmup:, :, tracing.BUSY].sum(axis=1) * scale
+        out = []
+        for i, core in enumerate(self.planned.cores):
+            waited = self.record.waited[i] * scale
+            barrier_s, starvation_s = float(waited[tracing.BARRIER]), float(waited[tracing.STARVATION])
+            idle_s = float(waited[tracing.APART] + late[i] * scale)
+            useful_s = float(self.record.op_time[i].sum() * scale)
+            out.append(ThreadStat(
+                thread=i,
+                core=core,
+                observed_cores=self.team.observed[i],
+                useful_s=useful_s,
+                phase_useful_s={name: float(busy[i, at]) for at, name in enumerate(PHASES)},
+                scheduling_s=elapsed_s - useful_s - barrier_s - starvation_s - idle_s,
+                waiting_s=barrier_s + starvation_s,
+                barrier_s=barrier_s,
+                starvation_s=starvation_s,
+                idle_s=idle_s,
+                tasks=int(self.record.op_calls[i].sum()),
+            ))  # fmt: skip
+        return out
 
     def write_trace(self, path: str) -> None:
         """Write the timed steps as Chrome/Perfetto JSON."""

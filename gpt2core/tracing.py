@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from gpt2core.config import PHASES
 from gpt2core.errors import UnreadableFile
-from gpt2core.machine.jit import bare, inlined
+from gpt2core.machine.atomics import store_release
+from gpt2core.machine.jit import address_of, bare, inlined
 
 Ints = NDArray[np.int64]
 PHASE_COUNT = len(PHASES)
 FIRST, LAST, BUSY = 0, 1, 2
 LINE = 8  # int64 of a cache line; rows of different threads keep that distance
+BARRIER, STARVATION, APART, ENTERED, LAST_BEGIN = range(5)  # columns of Record.waited
+PASSED, LAST_START, PASSED_AT = range(3)  # cells of Record.passed
 
 
 class Record(NamedTuple):
@@ -33,6 +36,8 @@ class Record(NamedTuple):
     op_calls: Ints  # (P, K + LINE)
     phases: Ints  # (P, S, PHASE_COUNT * 3 + 1): first begin, last end, busy time
     task_time: Ints  # (tasks,) summed over all steps
+    waited: Ints  # (P, LINE): for how long no task was to be had and why; begin of the loop and of the last task
+    passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
     events: Ints  # (P, capacity, 4): task, step, begin, end
     event_count: Ints  # (P, LINE)
 
@@ -47,6 +52,8 @@ def new_record(threads: int, steps: int, warmup: int, kinds: int, events: int, t
         np.zeros((threads, kinds + LINE), np.int64),
         np.zeros((threads, steps, PHASE_COUNT * 3 + 1), np.int64),
         np.zeros(tasks, np.int64),
+        np.zeros((threads, LINE), np.int64),
+        np.zeros(LINE, np.int64),
         np.zeros((threads, events, 4), np.int64),
         np.zeros((threads, LINE), np.int64),
     )
@@ -63,6 +70,8 @@ def bare_record(record):
         bare(record.op_calls),
         bare(record.phases),
         bare(record.task_time),
+        bare(record.waited),
+        bare(record.passed),
         bare(record.events),
         bare(record.event_count),
     )
@@ -82,11 +91,36 @@ def note(record, thread, step, task, kind, phase, begin, end):
         cells[at] = begin
     cells[at + 1] = end
     cells[at + 2] += end - begin
+    record.waited[thread, LAST_BEGIN] = begin
     count = record.event_count[thread, 0]
     if count < record.events.shape[1]:
         event = record.events[thread, count]
         event[0], event[1], event[2], event[3] = task, step, begin, end
         record.event_count[thread, 0] = count + 1
+
+
+@inlined
+def pass_wait(record, now):
+    """Note that a wait was passed. Waits are in order, so there is one writer at a time."""
+    last = record.waited[0, LAST_BEGIN]
+    for thread in range(1, record.waited.shape[0]):
+        last = max(last, record.waited[thread, LAST_BEGIN])
+    record.passed[LAST_START], record.passed[PASSED_AT] = last, now
+    store_release(address_of(record.passed, PASSED), record.passed[PASSED] + 1)
+
+
+@inlined
+def note_wait(record, thread, since, now):
+    """Write down that a thread waited, up to the wait that was passed meanwhile; until when that was.
+
+    As long as tasks had yet to begin before the wait the thread starved; afterwards it waited for those under way.
+    """
+    since = max(since, record.begin[0])
+    starved = min(max(since, record.passed[LAST_START]), now)
+    until = min(max(starved, record.passed[PASSED_AT]), now)
+    record.waited[thread, STARVATION] += max(0, starved - since)
+    record.waited[thread, BARRIER] += until - starved
+    return until
 
 
 def write_chrome(

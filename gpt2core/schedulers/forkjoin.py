@@ -13,7 +13,7 @@ from gpt2core.machine.jit import address_of, bare, runtime
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.team import barrier
-from gpt2core.tracing import LINE, bare_record
+from gpt2core.tracing import APART, BARRIER, ENTERED, LINE, STARVATION, bare_record
 
 AGREED = 2  # cell of `control`: what thread 0 decided at the step's end
 
@@ -44,27 +44,33 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     stop, done, agreed = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, AGREED)
     barriers = address_of(cells, 0)
     ops, start = split.threads.shape[0], control[STEPS_DONE]
+    record.waited[thread, ENTERED] = ticks()
     barrier(barriers, threads, spin_limit)
     if thread == 0:
         record.begin[0] = ticks()
+    barrier(barriers, threads, spin_limit)  # nobody works before the begin
     for step in range(start, steps):
         for op in range(ops):
             first, count, sharing = split.first[op], split.first[op + 1] - split.first[op], split.threads[op]
+            cause = APART
             if thread < sharing:
+                cause = STARVATION
                 if split.dynamic:
                     tickets = address_of(split.tickets, (2 * op + (step & 1)) * split.tickets.shape[2])
                     tile = fetch_add(tickets, 1)
                     while tile < count:
                         run_task(tasks, context, record, thread, step, first + tile)
+                        cause = BARRIER
                         tile = fetch_add(tickets, 1)
                 else:
                     for tile in range(count * thread // sharing, count * (thread + 1) // sharing):
                         run_task(tasks, context, record, thread, step, first + tile)
+                        cause = BARRIER
             if thread == 0:
                 split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: nobody uses them before the barrier
                 if op == ops - 1:
                     store_release(agreed, load_acquire(stop))
-            barrier(barriers, threads, spin_limit)
+            record.waited[thread, cause] += barrier(barriers, threads, spin_limit)
         if thread == 0:
             record.step_end[step] = ticks()
             store_release(done, step + 1)

@@ -32,6 +32,7 @@ class Replay(NamedTuple):
     iteration: Ints  # (n,) which one the node runs next
     start: Ints  # nodes that are ready at first
     filler: Ints  # (n,) 1 for a node that is to run only where no other is ready (policy breadth-first)
+    barriers: int  # whether all tasks before a wait are complete when it is passed: iterations do not overlap
     breadth_first: int  # whether a thread takes the oldest of its ready nodes, and not the one just released
 
 
@@ -72,6 +73,7 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
         np.full(n, iteration, np.int64),
         np.array([node for node in range(n) if within[node] == 0], np.int64),
         fillers(graph) if policy == "breadth-first" else np.zeros(n, np.int64),
+        int(graph.crossing == ((graph.end, graph.begin),)),
         int(policy == "breadth-first"),
     )
 
@@ -100,6 +102,7 @@ def bare_replay(replay):
         bare(replay.iteration),
         bare(replay.start),
         bare(replay.filler),
+        replay.barriers,
         replay.breadth_first,
     )
 

@@ -12,7 +12,7 @@ from gpt2core.schedulers.deque import EMPTY, push, steal, take
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
-from gpt2core.tracing import bare_record
+from gpt2core.tracing import ENTERED, PASSED, STARVATION, bare_record, note_wait, pass_wait
 
 # Cells of `control`: nothing is left to run; how many iterations there are, once decided; which one was the first.
 FINISHED, LAST, FIRST = 3, 4, 5
@@ -25,12 +25,14 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
     record, replay = bare_record(record), bare_replay(replay)
     threads = deques.shape[0] // 2
     finished, own = address_of(control, FINISHED), address_of(deques, thread * deques.shape[1])
+    passed, asked = address_of(record.passed, PASSED), max(threads - 2, 0)
+    record.waited[thread, ENTERED] = ticks()
     if thread == 0:
         record.begin[0] = ticks()
         for i in range(replay.start.shape[0]):
             push(own, mask, replay.start[i])
     spare = address_of(deques, (threads + thread) * deques.shape[1])
-    node, spun, victim = EMPTY, 0, thread
+    node, spun, victim, since, waits = EMPTY, 0, thread, 0, 0
     while True:
         if node == EMPTY:
             node = steal(own, mask) if replay.breadth_first else take(own, mask)
@@ -38,21 +40,32 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
             victim = victim + 1 if victim + 1 < threads else 0
             if victim != thread:
                 node = steal(address_of(deques, victim * deques.shape[1]), mask)
-            if node == EMPTY and replay.breadth_first and spun >= threads - 2:  # every other thread was asked
+            if node == EMPTY and replay.breadth_first and spun >= asked:  # every other thread was asked
                 node = take(spare, mask)
                 if node == EMPTY and victim != thread:
                     node = steal(address_of(deques, (threads + victim) * deques.shape[1]), mask)
         if node == EMPTY:
             if load_acquire(finished):
                 break
+            if spun == asked:
+                since, waits = ticks(), load_acquire(passed)
+            elif load_acquire(passed) != waits and spun > asked:
+                waits, since = load_acquire(passed), note_wait(record, thread, since, ticks())
             spun += 1
             if spun < spin_limit:
                 pause()
             else:
                 yield_core()
             continue
+        if spun > asked:
+            now = ticks()
+            if load_acquire(passed) != waits:
+                since = note_wait(record, thread, since, now)
+            record.waited[thread, STARVATION] += max(0, now - max(since, record.begin[0]))
         spun = 0
         node = run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, node)
+    if spun > asked:
+        note_wait(record, thread, since, record.step_end[load_acquire(address_of(control, LAST)) - 1])
 
 
 @inlined
@@ -68,14 +81,18 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
             store_release(address_of(control, LAST), iteration)
             fence()
             if load_acquire(address_of(control, STEPS_DONE)) == iteration:
-                store_release(address_of(control, FINISHED), 1)
+                finish(record, control, iteration)
             return EMPTY
     elif task == END_NODE:
         record.step_end[iteration] = ticks()
+        if replay.barriers:
+            pass_wait(record, record.step_end[iteration])
         store_release(address_of(control, STEPS_DONE), iteration + 1)
         fence()
         if load_acquire(address_of(control, LAST)) == iteration + 1:
-            store_release(address_of(control, FINISHED), 1)
+            finish(record, control, iteration + 1)
+    elif replay.barriers:
+        pass_wait(record, ticks())
     replay.iteration[node] = iteration + 1
     following = EMPTY
     for i in range(replay.first[node], replay.first[node + 1]):
@@ -90,3 +107,10 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
                 push(own, mask, following)
             following = successor
     return following
+
+
+@inlined
+def finish(record, control, iterations):
+    """Let all threads leave their loops: every iteration is complete."""
+    pass_wait(record, record.step_end[iterations - 1])
+    store_release(address_of(control, FINISHED), 1)

@@ -10,6 +10,7 @@ import numba
 
 from gpt2core.errors import Stalled
 from gpt2core.machine.atomics import fetch_add, load_acquire, pause, store_relaxed, store_release, yield_core
+from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import runtime
 from gpt2core.machine.pinning import pin_this_thread
 
@@ -87,12 +88,18 @@ def wait_while(address, value, spin_limit):
 
 @runtime
 def barrier(cells, threads, spin_limit):
-    """Wait for all threads of the team. cells: address of two cache lines, an arrival count and a generation."""
+    """Wait for all threads of the team; for how long, in ticks. cells: address of two cache lines, an arrival count and
+    a generation.
+
+    The last to arrive reads no clock: it does not wait, and the others wait for it.
+    """
     if threads == 1:
-        return
+        return 0
     generation = load_acquire(cells + 64)
     if fetch_add(cells, 1) == threads - 1:
         store_relaxed(cells, 0)
         store_release(cells + 64, generation + 1)
-    else:
-        wait_while(cells + 64, generation, spin_limit)
+        return 0
+    since = ticks()
+    wait_while(cells + 64, generation, spin_limit)
+    return ticks() - since

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gpt2core.config import PHASES
-from gpt2core.result import SCHEMA, median
+from gpt2core.result import READABLE, median
 from server.errors import BadResult
 
 COMPRESSION_LEVEL = 6
@@ -87,8 +87,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _check_result(result: object) -> None:
-    if not isinstance(result, dict) or result.get("schema") != SCHEMA:
-        raise BadResult(f"`result` is no object with `schema` {SCHEMA}")
+    if not isinstance(result, dict) or result.get("schema") not in READABLE:
+        raise BadResult("`result` is no object with `schema` " + " or ".join(READABLE))
     config = result.get("config")
     if not isinstance(config, dict) or not all(_is_count(config.get(k)) for k in ("batch", "seq", "steps", "warmup")):
         raise BadResult("`result.config` lacks batch, seq, steps or warmup")

@@ -39,11 +39,15 @@ def result(config: TrainConfig) -> TrainResult:
         phase_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
         phase_busy_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
         ops=[],
-        threads=[ThreadStat(i, core, seen, 0.1, 0.0, 1) for i, core in enumerate(config.cores or ())],
+        threads=[thread(i, core, seen) for i, core in enumerate(config.cores or ())],
         memory_bytes={"weights": 1},
         weights_sha256="0" * 64,
         graph={"tasks": 1, "edges": 0},
     )
+
+
+def thread(number: int, core: int, seen: tuple[int, ...]) -> ThreadStat:
+    return ThreadStat(number, core, seen, 0.1, dict.fromkeys(PHASES, 0.02), 0.0, 0.0, 0.0, 0.0, 0.0, 1)
 
 
 def wait_for_signal() -> None:
@@ -63,7 +67,7 @@ def main() -> int:
     target: Path = parser.parse_args().result
     config = TrainConfig.from_dict(json.loads(sys.stdin.read()))
     behaviour = os.environ.get("FAKE_TRAINER", "quick")
-    tell("started", pid=os.getpid(), schema="taskloom.result/1")
+    tell("started", pid=os.getpid(), schema=1)
     tell("planned", memory_bytes={"weights": 1}, tasks=1, edges=0)
     if behaviour == "crash":
         print("the reactor is melting", file=sys.stderr, flush=True)

@@ -40,7 +40,7 @@ def told(done: subprocess.CompletedProcess[str]) -> Any:
 def test_train_prints_the_result_and_nothing_else(tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))[:1]
     result = told(taskloom("train", *TINY, "--cores", str(cores[0]), "--json", folder=tmp_path))
-    assert result["schema"] == "taskloom.result/1"
+    assert result["schema"] == "taskloom.result/2"
     assert len(result["losses"]) == len(result["step_s"]) == 3
     assert set(result["phase_s"]) == {"data", "forward", "loss", "backward", "update"}
     assert [thread["observed_cores"] for thread in result["threads"]] == [cores]

@@ -33,7 +33,7 @@ def test_the_report_is_whole_and_consistent(scheduler):
     events: list[dict] = []
     result = train.train(config, events.append)
     assert len(result.losses) == len(result.step_s) == SMALL.steps
-    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["schema"] == "taskloom.result/1"
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["schema"] == "taskloom.result/2"
     assert result.config["warmup"] == 2
     timed = SMALL.steps - 2
     tasks = result.graph["tasks"]

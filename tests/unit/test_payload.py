@@ -82,3 +82,9 @@ def test_numbers_are_finite(make_result):
     text = json.dumps({"result": make_result(losses=[1, 2, 3, 1234.5]), "error": None}).replace("1234.5", "1e999")
     with pytest.raises(BadResult):
         check(text)
+
+
+def test_results_of_an_older_trainer_are_taken_and_unknown_ones_are_not(make_result):
+    assert check({"result": {**make_result(), "schema": "taskloom.result/1"}, "error": None}, "succeeded").result
+    with pytest.raises(BadResult, match="schema"):
+        check({"result": {**make_result(), "schema": "taskloom.result/99"}, "error": None}, "succeeded")

@@ -1,0 +1,139 @@
+"""Where the threads' time goes, on programs whose answer is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from test_runtime import toy
+
+from gpt2core import graph, train
+from gpt2core.config import SYNCS, TrainConfig
+from gpt2core.machine.jit import runtime
+from gpt2core.ops import Program
+from gpt2core.schedulers import dispatch, replay
+from gpt2core.schedulers.deque import new_deques
+from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
+from gpt2core.schedulers.task import task_loop
+from gpt2core.schedulers.team import Team
+from gpt2core.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait
+
+SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
+LONG = 20_000  # pauses of a task: far longer than anything around it
+STEPS = 20
+VARIANTS = [("serial", "step"), ("fork-join", "step"), *(("task", sync) for sync in SYNCS)]
+
+
+def shares_of(record: Record) -> list[tuple[float, float, float, float]]:
+    """Each thread's (busy, barrier, starvation, apart) as shares of the run."""
+    elapsed = int(record.step_end[-1] - record.begin[0])
+    waited = record.waited / elapsed
+    busy = record.op_time.sum(axis=1) / elapsed
+    return [(float(b), *(float(w[i]) for i in (BARRIER, STARVATION, APART))) for b, w in zip(busy, waited, strict=True)]
+
+
+def total(found: list[tuple[float, float, float, float]]) -> tuple[float, ...]:
+    """The threads' shares summed: of a run on two threads, they can be up to 2."""
+    return tuple(map(sum, zip(*found, strict=True)))
+
+
+def run_graph(inputs: list[list[int]], sync: str) -> list[tuple[float, float, float, float]]:
+    step, memory = toy(inputs, [LONG] * len(inputs))
+    tasks = graph.build(step, sync)
+    bound = dispatch.bind(step, memory, 2, 0)
+    deques, mask = new_deques(2, len(tasks))
+    record = new_record(2, STEPS, 0, 8, 0)
+    flat = replay.record(tasks, [1.0] * len(tasks))
+    Team([0, 1]).run(
+        task_loop, [bound.tasks, bound.context, record, memory.arrays["control"], STEPS, flat, deques, mask, 50]
+    )
+    return shares_of(record)
+
+
+def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[tuple[float, float, float, float]]:
+    step, memory = toy([[] for _ in range(tiles)], [LONG] * tiles)
+    wide = Program(regions=step.regions)
+    wide.add("stamp", "forward", step.ops[0].entry, step.ops[0].operands, [op.tiles[0] for op in step.ops])
+    bound = dispatch.bind(wide, memory, 2, 0)
+    record = new_record(2, STEPS, 0, 8, 0)
+    split = shares(bound.op_first, np.full(1, threads), dynamic)
+    common = [bound.tasks, bound.context, record, memory.arrays["control"], STEPS]
+    Team([0, 1]).run(forkjoin_loop, [*common, split, np.zeros(32, np.int64), 2, 50])
+    return shares_of(record)
+
+
+def test_a_chain_starves_all_threads_but_one():
+    """Four tasks, each after the one before: one of two threads always starves, but beside the last one."""
+    _, barrier, starved, _ = total(run_graph([[], [0], [1], [2]], "none"))
+    assert starved > 0.5
+    assert starved > barrier
+
+
+def test_an_odd_task_before_a_wait_is_a_barrier_wait():
+    """Three equal tasks, then all wait: one thread has nothing for half of each step."""
+    _, barrier, *_ = total(run_graph([[], [], []], "step"))
+    assert barrier > 0.1  # 0.5 on cores that nobody else uses
+
+
+def test_fork_join_tells_imbalance_from_too_few_tiles():
+    _, barrier, starved, _ = total(run_one_op(3, 2))
+    assert barrier > 0.1
+    assert starved == 0
+    (_, first_barrier, first_starved, _), (_, _, second_starved, _) = run_one_op(1, 2)  # the second thread has the tile
+    assert first_starved > 0.5
+    assert first_barrier == second_starved == 0
+
+
+def test_a_thread_that_got_no_ticket_starved():
+    _, _, starved, apart = total(run_one_op(1, 2, dynamic=True))
+    assert starved > 0.5
+    assert apart == 0
+
+
+def test_a_thread_left_out_of_an_op_is_idle():
+    (_, _, starved, first), (busy, *waited, apart) = run_one_op(2, 1)
+    assert apart > 0.5
+    assert first == busy == starved == sum(waited) == 0
+
+
+@runtime
+def waits(record, passed, thread, since, now):
+    """What a thread notes of a wait passed at `passed`, and then of its wait from since to now."""
+    pass_wait(record, passed)
+    return note_wait(record, thread, since, now)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "starved", "barrier"),
+    [
+        (150, 190, 30, 10),  # a task began at 180, the wait was passed at 190
+        (185, 190, 0, 5),
+        (50, 190, 80, 10),  # the run began at 100
+        (195, 195, 0, 0),
+    ],
+)
+def test_a_wait_is_starvation_until_the_last_task_has_begun(since, until, starved, barrier):
+    record = new_record(2, 1, 0, 1, 0)
+    record.begin[0] = 100
+    record.waited[:, LAST_BEGIN] = 120, 180
+    assert waits(record, 190, 1, since, 200) == until
+    assert record.waited[1, [STARVATION, BARRIER]].tolist() == [starved, barrier]
+
+
+@pytest.mark.parametrize(("scheduler", "sync"), VARIANTS)
+def test_a_threads_times_add_up_to_the_timed_steps(scheduler, sync):
+    threads = 1 if scheduler == "serial" else 2
+    result = train.train(dataclasses.replace(SMALL, scheduler=scheduler, sync=sync, threads=threads))
+    elapsed_s = math.fsum(result.step_s[2:])
+    assert len(result.threads) == threads
+    for thread in result.threads:
+        assert thread.waiting_s == thread.barrier_s + thread.starvation_s
+        total_s = thread.useful_s + thread.scheduling_s + thread.waiting_s + thread.idle_s
+        assert total_s == pytest.approx(elapsed_s, rel=1e-12)
+        assert min(thread.useful_s, thread.scheduling_s, thread.barrier_s, thread.starvation_s, thread.idle_s) >= 0
+        assert sum(thread.phase_useful_s.values()) == pytest.approx(thread.useful_s, rel=1e-9)
+    assert sum(op.time_s for op in result.ops) == pytest.approx(sum(t.useful_s for t in result.threads), rel=1e-9)
+    if threads == 1:
+        assert result.threads[0].waiting_s == 0
