@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
 
+from server.artifacts.store import Store
 from server.attempts.waiting import WaitingRoom
 from server.db import Database
 from server.events.stream import Streams
@@ -19,6 +20,7 @@ from server.settings import Settings
 class Context:
     settings: Settings
     database: Database
+    store: Store
     waiting: WaitingRoom
     streams: Streams
     rates: Rates

@@ -130,6 +130,36 @@ class BadResult(ServerError):
     slug, title, status = "bad-result", "Result not accepted", 422
 
 
+class ArtifactTooLarge(ServerError):
+    """The file is larger than this server keeps."""
+
+    slug, title, status = "artifact-too-large", "Artifact too large", 413
+
+
+class ArtifactDamaged(ServerError):
+    """The file's SHA-256 is another one than `sha256` said: it was damaged on its way, or is another file."""
+
+    slug, title, status = "artifact-damaged", "Artifact damaged", 422
+
+
+class ArtifactConflict(ServerError):
+    """The attempt already has a file of this name, and it is another one."""
+
+    slug, title, status = "artifact-conflict", "Another artifact is stored", 409
+
+
+class TooManyArtifacts(ServerError):
+    """The attempt has as many files as this server keeps of one."""
+
+    slug, title, status = "too-many-artifacts", "Too many artifacts", 422
+
+
+class UnknownMediaType(ServerError):
+    """The file is declared to be of a kind that is not kept; `accepted` are those that are."""
+
+    slug, title, status = "unknown-media-type", "Media type not taken", 415
+
+
 class NothingToCompare(ServerError):
     """The selection holds no run that has succeeded."""
 

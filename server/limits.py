@@ -1,4 +1,7 @@
-"""The outermost layer: bodies no larger than allowed, and exceptions that nobody expected turned into problems."""
+"""The outermost layer: bodies no larger than allowed, and exceptions that nobody expected turned into problems.
+
+Bodies are read whole; but an artifact's is streamed by its route, which has a limit of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from server.problems import internal_problem, problem
 from server.settings import Settings
 
 RESULT = re.compile(r"/api/v1/attempts/[^/]+/result")
+ARTIFACT = re.compile(r"/api/v1/attempts/[^/]+/artifacts/[^/]+")
 
 
 class Limits:
@@ -25,13 +29,16 @@ class Limits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = self._settings.max_result_bytes if RESULT.fullmatch(scope["path"]) else self._settings.max_body_bytes
-        body = await _read(receive, limit)
-        if body is None:
-            refusal = BodyTooLarge(f"at most {limit} bytes are taken here", max_bytes=limit)
-            refusal.headers["Connection"] = "close"
-            await problem(refusal, scope["path"])(scope, receive, send)
-            return
+        if not (scope["method"] == "PUT" and ARTIFACT.fullmatch(scope["path"])):
+            is_result = RESULT.fullmatch(scope["path"])
+            limit = self._settings.max_result_bytes if is_result else self._settings.max_body_bytes
+            body = await _read(receive, limit)
+            if body is None:
+                refusal = BodyTooLarge(f"at most {limit} bytes are taken here", max_bytes=limit)
+                refusal.headers["Connection"] = "close"
+                await problem(refusal, scope["path"])(scope, receive, send)
+                return
+            receive = _replay(body, receive)
         started = False
 
         async def watch(message: Message) -> None:
@@ -40,7 +47,7 @@ class Limits:
             await send(message)
 
         try:
-            await self._app(scope, _replay(body, receive), watch)
+            await self._app(scope, receive, watch)
         except Exception:
             answer = internal_problem(scope["path"])
             if not started:

@@ -23,6 +23,8 @@ from sqlalchemy.exc import DBAPIError
 
 from server import auth, logs, migrate, openapi, problems
 from server.analysis.routes import router as analysis
+from server.artifacts.routes import router as artifacts
+from server.artifacts.store import Store
 from server.attempts import service as attempts_service
 from server.attempts.claim import latest_queued_at
 from server.attempts.routes import router as attempts
@@ -49,7 +51,7 @@ from server.workers.routes import router as workers
 log = logging.getLogger("taskloom.server")
 
 
-ROUTERS = (experiments, runs, workers, attempts, analysis, events, keys)
+ROUTERS = (experiments, runs, workers, attempts, artifacts, analysis, events, keys)
 
 
 def operations() -> dict[str, APIRoute]:
@@ -68,6 +70,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     context = Context(
         settings=settings,
         database=database,
+        store=Store(settings.artifact_folder),
         waiting=waiting,
         streams=Streams(waiting, settings.events_every_s, settings.max_streams),
         rates=Rates(settings.rate_per_s),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy.engine import make_url
 
 
 class Settings(BaseSettings):
@@ -33,7 +36,21 @@ class Settings(BaseSettings):
     rate_per_s: float = Field(
         200.0, gt=0, description="requests a second with one key, at each server; twice as many may come at once"
     )
-    max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, results excepted")
+    max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, results and artifacts excepted")
     max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")
+    artifact_root: Path | None = Field(
+        None, description="where artifacts are kept; else FILE.artifacts beside SQLite's FILE, or ./artifacts"
+    )
+    max_artifact_bytes: int = Field(256 << 20, ge=1, description="largest artifact")
+    max_artifacts: int = Field(32, ge=1, description="artifacts one attempt may leave")
     max_page: int = Field(500, ge=1, description="items one page of a list may hold")
     busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for another process's write")
+
+    @property
+    def artifact_folder(self) -> Path:
+        """Where artifacts are kept."""
+        if self.artifact_root is not None:
+            return self.artifact_root
+        url = make_url(self.database_url)
+        is_file = url.get_backend_name() == "sqlite" and url.database
+        return Path(f"{url.database}.artifacts" if is_file else "artifacts")

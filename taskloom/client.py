@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
 from contract import problems
 from contract.analysis import Comparison, ScalingTable
+from contract.artifacts import ArtifactList
 from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
 from contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
 from contract.runs import RunDetail, RunPage, RunSummary, SampleList
@@ -94,6 +98,28 @@ class Client:
             raise NotUnderstood(f"{answer.request.url} answered no JSON object")
         return content
 
+    def artifacts(self, run_id: int) -> ArtifactList:
+        """The files that the run's attempts left."""
+        return self._ask("GET", f"/runs/{run_id}/artifacts", ArtifactList)
+
+    def download_artifact(self, run_id: int, name: str, target: Path) -> None:
+        """Write a run's file to `target`, whole or not at all. Raises OSError where that cannot be written."""
+        partial = target.with_name(target.name + ".partial")
+        sha256 = hashlib.sha256()
+        try:
+            with partial.open("wb") as file:
+
+                def write(chunk: bytes) -> None:
+                    file.write(chunk)
+                    sha256.update(chunk)
+
+                etag = self._stream(f"/runs/{run_id}/artifacts/{quote(name, safe='')}", write)
+            if etag != f'"{sha256.hexdigest()}"':
+                raise NotUnderstood(f"artifact {name} of run {run_id} was damaged on its way; try again")
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
     def workers(self) -> Iterator[WorkerSummary]:
         return self._pages(lambda query: self._page("/workers", WorkerPage, query), {})
 
@@ -157,12 +183,29 @@ class Client:
             answer = self._http.request(method, path, content=content, params=query, headers=sent)
         except httpx.HTTPError as error:
             raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
-        if answer.is_success:
-            return answer
+        return _checked(answer)
+
+    def _stream(self, path: str, write: Callable[[bytes], object]) -> str:
+        """Write what is at an address; its ETag."""
         try:
-            problem = problems.Problem.model_validate_json(answer.content)
-        except ValidationError:
-            problem = problems.Problem(
-                type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=answer.text[:500]
-            )
-        raise from_problem(problem)
+            with self._http.stream("GET", path) as answer:
+                if not answer.is_success:
+                    answer.read()
+                for chunk in _checked(answer).iter_raw():
+                    write(chunk)
+                return str(answer.headers.get("ETag"))
+        except httpx.HTTPError as error:
+            raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    """The answer, if it is none that refuses. Raises Problem."""
+    if answer.is_success:
+        return answer
+    try:
+        problem = problems.Problem.model_validate_json(answer.content)
+    except ValidationError:
+        problem = problems.Problem(
+            type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=answer.text[:500]
+        )
+    raise from_problem(problem)

@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from contract.analysis import Comparison, Interval, ScalingTable
+from contract.artifacts import ArtifactList
 from contract.experiments import DryRun, ExperimentSummary
 from contract.keys import KeySummary
 from contract.runs import RunSummary, SampleList
@@ -76,6 +77,14 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
     for item in items:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         table.add_row(str(item.id), item.name or NONE, item.state, states or NONE, str(item.runs))
+    return table
+
+
+def artifacts(answer: ArtifactList) -> Table:
+    table = _table(None, "name", "kind", "SHA-256", "attempt", "bytes", left=3)
+    for item in answer.items:
+        no = f"{item.attempt_no}" if item.chosen else f"({item.attempt_no})"
+        table.add_row(item.name, item.media_type, item.sha256[:12], no, f"{item.size_bytes:,}")
     return table
 
 

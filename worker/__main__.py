@@ -50,7 +50,7 @@ def main(arguments: list[str], command: Command = launch.command) -> int:
     affinity.raise_priority()
     client = ServerClient(settings.server, settings.token)
     try:
-        executor = Executor(settings, supervisor, command, launch.allowed_cores())
+        executor = Executor(settings, supervisor, command, launch.allowed_cores(), spool.new_folder)
         code = ClaimLoop(settings, client, agent, inbox, spool, executor, report).run()
         report.say("stopped", "worker stopped", exit_code=code)
         return code

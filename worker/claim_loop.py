@@ -139,27 +139,29 @@ class ClaimLoop:
         beats.start()
         try:
             verdict = self._executor.execute(lease, beats.nudge)
+            agent.finish()
+            if verdict is None:
+                self._spool.remove(lease.attempt_id)
+                self._report.say("lease-lost", f"{name}: lease lost, trainer killed", **fields)
+            else:
+                slug = (verdict.error or {}).get("slug")
+                text = f"{name}: {verdict.outcome}" + (f" ({slug})" if slug else "")
+                self._report.say("finished", text, outcome=verdict.outcome, slug=slug, **fields)
+                entry = Entry(lease.attempt_id, execution.upload(self._settings.worker_id, lease.attempt_no, verdict))
+                self._keep(entry)
+                self._delivery.deliver_artifacts(entry)  # under the lease: they may take longer than it lasts
         finally:
             beats.stop()
-        agent.finish()
         if verdict is not None:
-            slug = (verdict.error or {}).get("slug")
-            text = f"{name}: {verdict.outcome}" + (f" ({slug})" if slug else "")
-            self._report.say("finished", text, outcome=verdict.outcome, slug=slug, **fields)
-            self._deliver(
-                Entry(lease.attempt_id, execution.upload(self._settings.worker_id, lease.attempt_no, verdict))
-            )
-        else:
-            self._report.say("lease-lost", f"{name}: lease lost, trainer killed", **fields)
+            self._delivery.deliver(entry)
         agent.acknowledge()
         return verdict
 
-    def _deliver(self, entry: Entry) -> None:
+    def _keep(self, entry: Entry) -> None:
         try:
             self._spool.put(entry)
         except OSError as error:  # a full disk: the result is still in memory, and the server may take it
             self._report.say("spool-failed", f"spool {self._spool.folder}: {error}; delivering from memory")
-        self._delivery.deliver(entry)
 
     def _tell_retry(self, error: Exception | None, delay_s: float) -> None:
         self._report.say("retrying", f"server: {error}; again in {delay_s:.1f} s")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from contract.artifacts import MEDIA_TYPES, OCTETS, ArtifactReceipt
 from contract.runs import (
     HeartbeatAnswer,
     HeartbeatRequest,
@@ -21,6 +25,7 @@ from contract.workers import WorkerRegistration
 from worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
 
 ANSWER_S = 30.0  # beyond what a long poll may take
+ARTIFACT_S = 120.0  # for the server to sync a large file
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -57,12 +62,32 @@ class ServerClient:
     def deliver(self, attempt_id: int, upload: ResultUpload) -> ResultReceipt:
         return self._parsed(self._send("PUT", f"/attempts/{attempt_id}/result", upload), ResultReceipt)
 
+    def deliver_artifact(self, attempt_id: int, worker_id: str, attempt_no: int, path: Path) -> ArtifactReceipt:
+        """Send a file. Raises OSError where it cannot be read."""
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            return self._parsed(
+                self._exchange(
+                    "PUT",
+                    f"/attempts/{attempt_id}/artifacts/{quote(path.name, safe='')}",
+                    content=file,
+                    params={"worker_id": worker_id, "attempt_no": attempt_no, "sha256": sha256},
+                    headers={"Content-Type": MEDIA_TYPES.get(path.suffix, OCTETS)},
+                    timeout=ARTIFACT_S,
+                ),
+                ArtifactReceipt,
+            )
+
     def _send(self, method: str, path: str, body: BaseModel, timeout_s: float = ANSWER_S) -> httpx.Response:
         content = body.model_dump_json(exclude_unset=True)
+        return self._exchange(
+            method, path, content=content, headers={"Content-Type": "application/json"}, timeout=timeout_s
+        )
+
+    def _exchange(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
-            answer = self._http.request(
-                method, path, content=content, headers={"Content-Type": "application/json"}, timeout=timeout_s
-            )
+            answer = self._http.request(method, path, **request)
         except httpx.TransportError as error:
             raise Unreachable(f"{self._http.base_url}: {error or type(error).__name__}") from error
         if answer.status_code in RETRIED_STATUSES:

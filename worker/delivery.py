@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from worker.client import Refused, ServerClient
@@ -36,7 +37,8 @@ class Delivery:
             self.deliver(entry)
 
     def deliver(self, entry: Entry) -> None:
-        """One entry, however often it takes."""
+        """One entry, its artifacts first, however often it takes: who sees the result finds them there."""
+        self.deliver_artifacts(entry)
         try:
             receipt = call_until_answered(
                 lambda: self._client.deliver(entry.attempt_id, entry.upload), self._pause, self._tell_retry
@@ -65,5 +67,37 @@ class Delivery:
             canonical=receipt.canonical,
         )
 
+    def deliver_artifacts(self, entry: Entry) -> None:
+        """What the trainer left beside its result. A file that is refused does not keep back the others."""
+        attempt_id, upload = entry.attempt_id, entry.upload
+        for path in self._spool.artifacts(attempt_id):
+            try:
+                call_until_answered(
+                    functools.partial(
+                        self._client.deliver_artifact, attempt_id, upload.worker_id, upload.attempt_no, path
+                    ),
+                    self._pause,
+                    self._tell_retry,
+                )
+            except Refused as error:
+                if error.status in KEEP_STATUSES:
+                    return
+                aside = self._spool.set_artifact_aside(attempt_id, path)
+                self._report.say(
+                    "artifact-refused",
+                    f"{path.name} of attempt {attempt_id} refused, kept as {aside}: {error}",
+                    attempt_id=attempt_id,
+                    name=path.name,
+                    problem=error.problem,
+                )
+            else:
+                path.unlink()
+                self._report.say(
+                    "artifact-delivered",
+                    f"{path.name} of attempt {attempt_id} delivered",
+                    attempt_id=attempt_id,
+                    name=path.name,
+                )
+
     def _tell_retry(self, error: Exception, delay_s: float) -> None:
-        self._report.say("delivery-failed", f"result not delivered: {error}; again in {delay_s:.1f} s")
+        self._report.say("delivery-failed", f"not delivered: {error}; again in {delay_s:.1f} s")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,10 +44,15 @@ class Executor:
     """Executes leases one after the other on this worker's cores."""
 
     def __init__(
-        self, settings: Settings, supervisor: Supervisor, command: Command, process_cores: Sequence[int]
+        self,
+        settings: Settings,
+        supervisor: Supervisor,
+        command: Command,
+        process_cores: Sequence[int],
+        new_folder: Callable[[int], Path],
     ) -> None:
         self._settings, self._supervisor, self._command = settings, supervisor, command
-        self._process_cores = tuple(process_cores)
+        self._process_cores, self._new_folder = tuple(process_cores), new_folder
 
     def execute(self, lease: Lease, entered_stage: Callable[[], None]) -> Verdict | None:
         """What became of the lease; None if it was lost, so that nothing is to be delivered."""
@@ -60,24 +64,25 @@ class Executor:
             return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
         config = TrainConfig.from_dict({**asked.to_dict(), **files, "cores": team})
         placement = self._place_agent(team)
-        with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
-            result = Path(folder) / "result.json"
-            try:
-                ending = self._supervisor.run(
-                    self._command(result),
-                    config.to_dict(),
-                    self._settings.cores,
-                    lease.deadline_s,
-                    lambda pid: orphan.remember(self._settings.spool, pid),
-                    entered_stage,
-                )
-            except OSError as error:
-                return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
-            finally:
-                orphan.forget(self._settings.spool)
-            if ending.reason is StopReason.LEASE_LOST:
-                return None
-            return judge(ending, result, lease, self._about(placement), restored(asked, files))
+        try:
+            result = self._new_folder(lease.attempt_id) / "result.json"
+            ending = self._supervisor.run(
+                self._command(result),
+                config.to_dict(),
+                self._settings.cores,
+                lease.deadline_s,
+                lambda pid: orphan.remember(self._settings.spool, pid),
+                entered_stage,
+            )
+        except OSError as error:
+            return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
+        finally:
+            orphan.forget(self._settings.spool)
+        if ending.reason is StopReason.LEASE_LOST:
+            return None
+        verdict = judge(ending, result, lease, self._about(placement), restored(asked, files))
+        result.unlink(missing_ok=True)  # the verdict holds it
+        return verdict
 
     def _place_agent(self, team: tuple[int, ...]) -> Placement:
         spare = affinity.spare_cores(self._process_cores, team)

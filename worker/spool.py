@@ -1,4 +1,7 @@
-"""Results on disk until the server has acknowledged them: they outlive the worker, the server and the network."""
+"""Results on disk until the server has acknowledged them: they outlive the worker, the server and the network.
+
+What a trainer leaves beside its result stands in the spool from the beginning: its attempt's folder is in there.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +17,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from contract.runs import ResultUpload
+
+ARTIFACTS = "artifacts"  # in an attempt's folder, beside result.json
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class SpoolTaken(Exception):
 
 
 class Spool:
-    """A folder with one file an attempt. Raises OSError when the disk does not play along."""
+    """A folder with one file and one folder an attempt. Raises OSError when the disk does not play along."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,8 +51,26 @@ class Spool:
     def close(self) -> None:
         self._lock.close()
 
+    def new_folder(self, attempt_id: int) -> Path:
+        """An empty folder for an attempt's files, with one in it for its artifacts. Those left without a result go."""
+        for path in self.folder.glob("attempt-*"):
+            left_by = path.name.removeprefix("attempt-")
+            if left_by == str(attempt_id) or not (self.folder / f"{left_by}.json").exists():
+                shutil.rmtree(path)
+        folder = self._attempt_folder(attempt_id)
+        (folder / ARTIFACTS).mkdir(parents=True)
+        return folder
+
+    def artifacts(self, attempt_id: int) -> list[Path]:
+        """The files that the attempt's trainer left for the server and that it does not have yet."""
+        folder = self._attempt_folder(attempt_id) / ARTIFACTS
+        return sorted(p for p in folder.glob("*") if p.is_file() and not p.is_symlink())
+
     def put(self, entry: Entry) -> None:
-        """Write an entry so that it is there, whole, whatever happens after this returns."""
+        """Write an entry so that it and its artifacts are there, whole, whatever happens after this returns."""
+        for path in self.artifacts(entry.attempt_id):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
         text = json.dumps({"attempt_id": entry.attempt_id, "upload": entry.upload.model_dump()})
         write_durably(self._path(entry.attempt_id), text)
 
@@ -62,17 +86,27 @@ class Spool:
 
     def remove(self, attempt_id: int) -> None:
         """The server has it."""
+        shutil.rmtree(self._attempt_folder(attempt_id), ignore_errors=True)
         self._path(attempt_id).unlink(missing_ok=True)
         _sync_folder(self.folder)
 
     def set_aside(self, attempt_id: int) -> Path:
         """The server will never take it: keep it out of the way, for people to look at."""
+        return self._refuse(self._path(attempt_id), f"{attempt_id}.json")
+
+    def set_artifact_aside(self, attempt_id: int, path: Path) -> Path:
+        """The server will never take this artifact: keep it out of the way."""
+        return self._refuse(path, f"{attempt_id}-{path.name}")
+
+    def _refuse(self, path: Path, name: str) -> Path:
         aside = self.folder / "refused"
         aside.mkdir(exist_ok=True)
-        target = aside / f"{attempt_id}.json"
         with contextlib.suppress(FileNotFoundError):
-            self._path(attempt_id).replace(target)
-        return target
+            path.replace(aside / name)
+        return aside / name
+
+    def _attempt_folder(self, attempt_id: int) -> Path:
+        return self.folder / f"attempt-{attempt_id}"
 
     def _path(self, attempt_id: int) -> Path:
         return self.folder / f"{attempt_id}.json"

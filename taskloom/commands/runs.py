@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import get_args
 
 import click
@@ -76,6 +77,31 @@ def samples(run_id: int, server: str, as_json: bool) -> None:
         print_json(answer)
     else:
         console().print(tables.samples(answer))
+
+
+@runs.command()
+@click.argument("run_id", metavar="ID", type=int)
+@click.argument("name", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="where to write it [./NAME]")
+@server_option
+@json_option
+def artifacts(run_id: int, name: str | None, output: Path | None, server: str, as_json: bool) -> None:
+    """The files that a run left, or one of them: NAME is written to a file."""
+    with Client(server) as client:
+        if name is not None:
+            target = output or Path(Path(name).name)
+            try:
+                client.download_artifact(run_id, name, target)
+            except OSError as error:
+                raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
+            if as_json:
+                print_json({"run_id": run_id, "name": name, "path": str(target)})
+            return
+        found = client.artifacts(run_id)
+    if as_json:
+        print_json(found)
+    else:
+        console().print(tables.artifacts(found))
 
 
 def _print(run: RunDetail, as_json: bool) -> None:

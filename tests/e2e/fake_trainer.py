@@ -5,6 +5,7 @@ crash     prints to standard error, then exits 3
 obedient  runs until it is told to stop, as the real one does at a step's end
 stubborn  runs and takes no notice of SIGTERM
 gated     a result as soon as the file FAKE_TRAINER_GATE exists
+leaving   a result, with files beside it; gated too where FAKE_TRAINER_GATE is given
 """
 
 from __future__ import annotations
@@ -79,11 +80,17 @@ def main() -> int:
         tell("step", step=1, steps=config.steps, loss=5.5, step_s=STEP_S, tokens_per_s=1.0)
         while True:
             signal.pause()
-    if behaviour == "gated":
+    if behaviour == "gated" or (behaviour == "leaving" and "FAKE_TRAINER_GATE" in os.environ):
         tell("step", step=1, steps=config.steps, loss=5.5, step_s=STEP_S, tokens_per_s=1.0)
         gate = Path(os.environ["FAKE_TRAINER_GATE"])
         while not gate.exists():
             time.sleep(0.02)
+    if behaviour == "leaving":
+        artifacts = target.parent / "artifacts"
+        (artifacts / "profile.json.gz").write_bytes(b"profile")
+        (artifacts / "trace.json.gz").write_bytes(b"trace" * 100_000)
+        (artifacts / "no name.txt").write_bytes(b"refused")
+        (artifacts / "link.txt").symlink_to("/etc/hostname")
     content = json.dumps(result(config).to_dict()).encode()
     target.write_bytes(content)
     tell("result", path=str(target), sha256=hashlib.sha256(content).hexdigest())

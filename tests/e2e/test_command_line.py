@@ -254,3 +254,21 @@ def test_doctor_names_every_check() -> None:
     assert {"cores", "affinity", "SMT", "governor", "turbo", "load", "memory", "BLAS", "perf counters"} <= names
     assert all(check["status"] in ("ok", "warn") for check in found["checks"])
     assert all(check["advice"] for check in found["checks"] if check["status"] == "warn")
+
+
+def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> None:
+    worker = home.start_worker("leaving", "--once")
+    request = tmp_path / "one.json"
+    request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
+    told(taskloom("submit", str(request), "--json", server=home.url))
+    assert worker.wait() == 0
+    items = told(taskloom("runs", "artifacts", "1", "--json", server=home.url))["items"]
+    assert [item["name"] for item in items] == ["profile.json.gz", "trace.json.gz"]
+    assert "application/gzip" in taskloom("runs", "artifacts", "1", server=home.url).stdout
+    done = told(taskloom("runs", "artifacts", "1", "profile.json.gz", "--json", server=home.url, folder=tmp_path))
+    assert (tmp_path / done["path"]).read_bytes() == b"profile"
+    assert taskloom("runs", "artifacts", "1", "nothing", server=home.url, folder=tmp_path).returncode == 2
+    assert not (tmp_path / "nothing").exists()
+    unwritable = taskloom("runs", "artifacts", "1", "profile.json.gz", "-o", "/proc/x", server=home.url)
+    assert unwritable.returncode == 2
+    assert "/proc/x" in unwritable.stderr

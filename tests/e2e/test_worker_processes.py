@@ -295,3 +295,43 @@ def test_a_full_disk_does_not_cost_the_result(home: House, client: Client) -> No
     gate.touch()
     worker.event("spool-failed")
     assert ended(client, run_id).state == "succeeded"
+
+
+def test_what_a_trainer_leaves_is_there_when_its_run_has_succeeded(
+    home: House, client: Client, tmp_path: Path
+) -> None:
+    worker = home.start_worker("leaving")
+    run_id = submit(client)
+    assert ended(client, run_id).state == "succeeded"
+    found = {item.name: item for item in client.artifacts(run_id).items}
+    assert {name: item.media_type for name, item in found.items()} == dict.fromkeys(
+        ("profile.json.gz", "trace.json.gz"), "application/gzip"
+    )
+    target = tmp_path / "trace.json.gz"
+    client.download_artifact(run_id, "trace.json.gz", target)
+    assert target.read_bytes() == b"trace" * 100_000
+    assert worker.event("artifact-refused")["name"] == "no name.txt"
+    worker.event("delivered")
+    assert not list(home.spool.glob("attempt-*"))
+    assert [path.read_bytes() for path in (home.spool / "refused").iterdir()] == [b"refused"]
+
+
+def test_artifacts_wait_in_the_spool_for_the_server(home: House, client: Client) -> None:
+    gate = home.folder / "gate"
+    worker = home.start_worker("leaving", FAKE_TRAINER_GATE=str(gate))
+    run_id = submit(client)
+    attempt = training(client, run_id).history[-1]
+    home.server.popen.kill()
+    home.server.wait()
+    gate.touch()
+    worker.event("finished")
+    until(lambda: list(home.spool.glob("*.json")), "the result in the spool")
+    worker.popen.kill()
+    worker.wait()
+    waiting = home.spool / f"attempt-{attempt.id}" / "artifacts"
+    assert (waiting / "trace.json.gz").exists()
+    home.start_server()
+    home.start_worker().event("delivered")
+    assert client.run(run_id).state == "succeeded"
+    assert [item.name for item in client.artifacts(run_id).items] == ["profile.json.gz", "trace.json.gz"]
+    assert not waiting.exists()

@@ -119,3 +119,23 @@ class Node:
             "payload": payload,
         }
         return self.api.put(f"/attempts/{lease['attempt_id']}/result", body, status)
+
+    def leave(
+        self,
+        lease: dict[str, Any],
+        name: str,
+        content: bytes,
+        media_type: str | None = "text/plain",
+        status: int = 200,
+        **changes: Any,
+    ) -> Any:
+        """Put a file under an attempt."""
+        query = {
+            "worker_id": self.worker_id,
+            "attempt_no": lease["attempt_no"],
+            "sha256": hashlib.sha256(content).hexdigest(),
+            **changes,
+        }
+        path = f"{API}/attempts/{lease['attempt_id']}/artifacts/{name}"
+        headers = {} if media_type is None else {"Content-Type": media_type}
+        return self.api._expect(self.api.http.put(path, params=query, content=content, headers=headers), status)

@@ -89,14 +89,14 @@ def database_url(database_kind: str, tmp_path: Path, request: pytest.FixtureRequ
 
 
 @contextlib.contextmanager
-def servers_on(database_url: str) -> Iterator[StartServer]:
+def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
     """Start servers on one database; all are stopped at the end."""
     servers: list[ThreadedServer] = []
     clients: list[httpx.Client] = []
 
     def start(public: bool = False, **settings: object) -> Caller:
         # The reaper looks when a test says so, unless the test says otherwise.
-        given = {"database_url": database_url, "reap_after_s": 3600.0, **settings}
+        given = {"database_url": database_url, "artifact_root": artifacts, "reap_after_s": 3600.0, **settings}
         server = ThreadedServer(Settings.model_validate(given), public)
         servers.append(server)
         server.thread.start()
@@ -116,9 +116,9 @@ def servers_on(database_url: str) -> Iterator[StartServer]:
 
 
 @pytest.fixture
-def start_server(database_url: str) -> Iterator[StartServer]:
+def start_server(database_url: str, tmp_path: Path) -> Iterator[StartServer]:
     """Start a server with these settings. Two on one database are two replicas."""
-    with servers_on(database_url) as start:
+    with servers_on(database_url, tmp_path / "artifacts") as start:
         yield start
 
 
@@ -132,5 +132,5 @@ def empty_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A server that many tests share, which only ask it what it refuses."""
     path = tmp_path_factory.mktemp("shared") / "test.db"
     shutil.copy(migrated, path)
-    with servers_on(f"sqlite:///{path}") as start:
+    with servers_on(f"sqlite:///{path}", path.parent / "artifacts") as start:
         yield start()

@@ -18,6 +18,8 @@ UPLOAD = {
     "sha256": hashlib.sha256(PAYLOAD.encode()).hexdigest(), "payload": PAYLOAD,
 }  # fmt: skip
 REGISTRATION = {"worker_id": "w1", "boot_id": "boot-1", "node": "node-of-w1", "cores": [0, 1], "memory_bytes": 8 << 30}
+NOTHING_SHA256 = hashlib.sha256(b"").hexdigest()
+ARTIFACT = f"/api/v1/attempts/2/artifacts/a.txt?worker_id=w1&attempt_no=1&sha256={NOTHING_SHA256}"
 # Of each route: its status where it is allowed, its address if that has parameters, and its body.
 REQUESTS = {
     "server_health": (200, None, None),
@@ -40,6 +42,9 @@ REQUESTS = {
     "runs_retry": (200, "/api/v1/runs/3/retry", None),
     "events_run": (200, "/api/v1/runs/1/events", None),
     "events_experiment": (200, "/api/v1/experiments/2/events", None),
+    "artifacts_put": (200, ARTIFACT, None),
+    "artifacts_index": (200, "/api/v1/runs/1/artifacts", None),
+    "artifacts_show": (200, "/api/v1/runs/1/artifacts/kept.txt", None),
     "analysis_compare": (200, "/api/v1/analysis/compare?a=1&b=1", None),
     "analysis_scaling": (200, "/api/v1/analysis/scaling?experiment_id=1", None),
     "workers_index": (200, None, None),
@@ -57,7 +62,7 @@ REQUESTS = {
     "keys_revoke": (200, "/api/v1/keys/7/revoke", None),
 }  # fmt: skip
 WORKERS_OWN = {"workers_register", "workers_put", "attempts_lease", "attempts_show", "attempts_heartbeat",
-               "attempts_finish"}  # fmt: skip
+               "attempts_finish", "artifacts_put"}  # fmt: skip
 
 
 def test_every_route_declares_its_scopes_and_is_in_the_matrix():
@@ -102,7 +107,9 @@ def house(api, make_result):
     api.post(f"/experiments/{cancelled}/cancel")
     api.use(tokens["worker"])
     node = api.worker()
-    node.upload(node.claim(), make_result())
+    finished = node.claim()
+    node.leave(finished, "kept.txt", b"")
+    node.upload(finished, make_result())
     node.claim()
     api.use(tokens["other-worker"])
     api.worker("w2")
