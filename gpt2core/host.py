@@ -152,6 +152,45 @@ def cpu_times_ticks() -> dict[str, int]:
     return {name: int(value) for name, value in zip(names, first, strict=False)}
 
 
+def core_times_s(cores: Sequence[int]) -> tuple[float | None, float | None]:
+    """(busy, stolen) seconds of these cores together since the machine started; None if one of them is not listed."""
+    wanted, found = {f"cpu{core}" for core in cores}, {}
+    for line in (read_text(Path("/proc/stat")) or "").splitlines():
+        name, *values = line.split()
+        if name in wanted:
+            user, nice, system, _idle, _iowait, irq, softirq, *rest = (int(value) for value in values)
+            found[name] = (user + nice + system + irq + softirq, rest[0] if rest else 0)
+        elif not name.startswith("cpu"):
+            break
+    if len(found) < len(wanted):
+        return None, None
+    hertz = os.sysconf("SC_CLK_TCK")
+    return sum(busy for busy, _ in found.values()) / hertz, sum(stolen for _, stolen in found.values()) / hertz
+
+
+def cgroup_throttled_s() -> float | None:
+    """Seconds for which the quotas of this process's cgroups have stopped their tasks; None if none of them says."""
+    total_s, told = 0.0, False
+    for folder in _cgroup_folders("cpu"):
+        for line in (read_text(folder / "cpu.stat") or "").splitlines():
+            name, _, value = line.partition(" ")
+            if name in ("throttled_usec", "throttled_time"):  # version 2: microseconds, version 1: nanoseconds
+                told, total_s = True, total_s + int(value) * (1e-6 if name == "throttled_usec" else 1e-9)
+    return total_s if told else None
+
+
+def runnable() -> int | None:
+    """How many threads of the whole machine run or are ready to, the one that asks included."""
+    fields = (read_text(Path("/proc/loadavg")) or "").split()
+    return int(fields[3].partition("/")[0]) if len(fields) > 3 else None
+
+
+def frequency_hz(cores: Sequence[int]) -> float | None:
+    """The lowest of the cores' present frequencies, or None if one of them does not show it."""
+    found = [read_int(CPU / f"cpu{core}/cpufreq/scaling_cur_freq") for core in cores]
+    return None if None in found else 1000.0 * min(khz for khz in found if khz is not None)
+
+
 def topology(cores: list[int]) -> dict[str, Any]:
     """CPU model, sockets, physical cores, SMT, caches and frequency policy, as far as the machine shows them."""
     places = {

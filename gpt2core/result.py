@@ -72,6 +72,9 @@ class TrainResult:
     memory_bytes: Mapping[str, int]
     weights_sha256: str
     graph: Mapping[str, float]
+    validity: Mapping[str, Any] = field(default_factory=dict)
+    flagged: Sequence[Sequence[str]] = ()  # for each step why it may not count
+    counters: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     schema: str = SCHEMA
     summary: Mapping[str, Any] = field(default_factory=dict)

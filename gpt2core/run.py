@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core import graph, tracing
+from gpt2core import evidence, graph, tracing
 from gpt2core.arena import Memory
 from gpt2core.config import PHASES, TrainConfig
 from gpt2core.errors import Cancelled, NotFinite, Stalled
-from gpt2core.machine import clock, memory
+from gpt2core.machine import clock, counters, memory
 from gpt2core.ops import Program
 from gpt2core.result import OpStat, ThreadStat, TrainResult, median, median_interval
 from gpt2core.schedulers import dispatch, forkjoin, replay
@@ -69,8 +70,11 @@ class Run:
         tasks = len(planned.program.tasks)
         events = min(tasks * self.config.steps, MAX_EVENTS // self.config.threads) if self.config.trace else 0
         self.record = tracing.new_record(
-            self.config.threads, self.config.steps, self.config.warmup_steps, len(bound.kinds), events, tasks
+            self.config.threads, self.config.steps, self.config.warmup_steps, len(bound.kinds), events, tasks, True
         )
+        self.watcher = evidence.Watcher(tuple(sorted(set(planned.cores))))
+        self.counters = [counters.Counters() for _ in planned.cores]
+        self.counted: list[dict[str, int | None]] = [{} for _ in planned.cores]
         self.begins: dict[int, int] = {}  # ticks at which the stage that starts with this step began
         self.cost_s = [graph.cost_s(tile) for _, tile in planned.program.tasks]
         self.calibration = clock.Calibration(0.0)
@@ -118,8 +122,12 @@ class Run:
         limit_s = float(os.environ.get("TASKLOOM_STALL_S", STALL_S))
         ended, since_s = -1, time.monotonic()
 
+        timed = first == self.config.warmup_steps
+
         def watch() -> None:
             nonlocal ended, since_s
+            if timed:
+                self.watcher.read_if_due()
             if stop is not None and stop.is_set():
                 control[STOP] = 1
             self.say(emit, int(control[STEPS_DONE]))
@@ -130,7 +138,12 @@ class Run:
                 control[FINISHED] = 1  # idle threads of a task run may leave
                 raise Stalled(self.stall_report(arguments, limit_s))
 
-        self.team.run(loop, arguments, watch)
+        if timed:
+            self.watcher.read()
+            self.team.run(loop, arguments, watch, inside=self.observed)
+            self.watcher.read()
+        else:
+            self.team.run(loop, arguments, watch)
         self.begins[first] = int(self.record.begin[0])
         done = int(control[STEPS_DONE])
         if not np.all(np.isfinite(self.losses[:done])):
@@ -139,6 +152,18 @@ class Run:
         self.say(emit, done)
         if done < end:
             raise Cancelled(done)
+
+    @contextlib.contextmanager
+    def observed(self, thread: int) -> Iterator[None]:
+        """Let a thread of the team count, and read its own usage."""
+        descriptor = evidence.open_schedstat(self.record.desk[thread])
+        self.counters[thread].start()
+        try:
+            yield
+        finally:
+            self.counted[thread] = self.counters[thread].stop()
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def say(self, emit: Emit, done: int) -> None:
         """Tell of the last step if it is a new one."""
@@ -278,6 +303,14 @@ class Run:
         names = [(label, op.name, op.phase) for label, (op, _) in zip(labels, self.planned.program.tasks, strict=True)]
         tracing.write_chrome(Path(path), self.record, names, self.calibration.seconds_per_tick, self.planned.cores)
 
+    def evidence(self, step_s: list[float]) -> tuple[dict[str, Any], list[list[str]], list[str]]:
+        """(validity, flagged, warnings) of the timed steps."""
+        warmup = self.config.warmup_steps
+        bounds = np.concatenate([[self.begins[warmup]], self.record.step_end[warmup:]])
+        validity = evidence.collect(self.watcher, self.record.usage, bounds, warmup)
+        flagged = evidence.flags(validity, step_s, len(self.watcher.cores))
+        return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
+
     def result(self, machine: dict[str, Any], sha256: str) -> TrainResult:
         """Everything measured, and the summary derived from it."""
         config = self.config
@@ -300,6 +333,7 @@ class Run:
             warnings.append("more threads than cores: times say nothing about either scheduler")
         if machine["load_average"][0] > len(machine["cores_allowed"]) + 1:
             warnings.append(f"the machine was busy: load average {machine['load_average'][0]:.1f}")
+        validity, flagged, doubts = self.evidence(step_s)
         return TrainResult(
             config=config.to_dict(),
             environment=machine,
@@ -312,11 +346,18 @@ class Run:
             memory_bytes={**self.planned.memory_bytes, "peak_rss": memory.peak_rss_bytes()},
             weights_sha256=sha256,
             graph=self.graph_stats(),
-            warnings=warnings,
+            validity=validity,
+            flagged=flagged,
+            counters={
+                "threads": self.counted,
+                "unavailable": {name: why for each in self.counters for name, why in each.unavailable.items()},
+            },
+            warnings=warnings + doubts,
             summary={
                 "median_step_s": median(timed),
                 "ci95_step_s": None if interval is None else list(interval),
                 "timed_steps": len(timed),
+                "flagged_steps": sum(bool(reasons) for reasons in flagged),
                 "tokens_per_s": tokens * len(timed) / total_s,
                 "gflop_per_s": sum(op.flop for op in ops) / total_s / 1e9,
                 "final_loss": float(self.losses[-1]),

@@ -17,6 +17,7 @@ from gpt2core.config import PHASES
 from gpt2core.errors import UnreadableFile
 from gpt2core.machine.atomics import store_release
 from gpt2core.machine.jit import address_of, bare, inlined
+from gpt2core.machine.usage import DESK_CELLS, UNKNOWN, read_usage
 
 Ints = NDArray[np.int64]
 PHASE_COUNT = len(PHASES)
@@ -38,12 +39,17 @@ class Record(NamedTuple):
     task_time: Ints  # (tasks,) summed over all steps
     waited: Ints  # (P, LINE): for how long no task was to be had and why; begin of the loop and of the last task
     passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
+    usage: Ints  # (P, timed steps + 1, LINE): what the kernel knew of the thread as it came to a step; or no rows
+    desk: Ints  # (P, DESK_CELLS) where such a reading is put together
     events: Ints  # (P, capacity, 4): task, step, begin, end
     event_count: Ints  # (P, LINE)
 
 
-def new_record(threads: int, steps: int, warmup: int, kinds: int, events: int, tasks: int = 0) -> Record:
-    """Empty arrays. `events` is how many tasks each thread may trace, `tasks` how many are timed one by one."""
+def new_record(
+    threads: int, steps: int, warmup: int, kinds: int, events: int, tasks: int = 0, watched: bool = False
+) -> Record:
+    """Empty arrays. `events` is how many tasks each thread may trace, `tasks` how many are timed one by one; `watched`:
+    whether each thread reads its usage at every timed step."""
     return Record(
         warmup,
         np.zeros(1, np.int64),
@@ -54,6 +60,8 @@ def new_record(threads: int, steps: int, warmup: int, kinds: int, events: int, t
         np.zeros(tasks, np.int64),
         np.zeros((threads, LINE), np.int64),
         np.zeros(LINE, np.int64),
+        np.zeros((threads, steps - warmup + 1 if watched else 0, LINE), np.int64),
+        np.full((threads, DESK_CELLS), UNKNOWN, np.int64),
         np.zeros((threads, events, 4), np.int64),
         np.zeros((threads, LINE), np.int64),
     )
@@ -72,6 +80,8 @@ def bare_record(record):
         bare(record.task_time),
         bare(record.waited),
         bare(record.passed),
+        bare(record.usage),
+        bare(record.desk),
         bare(record.events),
         bare(record.event_count),
     )
@@ -97,6 +107,15 @@ def note(record, thread, step, task, kind, phase, begin, end):
         event = record.events[thread, count]
         event[0], event[1], event[2], event[3] = task, step, begin, end
         record.event_count[thread, 0] = count + 1
+
+
+@inlined
+def note_usage(record, thread, step):
+    """Read what the kernel knows of this thread as it comes to a step, the end of the last one included."""
+    row = step - record.warmup
+    if 0 <= row < record.usage.shape[1]:
+        cells = (thread * record.usage.shape[1] + row) * record.usage.shape[2]
+        read_usage(address_of(record.usage, cells), address_of(record.desk, thread * record.desk.shape[1]))
 
 
 @inlined

@@ -122,6 +122,12 @@ def pointer_u16(typingctx, address):
     return _pointer(types.uint16)
 
 
+@intrinsic
+def pointer_u8(typingctx, address):
+    """The int64 address as a pointer to bytes."""
+    return _pointer(types.uint8)
+
+
 def _pointer(kind):
     def codegen(context, builder, signature, args):
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from gpt2core.machine.atomics import fetch_add, load_acquire, store_release
 from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import address_of, bare, runtime
+from gpt2core.machine.jit import address_of, bare, inlined, runtime
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.team import barrier
-from gpt2core.tracing import APART, BARRIER, ENTERED, LINE, STARVATION, bare_record
+from gpt2core.tracing import APART, BARRIER, ENTERED, LAST_BEGIN, LINE, STARVATION, bare_record, note_usage
 
 AGREED = 2  # cell of `control`: what thread 0 decided at the step's end
 
@@ -44,35 +44,51 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     stop, done, agreed = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, AGREED)
     barriers = address_of(cells, 0)
     ops, start = split.threads.shape[0], control[STEPS_DONE]
+    note_usage(record, thread, start)
     record.waited[thread, ENTERED] = ticks()
     barrier(barriers, threads, spin_limit)
     if thread == 0:
         record.begin[0] = ticks()
     barrier(barriers, threads, spin_limit)  # nobody works before the begin
+    since, cause = 0, BARRIER  # of a wait that the next task, or else this thread's turn, ends
     for step in range(start, steps):
         for op in range(ops):
             first, count, sharing = split.first[op], split.first[op + 1] - split.first[op], split.threads[op]
-            cause = APART
+            idle = APART
             if thread < sharing:
-                cause = STARVATION
+                idle = STARVATION
                 if split.dynamic:
                     tickets = address_of(split.tickets, (2 * op + (step & 1)) * split.tickets.shape[2])
                     tile = fetch_add(tickets, 1)
                     while tile < count:
                         run_task(tasks, context, record, thread, step, first + tile)
-                        cause = BARRIER
+                        idle, since = BARRIER, end_wait(record, thread, cause, since)
                         tile = fetch_add(tickets, 1)
                 else:
                     for tile in range(count * thread // sharing, count * (thread + 1) // sharing):
                         run_task(tasks, context, record, thread, step, first + tile)
-                        cause = BARRIER
+                        idle, since = BARRIER, end_wait(record, thread, cause, since)
+            if since:
+                record.waited[thread, cause] += ticks() - since
             if thread == 0:
                 split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: nobody uses them before the barrier
                 if op == ops - 1:
                     store_release(agreed, load_acquire(stop))
-            record.waited[thread, cause] += barrier(barriers, threads, spin_limit)
+            since, cause = barrier(barriers, threads, spin_limit), idle
         if thread == 0:
             record.step_end[step] = ticks()
             store_release(done, step + 1)
+        note_usage(record, thread, step + 1)
         if load_acquire(agreed):
             break
+    barrier(barriers, threads, spin_limit)  # thread 0 has written down when the last step ended
+    if since:
+        record.waited[thread, cause] += max(0, record.step_end[control[STEPS_DONE] - 1] - since)
+
+
+@inlined
+def end_wait(record, thread, cause, since):
+    """Write down a wait that ended with the task that just ran, if there was one; 0, as none is open any more."""
+    if since:
+        record.waited[thread, cause] += record.waited[thread, LAST_BEGIN] - since
+    return 0

@@ -4,7 +4,7 @@ from gpt2core.machine.atomics import load_acquire, store_release
 from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import address_of, bare, runtime
 from gpt2core.schedulers.dispatch import run_task
-from gpt2core.tracing import bare_record
+from gpt2core.tracing import bare_record, note_usage
 
 STOP, STEPS_DONE = 0, 1  # cells of `control`
 
@@ -14,11 +14,13 @@ def serial_loop(thread, tasks, context, record, control, steps):
     """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set at a step's end."""
     tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
     stop, done = address_of(control, STOP), address_of(control, STEPS_DONE)
+    note_usage(record, thread, control[STEPS_DONE])
     record.begin[0] = ticks()
     for step in range(control[STEPS_DONE], steps):
         for task in range(tasks.shape[0]):
             run_task(tasks, context, record, thread, step, task)
         record.step_end[step] = ticks()
+        note_usage(record, thread, step + 1)
         store_release(done, step + 1)
         if load_acquire(stop):
             break

@@ -12,7 +12,7 @@ from gpt2core.schedulers.deque import EMPTY, push, steal, take
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
-from gpt2core.tracing import ENTERED, PASSED, STARVATION, bare_record, note_wait, pass_wait
+from gpt2core.tracing import ENTERED, LAST_BEGIN, PASSED, STARVATION, bare_record, note_usage, note_wait, pass_wait
 
 # Cells of `control`: nothing is left to run; how many iterations there are, once decided; which one was the first.
 FINISHED, LAST, FIRST = 3, 4, 5
@@ -25,7 +25,9 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
     record, replay = bare_record(record), bare_replay(replay)
     threads = deques.shape[0] // 2
     finished, own = address_of(control, FINISHED), address_of(deques, thread * deques.shape[1])
-    passed, asked = address_of(record.passed, PASSED), max(threads - 2, 0)
+    passed, asked = address_of(record.passed, PASSED), max(threads - 1, 1)
+    seen = control[FIRST]
+    note_usage(record, thread, seen)
     record.waited[thread, ENTERED] = ticks()
     if thread == 0:
         record.begin[0] = ticks()
@@ -40,32 +42,34 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
             victim = victim + 1 if victim + 1 < threads else 0
             if victim != thread:
                 node = steal(address_of(deques, victim * deques.shape[1]), mask)
-            if node == EMPTY and replay.breadth_first and spun >= asked:  # every other thread was asked
+            if node == EMPTY and replay.breadth_first and spun + 1 >= asked:  # every other thread was asked
                 node = take(spare, mask)
                 if node == EMPTY and victim != thread:
                     node = steal(address_of(deques, (threads + victim) * deques.shape[1]), mask)
         if node == EMPTY:
             if load_acquire(finished):
                 break
-            if spun == asked:
-                since, waits = ticks(), load_acquire(passed)
-            elif load_acquire(passed) != waits and spun > asked:
-                waits, since = load_acquire(passed), note_wait(record, thread, since, ticks())
             spun += 1
-            if spun < spin_limit:
+            if spun == asked:  # reading the clock takes as long as a pause
+                since, waits = ticks(), load_acquire(passed)
+            elif spun < spin_limit:
                 pause()
             else:
                 yield_core()
+            if spun > asked and load_acquire(passed) != waits:
+                waits, since = load_acquire(passed), note_wait(record, thread, since, ticks())
             continue
-        if spun > asked:
-            now = ticks()
-            if load_acquire(passed) != waits:
-                since = note_wait(record, thread, since, now)
-            record.waited[thread, STARVATION] += max(0, now - max(since, record.begin[0]))
-        spun = 0
+        waited, spun = spun >= asked, 0
+        if replay.iteration[node] > seen:
+            seen = replay.iteration[node]
+            note_usage(record, thread, seen)
         node = run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, node)
-    if spun > asked:
-        note_wait(record, thread, since, record.step_end[load_acquire(address_of(control, LAST)) - 1])
+        if waited:  # written down only now: nobody waits for it
+            end_wait(record, thread, since, waits)
+    last = load_acquire(address_of(control, LAST))
+    note_usage(record, thread, last)
+    if spun >= asked:
+        note_wait(record, thread, since, record.step_end[last - 1])
 
 
 @inlined
@@ -107,6 +111,17 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
                 push(own, mask, following)
             following = successor
     return following
+
+
+@inlined
+def end_wait(record, thread, since, waits):
+    """Write down a wait that ended with the node that just ran: at the begin of its task, or, for a wait, by now."""
+    until = record.waited[thread, LAST_BEGIN]
+    if until < since:
+        until = ticks()
+    if load_acquire(address_of(record.passed, PASSED)) != waits:
+        since = note_wait(record, thread, since, until)
+    record.waited[thread, STARVATION] += max(0, until - max(since, record.begin[0]))
 
 
 @inlined

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numba
@@ -36,8 +37,10 @@ class Team:
         arguments: Sequence[Any],
         watch: Callable[[], None] = lambda: None,
         period_s: float = 0.05,
+        inside: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
-        """Call compiled function(thread, *arguments) on every thread; meanwhile call `watch` now and then here.
+        """Call compiled function(thread, *arguments) on every thread, each in its context `inside(thread)`; meanwhile
+        call `watch` now and then here.
 
         An exception of a thread or of `watch` is raised here, after every thread has come back; Stalled at once.
         """
@@ -49,8 +52,9 @@ class Team:
         def member(thread: int) -> None:
             try:
                 self.observed[thread] = pin_this_thread(self.cores[thread])
-                together.wait()
-                function(thread, *arguments)
+                with inside(thread):
+                    together.wait()
+                    function(thread, *arguments)
             except BaseException as failure:
                 failures.append(failure)
                 together.abort()
@@ -88,10 +92,10 @@ def wait_while(address, value, spin_limit):
 
 @runtime
 def barrier(cells, threads, spin_limit):
-    """Wait for all threads of the team; for how long, in ticks. cells: address of two cache lines, an arrival count and
-    a generation.
+    """Wait for all threads of the team; since when, in ticks, or 0 for the last one, which does not wait.
 
-    The last to arrive reads no clock: it does not wait, and the others wait for it.
+    cells: address of two cache lines, an arrival count and a generation. The last to arrive reads no clock, and nobody
+    does on leaving: the others, and the next op, would wait for it.
     """
     if threads == 1:
         return 0
@@ -102,4 +106,4 @@ def barrier(cells, threads, spin_limit):
         return 0
     since = ticks()
     wait_while(cells + 64, generation, spin_limit)
-    return ticks() - since
+    return since

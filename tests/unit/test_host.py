@@ -86,3 +86,23 @@ def test_examining_affinity_leaves_it_as_it_was() -> None:
     before = os.sched_getaffinity(0)
     assert diagnosis.affinity().status == "ok"
     assert os.sched_getaffinity(0) == before
+
+
+def test_throttling_is_summed_over_both_versions(cgroups: Path) -> None:
+    write(cgroups / "self", "4:cpu,cpuacct:/job\n0::/job\n")
+    assert host.cgroup_throttled_s() is None
+    write(cgroups / "cpu,cpuacct/job/cpu.stat", "nr_periods 9\nnr_throttled 2\nthrottled_time 1500000000\n")
+    write(cgroups / "job/cpu.stat", "usage_usec 5\nthrottled_usec 250000\n")
+    write(cgroups / "cpu/job/cpu.stat", "nr_throttled 2\nthrottled_time 1500000000\n")
+    assert host.cgroup_throttled_s() == pytest.approx(1.75)
+
+
+def test_core_times_are_of_the_cores_asked_for() -> None:
+    (one, _), (both, _) = host.core_times_s([0]), host.core_times_s([0, 1])
+    assert one is not None
+    assert both is not None
+    assert 0 < one < both
+    assert host.core_times_s([0, 9999]) == (None, None)
+    queue = host.runnable()
+    assert queue is not None
+    assert queue >= 1

@@ -1,0 +1,87 @@
+"""Hardware counters of one thread through perf_event_open(2), where the machine has them and the kernel allows it.
+
+Values are of the thread's whole time in its loop, user space only, waiting included. Source: linux/perf_event.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+HARDWARE, SOFTWARE = 0, 1
+EVENTS: Mapping[str, tuple[int, int]] = {
+    "cycles": (HARDWARE, 0),
+    "instructions": (HARDWARE, 1),
+    "cache_references": (HARDWARE, 2),
+    "cache_misses": (HARDWARE, 3),
+    "task_clock_ns": (SOFTWARE, 1),
+}
+SYSCALL = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "s390x": 331, "riscv64": 241}
+ATTRIBUTE_BYTES = 128
+TIMES_TOO = 0b11  # of how long it was enabled, and of how long it counted
+USER_ONLY = 1 << 5 | 1 << 6  # exclude_kernel, exclude_hv: what perf_event_paranoid = 2 still allows
+
+
+@dataclass
+class Counters:
+    """The counters of the thread that made them; `unavailable` says why one is not there."""
+
+    events: Mapping[str, tuple[int, int]] = field(default_factory=lambda: EVENTS)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    _open: dict[str, int] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Open what can be opened. A counter counts from here on."""
+        for name, (kind, event) in self.events.items():
+            try:
+                self._open[name] = open_counter(kind, event)
+            except OSError as error:
+                self.unavailable[name] = why_not(error)
+
+    def stop(self) -> dict[str, int | None]:
+        """Read and close. Where counters took turns on the hardware a value is scaled up to the whole time."""
+        values: dict[str, int | None] = dict.fromkeys(self.events)
+        for name, descriptor in self._open.items():
+            count, enabled, counted = struct.unpack("=3Q", os.read(descriptor, 24))
+            os.close(descriptor)
+            if counted:
+                values[name] = round(count * enabled / counted)
+            else:
+                self.unavailable[name] = "the hardware's counters were all in use"
+        self._open.clear()
+        return values
+
+
+def open_counter(kind: int, event: int) -> int:
+    """A descriptor that counts an event of the calling thread, wherever it runs. Raises OSError."""
+    number = SYSCALL.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, f"perf_event_open is not known on {platform.machine()}")
+    attribute = struct.pack("=IIQQQQQ", kind, ATTRIBUTE_BYTES, event, 0, 0, TIMES_TOO, USER_ONLY)
+    buffer = ctypes.create_string_buffer(attribute, ATTRIBUTE_BYTES)
+    libc = ctypes.CDLL(None, use_errno=True)
+    this_thread, any_core, no_group, close_on_exec = 0, -1, -1, 8
+    found = int(libc.syscall(number, buffer, this_thread, any_core, no_group, close_on_exec))
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return found
+
+
+def why_not(error: OSError) -> str:
+    """A refusal in words."""
+    name = errno.errorcode.get(error.errno or 0, "?")
+    meaning = {
+        errno.ENOENT: "this machine has no such counter (many virtual machines have none)",
+        errno.EOPNOTSUPP: "this machine has no such counter (many virtual machines have none)",
+        errno.EACCES: "the kernel forbids it: /proc/sys/kernel/perf_event_paranoid",
+        errno.EPERM: "the kernel forbids it: /proc/sys/kernel/perf_event_paranoid, or a container's seccomp filter",
+        errno.ENOSYS: "no perf_event_open here",
+        errno.EMFILE: "too many files are open",
+    }.get(error.errno or 0, error.strerror or "refused")
+    return f"perf_event_open: {meaning} ({name})"

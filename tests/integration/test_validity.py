@@ -1,0 +1,51 @@
+"""A real run's evidence: what it says of a disturbance that is really there."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from gpt2core import host, train
+from gpt2core.config import TrainConfig
+
+SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
+BUSY = "import os; os.sched_setaffinity(0, {0})\nprint(flush=True)\nwhile True: pass"
+
+
+@pytest.mark.parametrize(("scheduler", "sync"), [("serial", "step"), ("fork-join", "step"), ("task", "none")])
+def test_every_timed_step_has_evidence_or_a_reason(scheduler, sync):
+    threads = 1 if scheduler == "serial" else 2
+    result = train.train(dataclasses.replace(SMALL, scheduler=scheduler, sync=sync, threads=threads))
+    for name, values in result.validity["steps"].items():
+        if values is None:
+            assert result.validity["unavailable"][name]
+            continue
+        assert values[:2] == [None, None]
+        assert len(values) == SMALL.steps
+        assert all(isinstance(value, int | float) and value >= 0 for value in values[2:]), name
+    assert (result.validity["steps"]["frequency_hz"] is None) == (host.frequency_hz([0]) is None)
+    assert len(result.flagged) == SMALL.steps
+    assert result.flagged[:2] == [[], []]
+    assert result.summary["flagged_steps"] == sum(map(bool, result.flagged))
+    assert len(result.counters["threads"]) == threads
+    for counted in result.counters["threads"]:
+        for name, value in counted.items():
+            assert (value is None) == (name in result.counters["unavailable"])
+
+
+def test_another_process_on_the_runs_cores_is_told():
+    """A busy process shares the first core: the team's thread there waits for it, and the core works for others."""
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as busy:
+        try:
+            assert busy.stdout
+            busy.stdout.readline()
+            result = train.train(dataclasses.replace(SMALL, steps=102, scheduler="fork-join"))
+        finally:
+            busy.kill()
+    assert max(v for v in result.validity["steps"]["run_delay_s"] if v is not None) > 0.001
+    assert result.summary["flagged_steps"] > 10
+    assert any(warning.startswith("foreign load: ") for warning in result.warnings)
+    assert result.validity["foreign"]["foreign_s"] > 0.1 * sum(result.step_s[2:])
