@@ -7,26 +7,26 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from contract.runs import Model, RunSpec
+from contract.runs import MOST, Model, Request, RunSpec
 
 Values = list[Any]
 
 
-class Requirements(Model):
+class Requirements(Request):
     """What a node must have to run any of it."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     cores: int | None = Field(None, ge=1, le=4096)
-    memory_bytes: int | None = Field(None, ge=1, le=1 << 62)
+    memory_bytes: int | None = Field(None, ge=1, le=MOST)
 
 
-class Limits(Model):
+class Limits(Request):
     """When an attempt is stopped."""
 
     timeout_s: float = Field(3600, gt=0, le=30 * 86400, description="an attempt is killed and failed after this long")
 
 
-class ExperimentRequest(Model):
+class ExperimentRequest(Request):
     """An experiment: every combination of the axes' values over the base, each `repetitions` times."""
 
     name: str = Field("", max_length=200)
@@ -48,7 +48,7 @@ class ExperimentRequest(Model):
     requires: Requirements = Field(default_factory=Requirements)
     limits: Limits = Field(default_factory=Limits)
 
-    model_config = Model.model_config | {
+    model_config = Request.model_config | {
         "json_schema_extra": {
             "examples": [
                 {

@@ -7,13 +7,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from contract.runs import Model
+from contract.runs import Model, Request
 
 Scope = Literal["read", "submit", "worker", "admin"]
 LONGEST_S = 10 * 366 * 86400
 
 
-class KeyRequest(Model):
+class KeyRequest(Request):
     """A key that is wanted."""
 
     scope: Scope

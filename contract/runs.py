@@ -6,7 +6,7 @@ import dataclasses
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from gpt2core.config import ModelConfig, TrainConfig, field_type, parse_cores
 
@@ -16,10 +16,32 @@ AttemptState = Literal[
 ]
 
 
+MOST = (1 << 53) - 1  # whole numbers up to here are the same in every JSON library
+MOST_ID = (1 << 31) - 1  # of ids and counts in the database
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class Model(BaseModel):
     """A body of the API: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Request(Model):
+    """A body that is sent to the server: values are of the type that the schema says."""
+
+    model_config = ConfigDict(strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_numbers(cls, values: object) -> object:
+        """JSON has no integers of its own: 4.0 is one; but 4.5, true and "4" are none."""
+        return {key: _whole(value) for key, value in values.items()} if isinstance(values, dict) else values
 
 
 def _spec_fields() -> dict[str, Any]:
@@ -40,7 +62,7 @@ def _spec_fields() -> dict[str, Any]:
     return fields
 
 
-class _RunSpec(Model):
+class _RunSpec(Request):
     """Settings of one run. What is left out takes its default; README and docs/reference list them."""
 
     def to_config(self) -> TrainConfig:
@@ -50,10 +72,10 @@ class _RunSpec(Model):
 
 RunSpec: type[_RunSpec] = create_model("RunSpec", __base__=_RunSpec, __doc__=_RunSpec.__doc__, **_spec_fields())
 
-__all__ = ["AttemptState", "Model", "ModelConfig", "RunSpec", "RunState"]
+__all__ = ["AttemptState", "Model", "ModelConfig", "Request", "RunSpec", "RunState"]
 
 
-class Progress(Model):
+class Progress(Request):
     """How far a trainer has come; carried by heartbeats."""
 
     stage: Literal["starting", "compiling", "training", "finishing"] = "starting"
@@ -130,7 +152,7 @@ class SampleList(Model):
     items: list[SampleRow]
 
 
-class LeaseRequest(Model):
+class LeaseRequest(Request):
     """A worker asks for a run; answered when there is one or `wait_s` has passed."""
 
     worker_id: str = Field(min_length=1, max_length=200)
@@ -153,11 +175,11 @@ class Lease(Model):
     deadline_s: float = Field(description="seconds from the claim; the worker's own clock suffices")
 
 
-class HeartbeatRequest(Model):
+class HeartbeatRequest(Request):
     """A sign of life from an attempt."""
 
     worker_id: str
-    attempt_no: int
+    attempt_no: int = Field(ge=1, le=MOST_ID)
     progress: Progress
 
 
@@ -168,11 +190,11 @@ class HeartbeatAnswer(Model):
     expires_at: datetime
 
 
-class ResultUpload(Model):
+class ResultUpload(Request):
     """The end of an attempt. `payload` is the JSON text whose SHA-256 is `sha256`; one of result or error is in it."""
 
     worker_id: str
-    attempt_no: int
+    attempt_no: int = Field(ge=1, le=MOST_ID)
     outcome: Literal["succeeded", "failed", "cancelled"]
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     payload: str = Field(description="JSON text: {\"result\": TrainResult | null, \"error\": {...} | null}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from contract.runs import Model
+from contract.runs import MOST, Model, Request
 
 
-class WorkerRegistration(Model):
+class WorkerRegistration(Request):
     """A worker introduces itself; the same worker_id and boot_id again is the same worker."""
 
     worker_id: str = Field(min_length=1, max_length=200, pattern=r"^[\w.:@-]+$")
@@ -19,7 +19,7 @@ class WorkerRegistration(Model):
     cores: list[Annotated[int, Field(ge=0, le=1 << 16)]] = Field(
         min_length=1, max_length=4096, description="cores a trainer may be pinned to"
     )
-    memory_bytes: int = Field(ge=1, le=1 << 62)
+    memory_bytes: int = Field(ge=1, le=MOST)
     labels: dict[str, str] = Field(default_factory=dict)
     software: dict[str, str] = Field(default_factory=dict, description="versions; `hash` is the trainer's source hash")
     topology: dict[str, Any] = Field(default_factory=dict, description="CPU model, sockets, SMT, caches")
@@ -27,6 +27,8 @@ class WorkerRegistration(Model):
 
 class WorkerSummary(WorkerRegistration):
     """A worker as it registered, when it was last heard of, and what it runs."""
+
+    model_config = ConfigDict(strict=False)
 
     registered_at: datetime
     seen_at: datetime

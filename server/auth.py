@@ -70,12 +70,17 @@ def check_declared(operations: Mapping[str, APIRoute]) -> None:
         raise LookupError(f"declare in server/auth.py who may call, or remove there: {', '.join(sorted(odd))}")
 
 
+def is_open(name: str, public: bool) -> bool:
+    """Whether a route takes no key. public: whether other machines can reach the server."""
+    return ACCESS[name] is EVERYBODY or (name in PAGES and not public)
+
+
 def authorise(request: Request, context: Ctx) -> Caller:
     """The caller, if it may use this route. Raises Unauthenticated, Forbidden or RateExceeded."""
     name = operation_name(request.scope["route"])
-    allowed = ACCESS[name]
-    if allowed is EVERYBODY or (name in PAGES and not context.public):
+    if is_open(name, context.public):
         return ANYBODY
+    allowed = ACCESS[name]
     caller = keys.identify(context.database, _token(request), open_without_keys=not context.public)
     if caller.scope not in allowed:
         raise Forbidden(

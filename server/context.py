@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
 
+from contract.runs import MOST_ID
 from server.artifacts.store import Store
 from server.attempts.waiting import WaitingRoom
 from server.db import Database
@@ -35,6 +36,6 @@ def _context(request: Request) -> Context:
 
 
 Ctx = Annotated[Context, Depends(_context)]
-Id = Annotated[int, Path(ge=1, le=(1 << 63) - 1)]
+Id = Annotated[int, Path(ge=1, le=MOST_ID, examples=[1])]
 Cursor = Annotated[str | None, Query(max_length=200, description="`next_cursor` of the page before")]
 PageSize = Annotated[int, Query(ge=1, description="items a page; the server's limit is in the problem page-too-large")]

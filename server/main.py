@@ -72,7 +72,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         database=database,
         store=Store(settings.artifact_folder),
         waiting=waiting,
-        streams=Streams(waiting, settings.events_every_s, settings.max_streams),
+        streams=Streams(waiting, settings.events_every_s, settings.stream_s, settings.max_streams),
         rates=Rates(settings.rate_per_s),
         metrics=Metrics(database, settings.lease_s),
         public=public,
@@ -115,7 +115,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     app.include_router(pages)
     auth.check_declared(operations())
     problems.install(app)
-    openapi.install(app, auth.ACCESS)
+    openapi.install(app, auth.ACCESS, lambda name: auth.is_open(name, public))
     app.add_middleware(Limits, settings=settings)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Observing, metrics=context.metrics)

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Sequence
 from typing import TypeVar
 
+from contract.runs import MOST_ID
 from server.errors import BadCursor, PageTooLarge
 from server.settings import Settings
 
@@ -37,7 +38,7 @@ def decode_id(cursor: str | None) -> int | None:
     text = decode(cursor)
     if text is None:
         return None
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+    if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) > MOST_ID:
         raise BadCursor
     return int(text)
 

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from server.errors import (
     PROBLEM_TYPES,
@@ -130,6 +131,11 @@ def _shown(value: object) -> object:
     return value if len(text) <= 200 and "NaN" not in text and "Infinity" not in text else text[:200]
 
 
+def _methods_at(app: FastAPI, request: Request) -> set[str]:
+    matching = (route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in matching for method in getattr(route, "methods", None) or ()}
+
+
 def install(app: FastAPI) -> None:
     """Make every error of the app answer with a problem."""
 
@@ -150,6 +156,9 @@ def install(app: FastAPI) -> None:
             known: ServerError = NotFound(f"nothing at {request.url.path}")
         elif error.status_code == 405:
             known = MethodNotAllowed(f"{request.method} is not taken at {request.url.path}")
+            # Starlette names the methods of the first route at this address; each of ours has one method.
+            known.headers["Allow"] = ", ".join(sorted(_methods_at(app, request)))
+            return problem(known, instance(request))
         elif error.status_code == 400:
             known = MalformedBody(str(error.detail))
         else:

@@ -29,7 +29,11 @@ class Settings(BaseSettings):
         120.0, gt=0, description="a block leaves its node when no worker there was heard of for this long"
     )
     poll_s: float = Field(1.0, gt=0, description="how often waiting claims look for runs that another server queued")
+    max_wait_s: float = Field(25.0, ge=0, description="how long a claim waits at most, whatever it asks for")
     events_every_s: float = Field(0.5, gt=0, description="how often an event stream looks for what has changed")
+    stream_s: float = Field(
+        300.0, gt=0, description="an event stream ends after this long; the client comes again, with its key"
+    )
     max_streams: int = Field(200, ge=0, description="event streams that each server keeps open at once")
     max_runs: int = Field(10_000, ge=1, description="runs one experiment may become")
     max_queued: int = Field(100_000, ge=1, description="queued runs of one key; without keys, of everybody")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from analysis.comparison import NOISE_FLOOR
 from contract.analysis import Comparison, ScalingTable
+from contract.runs import MOST_ID
 from server.analysis import service
 from server.analysis.selection import SYNTAX, parse
 from server.context import Ctx
@@ -15,7 +16,7 @@ from server.errors import InvalidRequest, NotFound, NothingToCompare
 from server.problems import responses
 
 router = APIRouter(prefix="/analysis", tags=["analysis"])
-Side = Annotated[str, Query(min_length=1, max_length=10_000, description=SYNTAX)]
+Side = Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)]
 
 
 @router.get("/compare", responses=responses(InvalidRequest, NotFound, NothingToCompare))
@@ -33,6 +34,6 @@ def compare(
 
 
 @router.get("/scaling", responses=responses(InvalidRequest, NotFound))
-def scaling(context: Ctx, experiment_id: Annotated[int, Query(ge=1, le=(1 << 63) - 1)]) -> ScalingTable:
+def scaling(context: Ctx, experiment_id: Annotated[int, Query(ge=1, le=MOST_ID)]) -> ScalingTable:
     """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs done so far."""
     return service.scaling(context.database, experiment_id)

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from contract.artifacts import ACCEPTED_TYPES, NAME, OCTETS, ArtifactList, ArtifactReceipt
+from contract.runs import MOST_ID
 from server.artifacts import service
 from server.artifacts.store import Incoming
 from server.auth import Who
@@ -58,7 +59,7 @@ async def put(
     attempt_id: Id,
     name: Name,
     worker_id: Annotated[str, Query(min_length=1, max_length=200)],
-    attempt_no: Annotated[int, Query(ge=1, le=(1 << 31) - 1)],
+    attempt_no: Annotated[int, Query(ge=1, le=MOST_ID)],
     sha256: Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="of the body")],
 ) -> ArtifactReceipt:
     """Keep a file of an attempt, whatever became of the attempt. Safe to send again; another content is a conflict."""
@@ -132,7 +133,7 @@ def show(
     context: Ctx,
     run_id: Id,
     name: Name,
-    attempt_no: Annotated[int | None, Query(ge=1, le=(1 << 31) - 1, description="the file of this attempt")] = None,
+    attempt_no: Annotated[int | None, Query(ge=1, le=MOST_ID, description="the file of this attempt")] = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """A file: of the attempt whose result counts, or else of the newest attempt that has it. ETag is its SHA-256."""

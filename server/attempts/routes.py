@@ -64,7 +64,9 @@ async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Reques
             return None
         return await to_thread.run_sync(attempt)
 
-    found = await context.waiting.wait_for(claim_if_connected, wanted.wait_s)
+    found = await context.waiting.wait_for(
+        claim_if_connected, min(wanted.wait_s, context.settings.max_wait_s)
+    )
     return Response(status_code=204) if found is None else found
 
 

@@ -20,7 +20,17 @@ LastEventId = Annotated[str | None, Header(max_length=100, description="`id` of 
 
 
 def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str, dict[str, Any]]:
-    schema = {"type": "string", "description": f"server-sent events whose data is JSON: {event.__name__}"}
+    data = {"$ref": f"#/components/schemas/{event.__name__}"}
+    schema = {
+        "type": "object",
+        "description": "one event",
+        "properties": {
+            "id": {"type": "string"},
+            "event": {"enum": ["changed", "ended"]},
+            "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": data},
+        },
+        "required": ["event", "data"],
+    }
     told = {"description": "events, until it has ended", "content": {MEDIA_TYPE: {"schema": schema}}}
     return {200: told, **responses(NotFound, InvalidRequest, TooManyStreams)}
 

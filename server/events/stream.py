@@ -15,7 +15,6 @@ from server.errors import TooManyStreams
 
 MEDIA_TYPE = "text/event-stream"
 ALIVE_EVERY_S = 15.0
-LONGEST_S = 300.0  # then the client comes again, with its Last-Event-ID and a key that may have been revoked meanwhile
 Look = Callable[[], tuple[BaseModel, bool]]
 
 
@@ -27,8 +26,8 @@ def identity(text: str) -> str:
 class Streams:
     """The streams that one server keeps open; used from its event loop only."""
 
-    def __init__(self, room: WaitingRoom, every_s: float, most: int) -> None:
-        self._room, self._every_s, self._most = room, every_s, most
+    def __init__(self, room: WaitingRoom, every_s: float, longest_s: float, most: int) -> None:
+        self._room, self._every_s, self._longest_s, self._most = room, every_s, longest_s, most
         self._open = 0
 
     async def answer(self, look: Look, last_event_id: str | None) -> StreamingResponse:
@@ -57,7 +56,7 @@ class Streams:
     ) -> AsyncIterator[str]:
         state, ended = first
         known, told_at = last_event_id, time.monotonic()
-        until = told_at + LONGEST_S
+        until = told_at + self._longest_s  # then the client comes again, with a key that may be revoked by then
         yield "retry: 1000\n\n"
         while True:
             text = state.model_dump_json()
@@ -65,7 +64,7 @@ class Streams:
                 known, told_at = identity(text), time.monotonic()
                 yield f"id: {known}\nevent: changed\ndata: {text}\n\n"
             if ended:
-                yield "event: ended\ndata: {}\n\n"
+                yield f"event: ended\ndata: {text}\n\n"
                 return
             if time.monotonic() >= told_at + ALIVE_EVERY_S:
                 told_at = time.monotonic()

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from contract.runs import RunDetail, RunPage, RunState, SampleList
+from contract.runs import MOST_ID, RunDetail, RunPage, RunState, SampleList
 from server import paging
 from server.context import Ctx, Cursor, Id, PageSize
 from server.errors import BadCursor, InvalidRequest, InvalidTransition, NoResult, NotFound, PageTooLarge
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
 def index(
     context: Ctx,
-    experiment_id: Annotated[int | None, Query(ge=1, le=(1 << 63) - 1)] = None,
+    experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
     state: Annotated[list[RunState] | None, Query(description="may be given several times")] = None,
     cursor: Cursor = None,
     limit: PageSize = paging.DEFAULT_LIMIT,

@@ -21,6 +21,7 @@ class Caller:
 
     def __init__(self, http: httpx.Client, context: Context) -> None:
         self.http, self.context = http, context
+        self.tokens: dict[str, str | None] = {}
 
     def get(self, path: str, status: int = 200, **query: Any) -> Any:
         return self._expect(self.http.get(API + path, params=query), status)

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -134,3 +135,33 @@ def empty_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     shutil.copy(migrated, path)
     with servers_on(f"sqlite:///{path}", path.parent / "artifacts") as start:
         yield start()
+
+
+@pytest.fixture
+def house(api: Caller, make_result: Callable[..., dict[str, Any]]) -> Caller:
+    """A server with one key of each kind, a run that succeeded, one that w1 holds, and one that waits."""
+
+    def key(scope: str) -> str:
+        token: str = api.post("/keys", {"scope": scope}, 201)["token"]
+        return token
+
+    tokens: dict[str, str | None] = {"none": None, "unknown": "tlk_99_" + "0" * 64, "admin": key("admin")}
+    api.use(tokens["admin"])
+    tokens |= {"read": key("read"), "submit": key("submit"), "worker": key("worker"), "other-worker": key("worker")}
+    for kind in ("revoked", "expired", "spare"):  # keys 6, 7, 8
+        tokens[kind] = key("admin")
+    api.post("/keys/6/revoke")
+    api.sql("UPDATE api_key SET expires_at = created_at WHERE id = 7")
+    api.submit(axes={"seed": [1, 2, 3]}, order="sequential")
+    cancelled = api.submit(priority=-1)["id"]
+    api.post(f"/experiments/{cancelled}/cancel")
+    api.use(tokens["worker"])
+    node = api.worker()
+    finished = node.claim()
+    node.leave(finished, "kept.txt", b"")
+    node.upload(finished, make_result())
+    node.claim()
+    api.use(tokens["other-worker"])
+    api.worker("w2")
+    api.tokens = tokens
+    return api

@@ -88,35 +88,6 @@ def expected(name, caller, public):
     return allowed
 
 
-@pytest.fixture
-def house(api, make_result):
-    """A server with one key of each kind, a run that succeeded, one that w1 holds, and one that waits."""
-
-    def key(scope):
-        return api.post("/keys", {"scope": scope}, 201)["token"]
-
-    tokens = {"none": None, "unknown": "tlk_99_" + "0" * 64, "admin": key("admin")}
-    api.use(tokens["admin"])
-    tokens |= {"read": key("read"), "submit": key("submit"), "worker": key("worker"), "other-worker": key("worker")}
-    for kind in ("revoked", "expired", "spare"):  # keys 6, 7, 8
-        tokens[kind] = key("admin")
-    api.post("/keys/6/revoke")
-    api.sql("UPDATE api_key SET expires_at = created_at WHERE id = 7")
-    api.submit(axes={"seed": [1, 2, 3]}, order="sequential")
-    cancelled = api.submit(priority=-1)["id"]
-    api.post(f"/experiments/{cancelled}/cancel")
-    api.use(tokens["worker"])
-    node = api.worker()
-    finished = node.claim()
-    node.leave(finished, "kept.txt", b"")
-    node.upload(finished, make_result())
-    node.claim()
-    api.use(tokens["other-worker"])
-    api.worker("w2")
-    api.tokens = tokens
-    return api
-
-
 @pytest.mark.parametrize("name", sorted(REQUESTS))
 def test_every_caller_gets_what_the_table_says(house, name):
     _, address, body = REQUESTS[name]

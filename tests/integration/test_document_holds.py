@@ -1,0 +1,60 @@
+"""Schemathesis over the whole OpenAPI document: no 5xx, no undocumented status, no answer that breaks its schema.
+
+Its checks on what is asked of a caller do not apply to a server on loopback before its first key, which asks nothing.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from caller import Caller
+
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+SHORT = {"max_wait_s": 0.01, "stream_s": 0.02, "events_every_s": 0.01, "rate_per_s": 1e6}
+ASKED_OF_A_CALLER = "ignored_auth,missing_required_header,negative_data_rejection"
+EVERYTHING = ("--phases", "examples,coverage,fuzzing", "--max-examples", "2")
+LITTLE = ("--phases", "examples,fuzzing", "--max-examples", "2")
+
+
+@pytest.fixture
+def api(start_server):
+    return start_server(**SHORT)
+
+
+def held(api: Caller, folder: Path, token: str | None, *options: str) -> None:
+    """Nothing in the answers to `token` contradicts the document."""
+    key = () if token is None else ("--header", f"Authorization: Bearer {token}")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"),
+            *("--checks", "all", "--seed", "1", "--continue-on-failure", "--no-shrink", "--no-color"),
+            *("--warnings", "off", *options, *key, f"{api.http.base_url}/openapi.json"),
+        ],
+        cwd=folder,  # it keeps what it found there
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+
+
+@pytest.mark.both_databases
+def test_with_a_key_for_everything(house, tmp_path):
+    house.use(house.tokens["admin"])
+    token = house.post("/keys", {"scope": "admin"}, 201)["token"]
+    number = token.split("_")[1]
+    house.sql("UPDATE api_key SET id = 123456789 WHERE id = :id", id=int(number))  # so that it does not revoke itself
+    options = LITTLE if house.context.database.is_sqlite else EVERYTHING  # which takes long, and PostgreSQL takes less
+    held(house, tmp_path, token.replace(f"tlk_{number}_", "tlk_123456789_"), *options)
+
+
+@pytest.mark.parametrize("scope", ["none", "read", "submit", "worker"])
+def test_with_a_lesser_key_or_none(house, tmp_path, scope):
+    held(house, tmp_path, house.tokens[scope], *LITTLE)
+
+
+def test_before_the_first_key(api, tmp_path):
+    held(api, tmp_path, None, *LITTLE, "--exclude-checks", ASKED_OF_A_CALLER, "--exclude-operation-id", "keys_create")
