@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from analysis.agreement import HOW, PROBLEM, first_disagreement, without
@@ -23,6 +23,7 @@ from analysis.statistics import (
     superiority,
     unpaired_p_value,
 )
+from analysis.validity import marks
 
 NOISE_FLOOR = 0.01  # relative; smaller differences are called the same
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
@@ -53,6 +54,7 @@ class Comparison:
     superiority: float | None
     noise_floor: float
     differs: list[str]
+    marks: list[str]
     reason: str
 
 
@@ -62,14 +64,17 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         raise ValueError("a side is empty")
     sides = _side(a), _side(b)
     differs = _differences([*a, *b])
+    marked = marks([*a, *b])
     refusal = _refusal(a, b)
     if refusal is not None:
-        return Comparison(*sides, "refused", None, None, None, False, None, None, noise_floor, differs, refusal)
+        return Comparison(*sides, "refused", None, None, None, False, None, None, noise_floor, differs, marked, refusal)
     left, right, paired = _values(a, b)
     decision = decide(left, right, paired, noise_floor)
     reasons = [decision.reason, _unit(a, b, len(left), paired)]
     if differs:
         reasons.append("not like for like: see differs")
+    if marked:
+        reasons.append("some runs were disturbed: see marks")
     return Comparison(
         *sides,
         decision.verdict,
@@ -81,6 +86,7 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         superiority(left, right, paired),
         noise_floor,
         differs,
+        marked,
         "; ".join(reasons),
     )
 
@@ -103,6 +109,14 @@ def decide(a: Sequence[float], b: Sequence[float], paired: bool, noise_floor: fl
     enough = smallest_p_value(len(a), len(b), paired) <= 1 - CONFIDENCE
     verdict, reason = _judge(ratio, p_value, noise_floor, enough)
     return Decision(verdict, ratio, p_value, reason)
+
+
+def rejudged(found: Comparison, p_adjusted: float) -> Comparison:
+    """The same comparison as one of several: judged by a corrected p-value. Same and undecided stay what they are."""
+    if found.verdict not in ("faster", "slower") or p_adjusted < 1 - CONFIDENCE:
+        return found
+    reason = f"one of several comparisons: corrected p = {p_adjusted:.2g} ({found.reason})"
+    return replace(found, verdict="undecided", reason=reason)
 
 
 def _side(processes: Sequence[Process]) -> Side:

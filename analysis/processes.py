@@ -22,6 +22,7 @@ class Process:
     result: Mapping[str, Any]
     variant: Mapping[str, Any] = field(default_factory=dict)
     pair: Hashable = None
+    leave_out_flagged: bool = False  # the rule that was declared for steps that the trainer flagged
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -44,8 +45,12 @@ class Process:
 
     @cached_property
     def timed_s(self) -> tuple[float, ...]:
-        """The steps after warm-up."""
-        return tuple(float(s) for s in self.result["step_s"][self.config["warmup"] :])
+        """The steps after warm-up; without those that are flagged, if that is the rule and others are left."""
+        timed = tuple(float(s) for s in self.result["step_s"][self.config["warmup"] :])
+        if not self.leave_out_flagged:
+            return timed
+        flagged = (self.result.get("flagged") or [[]] * len(self.result["step_s"]))[self.config["warmup"] :]
+        return tuple(s for s, reasons in zip(timed, flagged, strict=True) if not reasons) or timed
 
     @cached_property
     def median_step_s(self) -> float:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.agreement import PROBLEM, agree, digest, rounding_key, without
-from analysis.comparison import identity
+from analysis.agreement import agree, digest, rounding_key, without
 from analysis.fingerprint import core_differences, environment_differences
 from analysis.processes import Process
 from analysis.statistics import Interval, Ratio, ratio_of_medians, step_interval, step_values
+from analysis.validity import marks
+from analysis.variants import by_variant
 from gpt2core.config import PHASES
 from gpt2core.result import median
 
@@ -52,10 +53,7 @@ class Table:
 
 def scaling(processes: Sequence[Process]) -> Table:
     """A row for each variant, in the order of scheduler, slices and threads."""
-    groups: dict[str, list[Process]] = {}
-    for process in processes:
-        groups.setdefault(identity(process), []).append(process)
-    variants = sorted(groups.values(), key=_order)
+    variants = by_variant(processes)
     agreeing = _agreeing(variants)
     warnings = _warnings(processes, variants, agreeing)
     one_thread = [g for g, agrees in zip(variants, agreeing, strict=True) if agrees and g[0].config["threads"] == 1]
@@ -81,18 +79,6 @@ def scaling(processes: Sequence[Process]) -> Table:
 def _elsewhere(process: Process) -> str:
     """Equal for processes that differ only in how many threads there are and where they run."""
     return json.dumps([without(process.config, PLACE), without(process.variant, PLACE)], sort_keys=True)
-
-
-def _order(group: Sequence[Process]) -> tuple[str, str, int, int, int, str]:
-    config = group[0].config
-    return (
-        json.dumps([config[name] for name in PROBLEM if name in config], sort_keys=True),
-        str(config["scheduler"]),
-        int(config["batch_slice"]),
-        int(config["token_slice"]),
-        int(config["threads"]),
-        identity(group[0]),
-    )
 
 
 def _name(process: Process) -> str:
@@ -169,6 +155,7 @@ def _warnings(
             )
         if any(len(set(p.environment.get("cores", range(threads)))) < threads for p in group):
             warnings.append(f"{_name(group[0])} with {threads} threads had fewer cores than threads")
+    warnings += marks(processes)
     if processes and all(len(group) == 1 for group in variants):
         warnings.append("one process a variant: intervals are over its steps, not over processes")
     return warnings

@@ -48,6 +48,7 @@ class Comparison(Model):
     )
     noise_floor: float | None = Field(None, description="relative difference below which both are called the same")
     differs: list[str] = Field(description="what differs beside the compared settings")
+    marks: list[str] = Field(default_factory=list, description="runs with flagged steps or foreign load beside them")
     reason: str
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from contract.runs import MOST, Model, Request, RunSpec
+from contract.runs import MOST, MOST_ID, Model, Request, RunSpec
 
 Values = list[Any]
 
@@ -47,6 +47,9 @@ class ExperimentRequest(Request):
     priority: int = Field(0, ge=-100, le=100, description="higher runs first")
     requires: Requirements = Field(default_factory=Requirements)
     limits: Limits = Field(default_factory=Limits)
+    confirms: int | None = Field(
+        None, ge=1, le=MOST_ID, description="the run after a suspected change that these runs confirm or dismiss"
+    )
 
     model_config = Request.model_config | {
         "json_schema_extra": {

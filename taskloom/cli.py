@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpt2core.errors import CoreError
-from taskloom.commands import compare, doctor, experiments, keys, metg, runs, serve, submit, train, worker
+from taskloom.commands import analysis, compare, doctor, experiments, keys, metg, runs, serve, submit, train, worker
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 
@@ -48,6 +48,8 @@ for command in (
     keys.keys,
 ):
     main.add_command(command)
+for command in analysis.COMMANDS:
+    experiments.experiments.add_command(command)
 
 if __name__ == "__main__":
     main()

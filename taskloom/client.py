@@ -12,8 +12,13 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from analysis.causes import EfficiencyRow, RooflineRow
+from analysis.history import Series
+from analysis.memory import MemoryRow
+from analysis.outlook import Outlook
+from analysis.sweep import Sweep
 from contract import problems
 from contract.analysis import Comparison, ScalingTable
 from contract.artifacts import ArtifactList
@@ -25,6 +30,7 @@ from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 Item = TypeVar("Item")
 Query = Mapping[str, Any]
 
@@ -131,6 +137,34 @@ class Client:
         """Step time, speedup and efficiency of every variant of an experiment."""
         return self._ask("GET", "/analysis/scaling", ScalingTable, query={"experiment_id": experiment_id})
 
+    def sweep(self, experiment_id: int, axis: str | None = None) -> Sweep:
+        """One axis of an experiment with everything else equal, corrected for being several comparisons."""
+        return self._analysis("sweep", Sweep, experiment_id=experiment_id, axis=axis)
+
+    def efficiency(self, experiment_id: int) -> list[EfficiencyRow]:
+        """Where the threads' time went, for every variant."""
+        return self._analysis("efficiency", list[EfficiencyRow], experiment_id=experiment_id)
+
+    def roofline(self, experiment_id: int) -> list[RooflineRow]:
+        """What each op reached of what the node could, and whether phases are memory bound."""
+        return self._analysis("roofline", list[RooflineRow], experiment_id=experiment_id)
+
+    def forecast(self, experiment_id: int, cores: str | None = None) -> Outlook:
+        """Steps on more cores, such as "1,2,4,8"."""
+        return self._analysis("forecast", Outlook, experiment_id=experiment_id, cores=cores)
+
+    def memory(self, experiment_id: int) -> list[MemoryRow]:
+        """The memory of every variant, and how it grows."""
+        return self._analysis("memory", list[MemoryRow], experiment_id=experiment_id)
+
+    def history(self, run_id: int | None = None) -> list[Series]:
+        """Every series of the latest runs, or the one of a run: where it changed, and alerts."""
+        return self._analysis("history", list[Series], run_id=run_id)
+
+    def confirm(self, run_id: int) -> ExperimentDetail:
+        """Queue fresh runs of what changed at this run."""
+        return self._ask("POST", f"/analysis/history/{run_id}/confirm", ExperimentDetail)
+
     def create_key(self, request: KeyRequest) -> KeyCreated:
         """A new key; its token is in this answer and nowhere else."""
         return self._ask("POST", "/keys", KeyCreated, body=request)
@@ -140,6 +174,14 @@ class Client:
 
     def revoke_key(self, key_id: int) -> KeySummary:
         return self._ask("POST", f"/keys/{key_id}/revoke", KeySummary)
+
+    def _analysis(self, name: str, kind: type[T], **query: Any) -> T:
+        given = {key: value for key, value in query.items() if value is not None}
+        answer = self._send("GET", f"/analysis/{name}", query=given)
+        try:
+            return TypeAdapter(kind).validate_json(answer.content)
+        except ValidationError as error:
+            raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
 
     def _page(self, path: str, model: type[M], query: Query) -> M:
         return self._ask("GET", path, model, query=query)

@@ -47,7 +47,8 @@ def variant(values: Mapping[str, Any]) -> str:
     return " ".join(shown) or NONE
 
 
-def _table(title: str | None, *columns: str, left: int = 1) -> Table:
+def new_table(title: str | None, *columns: str, left: int = 1) -> Table:
+    """An empty table whose first columns are text and whose others are figures."""
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i < left else "right")
@@ -55,7 +56,7 @@ def _table(title: str | None, *columns: str, left: int = 1) -> Table:
 
 
 def runs(items: Iterable[RunSummary]) -> Table:
-    table = _table(
+    table = new_table(
         None, "run", "experiment", "variant", "state", "rep", "median step", "tokens/s", "final loss", left=4
     )
     for run in items:
@@ -73,7 +74,7 @@ def runs(items: Iterable[RunSummary]) -> Table:
 
 
 def experiments(items: Iterable[ExperimentSummary]) -> Table:
-    table = _table(None, "experiment", "name", "state", "runs by state", "runs", left=4)
+    table = new_table(None, "experiment", "name", "state", "runs by state", "runs", left=4)
     for item in items:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         table.add_row(str(item.id), item.name or NONE, item.state, states or NONE, str(item.runs))
@@ -81,7 +82,7 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
 
 
 def artifacts(answer: ArtifactList) -> Table:
-    table = _table(None, "name", "kind", "SHA-256", "attempt", "bytes", left=3)
+    table = new_table(None, "name", "kind", "SHA-256", "attempt", "bytes", left=3)
     for item in answer.items:
         no = f"{item.attempt_no}" if item.chosen else f"({item.attempt_no})"
         table.add_row(item.name, item.media_type, item.sha256[:12], no, f"{item.size_bytes:,}")
@@ -90,7 +91,7 @@ def artifacts(answer: ArtifactList) -> Table:
 
 def samples(answer: SampleList) -> Table:
     phases = list(answer.items[0].phase_s) if answer.items else []
-    table = _table(None, "step", "", "loss", "step time", *phases, left=2)
+    table = new_table(None, "step", "", "loss", "step time", *phases, left=2)
     for item in answer.items:
         times = [seconds(item.phase_s.get(phase)) for phase in phases]
         mark = "warm-up" if item.warmup else ""
@@ -102,7 +103,7 @@ def dry_run(plan: DryRun) -> Table:
     title = f"{plan.runs} runs of {plan.variants} variants; the largest needs {plan.memory_bytes / 2**20:,.0f} MiB"
     if plan.estimated_s is not None:
         title += f"; about {plan.estimated_s:.0f} s"
-    table = _table(title, "position", "block", "repetition", "variant", left=4)
+    table = new_table(title, "position", "block", "repetition", "variant", left=4)
     for run in plan.order:
         table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))
     return table
@@ -110,7 +111,7 @@ def dry_run(plan: DryRun) -> Table:
 
 def scaling(answer: ScalingTable, title: str | None = None) -> Table:
     """Scheduler, threads, slices, median step with its interval, speedup and efficiencies."""
-    table = _table(title, "scheduler", "threads", "slices BxT", "median step [95 %]", "tokens/s", "speedup", left=1)
+    table = new_table(title, "scheduler", "threads", "slices BxT", "median step [95 %]", "tokens/s", "speedup", left=1)
     for column in ("efficiency fwd", "efficiency bwd", "final loss"):
         table.add_column(column, justify="right")
     for row in answer.rows:
@@ -129,7 +130,7 @@ def scaling(answer: ScalingTable, title: str | None = None) -> Table:
 
 
 def comparison(answer: Comparison) -> Table:
-    table = _table(None, "", "runs", "variant", "median step [95 %]", "n", "processes", left=3)
+    table = new_table(None, "", "runs", "variant", "median step [95 %]", "n", "processes", left=3)
     for name, side in (("A", answer.a), ("B", answer.b)):
         ids = ",".join(map(str, side.runs))
         counts = (str(side.step_s.n), str(side.step_s.processes))
@@ -138,7 +139,7 @@ def comparison(answer: Comparison) -> Table:
 
 
 def keys(items: Iterable[KeySummary]) -> Table:
-    table = _table(None, "key", "name", "scope", "created", "expires", "last used", "revoked", left=7)
+    table = new_table(None, "key", "name", "scope", "created", "expires", "last used", "revoked", left=7)
     for key in items:
         instants = (key.created_at, key.expires_at, key.last_used_at, key.revoked_at)
         table.add_row(

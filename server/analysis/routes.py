@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
+from analysis.causes import EfficiencyRow, RooflineRow
 from analysis.comparison import NOISE_FLOOR
+from analysis.history import Series
+from analysis.memory import MemoryRow
+from analysis.outlook import Outlook
+from analysis.sweep import Sweep
 from contract.analysis import Comparison, ScalingTable
+from contract.experiments import ExperimentDetail
 from contract.runs import MOST_ID
 from server.analysis import service
 from server.analysis.selection import SYNTAX, parse
-from server.context import Ctx
-from server.errors import InvalidRequest, NotFound, NothingToCompare
+from server.auth import Who
+from server.context import Ctx, Id
+from server.errors import IdempotencyConflict, InvalidRequest, NotFound, NothingToCompare, QueueFull
+from server.experiments.service import submit
 from server.problems import responses
 
 router = APIRouter(prefix="/analysis", tags=["analysis"])
@@ -25,15 +33,99 @@ def compare(
     a: Side,
     b: Side,
     noise_floor: Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")] = NOISE_FLOOR,
+    flagged: Annotated[
+        Literal["count", "leave-out"], Query(description="whether steps that the trainer flagged count")
+    ] = "count",
 ) -> Comparison:
     """Is B faster than A? Each is runs, or a selection of an experiment's runs, that have one configuration.
 
     Refused, with the reason, where losses or weights disagree; what differs between the machines is listed.
     """
-    return service.compare(context.database, parse(a, "a"), parse(b, "b"), noise_floor)
+    return service.compare(context.database, parse(a, "a"), parse(b, "b"), noise_floor, flagged == "leave-out")
+
+
+ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
+NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
+MAX_CORES = 1024
 
 
 @router.get("/scaling", responses=responses(InvalidRequest, NotFound))
-def scaling(context: Ctx, experiment_id: Annotated[int, Query(ge=1, le=MOST_ID)]) -> ScalingTable:
+def scaling(context: Ctx, experiment_id: ExperimentId) -> ScalingTable:
     """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs done so far."""
     return service.scaling(context.database, experiment_id)
+
+
+@router.get("/sweep", responses=responses(InvalidRequest, NotFound))
+def sweep(
+    context: Ctx,
+    experiment_id: ExperimentId,
+    axis: Annotated[str | None, Query(description="the setting to compare; without it the scheduler")] = None,
+    noise_floor: NoiseFloor = NOISE_FLOOR,
+) -> Sweep:
+    """One axis with everything else equal, wherever it stands in the sweep; p-values corrected for being several."""
+    return service.sweep(context.database, experiment_id, axis, noise_floor)
+
+
+@router.get("/efficiency", responses=responses(InvalidRequest, NotFound))
+def efficiency(context: Ctx, experiment_id: ExperimentId) -> list[EfficiencyRow]:
+    """Where the threads' time went: parallel efficiency and its factors, waiting, computation scalability, bounds."""
+    return service.efficiency(context.database, experiment_id)
+
+
+@router.get("/roofline", responses=responses(InvalidRequest, NotFound))
+def roofline(context: Ctx, experiment_id: ExperimentId) -> list[RooflineRow]:
+    """What each op reached of what the node could, and whether forward and backward are memory bound."""
+    return service.roofline(context.database, experiment_id)
+
+
+@router.get("/forecast", responses=responses(InvalidRequest, NotFound))
+def forecast(
+    context: Ctx,
+    experiment_id: ExperimentId,
+    cores: Annotated[str, Query(max_length=200, description="numbers of cores, as 1,2,4")] = "1,2,4,8,16,32,64,128",
+) -> Outlook:
+    """Steps on more cores than the node has, under either scheduler, with the error against what was measured."""
+    return service.forecast(context.database, context.store, experiment_id, _core_counts(cores))
+
+
+def _core_counts(text: str) -> list[int]:
+    """Raises InvalidRequest."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 32 or not all(p.isascii() and p.isdecimal() and 1 <= int(p) <= MAX_CORES for p in parts):
+        accepted = f"up to 32 numbers from 1 to {MAX_CORES}, as 1,2,4"
+        raise InvalidRequest([{"pointer": "#query/cores", "field": "cores", "value": text, "accepted": accepted}])
+    return [int(part) for part in parts]
+
+
+@router.get("/memory", responses=responses(InvalidRequest, NotFound))
+def memory(context: Ctx, experiment_id: ExperimentId) -> list[MemoryRow]:
+    """Each variant's memory: its split, how it grows with batch and sequence, and what of the peak it explains."""
+    return service.memory(context.database, experiment_id)
+
+
+@router.get("/history", responses=responses(InvalidRequest, NotFound))
+def history(
+    context: Ctx,
+    run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="only the series of this run")] = None,
+    noise_floor: NoiseFloor = NOISE_FLOOR,
+    limit: Annotated[int, Query(ge=1, le=2000, description="how many of the latest runs to look at")] = 500,
+) -> list[Series]:
+    """Step times of each configuration on each machine: where they changed, and alerts that fresh runs confirm."""
+    return service.history(context.database, noise_floor, limit, run_id)
+
+
+@router.post(
+    "/history/{run_id}/confirm",
+    status_code=201,
+    responses=responses(InvalidRequest, NotFound, QueueFull, IdempotencyConflict),
+)
+def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
+    """Queue fresh runs of what changed at this run: an alert becomes a regression only when they confirm it.
+
+    Asked again, the same experiment is answered.
+    """
+    request = service.confirmation(context.database, run_id)
+    detail, new = submit(context.database, context.settings, request, f"confirm run {run_id}", caller.key_id)
+    if new:
+        context.waiting.changed()
+    return detail

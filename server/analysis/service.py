@@ -3,40 +3,55 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
+from analysis.causes import EfficiencyRow, RooflineRow, efficiencies, rooflines
 from analysis.comparison import compare as compare_processes
-from analysis.processes import Process
+from analysis.history import CONFIRMING_RUNS, Confirmation, Series
+from analysis.history import series as series_of
+from analysis.memory import Memory, MemoryRow
+from analysis.memory import memory as memory_of
+from analysis.outlook import Outlook, outlook, sources
+from analysis.profile import Profile
 from analysis.scaling import scaling as scale_processes
+from analysis.sweep import Sweep
+from analysis.sweep import sweep as sweep_processes
+from analysis.variants import Group, by_variant, variant_of
 from contract.analysis import Comparison, ScalingTable
+from contract.experiments import ExperimentRequest
+from gpt2core.config import TrainConfig
+from server.analysis import reading
 from server.analysis.selection import Selection
-from server.attempts import payload as payloads
-from server.attempts.models import Attempt, Result
+from server.artifacts.store import Store
 from server.db import Database
-from server.errors import NotFound, NothingToCompare
+from server.errors import InvalidRequest, NotFound, NothingToCompare
+from server.experiments.memory import arenas_bytes
 from server.experiments.models import Experiment
 from server.runs.models import Run
+from server.runs.states import ACTIVE
 
-CHUNK = 500  # results read at a time
 
-
-def compare(database: Database, a: Selection, b: Selection, noise_floor: float) -> Comparison:
+def compare(
+    database: Database, a: Selection, b: Selection, noise_floor: float, leave_out_flagged: bool = False
+) -> Comparison:
     """Raises NotFound or NothingToCompare."""
     with database.read() as session:
-        left, right = _selected(session, a), _selected(session, b)
+        left, right = reading.selected(session, a), reading.selected(session, b)
     for name, side in (("a", left), ("b", right)):
         if not side:
             raise NothingToCompare(f"{name} selects no run that has succeeded")
+    if leave_out_flagged:
+        left, right = ([dataclasses.replace(p, leave_out_flagged=True) for p in side] for side in (left, right))
     return Comparison.model_validate(dataclasses.asdict(compare_processes(left, right, noise_floor)))
 
 
 def scaling(database: Database, experiment_id: int) -> ScalingTable:
     """Raises NotFound."""
     with database.read() as session:
-        processes = _selected(session, Selection(experiment_id=experiment_id))
+        processes = reading.selected(session, Selection(experiment_id=experiment_id))
         planned = session.get_one(Experiment, experiment_id).runs
     table = dataclasses.asdict(scale_processes(processes))
     if len(processes) < planned:
@@ -44,41 +59,96 @@ def scaling(database: Database, experiment_id: int) -> ScalingTable:
     return ScalingTable.model_validate({**table, "experiment_id": experiment_id})
 
 
-def _selected(session: Session, selection: Selection) -> list[Process]:
-    """The processes of a selection whose runs succeeded, in the order of their runs."""
-    if selection.experiment_id is not None:
-        if session.get(Experiment, selection.experiment_id) is None:
-            raise NotFound(f"there is no experiment {selection.experiment_id}")
-        query = select(Run).where(Run.experiment_id == selection.experiment_id, Run.state == "succeeded")
-        runs = [r for r in session.scalars(query.order_by(Run.id)) if selection.takes(r.spec, r.repetition, r.block)]
-        return _processes(session, runs)
-    found = {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(selection.run_ids)))}
-    for run_id in selection.run_ids:
-        if run_id not in found:
+def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor: float) -> Sweep:
+    """Raises NotFound or InvalidRequest."""
+    processes = reading.of_experiment(database, experiment_id)
+    try:
+        return sweep_processes(processes, axis, noise_floor)
+    except ValueError as error:
+        entry = {"pointer": "#query/axis", "field": "axis", "value": axis, "accepted": str(error)}
+        raise InvalidRequest([entry]) from None
+
+
+def efficiency(database: Database, experiment_id: int) -> list[EfficiencyRow]:
+    """Raises NotFound."""
+    return efficiencies(reading.of_experiment(database, experiment_id))
+
+
+def roofline(database: Database, experiment_id: int) -> list[RooflineRow]:
+    """Raises NotFound."""
+    return rooflines(reading.of_experiment(database, experiment_id))
+
+
+def forecast(database: Database, store: Store, experiment_id: int, cores: Sequence[int]) -> Outlook:
+    """Raises NotFound."""
+    processes = reading.of_experiment(database, experiment_id)
+    profiles: dict[int, Profile] = {}
+    unreadable = []
+    for run_id in sources(processes):
+        try:
+            profile = reading.profile(database, store, run_id)
+        except ValueError as error:
+            unreadable.append(str(error))
+            continue
+        if profile is not None:
+            profiles[run_id] = profile
+    found = outlook(processes, profiles, cores)
+    return dataclasses.replace(found, missing=[*found.missing, *unreadable])
+
+
+def memory(database: Database, experiment_id: int) -> list[MemoryRow]:
+    """Raises NotFound."""
+    groups = by_variant(reading.of_experiment(database, experiment_id))
+    return [MemoryRow(variant_of(group), _memory(group)) for group in groups]
+
+
+def _memory(group: Group) -> Memory:
+    config = TrainConfig.from_dict(dict(group[0].config))
+    measured = [process.result["memory_bytes"] for process in group]
+
+    @functools.lru_cache
+    def sizes_at(batch: int, seq: int) -> dict[str, int]:
+        return arenas_bytes(dataclasses.replace(config, batch=batch, seq=seq))
+
+    return memory_of(measured, config.batch, config.seq, config.model.context, sizes_at)
+
+
+def history(database: Database, noise_floor: float, limit: int, run_id: int | None) -> list[Series]:
+    """Series of the latest runs that succeeded; with a run's id, the one it belongs to. Raises NotFound."""
+    with database.read() as session:
+        if run_id is not None and session.get(Run, run_id) is None:
             raise NotFound(f"there is no run {run_id}")
-        if found[run_id].state != "succeeded":
-            raise NothingToCompare(f"run {run_id} is {found[run_id].state}", current=found[run_id].state)
-    return _processes(session, [found[run_id] for run_id in selection.run_ids])
-
-
-def _processes(session: Session, runs: Sequence[Run]) -> list[Process]:
-    processes: list[Process] = []
-    for first in range(0, len(runs), CHUNK):
-        chunk = runs[first : first + CHUNK]
-        query = (
-            select(Result.run_id, Result.payload, Attempt.node, Attempt.core_set)
-            .join(Attempt, Attempt.id == Result.attempt_id)
-            .where(Result.run_id.in_([run.id for run in chunk]), Result.canonical)
-        )
-        rows = {row.run_id: row for row in session.execute(query)}
-        for run in chunk:
-            row = rows[run.id]
-            processes.append(
-                Process(
-                    run_id=run.id,
-                    result=payloads.unpack(row.payload)["result"],
-                    variant=run.variant,
-                    pair=(run.experiment_id, run.block, row.node, row.core_set),
-                )
+        query = select(Run).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
+        if run_id is not None:
+            query = query.where(Run.shape == session.get_one(Run, run_id).shape)
+        latest = list(session.scalars(query.limit(limit)))
+        confirming = Experiment.request["confirms"].as_integer()
+        asked = session.scalars(select(Experiment).where(confirming.is_not(None)).order_by(Experiment.id)).all()
+        confirmations = {}
+        for experiment in asked:
+            runs = session.execute(select(Run.id, Run.state).where(Run.experiment_id == experiment.id)).all()
+            confirmations[int(experiment.request["confirms"])] = Confirmation(
+                experiment.id,
+                frozenset(run.id for run in runs if run.state == "succeeded"),
+                any(run.state in ("queued", *ACTIVE) for run in runs),
             )
-    return processes
+        found = series_of(reading.processes(session, latest[::-1]), confirmations, noise_floor)
+    return [one for one in found if run_id is None or any(point.run_id == run_id for point in one.points)]
+
+
+def confirmation(database: Database, run_id: int) -> ExperimentRequest:
+    """What to submit to have the change that run `run_id` is the first after confirmed. Raises NotFound."""
+    with database.read() as session:
+        run = session.get(Run, run_id)
+        if run is None:
+            raise NotFound(f"there is no run {run_id}")
+        spec = {name: value for name, value in run.spec.items() if value is not None}
+        experiment = session.get_one(Experiment, run.experiment_id)
+    asked = {
+        "name": f"confirm run {run_id}",
+        "base": spec,
+        "repetitions": CONFIRMING_RUNS,
+        "confirms": run_id,
+        "requires": experiment.request.get("requires", {}),
+    }
+    return ExperimentRequest.model_validate(asked)

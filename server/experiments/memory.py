@@ -14,6 +14,11 @@ def slices(config: TrainConfig) -> int:
     return groups * -(-config.seq // (config.token_slice or config.seq))
 
 
+def arenas_bytes(config: TrainConfig) -> dict[str, int]:
+    """Each arena of a run, exact."""
+    return dict(memory_bytes(config))
+
+
 def run_memory_bytes(config: TrainConfig) -> int:
     """All arenas of a run, exact."""
-    return sum(memory_bytes(config).values())
+    return sum(arenas_bytes(config).values())

@@ -33,5 +33,6 @@ def compare(a: str, b: str, server: str, as_json: bool) -> None:
         verdict += f" [{answer.ratio_low:.3f}, {answer.ratio_high:.3f}]"
     lines = [verdict, answer.reason]
     lines += [f"differs beside the settings: {', '.join(answer.differs)}"] if answer.differs else []
+    lines += [f"marked: {mark}" for mark in answer.marks]
     for line in lines:
         out.print(line, markup=False, highlight=False)

@@ -1,3 +1,6 @@
+import gzip
+import json
+
 import pytest
 
 
@@ -87,3 +90,146 @@ def test_a_run_without_a_result_is_not_compared(api):
 
 def test_scaling_of_an_unknown_experiment_is_not_found(empty_api):
     assert empty_api.get("/analysis/scaling", 404, experiment_id=7)["type"] == "/problems/not-found"
+
+
+PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
+                               "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0}}}}  # fmt: skip
+# Two rows of two tasks each: a barrier between the ops costs 2 of 6 s on two cores.
+PROFILE = {
+    "schema": "taskloom-profile-1", "config": {"sync": "step"}, "environment": {}, "ops": [["fc", "forward"]],
+    "tasks": {"op": [0] * 4, "layer": [None] * 4, "label": [""] * 4, "mean_s": [1.0, 3.0, 3.0, 1.0],
+              "flop": [10**12] * 4, "bytes": [10**6] * 4},
+    "op_first": [0, 2, 4], "nodes": [-1, 0, 1, 2, 3, -1],
+    "edges": [[0, 1], [0, 2], [1, 3], [2, 4], [3, 5], [4, 5]], "crossing": [[5, 0]],
+}  # fmt: skip
+
+
+@pytest.fixture
+def explained(api, make_result):
+    """Both schedulers on one and two threads, one run each, with all that a result can tell, and a profile."""
+    made = api.submit(
+        base={"model": "tiny", "token_slice": 64, "batch_slice": 1},
+        axes={"scheduler": ["fork-join", "task"], "threads": [1, 2]},
+    )
+    node = api.worker()
+    step_s = {("fork-join", 1): 8.0, ("fork-join", 2): 6.0, ("task", 1): 8.0, ("task", 2): 4.0}
+    for _ in range(made["runs"]):
+        lease = node.claim()
+        spec = lease["spec"]
+        threads, s = spec["threads"], step_s[spec["scheduler"], spec["threads"]]
+        result = make_result([9, s, s], scheduler=spec["scheduler"], threads=threads, environment=PEAKS)
+        split = {"barrier_s": 2 * s - 16 / threads, "starvation_s": 0.0, "scheduling_s": 0.0, "idle_s": 0.0}
+        result["threads"] = [{"thread": i, "useful_s": 16 / threads, **split} for i in range(threads)]
+        result["graph"] = {"t1_s": 8.0, "tinf_s": 4.0, "fork_join_tinf_s": 6.0}
+        result["ops"] = [{"op": "fc", "phase": "forward", "calls": 8, "time_s": 16.0, "flop": 10**12, "bytes": 10**9}]
+        result["memory_bytes"] = {"weights": 1, "peak_rss": 10**9}
+        if threads == 1:
+            node.leave(lease, "profile.json.gz", gzip.compress(json.dumps(PROFILE).encode()))
+        node.upload(lease, result)
+    return made["id"]
+
+
+def by_place(rows):
+    return {(row["variant"]["scheduler"], row["variant"]["threads"]): row for row in rows}
+
+
+def test_efficiency_says_where_the_time_went(api, explained):
+    rows = by_place(api.get("/analysis/efficiency", experiment_id=explained))
+    fork, task = rows["fork-join", 2], rows["task", 2]
+    assert fork["efficiency"]["parallel"] == pytest.approx(8 / 12)
+    assert fork["waiting"]["load_balance"] == pytest.approx(8 / 12)
+    assert task["efficiency"]["parallel"] == pytest.approx(1)
+    assert fork["scalability"]["computation"] == pytest.approx(1)
+    assert fork["bounds"]["gain_limit"] == pytest.approx(1.5)
+    assert fork["missing"] == []
+
+
+def test_roofline_holds_ops_against_the_nodes_peaks(api, explained):
+    rows = by_place(api.get("/analysis/roofline", experiment_id=explained))
+    (op,) = rows["task", 2]["ops"]
+    assert op["achieved_gflop_per_s"] == pytest.approx(125.0)
+    assert (op["attainable_gflop_per_s"], op["bound"]) == (400.0, "compute")
+    assert rows["task", 2]["phases"][0]["answer"] == "no"
+
+
+def test_forecast_comes_from_the_profile_of_one_thread_and_shows_its_error(api, explained):
+    found = api.get("/analysis/forecast", experiment_id=explained, cores="1,2,128")
+    (forecast,) = found["forecasts"]
+    curves = {(c["scheduler"], c["bandwidth"]): {p["cores"]: p for p in c["points"]} for c in forecast["curves"]}
+    assert set(curves) == {(s, b) for s in ("fork-join", "task") for b in ("grows", "held")}
+    assert curves["task", "grows"][2]["step_s"] == pytest.approx(4.0)
+    assert curves["fork-join", "grows"][2]["step_s"] == pytest.approx(6.0)
+    assert curves["fork-join", "grows"][2]["error"] == pytest.approx(0.0)
+    assert forecast["worst_error"] == pytest.approx(0.0)
+    assert any("bandwidth" in told for told in forecast["assumptions"])
+    assert found["missing"] == []
+
+
+def test_without_a_profile_there_is_no_forecast(api, measured):
+    found = api.get("/analysis/forecast", experiment_id=measured)
+    assert (found["forecasts"], found["missing"]) == ([], ["slices 1x64: no one-thread run left a profile"])
+
+
+def test_memory_is_what_the_formula_says(api, explained):
+    for row in api.get("/analysis/memory", experiment_id=explained):
+        memory = row["memory"]
+        assert memory["exact"] is False  # the results above made it up
+        assert memory["planned_bytes"]["weights"] > 100_000
+        assert memory["per_sequence_bytes"]["weights"] == 0
+        assert memory["per_sequence_bytes"]["activations"] > 0
+        totals = [shape["total_bytes"] for shape in memory["with_seq"]]
+        assert (len(totals), totals) == (2, sorted(totals))  # the context ends at 128
+
+
+def test_a_sweep_compares_along_an_axis(api, measured):
+    found = api.get("/analysis/sweep", experiment_id=measured)
+    assert (found["axis"], found["comparisons"]) == ("scheduler", 2)
+    rows = {row["at"]["threads"]: row for row in found["rows"]}
+    assert rows[2]["ratio"] == pytest.approx(1.6)
+    assert rows[2]["p_adjusted"] >= rows[2]["p_value"]
+    assert api.get("/analysis/sweep", experiment_id=measured, axis="threads")["axis"] == "threads"
+    problem = api.get("/analysis/sweep", 422, experiment_id=measured, axis="batch")
+    assert problem["errors"][0]["accepted"] == "an axis that varies: scheduler, threads"
+
+
+@pytest.mark.parametrize("path", ["sweep", "efficiency", "roofline", "forecast", "memory"])
+def test_analysis_of_an_unknown_experiment_is_not_found(empty_api, path):
+    assert empty_api.get(f"/analysis/{path}", 404, experiment_id=7)["type"] == "/problems/not-found"
+
+
+@pytest.mark.parametrize("cores", ["0", "x", "1,2000", ",".join(["1"] * 33), ""])
+def test_cores_to_forecast_are_checked(empty_api, cores):
+    assert empty_api.get("/analysis/forecast", 422, experiment_id=1, cores=cores)["errors"][0]["field"] == "cores"
+
+
+def run_all(node, make_result, step_s):
+    """Execute what is queued; each run takes the next of step_s."""
+    for s in step_s:
+        lease = node.claim()
+        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"]))
+
+
+NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(("again", "state"), [(1.1, "confirmed"), (1.0, "dismissed")])
+def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(api, make_result, again, state):
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12)
+    node = api.worker()
+    run_all(node, make_result, [s * level for level in (1.0, 1.1) for s in NOISE])
+    (series,) = api.get("/analysis/history")
+    (alert,) = series["alerts"]
+    assert (alert["state"], alert["change"]["first_after"], len(series["points"])) == ("suspected", 7, 12)
+    made = api.post("/analysis/history/7/confirm", status=201)
+    assert (made["runs"], made["request"]["confirms"]) == (6, 7)
+    assert api.post("/analysis/history/7/confirm", status=201)["id"] == made["id"]
+    assert api.get("/analysis/history")[0]["alerts"][0]["state"] == "confirming"
+    run_all(node, make_result, [s * again for s in NOISE])
+    (alert,) = api.get("/analysis/history", run_id=3)[0]["alerts"]
+    assert (alert["state"], alert["confirming_experiment_id"]) == (state, made["id"])
+
+
+def test_history_of_an_unknown_run_is_not_found(empty_api):
+    assert empty_api.get("/analysis/history", 404, run_id=7)["type"] == "/problems/not-found"
+    assert empty_api.post("/analysis/history/7/confirm", status=404)["type"] == "/problems/not-found"

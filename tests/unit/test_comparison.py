@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from analysis.comparison import compare
@@ -141,3 +143,46 @@ def test_half_paired_sides_are_not_paired(side):
 def test_an_empty_side_is_an_error(side):
     with pytest.raises(ValueError):
         compare([], side(1, A_S))
+
+
+def disturb(process, foreign_s=0.0, flagged=()):
+    steps = len(process.result["step_s"])
+    process.result["validity"] = {"foreign": {"cores": [0], "busy_s": 3.0, "own_s": 3.0 - foreign_s,
+                                              "foreign_s": foreign_s}}  # fmt: skip
+    process.result["flagged"] = [["run_delay"] if step in flagged else [] for step in range(steps)]
+
+
+def test_a_foreign_load_beside_a_run_is_marked_and_said(side):
+    a, b = side(1, A_S), side(100, [s * 0.7 for s in A_S])
+    for process in (*a, *b):
+        disturb(process)
+    assert compare(a, b).marks == []
+    disturb(b[2], foreign_s=0.4)
+    found = compare(a, b)
+    assert found.marks == ["run 102: foreign load: other processes used 19.2% of its cores"]
+    assert "some runs were disturbed" in found.reason
+    assert found.verdict == "faster"
+
+
+def test_flagged_steps_count_unless_it_is_declared_that_they_do_not(make_result):
+    def process(run_id, leave_out):
+        result = make_result([9.0, 1.0, 5.0, 5.0])
+        made = Process(run_id, result, {}, leave_out_flagged=leave_out)
+        disturb(made, flagged=(2, 3))
+        return made
+
+    assert process(1, leave_out=False).median_step_s == 5.0
+    assert process(1, leave_out=True).median_step_s == 1.0
+    found = compare([process(1, True)], [process(2, True)])
+    assert found.marks[0] == "run 1: 2 of 3 timed steps are flagged (run_delay 2)"
+    everything = process(1, leave_out=True)
+    disturb(everything, flagged=(1, 2, 3))
+    assert everything.median_step_s == 5.0
+
+
+def test_one_bit_of_one_loss_refuses_the_comparison(side):
+    a, b = side(1, A_S), side(100, A_S)
+    b[3].result["losses"][2] = math.nextafter(b[3].result["losses"][2], 10.0)
+    found = compare(a, b)
+    assert (found.verdict, found.ratio) == ("refused", None)
+    assert "disagree from step 2" in found.reason

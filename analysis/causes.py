@@ -1,0 +1,173 @@
+"""Why a variant takes as long as it does: one row for each variant of an experiment.
+
+Times of a variant are totals over the timed steps of all its runs, so that factors multiply exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.efficiency import Counted, Efficiency, Scalability, WaitingSplit, critical_s, efficiency, scalability
+from analysis.efficiency import waiting_split as split_waiting
+from analysis.processes import Process
+from analysis.roofline import MemoryBound, OpRoof, Peaks, memory_bound, peaks_of, roofline
+from analysis.variants import Group, Variant, by_variant, one_thread, variant_of
+from analysis.work_span import WorkSpan, work_span
+from gpt2core.config import PHASES
+from gpt2core.result import median
+
+MOSTLY_USEFUL = 0.95
+
+
+@dataclass(frozen=True)
+class EfficiencyRow:
+    """Where the threads' time went. What results are too old to tell is null, and `missing` says why."""
+
+    variant: Variant
+    efficiency: Efficiency | None
+    waiting: WaitingSplit | None
+    scalability: Scalability | None
+    phase_scalability: dict[str, float]
+    bounds: WorkSpan | None
+    missing: list[str]
+
+
+@dataclass(frozen=True)
+class RooflineRow:
+    """What each op reached of what it could, and whether each phase is memory bound."""
+
+    variant: Variant
+    peaks: Peaks | None
+    ops: list[OpRoof]
+    phases: list[MemoryBound]
+    missing: list[str]
+
+
+def efficiencies(processes: Sequence[Process]) -> list[EfficiencyRow]:
+    """A row for each variant, in the order of every table."""
+    groups = by_variant(processes)
+    return [_efficiency(group, one_thread(group, groups)) for group in groups]
+
+
+def rooflines(processes: Sequence[Process]) -> list[RooflineRow]:
+    """A row for each variant, in the order of every table."""
+    groups = by_variant(processes)
+    return [_roofline(group, one_thread(group, groups)) for group in groups]
+
+
+def _efficiency(group: Group, reference: Group | None) -> EfficiencyRow:
+    threads, missing = int(group[0].config["threads"]), []
+    useful_s = thread_times(group, "useful_s")
+    elapsed_s = math.fsum(math.fsum(process.timed_s) for process in group)
+    spans = _graph(group)
+    found = split = scaled = None
+    if useful_s is None or max(useful_s) <= 0:
+        missing.append("the results say nothing of their threads")
+    else:
+        steps = sum(len(process.timed_s) for process in group)
+        span_s = min(steps * _executed_span_s(group, spans), elapsed_s)
+        found = efficiency(useful_s, elapsed_s, critical_s(useful_s, span_s))
+        waited = [thread_times(group, name) for name in ("starvation_s", "idle_s", "barrier_s")]
+        if any(times is None for times in waited):
+            missing.append("the results do not split the threads' waiting")
+        else:
+            starved, idle, barrier = (times or [] for times in waited)
+            serial = [a + b for a, b in zip(starved, idle, strict=True)]
+            split = split_waiting(useful_s, serial, barrier, elapsed_s)
+        base = None if reference is None else thread_times(reference, "useful_s")
+        if base is None or reference is None or math.fsum(base) <= 0:
+            missing.append("no one-thread run of the same tiles: nothing is known of computation scalability")
+        else:
+            scaled = scalability(
+                math.fsum(base) / sum(len(process.timed_s) for process in reference),
+                math.fsum(useful_s) / steps,
+                counted(reference),
+                counted(group),
+            )
+    bounds = None
+    if spans is None:
+        missing.append("the results hold no work and span")
+    else:
+        bounds = work_span(*spans, sorted({1, threads, 2 * threads, 4 * threads}))
+    return EfficiencyRow(variant_of(group), found, split, scaled, phase_scalability(group, reference), bounds, missing)
+
+
+def _executed_span_s(group: Group, spans: tuple[float, float, float] | None) -> float:
+    """The span of a step as it was scheduled; 0 where nothing is known of it, or steps overlap."""
+    config = group[0].config
+    if spans is None or (config["scheduler"], config["sync"]) == ("task", "none"):
+        return 0.0
+    return spans[2] if config["scheduler"] == "fork-join" else spans[1]
+
+
+def thread_times(group: Group, name: str) -> list[float] | None:
+    """Seconds of each thread over all runs of a variant; None if a result does not tell."""
+    totals = [0.0] * int(group[0].config["threads"])
+    for process in group:
+        threads = process.result.get("threads") or []
+        if len(threads) != len(totals) or any(name not in thread for thread in threads):
+            return None
+        totals = [total + float(thread[name]) for total, thread in zip(totals, threads, strict=True)]
+    return totals
+
+
+def counted(group: Group) -> Counted | None:
+    """Instructions and cycles for each timed step, over all threads; None where they were not counted, or where
+    waiting, which is counted too, is more than MOSTLY_USEFUL leaves."""
+    useful_s, elapsed_s = thread_times(group, "useful_s"), math.fsum(math.fsum(p.timed_s) for p in group)
+    if useful_s is None or math.fsum(useful_s) < MOSTLY_USEFUL * len(useful_s) * elapsed_s:
+        return None
+    steps = sum(len(process.timed_s) for process in group)
+    threads = [t for process in group for t in (process.result.get("counters") or {}).get("threads") or []]
+    totals = [math.fsum(thread.get(name) or 0.0 for thread in threads) for name in ("instructions", "cycles")]
+    return Counted(totals[0] / steps, totals[1] / steps) if all(totals) else None
+
+
+def phase_scalability(group: Group, reference: Group | None) -> dict[str, float]:
+    """For each phase, its tasks' time with one thread over their time here."""
+    if reference is None:
+        return {}
+    found = {}
+    for phase in PHASES:
+        base_s, here_s = (_phase_busy_s(each, phase) for each in (reference, group))
+        if base_s and here_s:
+            found[phase] = base_s / here_s
+    return found
+
+
+def _phase_busy_s(group: Group, phase: str) -> float:
+    return median([median(p.result["phase_busy_s"][phase][p.config["warmup"] :]) for p in group])
+
+
+def _graph(group: Group) -> tuple[float, float, float] | None:
+    """Medians over runs of work, span and fork-join's span of a step; None if a result lacks them."""
+    graphs: list[Mapping[str, float]] = [process.result.get("graph") or {} for process in group]
+    names = ("t1_s", "tinf_s", "fork_join_tinf_s")
+    if not all(graph.get(name) for graph in graphs for name in names):
+        return None
+    work_s, span_s, fork_join_span_s = (median([graph[name] for graph in graphs]) for name in names)
+    return work_s, span_s, fork_join_span_s
+
+
+def _roofline(group: Group, reference: Group | None) -> RooflineRow:
+    threads = int(group[0].config["threads"])
+    peaks = next((p for p in (peaks_of(process.environment, threads) for process in group) if p is not None), None)
+    variant = variant_of(group)
+    if peaks is None:
+        return RooflineRow(variant, None, [], [], [f"the node's peaks with {threads} threads were not measured"])
+    ops = roofline(pooled_ops(group), peaks)
+    return RooflineRow(variant, peaks, ops, memory_bound(ops, phase_scalability(group, reference)), [])
+
+
+def pooled_ops(group: Group) -> list[dict[str, Any]]:
+    """Each op over all runs of a variant: calls, time, flop and bytes added up."""
+    totals: dict[tuple[str, str], dict[str, Any]] = {}
+    for process in group:
+        for op in process.result.get("ops") or []:
+            total = totals.setdefault((op["op"], op["phase"]), {"op": op["op"], "phase": op["phase"]})
+            for name in ("calls", "time_s", "flop", "bytes"):
+                total[name] = total.get(name, 0) + op[name]
+    return list(totals.values())

@@ -1,0 +1,80 @@
+"""Memory of a run: its split, exact to the byte, how each part grows with the batch and the sequence, and how much of
+the process's peak that explains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from analysis.variants import Variant
+
+PEAK = "peak_rss"
+Sizes = Mapping[str, int]
+SizesAt = Callable[[int, int], Sizes]  # batch, seq -> bytes of each arena
+
+
+@dataclass(frozen=True)
+class SizedShape:
+    """What a shape takes, without running it."""
+
+    batch: int
+    seq: int
+    bytes: dict[str, int]
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Of one configuration. planned_bytes: by the formula; measured_bytes: the arenas that runs allocated; per_sequence
+    and per_token: bytes that one more sequence, or one more token in each, takes. explained: arenas / peak RSS."""
+
+    planned_bytes: dict[str, int]
+    measured_bytes: dict[str, int]
+    exact: bool
+    peak_rss_bytes: int | None
+    explained: float | None
+    per_sequence_bytes: dict[str, int]
+    per_token_bytes: dict[str, int]
+    with_batch: list[SizedShape]
+    with_seq: list[SizedShape]
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """Memory of one variant."""
+
+    variant: Variant
+    memory: Memory
+
+
+def memory(
+    measured: Sequence[Sizes], batch: int, seq: int, context: int, sizes_at: SizesAt, doublings: int = 4
+) -> Memory:
+    """From `memory_bytes` of equally configured runs; peak RSS is their largest. Raises ValueError for no run."""
+    if not measured:
+        raise ValueError("no run")
+    planned = dict(sizes_at(batch, seq))
+    arenas = {name: size for name, size in measured[0].items() if name != PEAK}
+    peaks = [sizes[PEAK] for sizes in measured if sizes.get(PEAK)]
+    peak = max(peaks, default=None)
+    seqs = [seq << i for i in range(doublings + 1) if seq << i <= context]
+    return Memory(
+        planned_bytes=planned,
+        measured_bytes=arenas,
+        exact=all({k: v for k, v in sizes.items() if k != PEAK} == planned for sizes in measured),
+        peak_rss_bytes=peak,
+        explained=None if peak is None else sum(arenas.values()) / peak,
+        per_sequence_bytes=_more(planned, sizes_at(batch + 1, seq)),
+        per_token_bytes=_more(planned, sizes_at(batch, seq + 1)) if seq < context else {},
+        with_batch=[_sized(batch << i, seq, sizes_at) for i in range(doublings + 1)],
+        with_seq=[_sized(batch, each, sizes_at) for each in seqs],
+    )
+
+
+def _more(before: Sizes, after: Sizes) -> dict[str, int]:
+    return {name: after[name] - size for name, size in before.items()}
+
+
+def _sized(batch: int, seq: int, sizes_at: SizesAt) -> SizedShape:
+    sizes = dict(sizes_at(batch, seq))
+    return SizedShape(batch, seq, sizes, sum(sizes.values()))

@@ -1,0 +1,133 @@
+"""Forecasts for an experiment: from the profile of a one-thread run, held against every number of threads measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from analysis.forecast import Ceiling, Curve, curves
+from analysis.processes import Process
+from analysis.profile import Profile
+from analysis.roofline import Peaks, peaks_of
+from analysis.statistics import step_interval
+from analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
+from gpt2core.result import median
+
+CORES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Of one way to slice. source: the one-thread variant whose run left the profile; worst_error: the largest error,
+    as a share, against more threads than the source's."""
+
+    source: Variant
+    source_run_id: int
+    tasks: int
+    work_s: float
+    span_s: float
+    fork_join_span_s: float
+    overhead_s: float
+    curves: list[Curve]
+    worst_error: float | None
+    assumptions: list[str]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Forecasts, and what there is none for."""
+
+    forecasts: list[Forecast]
+    missing: list[str]
+
+
+def sources(processes: Sequence[Process]) -> list[int]:
+    """Runs whose profiles a forecast can come from: those with one thread."""
+    return [process.run_id for process in processes if process.config["threads"] == 1]
+
+
+def outlook(
+    processes: Sequence[Process], profiles: Mapping[int, Profile], cores: Sequence[int] = CORES
+) -> Outlook:
+    """A forecast for each way to slice that has a profile. profiles: by run."""
+    groups = by_variant(processes)
+    missing = []
+    found = []
+    tiles: dict[str, list[Group]] = {}
+    for group in groups:
+        tiles.setdefault(tiles_of(group), []).append(group)
+    for alike in tiles.values():
+        profiled = [(g, run) for g in alike if g[0].config["threads"] == 1 for run in g if run.run_id in profiles]
+        if not profiled:
+            name = "x".join(str(alike[0][0].config[n]) for n in ("batch_slice", "token_slice"))
+            missing.append(f"slices {name}: no one-thread run left a profile")
+            continue
+        # The task scheduler's graph is the one that tasks will run; any will do for fork-join.
+        source, process = min(profiled, key=lambda pair: pair[0][0].config["scheduler"] != "task")
+        found.append(_forecast(source, process, profiles[process.run_id], alike, cores))
+    return Outlook(found, list(dict.fromkeys(missing)))
+
+
+def _forecast(
+    source: Group, process: Process, profile: Profile, alike: Sequence[Group], cores: Sequence[int]
+) -> Forecast:
+    peaks = _peaks([run for group in alike for run in group])
+    overhead_s = max(0.0, (process.median_step_s - profile.work_s) / len(profile.seconds))
+    measured_s: dict[tuple[str, int], float] = {}
+    for group in alike:
+        config = group[0].config
+        if config["scheduler"] == "fork-join" or config["sync"] == profile.config.get("sync"):
+            measured_s.setdefault((config["scheduler"], int(config["threads"])), step_interval(group).median)
+    wanted = sorted({*cores, *(threads for _, threads in measured_s)})
+    dynamic = any(g[0].config.get("assignment") == "dynamic" for g in alike if g[0].config["scheduler"] == "fork-join")
+    ceilings = [Ceiling(peaks, "grows"), Ceiling(peaks, "held")] if peaks else [None]
+    found = [c for ceiling in ceilings for c in curves(profile, wanted, ceiling, overhead_s, measured_s, dynamic)]
+    errors = [abs(p.error) for c in found for p in c.points if p.error is not None and p.cores > 1]
+    return Forecast(
+        source=variant_of(source),
+        source_run_id=process.run_id,
+        tasks=len(profile.seconds),
+        work_s=profile.work_s,
+        span_s=profile.span_s,
+        fork_join_span_s=profile.fork_join_span_s,
+        overhead_s=overhead_s,
+        curves=found,
+        worst_error=max(errors, default=None),
+        assumptions=_assumptions(profile, peaks, overhead_s),
+    )
+
+
+def _peaks(processes: Sequence[Process]) -> tuple[Peaks, ...]:
+    """Every number of threads at which the node's peaks were measured; the median over runs."""
+    threads: dict[int, list[Peaks]] = {}
+    for process in processes:
+        for count in (process.environment.get("peaks") or {}).get("threads") or {}:
+            found = peaks_of(process.environment, int(count))
+            if found is not None:
+                threads.setdefault(int(count), []).append(found)
+    return tuple(
+        replace(
+            measured[0],
+            gflop_per_s=median([p.gflop_per_s for p in measured]),
+            triad_gb_per_s=median([p.triad_gb_per_s for p in measured]),
+        )
+        for _, measured in sorted(threads.items())
+    )
+
+
+def _assumptions(profile: Profile, peaks: Sequence[Peaks], overhead_s: float) -> list[str]:
+    told = [
+        f"each of {len(profile.seconds)} tasks takes on any core what it took on one thread; "
+        f"{overhead_s * 1e6:.2f} us are added to each for scheduling, as measured on one thread",
+        "caches, clocks and NUMA distances do not change with the number of cores",
+        "a barrier costs no more than waiting for it",
+        f"tasks run in the default breadth-first order with sync = {profile.config.get('sync')}",
+    ]
+    if not peaks:
+        return [*told, "bandwidth has no limit: the node's peaks were not measured"]
+    measured = ", ".join(f"{p.triad_gb_per_s:.1f} GB/s with {p.threads} threads" for p in peaks)
+    return [
+        *told,
+        f"tasks below the ridge share the measured bandwidth ({measured}); beyond the measured cores it grows with "
+        "them (grows), or stays what it is (held): the truth of a larger machine lies between",
+    ]

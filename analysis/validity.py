@@ -1,0 +1,39 @@
+"""What speaks against a run's samples, in words: flagged steps, and other processes on its cores."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from analysis.processes import Process
+
+FOREIGN_SHARE = 0.02  # of the cores' time over the timed steps; and at least FOREIGN_S of it
+FOREIGN_S = 0.05
+
+
+def foreign_share(process: Process) -> float | None:
+    """The share of its cores' time that other processes used during its timed steps; None if it is not known."""
+    found = (process.result.get("validity") or {}).get("foreign")
+    if not found or not found.get("cores"):
+        return None
+    return float(found["foreign_s"]) / (math.fsum(process.timed_s) * len(found["cores"]))
+
+
+def marks(processes: Sequence[Process]) -> list[str]:
+    """A line for each run that a reader should know more about before believing it."""
+    return [f"run {process.run_id}: {mark}" for process in processes for mark in _marks(process)]
+
+
+def _marks(process: Process) -> list[str]:
+    found = []
+    flagged = [step for step in (process.result.get("flagged") or [])[process.config["warmup"] :] if step]
+    if flagged:
+        reasons = Counter(reason for step in flagged for reason in step)
+        told = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        steps = len(process.result["step_s"]) - process.config["warmup"]
+        found.append(f"{len(flagged)} of {steps} timed steps are flagged ({told})")
+    share, cores = foreign_share(process), int(process.config["threads"])
+    if share is not None and share > max(FOREIGN_SHARE, FOREIGN_S / (math.fsum(process.timed_s) * cores)):
+        found.append(f"foreign load: other processes used {share:.1%} of its cores")
+    return found

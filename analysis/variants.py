@@ -1,0 +1,81 @@
+"""Processes that repeat each other, and what is said of them in every table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.agreement import PROBLEM, SLICES
+from analysis.comparison import identity
+from analysis.processes import Process
+
+Group = Sequence[Process]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Which variant a row is about, and how many runs it rests on."""
+
+    variant: dict[str, Any]
+    scheduler: str
+    sync: str
+    threads: int
+    batch_slice: int
+    token_slice: int
+    runs: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.scheduler} {self.batch_slice}x{self.token_slice}, {self.threads} thread" + "s" * (
+            self.threads > 1
+        )
+
+
+def variant_of(group: Group) -> Variant:
+    config = group[0].config
+    return Variant(
+        dict(group[0].variant),
+        str(config["scheduler"]),
+        str(config["sync"]),
+        int(config["threads"]),
+        int(config["batch_slice"]),
+        int(config["token_slice"]),
+        len(group),
+    )
+
+
+def by_variant(processes: Sequence[Process]) -> list[list[Process]]:
+    """The processes of each variant, in the order of problem, scheduler, slices and threads."""
+    groups: dict[str, list[Process]] = {}
+    for process in processes:
+        groups.setdefault(identity(process), []).append(process)
+    return sorted(groups.values(), key=_order)
+
+
+def _order(group: Group) -> tuple[str, str, int, int, int, str]:
+    config = group[0].config
+    return (
+        json.dumps([config[name] for name in PROBLEM if name in config], sort_keys=True),
+        str(config["scheduler"]),
+        int(config["batch_slice"]),
+        int(config["token_slice"]),
+        int(config["threads"]),
+        identity(group[0]),
+    )
+
+
+def tiles_of(group: Group) -> str:
+    """Equal for variants that run the same tiles, whoever runs them and on however many threads."""
+    return json.dumps([group[0].config.get(name) for name in (*PROBLEM, *SLICES)])
+
+
+def one_thread(group: Group, groups: Sequence[Group]) -> Group | None:
+    """The one-thread variant with the same tiles: of the same scheduler and settings if there is one, or of another."""
+    alike = [each for each in groups if each[0].config["threads"] == 1 and tiles_of(each) == tiles_of(group)]
+    return min(
+        alike,
+        key=lambda each: tuple(each[0].config[n] != group[0].config[n] for n in ("scheduler", "sync")),
+        default=None,
+    )

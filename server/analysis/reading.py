@@ -1,0 +1,89 @@
+"""Which results an analysis is about, as analysis/ sees them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from analysis.processes import Process
+from analysis.profile import Profile, profile_of
+from server.analysis.selection import Selection
+from server.artifacts.service import find
+from server.artifacts.store import Store
+from server.attempts import payload as payloads
+from server.attempts.models import Attempt, Result
+from server.db import Database
+from server.errors import NotFound, NothingToCompare
+from server.experiments.models import Experiment
+from server.runs.models import Run
+
+CHUNK = 500  # results read at a time
+PROFILE = "profile.json.gz"
+
+
+def selected(session: Session, selection: Selection) -> list[Process]:
+    """The processes of a selection whose runs succeeded, in the order of their runs."""
+    if selection.experiment_id is not None:
+        if session.get(Experiment, selection.experiment_id) is None:
+            raise NotFound(f"there is no experiment {selection.experiment_id}")
+        query = select(Run).where(Run.experiment_id == selection.experiment_id, Run.state == "succeeded")
+        runs = [r for r in session.scalars(query.order_by(Run.id)) if selection.takes(r.spec, r.repetition, r.block)]
+        return processes(session, runs)
+    found = {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(selection.run_ids)))}
+    for run_id in selection.run_ids:
+        if run_id not in found:
+            raise NotFound(f"there is no run {run_id}")
+        if found[run_id].state != "succeeded":
+            raise NothingToCompare(f"run {run_id} is {found[run_id].state}", current=found[run_id].state)
+    return processes(session, [found[run_id] for run_id in selection.run_ids])
+
+
+def processes(session: Session, runs: Sequence[Run]) -> list[Process]:
+    """The processes of runs that succeeded."""
+    found: list[Process] = []
+    for first in range(0, len(runs), CHUNK):
+        chunk = runs[first : first + CHUNK]
+        query = (
+            select(Result.run_id, Result.payload, Attempt.node, Attempt.core_set)
+            .join(Attempt, Attempt.id == Result.attempt_id)
+            .where(Result.run_id.in_([run.id for run in chunk]), Result.canonical)
+        )
+        rows = {row.run_id: row for row in session.execute(query)}
+        for run in chunk:
+            row = rows[run.id]
+            found.append(
+                Process(
+                    run_id=run.id,
+                    result=payloads.unpack(row.payload)["result"],
+                    variant=run.variant,
+                    pair=(run.experiment_id, run.block, row.node, row.core_set),
+                )
+            )
+    return found
+
+
+def of_experiment(database: Database, experiment_id: int) -> list[Process]:
+    """The processes of an experiment's runs that succeeded so far. Raises NotFound."""
+    with database.read() as session:
+        return selected(session, Selection(experiment_id=experiment_id))
+
+
+def profile(database: Database, store: Store, run_id: int) -> Profile | None:
+    """The profile that a run left; None if it left none. Raises ValueError if it is not one."""
+    try:
+        found = find(database, run_id, PROFILE, None)
+    except NotFound:
+        return None
+    path = store.path(found.sha256)
+    if not path.is_file():
+        return None
+    try:
+        content: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    except (OSError, EOFError, ValueError) as error:
+        raise ValueError(f"the profile of run {run_id} cannot be read: {error}") from None
+    return profile_of(content)

@@ -1,0 +1,150 @@
+"""What analysis says, as tables and lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.table import Table
+
+from analysis.causes import EfficiencyRow, RooflineRow
+from analysis.history import Series
+from analysis.memory import MemoryRow
+from analysis.outlook import Outlook
+from analysis.sweep import Sweep
+from analysis.variants import Variant
+from taskloom.tables import NONE, new_table, number, seconds, variant
+
+MIB = 1 << 20
+Shown = Iterator[Table | str]
+
+
+def _row(of: Variant) -> tuple[str, str, str]:
+    scheduler = of.scheduler if of.scheduler != "task" else f"task, sync {of.sync}"
+    return scheduler, str(of.threads), f"{of.batch_slice}x{of.token_slice}"
+
+
+def _missing(rows: Iterable[tuple[Variant, Sequence[str]]]) -> Iterator[str]:
+    told: dict[str, list[str]] = {}
+    for of, reasons in rows:
+        for reason in reasons:
+            told.setdefault(reason, []).append(of.name)
+    yield from (f"{'; '.join(names)}: {reason}" for reason, names in told.items())
+
+
+def sweep(found: Sweep) -> Shown:
+    """A line for each comparison, and the fastest variant."""
+    if found.axis is None:
+        yield "nothing varies in this experiment"
+        return
+    table = new_table(None, "where", found.axis, "verdict", "ratio [95 %]", "p, corrected", "pairs", left=3)
+    for row in found.rows:
+        bounds = "" if row.ratio_low is None else f" [{number(row.ratio_low, 3)}, {number(row.ratio_high, 3)}]"
+        table.add_row(
+            variant(row.at), f"{row.b} against {row.a}", row.verdict, number(row.ratio, 3) + bounds,
+            NONE if row.p_adjusted is None else f"{row.p_adjusted:.2g}", "yes" if row.paired else "no",
+        )  # fmt: skip
+    yield table
+    if found.best is not None:
+        beats = "" if found.beats_share is None else f", beyond doubt faster than {found.beats_share:.0%} of the others"
+        yield f"fastest: {found.best.name}, {seconds(found.best_step_s)} a step{beats}"
+
+
+def efficiency(rows: Sequence[EfficiencyRow]) -> Shown:
+    """Parallel efficiency, its factors, and the split of waiting."""
+    names = ("parallel eff.", "load balance", "serialisation", "transfer", "no work", "at barriers", "scheduling")
+    table = new_table(None, "scheduler", "threads", "slices BxT", *names, "comp. scalability", "task gain at most")
+    for row in rows:
+        of, waiting = row.efficiency, row.waiting
+        capacity_s = None if waiting is None else sum(
+            (waiting.useful_s, waiting.serial_s, waiting.load_balance_s, waiting.scheduling_s)
+        )  # fmt: skip
+        parts = (None,) * 3 if waiting is None else (waiting.serial_s, waiting.load_balance_s, waiting.scheduling_s)
+        factors = (None,) * 4 if of is None else (of.parallel, of.load_balance, of.serialisation, of.transfer)
+        table.add_row(
+            *_row(row.variant),
+            *(number(value, 3) for value in factors),
+            *(NONE if part is None or not capacity_s else f"{part / capacity_s:.1%}" for part in parts),
+            number(None if row.scalability is None else row.scalability.computation, 3),
+            number(None if row.bounds is None else row.bounds.gain_limit, 2),
+        )
+    yield table
+    yield from _missing((row.variant, row.missing) for row in rows)
+
+
+def roofline(rows: Sequence[RooflineRow]) -> Shown:
+    """Each variant's ops against its roof, and whether its phases are memory bound."""
+    for row in rows:
+        if row.peaks is None:
+            continue
+        title = (
+            f"{row.variant.name}: peak {row.peaks.gflop_per_s:.0f} GFLOP/s, {row.peaks.triad_gb_per_s:.1f} GB/s, "
+            f"ridge {row.peaks.ridge:.1f} flop/byte"
+        )
+        table = new_table(title, "op", "phase", "share of time", "flop/byte", "GFLOP/s", "GB/s", "of its roof",
+                          "bound by", left=2)  # fmt: skip
+        for op in row.ops:
+            table.add_row(
+                op.op, op.phase, f"{op.time_share:.1%}", number(op.intensity, 1), number(op.achieved_gflop_per_s, 1),
+                number(op.achieved_gb_per_s, 1), NONE if op.share is None else f"{op.share:.0%}", op.bound,
+            )  # fmt: skip
+        yield table
+        for phase in row.phases:
+            yield f"{phase.phase} memory bound? {phase.answer}: {phase.reason}"
+    yield from _missing((row.variant, row.missing) for row in rows)
+
+
+def forecast(found: Outlook) -> Shown:
+    """Steps on each number of cores, by scheduler and assumption about bandwidth."""
+    for one in found.forecasts:
+        curves = [f"{c.scheduler}, bandwidth {c.bandwidth}" for c in one.curves]
+        title = f"slices {one.source.batch_slice}x{one.source.token_slice}, from run {one.source_run_id}"
+        table = new_table(title, "cores", *curves, left=1)
+        for i, point in enumerate(one.curves[0].points):
+            cells = []
+            for curve in one.curves:
+                there = curve.points[i]
+                error = "" if there.error is None else f" ({there.error:+.1%})"
+                cells.append(f"{seconds(there.step_s)}, x{there.speedup:.2f}{error}")
+            table.add_row(str(point.cores), *cells)
+        yield table
+        yield "in brackets: the error against what was measured"
+        yield from (f"assumed: {told}" for told in one.assumptions)
+    yield from found.missing
+
+
+def memory(rows: Sequence[MemoryRow]) -> Shown:
+    """Arenas of each variant, what more sequences and tokens take, and what of the peak they explain."""
+    kinds = list(rows[0].memory.measured_bytes) if rows else []
+    table = new_table("MiB", "scheduler", "threads", "slices BxT", *kinds, "peak RSS", "explained", "per sequence",
+                      "per token")  # fmt: skip
+    for row in rows:
+        found = row.memory
+        table.add_row(
+            *_row(row.variant),
+            *(f"{found.measured_bytes.get(kind, 0) / MIB:,.1f}" for kind in kinds),
+            NONE if found.peak_rss_bytes is None else f"{found.peak_rss_bytes / MIB:,.1f}",
+            NONE if found.explained is None else f"{found.explained:.0%}",
+            f"{sum(found.per_sequence_bytes.values()) / MIB:,.2f}",
+            f"{sum(found.per_token_bytes.values()) / MIB:,.2f}" if found.per_token_bytes else NONE,
+        )
+    yield table
+
+
+def history(found: Sequence[Series]) -> Shown:
+    """A line for each series and for each of its changes, with what became of the alert."""
+    for one in found:
+        config = one.config
+        last = one.points[-1]
+        yield (
+            f"{config['model']['name']} {config['scheduler']}, {config['threads']} threads on {one.machine['node']}: "
+            f"{len(one.points)} runs, the last is {last.run_id} with {seconds(last.step_s)}"
+        )
+        alerts = {alert.change.first_after: alert for alert in one.alerts}
+        for change in one.changes:
+            alert = alerts.get(change.first_after)
+            state = "faster" if alert is None else f"slower, {alert.state} ({alert.reason})"
+            differs = f"; {', '.join(change.differs)}" if change.differs else ""
+            yield (
+                f"  from run {change.first_after} on {seconds(change.before_s)} -> {seconds(change.after_s)}, "
+                f"x{change.ratio:.3f} [{change.ratio_low:.3f}, {change.ratio_high:.3f}]: {state}{differs}"
+            )

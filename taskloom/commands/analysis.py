@@ -1,0 +1,109 @@
+"""What `taskloom experiments` says of why, and whether it can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+from rich.table import Table
+
+from taskloom import analysis_tables
+from taskloom.client import Client
+from taskloom.commands.output import console, json_option, print_json, server_option
+
+experiment_argument = click.argument("experiment_id", metavar="ID", type=int)
+
+
+def _show(answer: object, shown: Iterable[Table | str], as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+        return
+    out = console()
+    for part in shown:
+        if isinstance(part, str):
+            out.print(part, markup=False, highlight=False, soft_wrap=True)
+        else:
+            out.print(part)
+
+
+@click.command()
+@experiment_argument
+@click.option("--axis", help="the setting to compare  [default: the scheduler, or the first that varies]")
+@server_option
+@json_option
+def sweep(experiment_id: int, axis: str | None, server: str, as_json: bool) -> None:
+    """One axis, everything else equal, at every place of the sweep; p-values corrected for being several."""
+    with Client(server) as client:
+        answer = client.sweep(experiment_id, axis)
+    _show(answer, analysis_tables.sweep(answer), as_json)
+
+
+@click.command()
+@experiment_argument
+@server_option
+@json_option
+def efficiency(experiment_id: int, server: str, as_json: bool) -> None:
+    """Where the threads' time went: parallel efficiency and its factors, waiting, bounds."""
+    with Client(server) as client:
+        answer = client.efficiency(experiment_id)
+    _show(answer, analysis_tables.efficiency(answer), as_json)
+
+
+@click.command()
+@experiment_argument
+@server_option
+@json_option
+def roofline(experiment_id: int, server: str, as_json: bool) -> None:
+    """What each op reached of what the node could; are forward and backward memory bound?"""
+    with Client(server) as client:
+        answer = client.roofline(experiment_id)
+    _show(answer, analysis_tables.roofline(answer), as_json)
+
+
+@click.command()
+@experiment_argument
+@click.option("--cores", help="numbers of cores, as 1,2,4  [default: 1,2,4,8,16,32,64,128]")
+@server_option
+@json_option
+def forecast(experiment_id: int, cores: str | None, server: str, as_json: bool) -> None:
+    """Steps on more cores than the node has, under either scheduler, and how well that fits what was measured."""
+    with Client(server) as client:
+        answer = client.forecast(experiment_id, cores)
+    _show(answer, analysis_tables.forecast(answer), as_json)
+
+
+@click.command()
+@experiment_argument
+@server_option
+@json_option
+def memory(experiment_id: int, server: str, as_json: bool) -> None:
+    """Memory of every variant, and how it grows with batch and sequence."""
+    with Client(server) as client:
+        answer = client.memory(experiment_id)
+    _show(answer, analysis_tables.memory(answer), as_json)
+
+
+@click.command()
+@click.option("--run", "run_id", type=int, help="only the series of this run")
+@server_option
+@json_option
+def history(run_id: int | None, server: str, as_json: bool) -> None:
+    """Step times of each configuration on each machine over time: changes, and alerts."""
+    with Client(server) as client:
+        answer = client.history(run_id)
+    _show(answer, analysis_tables.history(answer), as_json)
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN", type=int)
+@server_option
+@json_option
+def confirm(run_id: int, server: str, as_json: bool) -> None:
+    """Queue fresh runs of what became slower at RUN; only they turn an alert into a regression."""
+    with Client(server) as client:
+        answer = client.confirm(run_id)
+    text = f"experiment {answer.id}: {answer.runs} runs queued; see: taskloom experiments history --run {run_id}"
+    _show(answer, [text], as_json)
+
+
+COMMANDS = (sweep, efficiency, roofline, forecast, memory, history, confirm)

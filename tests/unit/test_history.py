@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+
+from analysis.history import Change, Confirmation, alert, change_points, series
+from analysis.processes import Process
+
+SERIES = 300
+
+
+def noisy(rng, *levels, outliers=0.0):
+    """Runs with 1 % noise around levels given as (runs, seconds); some take 30 % longer for no reason."""
+    values = np.concatenate([np.full(runs, level) for runs, level in levels])
+    return list(values * np.exp(rng.normal(0, 0.01, len(values)) + 0.3 * (rng.random(len(values)) < outliers)))
+
+
+def test_planted_changes_are_found_where_they_are():
+    found = change_points(noisy(np.random.default_rng(1), (20, 1.0), (15, 1.05), (20, 0.98)))
+    assert len(found) == 2
+    assert found == pytest.approx([20, 35], abs=1)
+
+
+def test_a_planted_change_of_three_percent_is_nearly_always_found():
+    rng = np.random.default_rng(2)
+    hits = sum(
+        any(abs(i - 15) <= 2 for i in change_points(noisy(rng, (15, 1.0), (15, 1.03)))) for _ in range(SERIES)
+    )
+    assert hits >= 0.95 * SERIES
+
+
+@pytest.mark.parametrize(("runs", "outliers"), [(12, 0.0), (100, 0.0), (100, 0.05)])
+def test_nothing_is_found_where_nothing_is_planted(runs, outliers):
+    rng = np.random.default_rng(3)
+    assert sum(bool(change_points(noisy(rng, (runs, 1.0), outliers=outliers))) for _ in range(SERIES)) <= 0.05 * SERIES
+
+
+def test_changes_below_the_noise_floor_are_none():
+    values = [1.0 + 1e-6 * i for i in range(10)] + [1.005 + 1e-6 * i for i in range(10)]
+    assert change_points(values, noise_floor=0.01) == []
+    assert change_points(values, noise_floor=0.001) == [10]
+
+
+def test_short_and_constant_series_have_no_changes():
+    assert change_points([1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0]) == []
+    assert change_points([1.0] * 50) == []
+
+
+@pytest.fixture
+def measured(make_result):
+    """Runs 1, 2, ... with these median steps; the core changes at run `changed`."""
+
+    def build(values, changed=10**6, **settings):
+        return [
+            Process(
+                i,
+                make_result([9.0, s, s], environment={"core_hash": "new" if i >= changed else "old"}, **settings),
+                {},
+            )
+            for i, s in enumerate(values, 1)
+        ]
+
+    return build
+
+
+def test_a_series_names_the_software_that_changed_with_its_level(measured):
+    values = noisy(np.random.default_rng(4), (10, 1.0), (10, 1.1))
+    (found,) = series(measured(values, changed=11), {})
+    (change,) = found.changes
+    assert (change.last_before, change.first_after) == (10, 11)
+    assert change.ratio == pytest.approx(1.1, rel=0.02)
+    assert change.ratio_low <= change.ratio <= change.ratio_high
+    assert change.differs == ["core_hash: old / new"]
+    assert [a.state for a in found.alerts] == ["suspected"]
+
+
+def test_another_configuration_or_machine_is_another_series(measured):
+    one, other = measured([1.0] * 8), measured([2.0] * 3, threads=2)
+    assert [len(s.points) for s in series([*one, *other], {})] == [8, 3]
+    one[-1].result["environment"]["cpu_model"] = "Other"
+    assert [len(s.points) for s in series(one, {})] == [7, 1]
+
+
+def test_what_became_faster_is_no_alert(measured):
+    (found,) = series(measured(noisy(np.random.default_rng(5), (10, 1.1), (10, 1.0))), {})
+    assert (len(found.changes), found.alerts) == (1, [])
+
+
+BEFORE = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002, 0.998]
+CHANGE = Change(8, 9, 1.0, 1.05, 1.05, 1.04, 1.06, [])
+
+
+@pytest.mark.parametrize(
+    ("fresh_s", "active", "state"),
+    [
+        (None, False, "suspected"),
+        ([1.05], True, "confirming"),
+        ([s * 1.05 for s in BEFORE[:6]], False, "confirmed"),
+        (BEFORE, False, "dismissed"),
+        ([s * 0.9 for s in BEFORE[:6]], False, "dismissed"),
+        ([1.05, 1.05], False, "suspected"),
+        ([1.0, 1.0, 1.0, 1.05, 1.05, 1.05], False, "suspected"),
+    ],
+)
+def test_a_regression_is_called_only_after_fresh_runs_confirm_it(fresh_s, active, state):
+    confirmation = None if fresh_s is None else Confirmation(7, frozenset(), active)
+    found = alert(CHANGE, BEFORE, confirmation, fresh_s or ())
+    assert found.state == state, found.reason
+    assert found.confirming_experiment_id == (None if fresh_s is None else 7)
+
+
+def test_fresh_runs_of_another_machine_confirm_nothing(measured):
+    values = noisy(np.random.default_rng(6), (10, 1.0), (16, 1.1))
+    again = {11: Confirmation(7, frozenset(range(21, 27)), active=False)}
+    (found,) = series(measured(values), again)
+    assert [a.state for a in found.alerts] == ["confirmed"]
+    elsewhere = measured(values)
+    for process in elsewhere[20:]:
+        process.result["environment"]["node"] = "n2"
+    first, _ = series(elsewhere, again)
+    assert [(a.state, a.confirming_experiment_id) for a in first.alerts] == [("suspected", 7)]

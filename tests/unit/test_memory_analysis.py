@@ -1,0 +1,30 @@
+import pytest
+
+from analysis.memory import memory
+
+
+def sizes_at(batch, seq):
+    return {"weights": 1000, "activations": 10 * batch * seq, "temporary": 7 * seq}
+
+
+def test_split_growth_and_what_of_the_peak_is_explained():
+    measured = [{**sizes_at(4, 8), "peak_rss": 2000}, {**sizes_at(4, 8), "peak_rss": 1800}]
+    found = memory(measured, 4, 8, 32, sizes_at)
+    assert found.exact
+    assert found.measured_bytes == {"weights": 1000, "activations": 320, "temporary": 56}
+    assert (found.peak_rss_bytes, found.explained) == (2000, pytest.approx(1376 / 2000))
+    assert found.per_sequence_bytes == {"weights": 0, "activations": 80, "temporary": 0}
+    assert found.per_token_bytes == {"weights": 0, "activations": 40, "temporary": 7}
+    assert [(s.batch, s.total_bytes) for s in found.with_batch][:2] == [(4, 1376), (8, 1696)]
+    assert [s.seq for s in found.with_seq] == [8, 16, 32]
+
+
+def test_arenas_that_are_not_what_the_formula_says_are_marked():
+    assert not memory([{**sizes_at(4, 8), "weights": 1001}], 4, 8, 8, sizes_at).exact
+    assert memory([sizes_at(4, 8)], 4, 8, 8, sizes_at).explained is None
+    assert memory([sizes_at(4, 8)], 4, 8, 8, sizes_at).per_token_bytes == {}
+
+
+def test_no_run_has_no_memory():
+    with pytest.raises(ValueError):
+        memory([], 1, 1, 1, sizes_at)

@@ -1,0 +1,61 @@
+import pytest
+
+from analysis.processes import Process
+from analysis.sweep import axes_of, sweep
+
+STEPS_S = [1.0, 1.01, 0.99, 1.02, 0.98, 1.005, 0.995]
+
+
+@pytest.fixture
+def experiment(make_result):
+    """Runs of both schedulers at each (threads, token_slice), with the given ratio fork-join / task."""
+
+    def build(ratios, repetitions=7):
+        made = []
+        for (threads, token_slice), ratio in ratios.items():
+            for scheduler in ("fork-join", "task"):
+                for i, s in enumerate(STEPS_S[:repetitions]):
+                    step_s = s / threads / (ratio if scheduler == "task" else 1)
+                    settings = {"scheduler": scheduler, "threads": threads, "token_slice": token_slice}
+                    result = make_result([9.0, step_s, step_s], **settings)
+                    made.append(Process(len(made) + 1, result, settings, (1, i, threads, token_slice)))
+        return made
+
+    return build
+
+
+def test_each_place_of_the_sweep_is_compared_and_corrected(experiment):
+    found = sweep(experiment({(1, 64): 1.0, (2, 64): 1.2, (2, 32): 1.3}))
+    assert (found.axis, found.comparisons) == ("scheduler", 3)
+    verdicts = {(row.at["threads"], row.at["token_slice"]): row.verdict for row in found.rows}
+    assert verdicts == {(1, 64): "same", (2, 64): "faster", (2, 32): "faster"}
+    assert {(row.a, row.b) for row in found.rows} == {("fork-join", "task")}
+    by_place = {(row.at["threads"], row.at["token_slice"]): row for row in found.rows}
+    assert by_place[2, 64].p_adjusted == pytest.approx(3 * by_place[2, 64].p_value)
+    assert (found.best.scheduler, found.best.threads, found.best.token_slice) == ("task", 2, 32)
+    assert found.beats_share == 1.0
+
+
+def test_what_one_comparison_calls_many_do_not(experiment):
+    """Six pairs give p = 1/32 at best: enough alone, not among six."""
+    one = sweep(experiment({(2, 64): 1.2}, repetitions=6))
+    assert [row.verdict for row in one.rows] == ["faster"]
+    six = sweep(experiment({(2, size): 1.2 for size in (2, 4, 8, 16, 32, 64)}, repetitions=6))
+    assert {row.verdict for row in six.rows} == {"undecided"}
+    assert "one of several" in six.rows[0].reason
+    assert six.rows[0].ratio == pytest.approx(1.2)
+
+
+def test_another_axis(experiment):
+    found = sweep(experiment({(1, 64): 1.0, (2, 64): 1.0}), "threads")
+    assert [(row.a, row.b, row.verdict) for row in found.rows] == [(1, 2, "faster")] * 2
+    with pytest.raises(ValueError, match="scheduler, threads"):
+        sweep(experiment({(1, 64): 1.0, (2, 64): 1.0}), "token_slice")
+
+
+def test_nothing_varies(experiment):
+    alone = [p for p in experiment({(1, 64): 1.0}) if p.config["scheduler"] == "task"]
+    found = sweep(alone)
+    assert (found.axis, found.rows, found.beats_share) == (None, [], None)
+    assert axes_of(alone) == []
+    assert sweep([]).best is None
