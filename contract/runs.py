@@ -119,9 +119,24 @@ class RunSummary(Model):
     final_loss: float | None
 
 
+WaitingReason = Literal[
+    "no-worker", "no-label", "too-few-cores", "other-cores", "too-little-memory", "too-little-time", "block-bound",
+    "all-busy", "runs-before", "next",
+]  # fmt: skip
+
+
+class QueuePlace(Model):
+    """Where a queued run stands."""
+
+    position: int = Field(description="1: nobody is before it")
+    reason: WaitingReason
+    waiting_for: str = Field(description="the reason, for people")
+
+
 class RunDetail(RunSummary):
     """A run with its settings and every attempt."""
 
+    queue: QueuePlace | None = Field(description="null unless it is queued")
     spec: dict[str, Any] = Field(description="the complete TrainConfig")
     history: list[AttemptSummary]
     error: dict[str, Any] | None

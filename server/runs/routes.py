@@ -32,7 +32,7 @@ def index(
 @router.get("/{run_id}", responses=responses(NotFound, InvalidRequest))
 def show(context: Ctx, run_id: Id) -> RunDetail:
     """A run with its settings and every attempt."""
-    return service.show(context.database, run_id)
+    return service.show(context.database, context.settings, run_id)
 
 
 @router.get("/{run_id}/samples", responses=responses(NotFound, NoResult, InvalidRequest))
@@ -52,12 +52,12 @@ def result(context: Ctx, run_id: Id, response: Response) -> dict[str, Any]:
 @router.post("/{run_id}/cancel", responses=responses(NotFound, InvalidRequest, InvalidTransition))
 def cancel(context: Ctx, run_id: Id) -> RunDetail:
     """Cancel a run: a queued one at once, one under way when its worker next beats."""
-    return service.cancel(context.database, run_id)
+    return service.cancel(context.database, context.settings, run_id)
 
 
 @router.post("/{run_id}/retry", responses=responses(NotFound, InvalidRequest, InvalidTransition))
 def retry(context: Ctx, run_id: Id) -> RunDetail:
     """Queue a run again that failed, was cancelled or quarantined. Its attempts so far stay in its history."""
-    detail = service.retry(context.database, run_id)
+    detail = service.retry(context.database, context.settings, run_id)
     context.waiting.changed()
     return detail

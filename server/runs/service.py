@@ -15,8 +15,10 @@ from server.attempts.models import Attempt, Result
 from server.attempts.service import summary as attempt_summary
 from server.db import Database, now, utc
 from server.errors import NoResult, NotFound
+from server.runs import queue
 from server.runs.models import Run
 from server.runs.states import ACTIVE, RUN
+from server.settings import Settings
 
 
 def _common(run: Run) -> dict[str, Any]:
@@ -37,9 +39,15 @@ def _common(run: Run) -> dict[str, Any]:
     }
 
 
-def _detail(session: Session, run: Run) -> RunDetail:
+def _detail(session: Session, settings: Settings, run: Run) -> RunDetail:
     attempts = session.scalars(select(Attempt).where(Attempt.run_id == run.id).order_by(Attempt.attempt_no))
-    return RunDetail(**_common(run), spec=run.spec, history=[attempt_summary(a) for a in attempts], error=run.error)
+    return RunDetail(
+        **_common(run),
+        queue=queue.place(session, settings, run),
+        spec=run.spec,
+        history=[attempt_summary(a) for a in attempts],
+        error=run.error,
+    )
 
 
 def page(
@@ -61,10 +69,10 @@ def page(
     )
 
 
-def show(database: Database, run_id: int) -> RunDetail:
+def show(database: Database, settings: Settings, run_id: int) -> RunDetail:
     """Raises NotFound."""
     with database.read() as session:
-        return _detail(session, _get(session, run_id))
+        return _detail(session, settings, _get(session, run_id))
 
 
 def result(database: Database, run_id: int) -> tuple[dict[str, Any], int]:
@@ -94,12 +102,13 @@ def samples(database: Database, run_id: int) -> SampleList:
     return SampleList(run_id=run_id, attempt_no=attempt_no, items=items)
 
 
-def cancel(database: Database, run_id: int) -> RunDetail:
+def cancel(database: Database, settings: Settings, run_id: int) -> RunDetail:
     """A queued run at once, one under way by the answer to its next heartbeat. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         run = _get(session, run_id, lock=True)
         cancel_locked(run, now(session))
-        return _detail(session, run)
+        session.flush()
+        return _detail(session, settings, run)
 
 
 def cancel_locked(run: Run, at: float) -> None:
@@ -113,7 +122,7 @@ def cancel_locked(run: Run, at: float) -> None:
         run.state, run.finished_at, run.cancel_requested_at = after, at, at
 
 
-def retry(database: Database, run_id: int) -> RunDetail:
+def retry(database: Database, settings: Settings, run_id: int) -> RunDetail:
     """Queue a run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         run = _get(session, run_id, lock=True)
@@ -121,7 +130,8 @@ def retry(database: Database, run_id: int) -> RunDetail:
         run.state, run.queued_at = RUN.after(run.state, "retry", run.id), at
         run.losses = 0
         run.finished_at = run.cancel_requested_at = run.error = None
-        return _detail(session, run)
+        session.flush()
+        return _detail(session, settings, run)
 
 
 def _get(session: Session, run_id: int, lock: bool = False) -> Run:

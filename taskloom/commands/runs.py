@@ -110,6 +110,8 @@ def _print(run: RunDetail, as_json: bool) -> None:
         return
     out = console()
     out.print(tables.runs([run]))
+    if run.queue is not None:
+        out.print(f"position {run.queue.position}: {run.queue.waiting_for}", markup=False, highlight=False)
     for attempt in run.history:
         out.print(
             f"attempt {attempt.attempt_no} by {attempt.worker_id}: {attempt.state}", markup=False, highlight=False

@@ -166,3 +166,31 @@ def test_only_what_ended_badly_is_retried(api, make_result, state):
 def test_unknown_runs_are_not_found(empty_api):
     for method, path in (("get", "/runs/7"), ("post", "/runs/7/cancel"), ("post", "/runs/7/retry")):
         assert getattr(empty_api, method)(path, status=404)["type"] == "/problems/not-found"
+
+
+def test_a_queued_run_says_where_it_stands_and_what_it_waits_for(api, make_result):
+    def queue(run_id):
+        found = api.get(f"/runs/{run_id}")["queue"]
+        return found and (found["position"], found["reason"])
+
+    low = api.submit(priority=-1, axes={"seed": [1, 2]}, order="sequential")["id"]
+    first, second = (run["id"] for run in api.runs(low))
+    assert (queue(first), queue(second)) == ((1, "no-worker"), (2, "no-worker"))
+    urgent = api.runs(api.submit(priority=1, requires={"labels": {"arch": "gpu"}})["id"])[0]["id"]
+    assert (queue(urgent), queue(first), queue(second)) == ((1, "no-worker"), (2, "no-worker"), (3, "no-worker"))
+    node = api.worker(labels={"disk": "fast"})
+    assert queue(urgent) == (1, "no-label")
+    assert "arch=gpu" in api.get(f"/runs/{urgent}")["queue"]["waiting_for"]
+    assert queue(first) == (2, "runs-before")
+    lease = node.claim()
+    assert lease["run_id"] == first  # the other one fits nobody
+    assert queue(first) is None
+    assert queue(second) == (2, "all-busy")
+    node.upload(lease, make_result())
+    api.post(f"/runs/{urgent}/cancel")
+    assert queue(urgent) is None
+    assert queue(second) == (1, "next")
+    api.sql("UPDATE worker SET seen_at = seen_at - 1000")
+    assert queue(second) == (1, "no-worker")
+    api.post(f"/runs/{second}/cancel")
+    assert api.post(f"/runs/{second}/retry")["queue"]["position"] == 1
