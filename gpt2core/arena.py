@@ -13,7 +13,7 @@ from gpt2core import host
 from gpt2core.config import AUTO, PRESETS, TrainConfig
 from gpt2core.errors import NotEnoughMemory
 from gpt2core.machine import memory
-from gpt2core.ops import Arena, Operand, Tensor
+from gpt2core.ops import Arena, Operand, Own, Tensor
 from gpt2core.tensors import ArenaPlan, memory_bytes, plan
 
 RESERVE_BYTES = 256 << 20  # for the interpreter, the compiled code and the BLAS library's buffers
@@ -33,9 +33,14 @@ class Memory:
                 self.arrays[spec.name] = view.reshape(spec.shape)
 
     def operand(self, operand: Operand) -> tuple[int, int, int, int]:
-        """(address, dimensions...) of a tensor, or (value, 0, 0, 0) of a scalar."""
+        """(address, two dimensions, bytes from a thread's part to the next) of a tensor, or (value, 0, 0, 0)."""
         if isinstance(operand, int):
             return (operand, 0, 0, 0)
+        if isinstance(operand, Own):
+            whole = self.arrays[operand.name]
+            shape = operand.shape or whole.shape[1:]
+            address = whole.ctypes.data + operand.offset * whole.itemsize
+            return (int(address), *(*shape, 0)[:2], whole.strides[0])
         if isinstance(operand, Arena):
             array: NDArray[np.generic] = self.arenas[operand.kind].view(np.float32)
         elif not operand.name:
@@ -44,8 +49,8 @@ class Memory:
             array = self.arrays[operand.name]
             if operand.index is not None:
                 array = array[operand.index]
-        first, second, third = (*array.shape, 0, 0, 0)[:3]
-        return (int(array.ctypes.data), first, second, third)
+        first, second = (*array.shape, 0, 0)[:2]
+        return (int(array.ctypes.data), first, second, 0)
 
     def weights(self, config: TrainConfig) -> dict[str, NDArray[np.float32]]:
         """The weights' views by name."""

@@ -8,15 +8,6 @@ from gpt2core import slicing, tensors
 from gpt2core.config import TrainConfig
 
 Block = tuple[int, int]
-BLOCK_ELEMENTS = 384 * 768  # of a weight matrix in one tile: its gradient and moments fit in a core's caches
-MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # a matrix is cut finer than that only if its rows allow it
-
-
-def cut_rows(rows: int, columns: int) -> list[Block]:
-    """The blocks of a (rows, columns) matrix: ranges of rows, nearly equal."""
-    count = max(-(-rows * columns // BLOCK_ELEMENTS), min(MIN_BLOCKS, rows // MIN_BLOCK_ROWS), 1)
-    step = -(-rows // count)
-    return [(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 
 class WeightBlocks:
@@ -24,7 +15,6 @@ class WeightBlocks:
 
     def __init__(self, config: TrainConfig) -> None:
         arena = tensors.plan(config)["weights"]
-        self.config = config
         self.shape = {spec.name: spec.shape for spec in arena.specs}
         self.start = {
             spec.name: offset // tensors.ITEMSIZE["float32"]
@@ -32,12 +22,13 @@ class WeightBlocks:
         }
 
     def of(self, name: str) -> list[Block]:
-        """Ranges of rows of a matrix; of wpe by token slice, then one block of the positions that are not used."""
-        if name != "wpe":
-            return cut_rows(*self.shape[name][-2:])
-        T, TS, context = self.config.seq, slicing.sizes(self.config)[1], self.config.model.context
-        used = [(first, min(first + TS, T)) for first in range(0, T, TS)]
-        return [*used, (T, context)] if context > T else used
+        """Ranges of rows of a matrix."""
+        return slicing.cut_rows(*self.shape[name][-2:])
+
+    def largest(self, name: str) -> tuple[int, int]:
+        """(rows, columns) of a matrix's largest block."""
+        rows, columns = self.shape[name][-2:]
+        return slicing.block_rows(rows, columns), columns
 
     def regions(self, name: str, layer: int | None) -> list[Hashable]:
         return [(name, layer, i) for i in range(len(self.of(name)))]

@@ -21,6 +21,7 @@ PRECISIONS = ("fp32",)
 BLAS = ("auto", "mkl", "openblas")
 POLICIES = ("breadth-first", "critical-path", "program-order")
 ASSIGNMENTS = ("static", "dynamic")
+FUSIONS = ("none", "rows", "all")
 DISTRIBUTIONS = ("zipf", "uniform")
 AUTO = None  # a slice size that the trainer chooses
 
@@ -134,6 +135,12 @@ class TrainConfig:
     op_threads: Mapping[str, int] | None = setting(
         None, "fork-join: threads for single ops, as qkv=2,layernorm=1; default: threads for all"
     )
+    fusion: str | None = setting(
+        None,
+        "kernels that share a task: none; rows: a matrix product and what follows it row by row; all: also a weight's "
+        "gradient and its update; default: all, with sync phase rows, with op_threads none",
+        choices=FUSIONS,
+    )
     threads: int = setting(1, "P: threads in the team", low=1, high=4096)
     cores: tuple[int, ...] | None = setting(
         None, "cores to pin the threads to, as 0-3,8; default: those this process may use"
@@ -202,6 +209,15 @@ class TrainConfig:
     @property
     def warmup_steps(self) -> int:
         return min(2, self.steps - 1) if self.warmup is None else self.warmup
+
+    @property
+    def fused(self) -> str:
+        """Which kernels share a task. With sync phase updates are a phase of their own; op_threads names single ops."""
+        if self.fusion is not None:
+            return self.fusion
+        if self.op_threads:
+            return "none"
+        return "rows" if self.scheduler == "task" and self.sync == "phase" else "all"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; from_dict gives the same config back."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpt2core.errors import GraphError
-from gpt2core.ops import Access, Mode, Program, Tile
+from gpt2core.ops import Access, Mode, Program, Tile, merged
 
 Edge = tuple[int, int]
 WAIT = -1
@@ -77,20 +77,6 @@ def derive(accesses: Sequence[Sequence[Access]]) -> list[Edge]:
                 if before != node:
                     edges.add((before, node))
     return sorted(edges)
-
-
-def merged(touched: Iterable[Access]) -> list[Access]:
-    """One access a region: several of one task become an update. Raises GraphError if one of several is a reduction."""
-    by_region: dict[int, Access] = {}
-    for access in touched:
-        other = by_region.get(access.region)
-        if other is None or other == access:
-            by_region[access.region] = access
-        elif Mode.REDUCE in (access.mode, other.mode):
-            raise GraphError(f"a task reduces region {access.region} and accesses it otherwise too")
-        else:
-            by_region[access.region] = Access(Mode.UPDATE, access.region)
-    return list(by_region.values())
 
 
 def reduce_edges(nodes: int, edges: Iterable[Edge]) -> list[Edge]:

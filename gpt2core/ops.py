@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gpt2core.errors import GraphError
 from gpt2core.machine.jit import Entry
 
 
@@ -36,6 +37,18 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Own:
+    """An operand: what belongs to the thread that runs the task, part of its row of a tensor (P, ...).
+
+    `offset` in elements from the row's start; `shape` of the part, or all of the row.
+    """
+
+    name: str
+    offset: int = 0
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Arena:
     """An operand: a whole arena as one float32 vector."""
 
@@ -43,34 +56,78 @@ class Arena:
 
 
 ABSENT = Tensor("")  # an operand of no elements
-Operand = Tensor | Arena | int
+Operand = Tensor | Own | Arena | int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel and the tensors it works on; times are summed by its name and phase."""
+
+    name: str
+    phase: str
+    entry: Entry
+    operands: tuple[Operand, ...]
+
+
+class Work(NamedTuple):
+    """What one call does for one tile: the integers its kernel gets, and the work the formulae count."""
+
+    args: tuple[int, ...]
+    flop: int
+    bytes: int
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One task: the integers its kernel gets, what it accesses, and the work the formulae count."""
+    """One task: a Work for each call of its op, run one after the other by one thread, and all that they access."""
 
-    args: tuple[int, ...]
+    work: tuple[Work, ...]
     accesses: tuple[Access, ...]
-    flop: int
-    bytes: int
     label: str
+
+    @property
+    def flop(self) -> int:
+        return sum(work.flop for work in self.work)
+
+    @property
+    def bytes(self) -> int:
+        return sum(work.bytes for work in self.work)
 
 
 @dataclass(frozen=True)
 class Op:
-    """A kernel over a grid of tiles. The tiles of one op never conflict: all may run at once."""
+    """A kernel, or several fused, over a grid of tiles. The tiles of one op never conflict: all may run at once."""
 
-    name: str
-    phase: str
     layer: int | None
-    entry: Entry
-    operands: tuple[Operand, ...]
+    calls: tuple[Call, ...]
     tiles: tuple[Tile, ...]
+
+    @property
+    def name(self) -> str:
+        return "+".join(call.name for call in self.calls)
+
+    @property
+    def phase(self) -> str:
+        return self.calls[0].phase
 
     @property
     def label(self) -> str:
         return self.name if self.layer is None else f"{self.name}[{self.layer}]"
+
+
+def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
+    """One access a region, of a task's accesses in their order: what is written first needs nothing from before.
+
+    Raises GraphError if a region is reduced and accessed otherwise too.
+    """
+    by_region: dict[int, Access] = {}
+    for access in accesses:
+        before = by_region.setdefault(access.region, access)
+        if access != before and Mode.REDUCE in (access.mode, before.mode):
+            raise GraphError(f"a task reduces region {access.region} and accesses it otherwise too")
+        if before.mode is Mode.READ and access.mode is not Mode.READ:
+            by_region[access.region] = Access(Mode.UPDATE, access.region)
+    return tuple(by_region.values())
 
 
 @dataclass
@@ -104,8 +161,26 @@ class Program:
         tiles: Iterable[Tile],
         layer: int | None = None,
     ) -> None:
-        self.ops.append(Op(name, phase, layer, entry, tuple(operands), tuple(tiles)))
+        self.ops.append(Op(layer, (Call(name, phase, entry, tuple(operands)),), tuple(tiles)))
+
+    def fuse(self, count: int) -> None:
+        """Make one op of the last `count`: a tile runs what their tiles of the same place do, in their order."""
+        *self.ops, parts = [*self.ops[:-count], self.ops[-count:]]
+        tiles = [
+            Tile(
+                tuple(work for tile in together for work in tile.work),
+                merged(access for tile in together for access in tile.accesses),
+                together[0].label,
+            )
+            for together in zip(*(op.tiles for op in parts), strict=True)
+        ]
+        self.ops.append(Op(parts[0].layer, tuple(call for op in parts for call in op.calls), tuple(tiles)))
 
     @property
     def tasks(self) -> list[tuple[Op, Tile]]:
         return [(op, tile) for op in self.ops for tile in op.tiles]
+
+    @property
+    def calls(self) -> list[tuple[Op, Tile, Call, Work]]:
+        """Every call of a kernel, in the order of the tasks."""
+        return [(op, tile, *each) for op, tile in self.tasks for each in zip(op.calls, tile.work, strict=True)]

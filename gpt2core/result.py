@@ -54,7 +54,7 @@ class ThreadStat:
     barrier_s: float  # until all others came
     starvation_s: float  # no task was ready, or the op had too few tiles
     idle_s: float  # had no part in the work: not in the loop yet, or left out by op_threads
-    tasks: int
+    calls: int
 
 
 @dataclass(frozen=True)

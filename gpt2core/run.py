@@ -30,7 +30,7 @@ from gpt2core.schedulers.task import FINISHED, FIRST, LAST, task_loop
 from gpt2core.schedulers.team import Team, spins
 
 Emit = Callable[[dict[str, Any]], None]
-MAX_EVENTS = 4_000_000  # traced tasks of all threads: 128 MB of buffers
+MAX_EVENTS = 4_000_000  # traced calls of all threads: 128 MB of buffers
 STALL_S = 120.0  # without any task ending; TASKLOOM_STALL_S sets another limit
 MAX_TOLD = 8  # waiting tasks that a stall's report names
 
@@ -68,7 +68,8 @@ class Run:
         self.planned, self.arenas, self.bound, self.team = planned, arenas, bound, team
         self.config = planned.config
         tasks = len(planned.program.tasks)
-        events = min(tasks * self.config.steps, MAX_EVENTS // self.config.threads) if self.config.trace else 0
+        calls = len(planned.program.calls)
+        events = min(calls * self.config.steps, MAX_EVENTS // self.config.threads) if self.config.trace else 0
         self.record = tracing.new_record(
             self.config.threads, self.config.steps, self.config.warmup_steps, len(bound.kinds), events, tasks, True
         )
@@ -257,9 +258,9 @@ class Run:
         timed = self.config.steps - self.config.warmup_steps
         scale = self.calibration.seconds_per_tick
         work: dict[tuple[str, str], list[int]] = {kind: [0, 0] for kind in self.bound.kinds}
-        for op, tile in self.planned.program.tasks:
-            work[op.name, op.phase][0] += tile.flop * timed
-            work[op.name, op.phase][1] += tile.bytes * timed
+        for _, _, call, (_, flop, size) in self.planned.program.calls:
+            work[call.name, call.phase][0] += flop * timed
+            work[call.name, call.phase][1] += size * timed
         return [
             OpStat(
                 name,
@@ -293,14 +294,16 @@ class Run:
                 barrier_s=barrier_s,
                 starvation_s=starvation_s,
                 idle_s=idle_s,
-                tasks=int(self.record.op_calls[i].sum()),
+                calls=int(self.record.op_calls[i].sum()),
             ))  # fmt: skip
         return out
 
     def write_trace(self, path: str) -> None:
         """Write the timed steps as Chrome/Perfetto JSON."""
-        labels = [" ".join(p for p in (op.label, tile.label) if p) for op, tile in self.planned.program.tasks]
-        names = [(label, op.name, op.phase) for label, (op, _) in zip(labels, self.planned.program.tasks, strict=True)]
+        names = [
+            (" ".join(p for p in (op.label, tile.label) if p), call.name, call.phase)
+            for op, tile, call, _ in self.planned.program.calls
+        ]
         tracing.write_chrome(Path(path), self.record, names, self.calibration.seconds_per_tick, self.planned.cores)
 
     def evidence(self, step_s: list[float]) -> tuple[dict[str, Any], list[list[str]], list[str]]:
@@ -325,8 +328,8 @@ class Run:
         if interval is None:
             warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it takes 6")
         traced = int(self.record.event_count[:, 0].sum())
-        if config.trace and traced < len(self.planned.program.tasks) * config.steps:
-            warnings.append(f"the trace is cut off after {traced} tasks: its buffers were full")
+        if config.trace and traced < len(self.planned.program.calls) * config.steps:
+            warnings.append(f"the trace is cut off after {traced} calls: its buffers were full")
         if os.environ.get("TASKLOOM_STRESS"):
             warnings.append("TASKLOOM_STRESS delays tasks at random: times mean nothing")
         if len(set(self.planned.cores)) < config.threads:

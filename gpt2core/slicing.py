@@ -1,4 +1,5 @@
-"""How a batch is cut: slices of `batch_slice` sequences by `token_slice` tokens, and where their rows lie.
+"""How work is cut: weight matrices into blocks of rows, the batch into slices of `batch_slice` sequences by
+`token_slice` tokens; and where the slices' rows lie.
 
 The rows of one slice are contiguous, sequence by sequence; the slices of one group of sequences follow each other in
 time, group after group. So every op on a slice is one call on consecutive rows, whatever the slice's shape.
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 
 from gpt2core.config import TrainConfig
 
+BLOCK_ELEMENTS = 384 * 768  # of a weight matrix in one tile: its gradient and moments fit in a core's caches
+MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # a matrix is cut finer than that only if its rows allow it
 AUTO_ROWS = 128  # tokens of a slice chosen automatically: docs/decisions/0008-automatic-slices.md
 
 
@@ -76,3 +79,15 @@ def row_tables(config: TrainConfig) -> tuple[list[int], list[int]]:
             batch.extend([b] * (part.time1 - part.time0))
             time.extend(range(part.time0, part.time1))
     return batch, time
+
+
+def block_rows(rows: int, columns: int) -> int:
+    """Rows of a block of a (rows, columns) matrix."""
+    count = max(-(-rows * columns // BLOCK_ELEMENTS), min(MIN_BLOCKS, rows // MIN_BLOCK_ROWS), 1)
+    return -(-rows // count)
+
+
+def cut_rows(rows: int, columns: int) -> list[tuple[int, int]]:
+    """The blocks of a (rows, columns) matrix: ranges of rows, nearly equal."""
+    step = block_rows(rows, columns)
+    return [(first, min(first + step, rows)) for first in range(0, rows, step)]

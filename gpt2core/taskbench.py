@@ -18,7 +18,7 @@ from gpt2core.errors import Violated
 from gpt2core.granularity import Point
 from gpt2core.kernels.taskbench import CHUNK, LINE, POINT, TIMESTEP, compute_task_entry, memory_task_entry
 from gpt2core.machine import clock
-from gpt2core.ops import Operand, Program, Tensor, Tile
+from gpt2core.ops import Operand, Program, Tensor, Tile, Work
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import new_deques
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
@@ -105,13 +105,11 @@ def build(inputs: Sequence[Sequence[Sequence[int]]], kernel: str) -> Program:
     for timestep, points in enumerate(inputs):
         tiles = [
             Tile(
-                (timestep, point, len(read), *read),
+                (Work((timestep, point, len(read), *read), flop=1, bytes=1),),
                 step.accesses(
                     reads=[("cell", (timestep - 1) % timesteps, other) for other in read],
                     writes=[("cell", timestep, point), *([("buffer", point)] if kernel == "memory" else [])],
                 ),
-                flop=1,
-                bytes=1,
                 label=str(point),
             )
             for point, read in enumerate(points)

@@ -92,6 +92,12 @@ def ring_layers(model: ModelConfig) -> int:
     return min(model.layers, 3)
 
 
+def block_gradient_size(model: ModelConfig) -> int:
+    """Elements of the gradient of one block, whichever weight's, with that of its bias; of a LayerNorm's too."""
+    matrices = [spec.shape[-2:] for spec in weight_specs(model) if len(spec.shape) == 3 or spec.name in ("wte", "wpe")]
+    return max(2 * model.channels, *(slicing.block_rows(*shape) * (shape[1] + 1) for shape in matrices))
+
+
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     """What the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L."""
     model = config.model
@@ -126,8 +132,9 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("dqkv", (ring, N, 3 * C)),
         TensorSpec("dattended", (ring, N, C)),
         TensorSpec("dhidden", (ring, N, 4 * C)),
-        TensorSpec("partial", (2 * L + 1, slicing.count(config), 2 * C)),
-        TensorSpec("scratch", (config.threads, 2 * ATTENTION_BLOCK * config.seq)),
+        TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
+        TensorSpec("strips", (config.threads, 2, ATTENTION_BLOCK * config.seq)),
+        *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
         TensorSpec("losses", (config.steps,), "float64"),
         TensorSpec("settings", (5,), "float64"),
         TensorSpec("control", (8,), "int64"),
@@ -138,7 +145,7 @@ def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
     """One arena a kind."""
     return {
         "weights": plan_arena(weight_specs(config.model)),
-        "gradients": plan_arena(gradient_specs(config.model)),
+        "gradients": plan_arena([] if config.fused == "all" else gradient_specs(config.model)),
         "optimizer": plan_arena(optimizer_specs(config.model)),
         "activations": plan_arena(activation_specs(config)),
         "temporary": plan_arena(temporary_specs(config)),

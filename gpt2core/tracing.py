@@ -1,4 +1,4 @@
-"""What the team writes down while it runs: for every op, step and phase sums and limits; with tracing every task.
+"""What the team writes down while it runs: for every op, step and phase sums and limits; with tracing every call.
 
 Each thread writes rows of its own. Times are ticks of machine.clock.
 """
@@ -41,14 +41,14 @@ class Record(NamedTuple):
     passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
     usage: Ints  # (P, timed steps + 1, LINE): what the kernel knew of the thread as it came to a step; or no rows
     desk: Ints  # (P, DESK_CELLS) where such a reading is put together
-    events: Ints  # (P, capacity, 4): task, step, begin, end
+    events: Ints  # (P, capacity, 4): call, step, begin, end
     event_count: Ints  # (P, LINE)
 
 
 def new_record(
     threads: int, steps: int, warmup: int, kinds: int, events: int, tasks: int = 0, watched: bool = False
 ) -> Record:
-    """Empty arrays. `events` is how many tasks each thread may trace, `tasks` how many are timed one by one; `watched`:
+    """Empty arrays. `events` is how many calls each thread may trace, `tasks` how many are timed one by one; `watched`:
     whether each thread reads its usage at every timed step."""
     return Record(
         warmup,
@@ -88,8 +88,8 @@ def bare_record(record):
 
 
 @inlined
-def note(record, thread, step, task, kind, phase, begin, end):
-    """Write down that a thread ran a task."""
+def note(record, thread, step, task, call, kind, phase, begin, end):
+    """Write down that a thread ran one of a task's calls."""
     if step >= record.warmup:
         record.op_time[thread, kind] += end - begin
         record.op_calls[thread, kind] += 1
@@ -101,11 +101,10 @@ def note(record, thread, step, task, kind, phase, begin, end):
         cells[at] = begin
     cells[at + 1] = end
     cells[at + 2] += end - begin
-    record.waited[thread, LAST_BEGIN] = begin
     count = record.event_count[thread, 0]
     if count < record.events.shape[1]:
         event = record.events[thread, count]
-        event[0], event[1], event[2], event[3] = task, step, begin, end
+        event[0], event[1], event[2], event[3] = call, step, begin, end
         record.event_count[thread, 0] = count + 1
 
 
@@ -145,7 +144,7 @@ def note_wait(record, thread, since, now):
 def write_chrome(
     path: Path, record: Record, names: Sequence[tuple[str, str, str]], seconds_per_tick: float, cores: Sequence[int]
 ) -> None:
-    """Write the traced tasks as Chrome/Perfetto JSON. names: (label, op, phase) of each task.
+    """Write the traced calls as Chrome/Perfetto JSON. names: (label of its task, op, phase) of each call.
 
     Raises UnreadableFile if the path cannot be written. Source: Trace Event Format, complete events.
     """
@@ -155,8 +154,8 @@ def write_chrome(
         for thread, core in enumerate(cores)
     ]
     for thread in range(len(cores)):
-        for task, step, begin, end in record.events[thread, : record.event_count[thread, 0]].tolist():
-            label, op, phase = names[task]
+        for call, step, begin, end in record.events[thread, : record.event_count[thread, 0]].tolist():
+            label, op, phase = names[call]
             events.append({"ph": "X", "pid": 1, "tid": thread, "name": op, "cat": phase, "ts": (begin - origin) * scale,
                            "dur": (end - begin) * scale, "args": {"task": label, "step": step}})  # fmt: skip
     try:

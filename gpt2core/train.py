@@ -31,7 +31,9 @@ def plan(config: TrainConfig) -> Plan:
     if config.save is not None:
         checkpoint.check_suffix(config.save)
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
-    config = dataclasses.replace(config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps)
+    config = dataclasses.replace(
+        config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=config.fused
+    )
     step = program.build(config)
     check_op_names(config, step)
     tasks = graph.build(step, config.sync)
@@ -76,7 +78,7 @@ def train(config: TrainConfig, emit: Emit = silent, stop: threading.Event | None
 
 def compile_entries(step: Program, emit: Emit) -> None:
     """Compile or load every kernel; says so once one is not in the cache."""
-    entries = list(dict.fromkeys(op.entry for op in step.ops))
+    entries = list(dict.fromkeys(call.entry for op in step.ops for call in op.calls))
     cold = False
     for number, entry in enumerate(entries):
         if cold:

@@ -4,15 +4,16 @@ import math
 
 import numpy as np
 
-from gpt2core.machine.jit import STEP, d1, entry, f1, kernel
+from gpt2core.machine.jit import STEP, d1, entry, f1, kernel, own1
 
 
 @kernel
-def adamw_update(weights, gradients, first, second, settings, step, begin, end):
+def adamw_update(weights, gradients, first, second, settings, step, begin, end, at):
     """One AdamW step of the elements [begin, end).
 
     Writes:   weights, first, second (any,): updated in place; first and second are the moments
-    Reads:    gradients (any,); settings (5,) float64: lr, beta1, beta2, eps, weight decay; step counts from 0
+    Reads:    gradients (any,), that of element `begin` at `at`; settings (5,) float64: lr, beta1, beta2, eps, weight
+              decay; step counts from 0
     Maths:    m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; t = step + 1
               w = w (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
     Tiles:    disjoint ranges are independent
@@ -26,17 +27,18 @@ def adamw_update(weights, gradients, first, second, settings, step, begin, end):
     keep = np.float32(1.0 - lr * settings[4])
     b1, c1 = np.float32(beta1), np.float32(1.0 - beta1)
     b2, c2 = np.float32(beta2), np.float32(1.0 - beta2)
-    for i in range(begin, end):
-        g = gradients[i]
-        m = b1 * first[i] + c1 * g
-        v = b2 * second[i] + c2 * g * g
-        first[i] = m
-        second[i] = v
-        weights[i] = keep * weights[i] - rate * m / (np.sqrt(v) * root + eps)
+    w, g, m, v = weights[begin:end], gradients[at : at + end - begin], first[begin:end], second[begin:end]
+    for i in range(end - begin):  # from 0: an index that may be negative keeps LLVM from vectorising
+        m1 = b1 * m[i] + c1 * g[i]
+        v1 = b2 * v[i] + c2 * g[i] * g[i]
+        m[i] = m1
+        v[i] = v1
+        w[i] = keep * w[i] - rate * m1 / (np.sqrt(v1) * root + eps)
 
 
 @entry
 def adamw_update_entry(x, t, c):
     # A tile is a block of a matrix and, where it has one, the block of its bias: two ranges, the second may be empty.
-    adamw_update(f1(x, 0), f1(x, 1), f1(x, 2), f1(x, 3), d1(x, 4), c[STEP], t[0], t[1])
-    adamw_update(f1(x, 0), f1(x, 1), f1(x, 2), f1(x, 3), d1(x, 4), c[STEP], t[2], t[3])
+    gradients = own1(x, 1, c)
+    adamw_update(f1(x, 0), gradients, f1(x, 2), f1(x, 3), d1(x, 4), c[STEP], t[0], t[1], t[4])
+    adamw_update(f1(x, 0), gradients, f1(x, 2), f1(x, 3), d1(x, 4), c[STEP], t[2], t[3], t[5])

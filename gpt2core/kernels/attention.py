@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from gpt2core.machine.gemm import gemm
-from gpt2core.machine.jit import SGEMM, address_of, entry, f2, kernel, scalar, scratch
+from gpt2core.machine.jit import SGEMM, address_of, entry, f2, kernel, own2, scalar
 from gpt2core.machine.vector import exp32
 from gpt2core.tensors import ATTENTION_BLOCK
 
@@ -104,8 +104,9 @@ def score_gradients(p, ds, n, width, row, key0, time0, out, dout, lse, h, hs, sc
     for i in range(n):
         seen = min(width, max(0, time0 + i + 1 - key0))
         level, delta = lse[row + i, h], ZERO
-        for c in range(h * hs, (h + 1) * hs):
-            delta += dout[row + i, c] * out[row + i, c]
+        ours, theirs = out[row + i, h * hs : (h + 1) * hs], dout[row + i, h * hs : (h + 1) * hs]
+        for c in range(hs):
+            delta += theirs[c] * ours[c]
         pl, dl = p[i * width : (i + 1) * width], ds[i * width : (i + 1) * width]
         for j in range(seen):
             e = exp32(pl[j] - level)
@@ -201,16 +202,14 @@ def attention_backward(dqkv, dout, qkv, out, lse, sgemm, strips, first, last, ti
 
 @entry
 def attention_forward_entry(x, t, c):
-    strips = scratch(c, 0, 2, scalar(x, 5))
     attention_forward(
-        f2(x, 0), f2(x, 1), f2(x, 2), c[SGEMM], strips, t[0], t[1], t[2], t[3], scalar(x, 3), scalar(x, 4)
+        f2(x, 0), f2(x, 1), f2(x, 2), c[SGEMM], own2(x, 3, c), t[0], t[1], t[2], t[3], scalar(x, 4), scalar(x, 5)
     )
 
 
 @entry
 def attention_backward_entry(x, t, c):
-    strips = scratch(c, 0, 2, scalar(x, 7))
     attention_backward(
-        f2(x, 0), f2(x, 1), f2(x, 2), f2(x, 3), f2(x, 4), c[SGEMM], strips,
-        t[0], t[1], t[2], t[3], scalar(x, 5), scalar(x, 6),
+        f2(x, 0), f2(x, 1), f2(x, 2), f2(x, 3), f2(x, 4), c[SGEMM], own2(x, 5, c),
+        t[0], t[1], t[2], t[3], scalar(x, 6), scalar(x, 7),
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Token and position embeddings."""
 
-from gpt2core.machine.jit import entry, f2, i1, kernel
+from gpt2core.machine.jit import entry, f2, i1, kernel, own2
 
 
 @kernel
@@ -22,12 +22,12 @@ def encoder_forward(out, tokens, positions, wte, wpe, row0, row1):
 
 
 @kernel
-def encoder_backward_wte(dwte, dout, tokens, first, last):
+def encoder_backward_wte(dwte, dout, tokens, first, last, to):
     """Add the gradient of the token embedding's rows [first, last).
 
-    Writes:   dwte (Vp, C) +=
+    Writes:   dwte (any, C) +=, rows from `to` on
     Reads:    dout (N, C), tokens (N,) int32
-    Maths:    dwte[v] += sum over the rows n with tokens[n] = v of dout[n], in the order of n
+    Maths:    gradient of v += sum over the rows n with tokens[n] = v of dout[n], in the order of n
     Tiles:    disjoint ranges of vocabulary are independent
     Cost:     C flop, 12*C bytes per row whose token is in range
     """
@@ -36,26 +36,26 @@ def encoder_backward_wte(dwte, dout, tokens, first, last):
         token = tokens[n]
         if first <= token < last:
             for c in range(C):
-                dwte[token, c] += dout[n, c]
+                dwte[to + token - first, c] += dout[n, c]
 
 
 @kernel
-def encoder_backward_wpe(dwpe, dout, positions, first, last):
+def encoder_backward_wpe(dwpe, dout, positions, first, last, to):
     """Set the gradient of the position embedding's rows [first, last).
 
-    Writes:   dwpe (maxT, C) =, rows [first, last)
+    Writes:   dwpe (any, C) =, rows from `to` on
     Reads:    dout (N, C), positions (N,) int32
-    Maths:    dwpe[t] = sum over the rows n with positions[n] = t of dout[n], in the order of n
+    Maths:    gradient of t = sum over the rows n with positions[n] = t of dout[n], in the order of n
     Tiles:    disjoint ranges of positions are independent
     Cost:     C flop, 12*C bytes per row whose position is in range
     """
     C = dout.shape[1]
-    dwpe[first:last] = 0
+    dwpe[to : to + last - first] = 0
     for n in range(positions.shape[0]):
         position = positions[n]
         if first <= position < last:
             for c in range(C):
-                dwpe[position, c] += dout[n, c]
+                dwpe[to + position - first, c] += dout[n, c]
 
 
 @entry
@@ -65,9 +65,9 @@ def encoder_forward_entry(x, t, c):
 
 @entry
 def encoder_backward_wte_entry(x, t, c):
-    encoder_backward_wte(f2(x, 0), f2(x, 1), i1(x, 2), t[0], t[1])
+    encoder_backward_wte(own2(x, 0, c), f2(x, 1), i1(x, 2), t[0], t[1], t[2])
 
 
 @entry
 def encoder_backward_wpe_entry(x, t, c):
-    encoder_backward_wpe(f2(x, 0), f2(x, 1), i1(x, 2), t[0], t[1])
+    encoder_backward_wpe(own2(x, 0, c), f2(x, 1), i1(x, 2), t[0], t[1], t[2])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpt2core.machine.jit import entry, f1, f2, kernel
+from gpt2core.machine.jit import entry, f1, f2, kernel, own1
 
 EPS = np.float32(1e-5)
 ONE = np.float32(1.0)
@@ -77,8 +77,8 @@ def layernorm_backward(dinp, partial, dresidual, dout, inp, weight, mean, rstd, 
 
 
 @kernel
-def layernorm_backward_weight(dweight, dbias, partial):
-    """Add up the slices' shares of the parameters' gradients, in the order of the slots.
+def layernorm_backward_weight(dweight, dbias, partial, first, last):
+    """Add up the slices' shares of the parameters' gradients, in the order of the slots [first, last).
 
     Writes:   dweight, dbias (C,) =
     Reads:    partial (slots, 2*C)
@@ -87,7 +87,7 @@ def layernorm_backward_weight(dweight, dbias, partial):
     C = dweight.shape[0]
     dweight[:] = 0
     dbias[:] = 0
-    for slot in range(partial.shape[0]):
+    for slot in range(first, last):
         for c in range(C):
             dweight[c] += partial[slot, c]
             dbias[c] += partial[slot, C + c]
@@ -105,4 +105,5 @@ def layernorm_backward_entry(x, t, c):
 
 @entry
 def layernorm_backward_weight_entry(x, t, c):
-    layernorm_backward_weight(f1(x, 0), f1(x, 1), f2(x, 2))
+    gradients, C = own1(x, 0, c), t[2]
+    layernorm_backward_weight(gradients[t[0] : t[0] + C], gradients[t[1] : t[1] + C], f2(x, 1), t[3], t[4])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gpt2core.machine.gemm import gemm
-from gpt2core.machine.jit import SGEMM, address_of, entry, f1, f2, kernel
+from gpt2core.machine.jit import SGEMM, address_of, entry, f1, f2, kernel, own1, own2
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
@@ -48,10 +48,10 @@ def matmul_backward_input(dinp, dout, weight, sgemm, row0, row1):
 
 
 @kernel
-def matmul_backward_weight(dweight, dbias, dout, inp, sgemm, out0, out1):
+def matmul_backward_weight(dweight, dbias, dout, inp, sgemm, out0, out1, to):
     """The gradient of a linear layer's outputs [out0, out1): their weights and biases, over all rows.
 
-    Writes:   dweight (OC, C) =, rows [out0, out1); dbias (OC,) =, elements [out0, out1), or (0,) for none
+    Writes:   dweight (any, C) =, rows from `to` on; dbias (any,) =, elements from `to` on, or (0,) for none
     Reads:    dout (N, OC), inp (N, C)
     Maths:    dweight = dout.T @ inp; dbias = sum of dout over the rows, in their order
     Tiles:    disjoint ranges of outputs are independent: no races, no atomics
@@ -60,13 +60,15 @@ def matmul_backward_weight(dweight, dbias, dout, inp, sgemm, out0, out1):
     N, C, OC = inp.shape[0], inp.shape[1], dout.shape[1]
     gemm(
         sgemm, 1, 0, out1 - out0, C, N,
-        ONE, address_of(dout, out0), OC, address_of(inp, 0), C, ZERO, address_of(dweight, out0 * C), C,
+        ONE, address_of(dout, out0), OC, address_of(inp, 0), C, ZERO, address_of(dweight, to * C), C,
     )  # fmt: skip
     if dbias.shape[0]:
-        dbias[out0:out1] = 0
+        sums = dbias[to : to + out1 - out0]
+        sums[:] = 0
         for n in range(N):
-            for o in range(out0, out1):
-                dbias[o] += dout[n, o]
+            row = dout[n, out0:out1]
+            for o in range(out1 - out0):
+                sums[o] += row[o]
 
 
 @entry
@@ -81,4 +83,4 @@ def matmul_backward_input_entry(x, t, c):
 
 @entry
 def matmul_backward_weight_entry(x, t, c):
-    matmul_backward_weight(f2(x, 0), f1(x, 1), f2(x, 2), f2(x, 3), c[SGEMM], t[0], t[1])
+    matmul_backward_weight(own2(x, 0, c), own1(x, 1, c), f2(x, 2), f2(x, 3), c[SGEMM], t[0], t[1], t[2])

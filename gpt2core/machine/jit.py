@@ -4,9 +4,10 @@ A kernel is plain arithmetic on arrays (`kernel`). An entry is its C face (`entr
 int64 pointers, so that one compiled runtime can call any kernel through its address and kernels compile, cache and
 change one by one.
 
-    operands  4 int64 an operand: address, then up to three dimensions; a scalar operand stands in the first
+    operands  4 int64 an operand: address, two dimensions, bytes from one thread's own part to the next; a scalar stands
+              in the first
     tile      the tile's integers, as the step program gives them
-    context   STEP, SCRATCH (this thread's scratch memory), SGEMM (address of the matrix product)
+    context   STEP, THREAD, SGEMM (address of the matrix product)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from numba.extending import intrinsic
 
 from gpt2core.host import source_hash
 
-STEP, SCRATCH, SGEMM = 0, 1, 2
+STEP, THREAD, SGEMM = 0, 1, 2
 CONTEXT_SIZE = 8  # int64; one cache line
 OPERAND_SIZE = 4  # int64
 ENTRY_SIGNATURE = types.void(types.CPointer(types.int64), types.CPointer(types.int64), types.CPointer(types.int64))
@@ -225,6 +226,12 @@ def scalar(x, i):
 
 
 @numba.njit(inline="always")
-def scratch(c, offset, rows, columns):
-    """A float32 matrix in this thread's scratch memory, `offset` floats from its start."""
-    return numba.carray(pointer_f32(c[1] + 4 * offset), (rows, columns))
+def own1(x, i, c):
+    """Operand i as a float32 vector; of an operand of which each thread has its own, this thread's."""
+    return numba.carray(pointer_f32(x[4 * i] + c[1] * x[4 * i + 3]), (x[4 * i + 1],))
+
+
+@numba.njit(inline="always")
+def own2(x, i, c):
+    """Operand i as a float32 matrix; of an operand of which each thread has its own, this thread's."""
+    return numba.carray(pointer_f32(x[4 * i] + c[1] * x[4 * i + 3]), (x[4 * i + 1], x[4 * i + 2]))

@@ -15,35 +15,35 @@ from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import (
     CONTEXT_SIZE,
     OPERAND_SIZE,
-    SCRATCH,
     SGEMM,
     STEP,
+    THREAD,
     address,
     address_of,
     call_entry,
     entry,
     inlined,
+    pointer_i64,
 )
 from gpt2core.ops import Program
-from gpt2core.tracing import note
+from gpt2core.tracing import LAST_BEGIN, note
 
-ENTRY, OPERANDS, TILE, KIND, PHASE = range(5)
-COLUMNS = 8  # of the task table; one cache line a task
+ENTRY, OPERANDS, TILE, KIND, PHASE, NUMBER, NEXT = range(7)
+COLUMNS = 8  # of the tables; one cache line a call
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """`tasks` (n, COLUMNS) int64 is the task table; `context` (P, CONTEXT_SIZE) a line for each thread; `op_first` (ops
-    + 1,) where each op's tasks begin. `kinds` are the op names that times are summed by. The rest is kept alive here.
+    """`tasks` (n, COLUMNS) int64 holds each task's first call, with the address of the next one, or 0, in NEXT;
+    `context` (P, CONTEXT_SIZE) a line for each thread; `op_first` (ops + 1,) where each op's tasks begin. `kinds` are
+    the (name, phase) that times are summed by; a call's NUMBER is its place in the program. The rest is kept alive.
     """
 
     tasks: NDArray[np.int64]
     context: NDArray[np.int64]
     op_first: NDArray[np.int64]
     kinds: tuple[tuple[str, str], ...]
-    operands: NDArray[np.int64]
-    tiles: NDArray[np.int64]
-    delays: NDArray[np.int64]
+    kept: tuple[NDArray[np.int64], ...]
 
 
 @entry
@@ -75,46 +75,60 @@ def bind(program: Program, memory: Memory, threads: int, sgemm: int) -> Dispatch
 
     With TASKLOOM_STRESS set to a number, every task is preceded by a random delay with that seed.
     """
-    kinds = tuple(dict.fromkeys((op.name, op.phase) for op in program.ops))
+    calls = [call for op in program.ops for call in op.calls]
+    kinds = tuple(dict.fromkeys((call.name, call.phase) for call in calls))
     kind_of = {kind: number for number, kind in enumerate(kinds)}
-    slots = max(len(op.operands) for op in program.ops)
-    width = max(len(tile.args) for op in program.ops for tile in op.tiles)
-    count = sum(len(op.tiles) for op in program.ops)
-    operands = np.zeros((len(program.ops), slots * OPERAND_SIZE), np.int64)
-    tiles = np.zeros((count, max(width, 1)), np.int64)
-    tasks = np.zeros((count, COLUMNS), np.int64)
+    slots = max(len(call.operands) for call in calls)
+    width = max(len(work.args) for *_, work in program.calls)
+    count = len(program.calls)
+    operands = np.zeros((len(calls), slots * OPERAND_SIZE), np.int64)
+    args = np.zeros((count, max(width, 1)), np.int64)
+    tasks = np.zeros((len(program.tasks), COLUMNS), np.int64)
+    following = np.zeros((count - len(tasks) + 1, COLUMNS), np.int64)
     op_first = np.zeros(len(program.ops) + 1, np.int64)
-    row = 0
-    for number, op in enumerate(program.ops):
-        flat = [cell for operand in op.operands for cell in memory.operand(operand)]
-        operands[number, : len(flat)] = flat
-        op_first[number] = row
+    task, number, place, more = 0, 0, 0, 0
+    for index, op in enumerate(program.ops):
+        op_first[index] = task
+        for call in op.calls:
+            flat = [cell for operand in call.operands for cell in memory.operand(operand)]
+            operands[place, : len(flat)] = flat
+            place += 1
         for tile in op.tiles:
-            tiles[row, : len(tile.args)] = tile.args
-            tasks[row, :5] = (
-                op.entry.address,
-                operands[number].ctypes.data,
-                tiles[row].ctypes.data,
-                kind_of[op.name, op.phase],
-                PHASES.index(op.phase),
-            )
-            row += 1
-    op_first[-1] = row
+            row = tasks[task]
+            for at, (call, work) in enumerate(zip(op.calls, tile.work, strict=True), start=place - len(op.calls)):
+                if row[ENTRY]:
+                    row[NEXT] = following[more].ctypes.data
+                    row, more = following[more], more + 1
+                args[number, : len(work.args)] = work.args
+                row[:NEXT] = (
+                    call.entry.address,
+                    operands[at].ctypes.data,
+                    args[number].ctypes.data,
+                    kind_of[call.name, call.phase],
+                    PHASES.index(call.phase),
+                    number,
+                )
+                number += 1
+            task += 1
+    op_first[-1] = task
     stress = os.environ.get("TASKLOOM_STRESS")
     delays = dawdling(tasks, int(stress)) if stress else np.zeros((0, 0), np.int64)
     context = np.zeros((threads, CONTEXT_SIZE), np.int64)
-    scratch = memory.arrays.get("scratch")
-    for thread in range(threads):
-        context[thread, SGEMM] = sgemm
-        context[thread, SCRATCH] = 0 if scratch is None else scratch[thread].ctypes.data
-    return Dispatch(tasks, context, op_first, kinds, operands, tiles, delays)
+    context[:, SGEMM], context[:, THREAD] = sgemm, np.arange(threads)
+    return Dispatch(tasks, context, op_first, kinds, (operands, args, following, delays))
 
 
 @inlined
 def run_task(tasks, context, record, thread, step, task):
-    """Run one task on this thread and write down how long it took."""
-    context[thread, 0] = step
+    """Run one task's calls on this thread and write down how long each took."""
+    context[thread, STEP] = step
     begin = ticks()
-    row = tasks[task]
-    call_entry(row[0], row[1], row[2], address_of(context, thread * context.shape[1]))
-    note(record, thread, step, task, row[3], row[4], begin, ticks())
+    start = begin
+    at = address_of(tasks, task * tasks.shape[1])
+    while at != 0:
+        row = pointer_i64(at)
+        call_entry(row[ENTRY], row[OPERANDS], row[TILE], address_of(context, thread * context.shape[1]))
+        end = ticks()
+        note(record, thread, step, task, row[NUMBER], row[KIND], row[PHASE], begin, end)
+        begin, at = end, row[NEXT]
+    record.waited[thread, LAST_BEGIN] = start

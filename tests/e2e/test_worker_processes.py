@@ -297,9 +297,7 @@ def test_a_full_disk_does_not_cost_the_result(home: House, client: Client) -> No
     assert ended(client, run_id).state == "succeeded"
 
 
-def test_what_a_trainer_leaves_is_there_when_its_run_has_succeeded(
-    home: House, client: Client, tmp_path: Path
-) -> None:
+def test_what_a_trainer_leaves_is_there_when_its_run_has_succeeded(home: House, client: Client, tmp_path: Path) -> None:
     worker = home.start_worker("leaving")
     run_id = submit(client)
     assert ended(client, run_id).state == "succeeded"

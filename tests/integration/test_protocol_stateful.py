@@ -195,5 +195,3 @@ def test_whatever_comes_in_whatever_order_nothing_is_lost_or_doubled(migrated, m
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )  # fmt: skip
     run_state_machine_as_test(lambda: Protocol(migrated, make_result()), settings=shape)
-
-

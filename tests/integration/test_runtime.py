@@ -16,7 +16,7 @@ from gpt2core.config import SYNCS, TrainConfig
 from gpt2core.errors import Stalled
 from gpt2core.machine import atomics
 from gpt2core.machine.jit import STEP, address_of, entry, l1, runtime
-from gpt2core.ops import Program, Tensor, Tile
+from gpt2core.ops import Program, Tensor, Tile, Work
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import EMPTY, new_deques, push, steal, take
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
@@ -54,7 +54,7 @@ def toy(inputs: list[list[int]], dawdle: list[int]) -> tuple[Program, Memory]:
     at = 0
     for number, each in enumerate(inputs):
         accesses = step.accesses(reads=[("value", j) for j in each], writes=[("value", number)])
-        tile = Tile((number, at, at + len(each), dawdle[number]), accesses, 1, 1, str(number))
+        tile = Tile((Work((number, at, at + len(each), dawdle[number]), 1, 1),), accesses, str(number))
         step.add("stamp", "forward", stamp_entry, [Tensor("stamps"), Tensor("inputs"), Tensor("violations")], [tile])
         at += len(each)
     sizes = {"stamps": len(inputs), "inputs": len(flat) + 1, "violations": 1, "control": 8}
@@ -175,7 +175,7 @@ def test_fork_join_runs_every_tile_of_an_op_before_the_next_op(dynamic):
     step, memory = toy(inputs, [300 if i % 3 == 0 else 0 for i in range(12)])
     wide = Program(regions=step.regions)
     for part in (step.ops[:7], step.ops[7:]):
-        wide.add("stamp", "forward", stamp_entry, part[0].operands, [op.tiles[0] for op in part])
+        wide.add("stamp", "forward", stamp_entry, part[0].calls[0].operands, [op.tiles[0] for op in part])
     bound = dispatch.bind(wide, memory, 3, 0)
     record = new_record(3, 30, 0, 8, 0)
     common = [bound.tasks, bound.context, record, memory.arrays["control"], 30]
@@ -201,7 +201,8 @@ def test_a_stall_names_who_waits_on_whom(monkeypatch):
     monkeypatch.setattr(replay, "record", with_one_too_many)
     config = TrainConfig(model="tiny", batch=1, seq=8, steps=2, warmup=0, threads=2, data="synthetic")
     with pytest.raises(
-        Stalled, match=r"no task has ended for 0.5 s; 'projection\[0\] s0' waits on 'attention\[0\] s0'"
+        Stalled,
+        match=r"no task has ended for 0.5 s; 'projection\+residual\+layernorm\[0\] s0' waits on 'attention\[0\] s0'",
     ):
         train.train(config)
 

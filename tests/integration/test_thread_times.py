@@ -55,7 +55,9 @@ def run_graph(inputs: list[list[int]], sync: str) -> list[tuple[float, float, fl
 def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[tuple[float, float, float, float]]:
     step, memory = toy([[] for _ in range(tiles)], [LONG] * tiles)
     wide = Program(regions=step.regions)
-    wide.add("stamp", "forward", step.ops[0].entry, step.ops[0].operands, [op.tiles[0] for op in step.ops])
+    wide.add(
+        "stamp", "forward", step.ops[0].calls[0].entry, step.ops[0].calls[0].operands, [op.tiles[0] for op in step.ops]
+    )
     bound = dispatch.bind(wide, memory, 2, 0)
     record = new_record(2, STEPS, 0, 8, 0)
     split = shares(bound.op_first, np.full(1, threads), dynamic)

@@ -36,8 +36,8 @@ def test_the_report_is_whole_and_consistent(scheduler):
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["schema"] == "taskloom.result/2"
     assert result.config["warmup"] == 2
     timed = SMALL.steps - 2
-    tasks = result.graph["tasks"]
-    assert sum(op.calls for op in result.ops) == sum(t.tasks for t in result.threads) == tasks * timed
+    calls = len(train.plan(config).program.calls)
+    assert sum(op.calls for op in result.ops) == sum(t.calls for t in result.threads) == calls * timed
     useful = sum(t.useful_s for t in result.threads)
     assert useful == pytest.approx(sum(op.time_s for op in result.ops), rel=0.01)
     assert useful <= sum(result.step_s[2:]) * config.threads
@@ -64,9 +64,9 @@ def test_flop_is_what_the_documented_formula_says():
     wanted = 6 * products * tokens + attention * 7 / 12  # 4 forward + 10 backward, half of it causal
     planned = train.plan(config)
     matrix = sum(
-        tile.flop
-        for op, tile in planned.program.tasks
-        if op.name.split("_d")[0] in ("qkv", "projection", "fc", "fc_projection", "logits", "attention")
+        work.flop
+        for _, _, call, work in planned.program.calls
+        if call.name.split("_d")[0] in ("qkv", "projection", "fc", "fc_projection", "logits", "attention")
     )
     assert matrix == pytest.approx(wanted, rel=0.002)
 
@@ -137,10 +137,10 @@ def test_weights_are_saved_and_read_again(tmp_path):
 
 def test_a_trace_has_every_timed_task_nested_in_its_thread(tmp_path):
     path = tmp_path / "trace.json"
-    result = train.train(dataclasses.replace(SMALL, trace=str(path)))
+    train.train(dataclasses.replace(SMALL, trace=str(path)))
     events = json.loads(path.read_text())["traceEvents"]
     spans = [e for e in events if e["ph"] == "X"]
-    assert len(spans) == result.graph["tasks"] * SMALL.steps
+    assert len(spans) == len(train.plan(SMALL).program.calls) * SMALL.steps
     for thread in (0, 1):
         mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if e["tid"] == thread)
         assert all(end <= begin + 1e-3 for (_, end), (begin, _) in itertools.pairwise(mine))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpt2core import data, graph, tensors, train
 from gpt2core.arena import Memory
-from gpt2core.config import POLICIES, SYNCS, ModelConfig, TrainConfig
+from gpt2core.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
 from gpt2core.machine import gemm
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
@@ -60,11 +60,12 @@ def test_losses_and_weights_are_bit_identical(scheduler, sync, threads, referenc
     [
         {"scheduler": "fork-join", "assignment": "dynamic"},
         {"scheduler": "fork-join", "op_threads": "qkv=1,layernorm=2"},
+        *({"fusion": fusion, "scheduler": scheduler} for fusion in FUSIONS for scheduler in ("fork-join", "task")),
         *({"policy": policy, "sync": sync} for policy in POLICIES for sync in SYNCS),
     ],
     ids=str,
 )
-def test_policies_change_only_the_order(change, reference):
+def test_policies_and_fusion_change_only_the_order(change, reference):
     config = dataclasses.replace(RAGGED, **{"scheduler": "task", "threads": 3, **change})
     for _ in range(5):
         assert outcome(config) == reference

@@ -33,7 +33,7 @@ def test_backward_wte_accumulates_in_its_range_of_the_vocabulary(golden: Load) -
     dwte = np.ones_like(g["wte"])
     for first, last in ((0, 5), (5, 9), (9, 128)):
         before = dwte.copy()
-        encoder_backward_wte(dwte, g["dout"], g["tokens"], first, last)
+        encoder_backward_wte(dwte, g["dout"], g["tokens"], first, last, first)
         others = [v for v in range(128) if not first <= v < last]
         np.testing.assert_array_equal(dwte[others], before[others])
     np.testing.assert_allclose(dwte, 1 + g["dwte"], **CLOSE)
@@ -42,9 +42,9 @@ def test_backward_wte_accumulates_in_its_range_of_the_vocabulary(golden: Load) -
 def test_backward_wpe_overwrites_its_range_of_positions(golden: Load) -> None:
     g = golden("encoder")
     dwpe = np.full_like(g["wpe"], np.nan)
-    encoder_backward_wpe(dwpe, g["dout"], g["positions"], 2, 4)
+    encoder_backward_wpe(dwpe, g["dout"], g["positions"], 2, 4, 2)
     assert np.isnan(np.delete(dwpe, range(2, 4), axis=0)).all()
     for first, last in ((0, 3), (3, 16)):
-        encoder_backward_wpe(dwpe, g["dout"], g["positions"], first, last)
+        encoder_backward_wpe(dwpe, g["dout"], g["positions"], first, last, first)
     np.testing.assert_allclose(dwpe, g["dwpe"], **CLOSE)
     assert not dwpe[5:].any()

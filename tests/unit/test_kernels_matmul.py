@@ -43,7 +43,7 @@ def test_backward_weight_by_ranges_of_outputs(golden: Load, sgemm: int) -> None:
     g = golden("matmul")
     dweight, dbias = np.full_like(g["weight"], np.nan), np.full_like(g["bias"], np.nan)
     for out0, out1 in ((0, 13), (13, 40)):
-        matmul_backward_weight(dweight, dbias, g["dout"], g["inp"], sgemm, out0, out1)
+        matmul_backward_weight(dweight, dbias, g["dout"], g["inp"], sgemm, out0, out1, out0)
         assert np.isnan(dweight[out1:]).all()
         assert np.isnan(dbias[out1:]).all()
     np.testing.assert_allclose(dweight, g["dweight"], **CLOSE)
@@ -53,7 +53,7 @@ def test_backward_weight_by_ranges_of_outputs(golden: Load, sgemm: int) -> None:
 def test_backward_weight_without_bias(golden: Load, sgemm: int) -> None:
     g = golden("matmul")
     dweight = np.full_like(g["weight"], np.nan)
-    matmul_backward_weight(dweight, NONE, g["dout"], g["inp"], sgemm, 0, 40)
+    matmul_backward_weight(dweight, NONE, g["dout"], g["inp"], sgemm, 0, 40, 0)
     np.testing.assert_allclose(dweight, g["dweight"], **CLOSE)
 
 

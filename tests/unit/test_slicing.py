@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,7 +70,7 @@ def test_sizes_are_those_of_the_published_models():
 
 
 def test_memory_is_the_sum_of_aligned_tensors():
-    config = TrainConfig(model="tiny", batch=3, seq=10)
+    config = TrainConfig(model="tiny", batch=3, seq=10, fusion="none")
     for kind, arena in tensors.plan(config).items():
         ends = [o + s.bytes for o, s in zip(arena.offsets, arena.specs, strict=True)]
         assert all(offset % tensors.ALIGN == 0 for offset in arena.offsets)
@@ -76,4 +78,5 @@ def test_memory_is_the_sum_of_aligned_tensors():
         assert ends[-1] <= arena.bytes == tensors.memory_bytes(config)[kind]
     double = tensors.memory_bytes(TrainConfig(model="tiny", batch=6, seq=10))
     assert double["weights"] == tensors.memory_bytes(config)["weights"]
+    assert tensors.memory_bytes(dataclasses.replace(config, fusion="all"))["gradients"] == 0
     assert double["activations"] > 1.9 * tensors.memory_bytes(config)["activations"]
