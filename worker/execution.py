@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from gpt2core.errors import CoreError
 from worker import affinity, orphan, roots
 from worker.agent import StopReason
 from worker.settings import Settings
+from worker.spool import ARTIFACTS
 from worker.supervise import Ending, Supervisor
 
 Command = Callable[[Path], list[str]]  # from the result file's path: gpt2core.launch.command
@@ -64,25 +66,25 @@ class Executor:
             return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
         config = TrainConfig.from_dict({**asked.to_dict(), **files, "cores": team})
         placement = self._place_agent(team)
-        try:
-            result = self._new_folder(lease.attempt_id) / "result.json"
-            ending = self._supervisor.run(
-                self._command(result),
-                config.to_dict(),
-                self._settings.cores,
-                lease.deadline_s,
-                lambda pid: orphan.remember(self._settings.spool, pid),
-                entered_stage,
-            )
-        except OSError as error:
-            return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
-        finally:
-            orphan.forget(self._settings.spool)
-        if ending.reason is StopReason.LEASE_LOST:
-            return None
-        verdict = judge(ending, result, lease, self._about(placement), restored(asked, files))
-        result.unlink(missing_ok=True)  # the verdict holds it
-        return verdict
+        with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
+            result = Path(folder) / "result.json"  # not in the spool: a full disk there costs artifacts, no result
+            try:
+                (Path(folder) / ARTIFACTS).symlink_to(self._new_folder(lease.attempt_id) / ARTIFACTS)
+                ending = self._supervisor.run(
+                    self._command(result),
+                    config.to_dict(),
+                    self._settings.cores,
+                    lease.deadline_s,
+                    lambda pid: orphan.remember(self._settings.spool, pid),
+                    entered_stage,
+                )
+            except OSError as error:
+                return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
+            finally:
+                orphan.forget(self._settings.spool)
+            if ending.reason is StopReason.LEASE_LOST:
+                return None
+            return judge(ending, result, lease, self._about(placement), restored(asked, files))
 
     def _place_agent(self, team: tuple[int, ...]) -> Placement:
         spare = affinity.spare_cores(self._process_cores, team)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from contract.runs import ResultUpload
 
-ARTIFACTS = "artifacts"  # in an attempt's folder, beside result.json
+ARTIFACTS = "artifacts"  # in an attempt's folder, and for the trainer beside its result.json
 
 
 @dataclass(frozen=True)

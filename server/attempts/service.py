@@ -67,7 +67,6 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
         _apply(attempt, run, change, facts.now)
         attempt.expires_at = facts.now + settings.lease_s
         attempt.progress = beat.progress.model_dump()
-        session.execute(update(Worker).where(Worker.worker_id == attempt.worker_id).values(seen_at=facts.now))
         return HeartbeatAnswer(cancel=facts.cancel_requested or facts.overdue, expires_at=utc(attempt.expires_at))
 
 
@@ -102,7 +101,6 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
                 received_at=facts.now,
             )
         )
-        session.execute(update(Worker).where(Worker.worker_id == attempt.worker_id).values(seen_at=facts.now))
         return _receipt(attempt, change.canonical), run.state == "queued"
 
 
@@ -126,19 +124,22 @@ def deadline_error(run: Run) -> dict[str, Any]:
 
 
 def _locked(session: Session, attempt_id: int, worker_id: str, attempt_no: int) -> tuple[Attempt, Run]:
-    """The attempt and its run, both locked, run first. Raises NotFound or WrongFencingToken."""
-    run_id = session.execute(select(Attempt.run_id).where(Attempt.id == attempt_id)).scalar_one_or_none()
-    if run_id is None:
+    """The attempt and its run, both locked, run first. Before them the worker, as a claim does it: whatever a worker
+    sends twice or out of order waits in one line, and there is no deadlock. Raises NotFound or WrongFencingToken.
+    """
+    query = select(Attempt.run_id, Attempt.worker_id, Attempt.attempt_no).where(Attempt.id == attempt_id)
+    found = session.execute(query).one_or_none()
+    if found is None:
         raise NotFound(f"there is no attempt {attempt_id}")
-    run = session.get_one(Run, run_id, with_for_update=True)
-    attempt = session.get_one(Attempt, attempt_id, with_for_update=True)
-    if attempt.worker_id != worker_id or attempt.attempt_no != attempt_no:
+    if (found.worker_id, found.attempt_no) != (worker_id, attempt_no):
         raise WrongFencingToken(
-            f"attempt {attempt_id} is number {attempt.attempt_no} of worker {attempt.worker_id}",
-            attempt_no=attempt.attempt_no,
-            worker_id=attempt.worker_id,
+            f"attempt {attempt_id} is number {found.attempt_no} of worker {found.worker_id}",
+            attempt_no=found.attempt_no,
+            worker_id=found.worker_id,
         )
-    return attempt, run
+    session.execute(update(Worker).where(Worker.worker_id == worker_id).values(seen_at=db_now()))
+    run = session.get_one(Run, found.run_id, with_for_update=True)
+    return session.get_one(Attempt, attempt_id, with_for_update=True), run
 
 
 def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:

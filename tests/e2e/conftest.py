@@ -10,8 +10,9 @@ from taskloom import Client
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as found:
+def home(tmp_path: Path, database_url: str) -> Iterator[House]:
+    # Beats are quick so that a test need not wait for a cancellation to be heard.
+    with house(tmp_path, database_url, heartbeat_s=0.2) as found:
         yield found
 
 

@@ -82,36 +82,53 @@ class Process:
 
 
 class House:
-    """A server on one database, and what works for it, in one folder."""
+    """Servers on one database, and what works for them, in one folder. `settings` are the servers'."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.url, self._port = folder, "", 0
+    def __init__(self, folder: Path, database_url: str, **settings: float) -> None:
+        self.folder, self.database_url, self.url, self._port = folder, database_url, "", 0
+        self._settings = {f"TASKLOOM_{name.upper()}": str(value) for name, value in settings.items()}
         self._all: list[Process] = []
         self.server = self.start_server()
 
     def start(self, name: str, *command: str, **environment: str) -> Process:
-        process = Process([sys.executable, *command], self.folder / f"{name}.log", **environment)
+        """A Python process."""
+        return self.run(name, [sys.executable, *command], **environment)
+
+    def run(self, name: str, command: list[str], **environment: str) -> Process:
+        process = Process(command, self.folder / f"{name}.log", **environment)
         self._all.append(process)
         return process
 
-    def start_server(self) -> Process:
+    def start_server(self, **environment: str) -> Process:
         """The server; again on the same port if there was one before."""
-        database = f"sqlite:///{self.folder}/taskloom.db"
-        options = ("--port", str(self._port), "--database-url", database)
-        # Beats are quick so that a test need not wait for a cancellation to be heard.
-        self.server = self.start("server", "-m", "server", *options, TASKLOOM_HEARTBEAT_S="0.2")
+        self.server = self._serve("server", self._port, **environment)
         self.url = self.server.event("listening")["url"]
         self._port = int(self.url.rpartition(":")[2])
         return self.server
 
+    def start_another_server(self, **environment: str) -> str:
+        """A second server on the same database; its URL."""
+        url: str = self._serve("another-server", 0, **environment).event("listening")["url"]
+        return url
+
+    def _serve(self, name: str, port: int, **environment: str) -> Process:
+        options = ("--port", str(port), "--database-url", self.database_url)
+        return self.start(name, "-m", "server", *options, **self._settings, **environment)
+
     def start_worker(self, trainer: str | None = "quick", *options: str, **environment: str) -> Process:
-        """A worker with a fake trainer of that behaviour, or with the real one."""
+        """A worker with a fake trainer of that behaviour, or with the real one. Options override those given here."""
+        command = self.worker_command(trainer, *options)
+        return self.run("worker", command, **{"FAKE_TRAINER": trainer or "", **environment})
+
+    def worker_command(self, trainer: str | None, *options: str) -> list[str]:
         program = ("-m", "worker") if trainer is None else (str(HERE / "worker_of_fakes.py"),)
-        return self.start(
-            "worker",
-            *(*program, "--server", self.url, "--spool", str(self.spool), "--json", *options),
-            **{"FAKE_TRAINER": trainer or "", **environment},
-        )
+        return [sys.executable, *program, "--server", self.url, "--spool", str(self.spool), "--json", *options]
+
+    def start_fleet(self, workers: int, *servers: str) -> Process:
+        """Many workers with null trainers in one process: fleet.py."""
+        urls = [option for url in servers or (self.url,) for option in ("--server", url)]
+        spool = str(self.folder / "fleet-spool")
+        return self.start("fleet", str(HERE / "fleet.py"), *urls, "--workers", str(workers), "--spool", spool)
 
     @property
     def spool(self) -> Path:
@@ -123,8 +140,8 @@ class House:
 
 
 @contextlib.contextmanager
-def house(folder: Path) -> Iterator[House]:
-    found = House(folder)
+def house(folder: Path, database_url: str, **settings: float) -> Iterator[House]:
+    found = House(folder, database_url, **settings)
     try:
         yield found
     finally:

@@ -8,41 +8,15 @@ from pathlib import Path
 
 import psutil
 from processes import House, Process, until
+from runs import ended, submit, training
 
 from contract.experiments import ExperimentRequest
-from contract.runs import RunDetail
 from taskloom import Client
 from worker.client import ServerClient
 from worker.delivery import Delivery
 from worker.execution import Verdict, upload
 from worker.report import Report
 from worker.spool import Entry, Spool
-
-
-def submit(client: Client, **settings: object) -> int:
-    """One run; its id."""
-    base = {"model": "tiny", "steps": 4, "seq": 16, **settings}
-    experiment = client.submit(ExperimentRequest.model_validate({"base": base}))
-    return next(iter(client.runs(experiment.id))).id
-
-
-def ended(client: Client, run_id: int) -> RunDetail:
-    def look() -> RunDetail | None:
-        run = client.run(run_id)
-        return run if run.finished_at is not None else None
-
-    return until(look, f"the end of run {run_id}")
-
-
-def training(client: Client, run_id: int) -> RunDetail:
-    """The run once its trainer has told of a step."""
-
-    def look() -> RunDetail | None:
-        run = client.run(run_id)
-        progress = run.history[-1].progress if run.history else None
-        return run if progress is not None and progress.stage == "training" else None
-
-    return until(look, f"run {run_id} to train")
 
 
 def trainer_of(worker: Process) -> psutil.Process:

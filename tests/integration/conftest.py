@@ -14,11 +14,7 @@ import httpx
 import pytest
 import uvicorn
 from caller import Caller
-from postgres_server import Postgres
-from sqlalchemy.engine import make_url
 
-from server import migrate
-from server.db import Database
 from server.listening import bind, resolve
 from server.main import create_app
 from server.settings import Settings
@@ -44,49 +40,6 @@ class ThreadedServer(uvicorn.Server):
     def stop(self) -> None:
         self.should_exit = True
         self.thread.join()
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests marked `both_databases` run on SQLite and on PostgreSQL, the others on SQLite."""
-    if "database_kind" in metafunc.fixturenames and metafunc.definition.get_closest_marker("both_databases"):
-        metafunc.parametrize("database_kind", ["sqlite", "postgres"], scope="session")
-
-
-@pytest.fixture(scope="session")
-def database_kind() -> str:
-    return "sqlite"
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database file that has the schema and no rows: each test starts with a copy."""
-    path = tmp_path_factory.mktemp("migrated") / "empty.db"
-    _migrate(f"sqlite:///{path}")
-    return path
-
-
-@pytest.fixture(scope="session")
-def migrated_postgres(postgres: Postgres) -> str:
-    """The name of a PostgreSQL database that has the schema and no rows."""
-    url = postgres.new()
-    _migrate(url)
-    return str(make_url(url).database)
-
-
-def _migrate(url: str) -> None:
-    database = Database(url)
-    migrate.upgrade(database)
-    database.close()
-
-
-@pytest.fixture
-def database_url(database_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """A database of the test's own, with the schema and no rows."""
-    if database_kind == "postgres":
-        postgres: Postgres = request.getfixturevalue("postgres")
-        return postgres.new(request.getfixturevalue("migrated_postgres"))
-    shutil.copy(request.getfixturevalue("migrated"), tmp_path / "test.db")
-    return f"sqlite:///{tmp_path}/test.db"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,77 @@
+"""Many real workers in one process: their trainers are null, everything they say to a server is the real thing.
+
+    python fleet.py --server URL --server URL --workers 50 --spool DIR
+
+Workers take the servers in turn. Ends at SIGTERM, once every worker has drained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import fake_trainer
+
+from contract.runs import Lease
+from gpt2core.config import TrainConfig
+from worker import signals
+from worker.agent import Agent, DrainAsked
+from worker.claim_loop import ClaimLoop
+from worker.client import ServerClient
+from worker.execution import Verdict
+from worker.report import Report
+from worker.settings import Settings
+from worker.spool import Spool
+
+
+class NullExecutor:
+    """Every run succeeds at once."""
+
+    def execute(self, lease: Lease, entered_stage: Callable[[], None]) -> Verdict:
+        entered_stage()
+        return Verdict("succeeded", fake_trainer.result(TrainConfig.from_dict(lease.spec)).to_dict(), None)
+
+
+class Null:
+    """One worker, on a core of its own number, whether there is one or not."""
+
+    def __init__(self, server: str, number: int, spool: Path) -> None:
+        self._agent, self._inbox = Agent("finish"), SimpleQueue[Any]()
+        settings = Settings(
+            server=server, token=None, worker_id=f"null{number}", cores=(number,), labels={}, once=False,
+            drain="finish", spool=spool / str(number), data_root=None, checkpoint_root=None, wait_s=2.0, as_json=True,
+        )  # fmt: skip
+        loop = ClaimLoop(
+            settings, ServerClient(server, None), self._agent, self._inbox, Spool(settings.spool), NullExecutor(),
+            Report(as_json=True),
+        )  # fmt: skip
+        self.codes: list[int] = []
+        self.thread = threading.Thread(target=lambda: self.codes.append(loop.run()))
+
+    def drain(self) -> None:
+        self._agent.draining = True
+        self._inbox.put(DrainAsked())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--server", action="append", required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--spool", type=Path, required=True)
+    given = parser.parse_args()
+    workers = [Null(given.server[i % len(given.server)], i, given.spool) for i in range(given.workers)]
+    signals.listen(lambda: [worker.drain() for worker in workers])
+    for worker in workers:
+        worker.thread.start()
+    for worker in workers:
+        worker.thread.join()
+    return max(worker.codes[0] if worker.codes else 1 for worker in workers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

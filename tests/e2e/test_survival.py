@@ -1,0 +1,253 @@
+"""What must be survived: processes are killed and stopped, a database crashes, messages go astray. In the end the books
+balance: every run has one result, none is lost, none is doubled.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from postgres_server import Postgres
+from processes import House, Process, house, until
+from runs import check_books, ended, submit, submit_many, succeeded, training
+from wire import LoseOneAnswer, Unreliable, Wire
+
+from contract.runs import AttemptSummary
+from taskloom import Client
+
+pytestmark = pytest.mark.both_databases
+LEASE_S = 1.5
+
+
+@pytest.fixture
+def home(tmp_path: Path, database_url: str) -> Iterator[House]:
+    """Leases run out in seconds."""
+    settings = {"lease_s": LEASE_S, "heartbeat_s": 0.3, "reap_every_s": 0.1, "reap_after_s": LEASE_S}
+    with house(tmp_path, database_url, **settings, poll_s=0.1, block_release_s=0.5, max_losses=99) as found:
+        yield found
+
+
+def gated(home: House, name: str, *options: str, **environment: str) -> tuple[Process, Path]:
+    """A worker of that name whose trainer ends when the file exists."""
+    gate = home.folder / f"{name}-gate"
+    options = ("--worker-id", name, "--spool", str(home.folder / f"{name}-spool"), *options)
+    return home.start_worker("gated", *options, FAKE_TRAINER_GATE=str(gate), **environment), gate
+
+
+def lost(client: Client, run_id: int) -> None:
+    until(lambda: client.run(run_id).history[0].state == "lost", "the first attempt to be lost")
+
+
+def kill(process: Process) -> None:
+    process.popen.kill()
+    process.wait()
+
+
+def test_a_worker_killed_for_good_costs_an_attempt_and_no_run(home: House, client: Client) -> None:
+    first, first_gate = gated(home, "first")
+    run_id = submit(client)
+    training(client, run_id)
+    kill(first)
+    _, gate = gated(home, "second")
+    gate.touch()
+    run = ended(client, run_id)
+    assert [(a.worker_id, a.state) for a in run.history] == [("first", "lost"), ("second", "succeeded")]
+    first_gate.touch()  # lets the trainer go that the killed worker left
+    check_books(home, 1)
+
+
+def test_a_worker_stopped_past_its_lease_goes_on_if_nobody_took_its_run(home: House, client: Client) -> None:
+    worker, gate = gated(home, "only")
+    run_id = submit(client)
+    training(client, run_id)
+    worker.popen.send_signal(signal.SIGSTOP)
+    lost(client, run_id)
+    gate.touch()
+    worker.popen.send_signal(signal.SIGCONT)
+    run = ended(client, run_id)
+    assert [a.state for a in run.history] == ["succeeded"]
+    check_books(home, 1)
+
+
+def test_a_worker_stopped_past_its_lease_changes_nothing_once_its_run_was_taken(home: House, client: Client) -> None:
+    first, first_gate = gated(home, "first")
+    run_id = submit(client)
+    training(client, run_id)
+    first.popen.send_signal(signal.SIGSTOP)
+    lost(client, run_id)
+    _, gate = gated(home, "second")
+    training(client, run_id, attempts=2)
+    first_gate.touch()  # its trainer has a result now, which comes too late
+    first.popen.send_signal(signal.SIGCONT)
+    until(lambda: [line for line in first.lines if "lease-lost" in line or "delivered" in line], "the first to hear")
+    assert client.run(run_id).state == "running"
+    gate.touch()
+    run = ended(client, run_id)
+    assert [a.worker_id for a in run.history] == ["first", "second"]
+    assert run.history[0].state in ("lost", "superseded")
+    check_books(home, 1)
+
+
+def test_a_server_killed_between_result_and_acknowledgement(home: House, client: Client) -> None:
+    run_id = submit(client)
+    carry = LoseOneAnswer("PUT", "/result", 200, then=lambda: kill(home.server))
+    with Wire(home.url, carry) as wire:
+        worker = home.start_worker("quick", "--server", wire.url)
+        assert carry.lost.wait(30)
+        assert list(home.spool.glob("*.json"))
+        home.start_server()
+        worker.event("delivered")
+        assert ended(client, run_id).attempts == 1
+        assert not list(home.spool.glob("*.json"))
+        assert home.start_worker("quick", "--worker-id", "other", "--spool", str(home.folder / "o")).event("registered")
+        worker.end()
+    check_books(home, 1)
+
+
+def test_a_server_killed_between_claim_and_answer(home: House, client: Client) -> None:
+    run_id = submit(client)
+    carry = LoseOneAnswer("POST", "/leases", 201, then=lambda: kill(home.server))
+    with Wire(home.url, carry) as wire:
+        worker = home.start_worker("quick", "--server", wire.url)
+        assert carry.lost.wait(30)
+        home.start_server()
+        assert ended(client, run_id).attempts == 1  # the claim was there: the worker got the same lease again
+        worker.end()
+    check_books(home, 1)
+
+
+def test_many_claimers_execute_every_run_once(home: House, client: Client, database_kind: str) -> None:
+    servers = [home.url] if database_kind == "sqlite" else [home.url, home.start_another_server()]
+    experiment = submit_many(client, 300)
+    fleet = home.start_fleet(50, *servers)
+    succeeded(client, experiment, 300)
+    fleet.popen.send_signal(signal.SIGTERM)
+    assert fleet.wait() == 0
+    check_books(home, 300)
+
+
+def test_servers_killed_while_workers_claim_and_deliver(home: House, client: Client) -> None:
+    experiment = submit_many(client, 120)
+    fleet = home.start_fleet(20)
+    for done in (10, 40, 70):
+        succeeded(client, experiment, done)
+        kill(home.server)
+        home.start_server()
+    succeeded(client, experiment, 120)
+    fleet.popen.send_signal(signal.SIGTERM)
+    assert fleet.wait() == 0
+    check_books(home, 120)
+
+
+@pytest.mark.on_postgres
+def test_a_database_that_crashes_under_load(home: House, client: Client, postgres: Postgres) -> None:
+    experiment = submit_many(client, 120)
+    fleet = home.start_fleet(20)
+    for done in (10, 60):
+        succeeded(client, experiment, done)
+        postgres.crash()
+        try:
+            answers = [httpx.get(home.url + path) for path in ("/api/v1/runs", "/readyz", "/metrics", "/healthz")]
+        finally:
+            postgres.start()
+        assert [answer.status_code for answer in answers] == [503, 503, 503, 200]
+        assert answers[0].json()["type"] == "/problems/database-unavailable"
+    succeeded(client, experiment, 120)
+    fleet.popen.send_signal(signal.SIGTERM)
+    assert fleet.wait() == 0
+    assert home.server.popen.poll() is None
+    told = "".join(fleet.lines) + fleet.log.read_text()
+    assert "status 503" in told
+    assert "status 500" not in told
+    check_books(home, 120)
+
+
+def test_messages_that_come_late_twice_and_out_of_order(home: House, client: Client) -> None:
+    experiment = submit_many(client, 100)
+    carry = Unreliable(seed=7, longest_s=0.1)
+    with Wire(home.url, carry) as wire:
+        fleet = home.start_fleet(10, wire.url)
+        succeeded(client, experiment, 100)
+        fleet.popen.send_signal(signal.SIGTERM)
+        assert fleet.wait() == 0
+        carry.settle()
+    assert len(carry.repeated) > 50
+    assert max(carry.repeated) < 500
+    until(lambda: not client.experiment(experiment).by_state.get("leased"), "repeated claims to run out")
+    check_books(home, 100)
+
+
+def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> None:
+    disk, gate = home.folder / "disk", home.folder / "gate"
+    disk.mkdir()
+    mounting = 'mount -t tmpfs -o size=64k taskloom "$0" && exec "$@"'
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mounting, str(disk)]
+    if subprocess.run([*alone, "true"], check=False).returncode != 0:
+        pytest.skip("this system lets nobody mount a small disk")
+    command = home.worker_command("gated", "--spool", str(disk))
+    worker = home.run("worker", [*alone, *command], FAKE_TRAINER="gated", FAKE_TRAINER_GATE=str(gate))
+    run_id = submit(client, steps=200)  # its result is larger than what the trainer's note leaves free
+    training(client, run_id)
+    seen = Path(f"/proc/{worker.popen.pid}/root{disk}")  # as the worker sees it
+    with pytest.raises(OSError, match="No space left"):
+        (seen / "filler").write_bytes(bytes(1 << 20))
+    kill(home.server)
+    gate.touch()
+    worker.event("spool-failed")
+    assert "No space left" in worker.log.read_text()
+    home.start_server()
+    worker.event("delivered")
+    assert ended(client, run_id).attempts == 1
+    (seen / "filler").unlink()
+    assert ended(client, submit(client)).state == "succeeded"
+    assert "".join(worker.lines).count("spool-failed") == 1
+    check_books(home, 2)
+
+
+@pytest.mark.parametrize("skew_h", [2, -2])
+def test_a_worker_whose_clock_is_wrong_keeps_its_lease(home: House, client: Client, skew_h: int) -> None:
+    worker, gate = gated(home, "skewed", **clock(skew_h))
+    run_id = submit(client)
+    training(client, run_id)
+    outlives_its_lease(client, run_id)
+    gate.touch()
+    run = ended(client, run_id)
+    assert [a.state for a in run.history] == ["succeeded"]
+    assert abs((datetime.datetime.now(datetime.UTC) - run.history[0].claimed_at).total_seconds()) < 600
+    told_at = datetime.datetime.fromisoformat(worker.log.read_text().split()[0])
+    assert abs((told_at - run.history[0].claimed_at).total_seconds() - 3600 * skew_h) < 600  # it was wrong indeed
+    check_books(home, 1)
+
+
+@pytest.mark.on_postgres
+def test_a_server_whose_clock_is_wrong_takes_no_lease_away(home: House, client: Client) -> None:
+    url = home.start_another_server(**clock(+2))
+    _, gate = gated(home, "worker", "--server", url)
+    run_id = submit(client)
+    training(client, run_id)
+    outlives_its_lease(client, run_id)
+    gate.touch()
+    assert [a.state for a in ended(client, run_id).history] == ["succeeded"]
+    check_books(home, 1)
+
+
+def clock(skew_h: int) -> dict[str, str]:
+    """The environment of a process whose clock is wrong by so much."""
+    package = importlib.util.find_spec("libfaketime")
+    assert package is not None
+    assert package.origin is not None
+    library = Path(package.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"
+    return {"LD_PRELOAD": str(library), "FAKETIME": f"{skew_h:+d}h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+def outlives_its_lease(client: Client, run_id: int) -> None:
+    def expires_late(attempt: AttemptSummary) -> bool:
+        return (attempt.expires_at - attempt.claimed_at).total_seconds() > 2 * LEASE_S
+
+    until(lambda: expires_late(client.run(run_id).history[0]), "the lease to be renewed past its first end")
