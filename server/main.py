@@ -45,13 +45,14 @@ from server.observing import Observing
 from server.pages.routes import router as pages
 from server.rates import Rates
 from server.runs.routes import router as runs
+from server.samples.routes import router as samples
 from server.settings import Settings
 from server.workers.routes import router as workers
 
 log = logging.getLogger("taskloom.server")
 
 
-ROUTERS = (experiments, runs, workers, attempts, artifacts, analysis, events, keys)
+ROUTERS = (experiments, runs, samples, workers, attempts, artifacts, analysis, events, keys)
 
 
 def operations() -> dict[str, APIRoute]:

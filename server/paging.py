@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from contract.runs import MOST_ID
 from server.errors import BadCursor, PageTooLarge
-from server.settings import Settings
 
 T = TypeVar("T")
 
@@ -43,10 +42,10 @@ def decode_id(cursor: str | None) -> int | None:
     return int(text)
 
 
-def check_limit(limit: int, settings: Settings) -> None:
+def check_limit(limit: int, most: int) -> None:
     """Raises PageTooLarge."""
-    if limit > settings.max_page:
-        raise PageTooLarge(f"a page holds at most {settings.max_page} items", limit=limit, max_limit=settings.max_page)
+    if limit > most:
+        raise PageTooLarge(f"a page holds at most {most} items", limit=limit, max_limit=most)
 
 
 def split(rows: Sequence[T], limit: int) -> tuple[Sequence[T], bool]:

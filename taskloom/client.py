@@ -25,6 +25,7 @@ from contract.artifacts import ArtifactList
 from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
 from contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
 from contract.runs import RunDetail, RunPage, RunSummary, SampleList
+from contract.samples import RunSamples, SamplesPage
 from contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
 
@@ -95,6 +96,10 @@ class Client:
     def samples(self, run_id: int) -> SampleList:
         """Every timed step of the run's result."""
         return self._ask("GET", f"/runs/{run_id}/samples", SampleList)
+
+    def samples_of(self, runs: str) -> Iterator[RunSamples]:
+        """Every timed step of many runs: of those that a selection names and that have succeeded."""
+        return self._pages(lambda query: self._page("/samples", SamplesPage, query), {"runs": runs})
 
     def result(self, run_id: int) -> dict[str, Any]:
         """The run's complete raw result, as the trainer wrote it."""

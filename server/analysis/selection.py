@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from contract.runs import MOST_ID
 from gpt2core.config import TrainConfig, parse_cores
 from gpt2core.errors import ConfigError
 from server.errors import InvalidRequest
@@ -64,7 +65,7 @@ def parse(text: str, parameter: str) -> Selection:
 
 
 def _is_id(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 18
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= MOST_ID
 
 
 def _value(text: str) -> Any:

@@ -63,7 +63,7 @@ def submit(
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
 def index(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> ExperimentPage:
     """Experiments, newest first."""
-    paging.check_limit(limit, context.settings)
+    paging.check_limit(limit, context.settings.max_page)
     return service.page(context.database, cursor, limit)
 
 

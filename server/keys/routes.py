@@ -24,7 +24,7 @@ def create(context: Ctx, request: KeyRequest, response: Response) -> KeyCreated:
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
 def index(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> KeyPage:
     """Keys, oldest first, without their tokens; revoked and expired ones too."""
-    paging.check_limit(limit, context.settings)
+    paging.check_limit(limit, context.settings.max_page)
     return service.page(context.database, cursor, limit)
 
 

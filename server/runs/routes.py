@@ -25,7 +25,7 @@ def index(
     limit: PageSize = paging.DEFAULT_LIMIT,
 ) -> RunPage:
     """Runs in the order in which they were planned."""
-    paging.check_limit(limit, context.settings)
+    paging.check_limit(limit, context.settings.max_page)
     return service.page(context.database, experiment_id, state or [], cursor, limit)
 
 

@@ -93,13 +93,17 @@ def result(database: Database, run_id: int) -> tuple[dict[str, Any], int]:
 def samples(database: Database, run_id: int) -> SampleList:
     """Every step, derived from the raw result. Raises NotFound or NoResult."""
     found, attempt_no = result(database, run_id)
+    return SampleList(run_id=run_id, attempt_no=attempt_no, items=sample_rows(found))
+
+
+def sample_rows(found: dict[str, Any]) -> list[SampleRow]:
+    """Every step of a raw result."""
     warmup, phase_s = found["config"]["warmup"], found["phase_s"]
     rows = zip(found["losses"], found["step_s"], strict=True)
-    items = [
+    return [
         SampleRow(step=i, warmup=i < warmup, loss=loss, step_s=step_s, phase_s={p: phase_s[p][i] for p in PHASES})
         for i, (loss, step_s) in enumerate(rows)
     ]
-    return SampleList(run_id=run_id, attempt_no=attempt_no, items=items)
 
 
 def cancel(database: Database, settings: Settings, run_id: int) -> RunDetail:

@@ -73,7 +73,7 @@ def put(
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
 def index(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> WorkerPage:
     """Workers by their id."""
-    paging.check_limit(limit, context.settings)
+    paging.check_limit(limit, context.settings.max_page)
     return service.page(context.database, cursor, limit)
 
 

@@ -66,17 +66,29 @@ def retry(run_id: int, server: str, as_json: bool) -> None:
 
 
 @runs.command()
-@click.argument("run_id", metavar="ID", type=int)
+@click.argument("selection", metavar="ID|SELECTION")
 @server_option
 @json_option
-def samples(run_id: int, server: str, as_json: bool) -> None:
-    """Every timed step of a run's result."""
+def samples(selection: str, server: str, as_json: bool) -> None:
+    """Every timed step of a run's result, or of many.
+
+    SELECTION: run ids as 12,13, or experiment_id=7,scheduler=task for an experiment's runs with these settings; those
+    that have not succeeded are left out. With --json, many runs are printed a run a line.
+    """
     with Client(server) as client:
-        answer = client.samples(run_id)
-    if as_json:
-        print_json(answer)
-    else:
-        console().print(tables.samples(answer))
+        if selection.isdecimal():
+            answer = client.samples(int(selection))
+            if as_json:
+                print_json(answer)
+            else:
+                console().print(tables.samples(answer))
+            return
+        for run in client.samples_of(selection):
+            if as_json:
+                click.echo(run.model_dump_json())
+            else:
+                console().print(f"run {run.run_id}, repetition {run.repetition}: {tables.variant(run.variant)}")
+                console().print(tables.samples(run))
 
 
 @runs.command()

@@ -166,6 +166,8 @@ def test_from_submission_to_comparison(home: House, client: Client) -> None:
     shown = told(taskloom("runs", "show", ids[0], "--json", server=home.url))
     assert shown["spec"]["seq"] == 16
     assert len(told(taskloom("runs", "samples", ids[0], "--json", server=home.url))["items"]) == 3
+    many = taskloom("runs", "samples", f"experiment_id={shown['experiment_id']}", "--json", server=home.url).stdout
+    assert [len(json.loads(line)["items"]) for line in many.splitlines()] == [3, 3]
     listed = told(taskloom("runs", "list", "--state", "succeeded", "--json", server=home.url))
     assert sorted(str(each["id"]) for each in listed) == sorted(ids)
     assert told(taskloom("experiments", "list", "--json", server=home.url))[0]["runs"] == 2
@@ -178,6 +180,7 @@ def test_from_submission_to_comparison(home: House, client: Client) -> None:
         ("runs", "list"),
         ("runs", "show", ids[0]),
         ("runs", "samples", ids[0]),
+        ("runs", "samples", ",".join(ids)),
         ("experiments", "list"),
         ("experiments", "show", experiment_id),
         ("experiments", "scaling", experiment_id),
@@ -257,10 +260,11 @@ def test_doctor_names_every_check() -> None:
 
 
 def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> None:
-    worker = home.start_worker("leaving", "--once")
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
     told(taskloom("submit", str(request), "--json", server=home.url))
+    assert "position 1: no worker is registered" in taskloom("runs", "show", "1", server=home.url).stdout
+    worker = home.start_worker("leaving", "--once")
     assert worker.wait() == 0
     items = told(taskloom("runs", "artifacts", "1", "--json", server=home.url))["items"]
     assert [item["name"] for item in items] == ["profile.json.gz", "trace.json.gz"]

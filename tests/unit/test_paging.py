@@ -2,7 +2,6 @@ import pytest
 
 from server import paging
 from server.errors import BadCursor, PageTooLarge
-from server.settings import Settings
 
 
 @pytest.mark.parametrize("last", [1, 10**17, "worker-é"])
@@ -14,14 +13,13 @@ def test_no_cursor_is_the_first_page():
     assert paging.decode_id(None) is None
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "%%%", "YWZ0ZXI6", paging.encode("abc"), paging.encode(10**30), "é", "²"])
+@pytest.mark.parametrize("cursor", ["", "x", "%%%", "YWZ0ZXI6", paging.encode("abc"), paging.encode(2**31), "é", "²"])
 def test_what_was_not_given_out_is_refused(cursor):
     with pytest.raises(BadCursor):
         paging.decode_id(cursor)
 
 
 def test_pages_have_a_limit():
-    settings = Settings(max_page=5)
-    paging.check_limit(5, settings)
+    paging.check_limit(5, 5)
     with pytest.raises(PageTooLarge):
-        paging.check_limit(6, settings)
+        paging.check_limit(6, 5)

@@ -1,0 +1,31 @@
+"""Raw samples of many runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from contract.runs import Model, SampleList
+
+
+class RunSamples(SampleList):
+    """Every step of a run, and which one it is."""
+
+    experiment_id: int
+    variant: dict[str, Any]
+    repetition: int
+    block: int
+
+
+class SamplesPage(Model):
+    """Runs in the order in which they were planned."""
+
+    items: list[RunSamples]
+    next_cursor: str | None = Field(description="give it as `cursor` for the next page; null on the last")
+
+
+class SamplesEnd(Model):
+    """The last line of samples as lines: there is nothing more up to here."""
+
+    next_cursor: str | None
