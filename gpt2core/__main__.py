@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         emit(train.plan_event(config))
         return
-    result = train.train(config, emit, stop)
+    result = train.train(config, emit, stop, arguments.profile)
     for warning in result.warnings:
         emit({"event": "warning", "message": warning})
     if arguments.result is not None:
@@ -83,6 +83,7 @@ def main() -> int:
     parser.add_argument("--result", type=Path, help="where to write the result (JSON)")
     parser.add_argument("--plan", action="store_true", help="say the sizes and stop")
     parser.add_argument("--graph", type=Path, help="write the task graph here (Graphviz)")
+    parser.add_argument("--profile", type=Path, help="write what each task cost, and the graph, here (JSON, gzip)")
     arguments = parser.parse_args()
     try:
         run(arguments)

@@ -159,7 +159,9 @@ class TrainConfig:
     eps: float = setting(1e-8, "AdamW's epsilon")
     weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, on every weight")
     seed: int = setting(1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1)
-    trace: str | None = setting(None, "write a Chrome/Perfetto trace of the timed steps here")
+    trace: str | None = setting(
+        None, "write a trace of the timed steps here: .json or .json.gz for Chrome and Perfetto, .prv for Paraver"
+    )
     allow_oversubscription: bool = setting(
         False, "allow more threads than cores; for tests of correctness, never for timing"
     )

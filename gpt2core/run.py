@@ -10,13 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core import evidence, graph, tracing
+from gpt2core import evidence, graph, profile, tracing
 from gpt2core.arena import Memory
 from gpt2core.config import PHASES, TrainConfig
 from gpt2core.errors import Cancelled, NotFinite, Stalled
@@ -30,7 +29,7 @@ from gpt2core.schedulers.task import FINISHED, FIRST, LAST, task_loop
 from gpt2core.schedulers.team import Team, spins
 
 Emit = Callable[[dict[str, Any]], None]
-MAX_EVENTS = 4_000_000  # traced calls of all threads: 128 MB of buffers
+MAX_EVENTS = 4_000_000  # traced calls and waits of all threads: 128 MB of buffers
 STALL_S = 120.0  # without any task ending; TASKLOOM_STALL_S sets another limit
 MAX_TOLD = 8  # waiting tasks that a stall's report names
 
@@ -68,8 +67,9 @@ class Run:
         self.planned, self.arenas, self.bound, self.team = planned, arenas, bound, team
         self.config = planned.config
         tasks = len(planned.program.tasks)
-        calls = len(planned.program.calls)
-        events = min(calls * self.config.steps, MAX_EVENTS // self.config.threads) if self.config.trace else 0
+        timed = self.config.steps - self.config.warmup_steps
+        spans = 2 * len(planned.program.calls) * timed  # there are fewer waits than tasks
+        events = min(spans, MAX_EVENTS // self.config.threads) if self.config.trace else 0
         self.record = tracing.new_record(
             self.config.threads, self.config.steps, self.config.warmup_steps, len(bound.kinds), events, tasks, True
         )
@@ -114,6 +114,7 @@ class Run:
                 self.cost_s = self.mean_task_s(warmup)
                 self.record.task_time[:] = 0
                 self.record.waited[:] = 0
+                self.record.event_count[:] = 0
 
     def stage(self, first: int, end: int, emit: Emit, stop: threading.Event | None) -> None:
         """Run the steps [first, end) on the team."""
@@ -298,13 +299,27 @@ class Run:
             ))  # fmt: skip
         return out
 
-    def write_trace(self, path: str) -> None:
-        """Write the timed steps as Chrome/Perfetto JSON."""
-        names = [
-            (" ".join(p for p in (op.label, tile.label) if p), call.name, call.phase)
-            for op, tile, call, _ in self.planned.program.calls
-        ]
-        tracing.write_chrome(Path(path), self.record, names, self.calibration.seconds_per_tick, self.planned.cores)
+    def profile(self, environment: dict[str, Any]) -> dict[str, Any]:
+        """What the tasks cost, as the mean over the timed steps, and how they depend on each other."""
+        mean_s = self.mean_task_s(self.config.steps - self.config.warmup_steps)
+        return profile.profile(
+            self.config.to_dict(), environment, self.planned.program, self.planned.graph, mean_s
+        )
+
+    def trace(self, environment: dict[str, Any]) -> dict[str, Any]:
+        """The profile, and who ran or waited when in the timed steps."""
+        warmup = self.config.warmup_steps
+        bounds = np.concatenate([[self.begins[warmup]], self.record.step_end[warmup:]])
+        rows = [self.record.events[i, : self.record.event_count[i, 0]] for i in range(self.config.threads)]
+        spans = profile.timeline(rows, bounds, warmup, self.calibration.seconds_per_tick * 1e9, self.trace_complete())
+        calls = profile.calls(self.planned.program)
+        return {
+            **self.profile(environment), "schema": profile.TRACE_SCHEMA, **calls, "cores": self.planned.cores, **spans
+        }  # fmt: skip
+
+    def trace_complete(self) -> bool:
+        """Whether no thread's buffer was full."""
+        return bool((self.record.event_count[:, 0] < self.record.events.shape[1]).all())
 
     def evidence(self, step_s: list[float]) -> tuple[dict[str, Any], list[list[str]], list[str]]:
         """(validity, flagged, warnings) of the timed steps."""
@@ -327,9 +342,8 @@ class Run:
         warnings = []
         if interval is None:
             warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it takes 6")
-        traced = int(self.record.event_count[:, 0].sum())
-        if config.trace and traced < len(self.planned.program.calls) * config.steps:
-            warnings.append(f"the trace is cut off after {traced} calls: its buffers were full")
+        if config.trace and not self.trace_complete():
+            warnings.append(f"the trace is cut off: its buffers hold {self.record.events.shape[1]} spans a thread")
         if os.environ.get("TASKLOOM_STRESS"):
             warnings.append("TASKLOOM_STRESS delays tasks at random: times mean nothing")
         if len(set(self.planned.cores)) < config.threads:

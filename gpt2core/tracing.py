@@ -5,16 +5,12 @@ Each thread writes rows of its own. Times are ticks of machine.clock.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.config import PHASES
-from gpt2core.errors import UnreadableFile
 from gpt2core.machine.atomics import store_release
 from gpt2core.machine.jit import address_of, bare, inlined
 from gpt2core.machine.usage import DESK_CELLS, UNKNOWN, read_usage
@@ -41,7 +37,7 @@ class Record(NamedTuple):
     passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
     usage: Ints  # (P, timed steps + 1, LINE): what the kernel knew of the thread as it came to a step; or no rows
     desk: Ints  # (P, DESK_CELLS) where such a reading is put together
-    events: Ints  # (P, capacity, 4): call, step, begin, end
+    events: Ints  # (P, capacity, 4): call or, for a wait, -1 - its column of `waited`; step, begin, end
     event_count: Ints  # (P, LINE)
 
 
@@ -101,11 +97,26 @@ def note(record, thread, step, task, call, kind, phase, begin, end):
         cells[at] = begin
     cells[at + 1] = end
     cells[at + 2] += end - begin
+    note_event(record, thread, call, step, begin, end)
+
+
+@inlined
+def note_event(record, thread, what, step, begin, end):
+    """Trace a span of a thread, if there is tracing and room for it."""
     count = record.event_count[thread, 0]
     if count < record.events.shape[1]:
         event = record.events[thread, count]
-        event[0], event[1], event[2], event[3] = call, step, begin, end
+        event[0], event[1], event[2], event[3] = what, step, begin, end
         record.event_count[thread, 0] = count + 1
+
+
+@inlined
+def note_waited(record, thread, cause, since, until):
+    """Add to a thread's waiting time; a wait that began before the run began counts from there."""
+    since = max(since, record.begin[0])
+    if until > since:
+        record.waited[thread, cause] += until - since
+        note_event(record, thread, -1 - cause, -1, since, until)
 
 
 @inlined
@@ -133,32 +144,8 @@ def note_wait(record, thread, since, now):
 
     As long as tasks had yet to begin before the wait the thread starved; afterwards it waited for those under way.
     """
-    since = max(since, record.begin[0])
     starved = min(max(since, record.passed[LAST_START]), now)
     until = min(max(starved, record.passed[PASSED_AT]), now)
-    record.waited[thread, STARVATION] += max(0, starved - since)
-    record.waited[thread, BARRIER] += until - starved
+    note_waited(record, thread, STARVATION, since, starved)
+    note_waited(record, thread, BARRIER, starved, until)
     return until
-
-
-def write_chrome(
-    path: Path, record: Record, names: Sequence[tuple[str, str, str]], seconds_per_tick: float, cores: Sequence[int]
-) -> None:
-    """Write the traced calls as Chrome/Perfetto JSON. names: (label of its task, op, phase) of each call.
-
-    Raises UnreadableFile if the path cannot be written. Source: Trace Event Format, complete events.
-    """
-    origin, scale = int(record.begin[0]), seconds_per_tick * 1e6
-    events: list[dict[str, object]] = [
-        {"ph": "M", "pid": 1, "tid": thread, "name": "thread_name", "args": {"name": f"thread {thread} on core {core}"}}
-        for thread, core in enumerate(cores)
-    ]
-    for thread in range(len(cores)):
-        for call, step, begin, end in record.events[thread, : record.event_count[thread, 0]].tolist():
-            label, op, phase = names[call]
-            events.append({"ph": "X", "pid": 1, "tid": thread, "name": op, "cat": phase, "ts": (begin - origin) * scale,
-                           "dur": (end - begin) * scale, "args": {"task": label, "step": step}})  # fmt: skip
-    try:
-        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core import checkpoint, data, graph, program, slicing, tensors
+from gpt2core import checkpoint, data, graph, profile, program, slicing, tensors
 from gpt2core.arena import Memory, check_fits
 from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError, MachineError
@@ -49,8 +50,10 @@ def check_op_names(config: TrainConfig, step: Program) -> None:
             raise ConfigError("op_threads", name, "ops of the step program: " + ", ".join(known))
 
 
-def train(config: TrainConfig, emit: Emit = silent, stop: threading.Event | None = None) -> TrainResult:
-    """Run a configuration in this process and return what was measured.
+def train(
+    config: TrainConfig, emit: Emit = silent, stop: threading.Event | None = None, profile_path: Path | None = None
+) -> TrainResult:
+    """Run a configuration in this process and return what was measured; leave a profile at profile_path.
 
     emit gets the events of gpt2core.launch. Setting `stop` ends the run at a step's end.
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
@@ -71,9 +74,12 @@ def train(config: TrainConfig, emit: Emit = silent, stop: threading.Event | None
     weights = arenas.weights(config)
     if config.save is not None:
         checkpoint.write_checkpoint(config.save, config.model, weights)
+    about = environment.describe(blas, planned.cores)
     if config.trace is not None:
-        run.write_trace(config.trace)
-    return run.result(environment.describe(blas, planned.cores), weights_sha256(weights))
+        profile.write_json_gz(Path(config.trace), run.trace(about))
+    if profile_path is not None:
+        profile.write_json_gz(profile_path, run.profile(about))
+    return run.result(about, weights_sha256(weights))
 
 
 def compile_entries(step: Program, emit: Emit) -> None:

@@ -13,7 +13,7 @@ from gpt2core.machine.jit import address_of, bare, inlined, runtime
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.team import barrier
-from gpt2core.tracing import APART, BARRIER, ENTERED, LAST_BEGIN, LINE, STARVATION, bare_record, note_usage
+from gpt2core.tracing import APART, BARRIER, ENTERED, LAST_BEGIN, LINE, STARVATION, bare_record, note_usage, note_waited
 
 AGREED = 2  # cell of `control`: what thread 0 decided at the step's end
 
@@ -69,7 +69,7 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
                         run_task(tasks, context, record, thread, step, first + tile)
                         idle, since = BARRIER, end_wait(record, thread, cause, since)
             if since:
-                record.waited[thread, cause] += ticks() - since
+                note_waited(record, thread, cause, since, ticks())
             if thread == 0:
                 split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: nobody uses them before the barrier
                 if op == ops - 1:
@@ -83,12 +83,12 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
             break
     barrier(barriers, threads, spin_limit)  # thread 0 has written down when the last step ended
     if since:
-        record.waited[thread, cause] += max(0, record.step_end[control[STEPS_DONE] - 1] - since)
+        note_waited(record, thread, cause, since, record.step_end[control[STEPS_DONE] - 1])
 
 
 @inlined
 def end_wait(record, thread, cause, since):
     """Write down a wait that ended with the task that just ran, if there was one; 0, as none is open any more."""
     if since:
-        record.waited[thread, cause] += record.waited[thread, LAST_BEGIN] - since
+        note_waited(record, thread, cause, since, record.waited[thread, LAST_BEGIN])
     return 0

@@ -12,7 +12,17 @@ from gpt2core.schedulers.deque import EMPTY, push, steal, take
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
-from gpt2core.tracing import ENTERED, LAST_BEGIN, PASSED, STARVATION, bare_record, note_usage, note_wait, pass_wait
+from gpt2core.tracing import (
+    ENTERED,
+    LAST_BEGIN,
+    PASSED,
+    STARVATION,
+    bare_record,
+    note_usage,
+    note_wait,
+    note_waited,
+    pass_wait,
+)
 
 # Cells of `control`: nothing is left to run; how many iterations there are, once decided; which one was the first.
 FINISHED, LAST, FIRST = 3, 4, 5
@@ -121,7 +131,7 @@ def end_wait(record, thread, since, waits):
         until = ticks()
     if load_acquire(address_of(record.passed, PASSED)) != waits:
         since = note_wait(record, thread, since, until)
-    record.waited[thread, STARVATION] += max(0, until - max(since, record.begin[0]))
+    note_waited(record, thread, STARVATION, since, until)
 
 
 @inlined

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from pathlib import Path
 from typing import get_args
 
 import click
 
 from contract.runs import RunDetail, RunState
-from taskloom import tables
+from taskloom import tables, trace_files
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
 
@@ -114,6 +115,32 @@ def artifacts(run_id: int, name: str | None, output: Path | None, server: str, a
         print_json(found)
     else:
         console().print(tables.artifacts(found))
+
+
+@runs.command("trace")
+@click.argument("run_ids", metavar="ID [ID]", type=int, nargs=-1, required=True)
+@click.option("--format", "form", type=click.Choice(get_args(trace_files.Format)), help="[default: by FILE's name]")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE",
+              help=".json or .json.gz for Chrome and Perfetto, .prv for Paraver (with .pcf and .row)")  # fmt: skip
+@server_option
+@json_option
+def write_trace(
+    run_ids: tuple[int, ...], form: trace_files.Format | None, output: Path, server: str, as_json: bool
+) -> None:
+    """The timeline of a run that was traced; of two runs in one Chrome file, their steps beginning together."""
+    form = form or trace_files.format_of(output)
+    traces = []
+    with Client(server) as client, tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder:
+        for run_id in run_ids:
+            raw = Path(folder) / f"{run_id}.json.gz"
+            client.download_artifact(run_id, trace_files.ARTIFACT, raw)
+            trace = trace_files.read(raw)
+            traces.append((f"run {run_id}: {trace.title}", trace))
+    files = trace_files.write(output, form, traces)
+    if as_json:
+        print_json({"run_ids": list(run_ids), "format": form, "files": [str(file) for file in files]})
+    else:
+        console().print(*(f"wrote {file}" for file in files), sep="\n", markup=False, highlight=False)
 
 
 def _print(run: RunDetail, as_json: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from gpt2core import launch
 from gpt2core.config import TrainConfig
-from taskloom import local_run, train_tables
+from taskloom import local_run, trace_files, train_tables
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.options import single_settings, train_options
 
@@ -57,10 +59,17 @@ def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
         settings["model"] = checkpoint_model(settings["checkpoint"])
     config = TrainConfig.from_dict(settings)
     local_run.check_cores(config)
+    form = trace_files.format_of(Path(config.trace)) if config.trace else None
     live = Live(shown=not as_json)
-    with live.bar:
+    with tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder, live.bar:
+        raw = Path(folder) / "trace.json.gz"
         command = partial(launch.command, plan_only=plan, graph=graph)
-        ending = local_run.run(config, command, live.event, live.line)
+        inner = config if form is None else dataclasses.replace(config, trace=str(raw))
+        ending = local_run.run(inner, command, live.event, live.line)
+        if ending.result is not None and config.trace and form and not plan:
+            trace = trace_files.read(raw)
+            trace_files.write(Path(config.trace), form, [(trace.title, trace)])
+            ending.result["config"]["trace"] = config.trace
     if ending.result is None:
         error = dict(ending.error or {})
         message = str(error.pop("detail", "the trainer failed"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from processes import House, Process, until
+from trace_checks import check_chrome, check_paraver
 
 from taskloom import Client
 
@@ -64,6 +66,20 @@ def test_train_prints_tables_for_people() -> None:
     assert done.returncode == 0, done.stderr
     for word in ("median step", "tokens/s", "backward", "attention"):
         assert word in done.stdout
+
+
+def test_train_writes_traces_for_both_viewers(tmp_path: Path) -> None:
+    result = told(taskloom("train", *TINY, "--trace", "run.json.gz", "--json", folder=tmp_path))
+    events = check_chrome(gzip.decompress((tmp_path / "run.json.gz").read_bytes()).decode())
+    assert {"qkv", "adamw", "step 3"} <= {event["name"] for event in events}
+    assert result["config"]["trace"] == "run.json.gz"
+    told(taskloom("train", *TINY, "--trace", "run.prv", "--json", folder=tmp_path))
+    assert check_paraver((tmp_path / "run.prv").read_text())["2"]
+    assert "qkv forward" in (tmp_path / "run.pcf").read_text()
+    assert (tmp_path / "run.row").read_text().startswith("LEVEL CPU SIZE 1")
+    refused = taskloom("train", *TINY, "--trace", "run.svg", folder=tmp_path)
+    assert refused.returncode == 2
+    assert ".json.gz" in refused.stderr
 
 
 def test_train_plans_without_running() -> None:

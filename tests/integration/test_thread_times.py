@@ -112,7 +112,7 @@ def waits(record, passed, thread, since, now):
     [
         (150, 190, 30, 10),  # a task began at 180, the wait was passed at 190
         (185, 190, 0, 5),
-        (50, 190, 80, 10),  # the run began at 100
+        (50, 190, 80, 10),  # the run began at 100: what was before it is no wait of the run
         (195, 195, 0, 0),
     ],
 )

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import datetime
+import gzip
 import itertools
 import json
 import threading
 
 import numpy as np
 import pytest
+from trace_checks import check_chrome, check_paraver
 
-from gpt2core import arena, tensors, train
+from analysis import chrome, paraver
+from analysis.profile import profile_of
+from analysis.trace import trace_of
+from gpt2core import arena, run, tensors, train
 from gpt2core.config import PHASES, ModelConfig, TrainConfig
 from gpt2core.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
 
@@ -135,12 +142,44 @@ def test_weights_are_saved_and_read_again(tmp_path):
         train.train(dataclasses.replace(SMALL, model=ModelConfig(2, 4, 32, 256, 128), checkpoint=str(path)))
 
 
-def test_a_trace_has_every_timed_task_nested_in_its_thread(tmp_path):
-    path = tmp_path / "trace.json"
-    train.train(dataclasses.replace(SMALL, trace=str(path)))
-    events = json.loads(path.read_text())["traceEvents"]
-    spans = [e for e in events if e["ph"] == "X"]
-    assert len(spans) == len(train.plan(SMALL).program.calls) * SMALL.steps
-    for thread in (0, 1):
-        mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if e["tid"] == thread)
-        assert all(end <= begin + 1e-3 for (_, end), (begin, _) in itertools.pairwise(mine))
+@pytest.mark.parametrize(
+    ("scheduler", "sync", "threads"),
+    [("serial", "step", 1), ("fork-join", "step", 2), ("task", "phase", 2), ("task", "none", 2)],
+)
+def test_a_trace_shows_what_the_result_reports(tmp_path, scheduler, sync, threads):
+    """Every timed task once; spans by phase and by kind of waiting add up to the reported times; both formats hold."""
+    config = dataclasses.replace(SMALL, trace=str(tmp_path / "trace.json.gz"), steps=12)
+    result = train.train(dataclasses.replace(config, scheduler=scheduler, sync=sync, threads=threads))
+    found = trace_of(json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes())))
+    assert found.complete
+    ran = [(span.what, span.step) for spans in found.threads for span in spans if span.what >= 0]
+    assert sorted(ran) == list(itertools.product(range(len(train.plan(config).program.calls)), range(2, 12)))
+    events = check_chrome("".join(chrome.chrome([("run", found)])))
+    sums: dict[str, float] = collections.defaultdict(float)
+    for event in events:
+        if event["ph"] == "X":
+            sums[event["name"] if event["cat"] == "waiting" else event["cat"]] += event["dur"] * 1e-6
+    for phase in PHASES:
+        assert sums[phase] == pytest.approx(sum(result.phase_busy_s[phase][2:]), rel=0.01)
+    for name, field in (("wait: barrier", "barrier_s"), ("wait: starvation", "starvation_s")):
+        assert sums[name] == pytest.approx(sum(getattr(t, field) for t in result.threads), rel=0.01, abs=1e-6)
+    assert sums["step"] == pytest.approx(sum(result.step_s[2:]), rel=0.01)
+    records = check_paraver("\n".join(paraver.prv(found, datetime.datetime(2026, 1, 1))))
+    running_s = sum(r[5] - r[4] for r in records["1"] if r[6] == paraver.RUNNING) * 1e-9
+    assert running_s == pytest.approx(sum(t.useful_s for t in result.threads), rel=0.01)
+
+
+def test_a_trace_that_does_not_fit_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "MAX_EVENTS", 100)
+    result = train.train(dataclasses.replace(SMALL, trace=str(tmp_path / "trace.json.gz")))
+    assert any("the trace is cut off" in warning for warning in result.warnings)
+
+
+def test_a_profile_holds_each_tasks_mean_and_the_graph(tmp_path):
+    path = tmp_path / "profile.json.gz"
+    result = train.train(SMALL, profile_path=path)
+    found = profile_of(json.loads(gzip.decompress(path.read_bytes())))
+    assert found.work_s == pytest.approx(result.graph["t1_s"])
+    assert found.fork_join_span_s == pytest.approx(result.graph["fork_join_tinf_s"])
+    assert len(found.edges) == result.graph["edges"]
+    assert found.work_s * (SMALL.steps - 2) == pytest.approx(sum(op.time_s for op in result.ops), rel=1e-6)

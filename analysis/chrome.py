@@ -1,0 +1,124 @@
+"""Traces as Chrome/Perfetto JSON, in pieces of text: a process for each run, a row for each thread, one for the steps.
+
+Source: Trace Event Format (complete events X, metadata M, flows s and f, counters C); times in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from analysis import trace
+from analysis.trace import Arrow, Span, Trace
+
+MOST_ARROWS = 20_000  # of a run: those of the first steps
+COUNTS = 4000  # points of the curve of busy cores
+LEAST_GAP_NS = 1000  # shorter times between a thread's spans are left blank
+SCHEDULING = trace.IDLE - 1
+WAITING = {
+    trace.BARRIER: '"wait: barrier","cat":"waiting","cname":"terrible","args":{',
+    trace.STARVATION: '"wait: starvation","cat":"waiting","cname":"bad","args":{',
+    trace.IDLE: '"idle","cat":"waiting","cname":"grey","args":{',
+}
+COLOURS = (  # names that chrome://tracing knows; Perfetto colours by the event's name
+    "thread_state_running", "thread_state_runnable", "thread_state_iowait", "rail_response", "rail_animation",
+    "rail_idle", "rail_load", "startup", "cq_build_running", "cq_build_passed", "heap_dump_stack_frame", "good",
+    "vsync_highlight_color", "generic_work", "olive", "yellow", "light_memory_dump",
+)  # fmt: skip
+
+
+def chrome(traces: Sequence[tuple[str, Trace]]) -> Iterator[str]:
+    """The JSON text of (name, trace) pairs. Several traces are aligned: their n-th steps begin at one time."""
+    starts = aligned_starts([found for _, found in traces])
+    yield '{"displayTimeUnit":"ns","traceEvents":[\n'
+    separator = ""
+    for number, (name, found) in enumerate(traces, start=1):
+        for event in Process(number, name, found, starts).events():
+            yield separator + event
+            separator = ",\n"
+    yield "\n]}\n"
+
+
+def aligned_starts(traces: Sequence[Trace]) -> list[int]:
+    """When each timed step begins: as late as the slowest of the traces needs."""
+    starts = [0]
+    lengths = [[span.end_ns - span.begin_ns for span in found.steps()] for found in traces]
+    for index in range(max(len(each) for each in lengths)):
+        starts.append(starts[-1] + max(each[index] for each in lengths if index < len(each)))
+    return starts
+
+
+@dataclass(frozen=True)
+class Process:
+    """One run's events as JSON text, one each. starts: when each timed step is shown to begin, in nanoseconds."""
+
+    number: int
+    name: str
+    trace: Trace
+    starts: Sequence[int]
+
+    def events(self) -> Iterator[str]:
+        found, steps_row = self.trace, len(self.trace.threads)
+        yield self.metadata(0, "process_name", {"name": self.name})
+        rows = {steps_row: "steps", **{i: f"thread {i} on core {core}" for i, core in enumerate(found.cores)}}
+        for row, name in rows.items():
+            yield self.metadata(row, "thread_name", {"name": name})
+            yield self.metadata(row, "thread_sort_index", {"sort_index": -1 if row == steps_row else row})
+        for span in found.steps():
+            yield self.complete(steps_row, span, f'"step {span.step + 1}","cat":"step","args":{{')
+        described = [self.described(call) for call in range(len(found.call_task))]
+        for thread, spans in enumerate(found.threads):
+            end_ns = 0
+            for span in spans:
+                if span.begin_ns - end_ns >= LEAST_GAP_NS:
+                    gap = Span(SCHEDULING, -1, end_ns, span.begin_ns)
+                    yield self.complete(thread, gap, '"scheduling","cat":"scheduling","cname":"white","args":{')
+                yield self.complete(thread, span, described[span.what] if span.what >= 0 else WAITING[span.what])
+                end_ns = span.end_ns
+        for number, arrow in zip(range(MOST_ARROWS), found.arrows(), strict=False):
+            yield from self.flow(number, arrow)
+        yield from self.counts()
+
+    def us(self, at_ns: int, began_ns: int | None = None) -> str:
+        """A time as it is shown: later by as much as the step that was under way then, or at began_ns."""
+        index = self.trace.step_index(at_ns if began_ns is None else began_ns)
+        begin_ns = self.trace.step_end_ns[index - 1] if index else 0
+        return f"{(at_ns - begin_ns + self.starts[index]) / 1000:.3f}"
+
+    def metadata(self, row: int, what: str, args: dict[str, str | int]) -> str:
+        return json.dumps({"ph": "M", "pid": self.number, "tid": row, "name": what, "args": args})
+
+    def described(self, call: int) -> str:
+        """A call's name, and what is equal in all its events."""
+        (op, phase), task = self.trace.kind(call), self.trace.call_task[call]
+        (number,) = trace.op_numbers([(op, phase)])
+        return (
+            f'{json.dumps(op)},"cat":{json.dumps(phase)},"cname":"{COLOURS[number % len(COLOURS)]}",'
+            f'"args":{{"task":{json.dumps(self.trace.label[task])},"layer":{json.dumps(self.trace.layer[task])},'
+        )
+
+    def complete(self, row: int, span: Span, text: str) -> str:
+        step = span.step if span.step >= 0 else self.trace.first_step + self.trace.step_index(span.begin_ns)
+        return (
+            f'{{"ph":"X","pid":{self.number},"tid":{row},"ts":{self.us(span.begin_ns)},'
+            f'"dur":{(span.end_ns - span.begin_ns) / 1000:.3f},"name":{text}"step":{step}}}}}'
+        )
+
+    def flow(self, number: int, arrow: Arrow) -> Iterator[str]:
+        """An arrow binds to the spans that enclose its ends, so it leaves just before the sender's end."""
+        shared = f'"pid":{self.number},"id":"{self.number}.{number}","name":"dependency","cat":"dependency"'
+        yield f'{{"ph":"s",{shared},"tid":{arrow.from_thread},"ts":{self.us(arrow.from_ns - 1, arrow.began_ns)}}}'
+        yield f'{{"ph":"f","bp":"e",{shared},"tid":{arrow.to_thread},"ts":{self.us(arrow.to_ns)}}}'
+
+    def counts(self) -> Iterator[str]:
+        """How many cores ran tasks, as the mean over short times."""
+        tasks = [span for spans in self.trace.threads for span in spans if span.what >= 0]
+        width = max(1, -(-self.trace.duration_ns // COUNTS))
+        edges = list(range(0, self.trace.duration_ns + width, width))
+        means = trace.busy([span.begin_ns for span in tasks], [span.end_ns for span in tasks], edges)
+        for begin_ns, mean in zip(edges, means, strict=False):
+            yield (
+                f'{{"ph":"C","pid":{self.number},"name":"busy cores","ts":{self.us(begin_ns)},'
+                f'"args":{{"busy":{mean:.4f}}}}}'
+            )

@@ -1,0 +1,200 @@
+"""A trace as analysis sees it: who ran or waited when in the timed steps (taskloom-trace-1), and what follows."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis import profile
+from analysis.profile import WAIT, Profile
+
+SCHEMA = "taskloom-trace-1"
+Floats = NDArray[np.float64]
+BARRIER, STARVATION, IDLE = -1, -2, -3  # what a span is that is no task
+WAITS = {BARRIER: "barrier", STARVATION: "starvation", IDLE: "idle"}
+# Numbers by which viewers colour ops: an op keeps its own in every run. Others get one from their name.
+NUMBERED = (
+    "tokens", "encoder", "layernorm", "qkv", "attention", "projection", "residual", "fc", "gelu", "fc_projection",
+    "logits", "cross_entropy", "mean_loss", "logits_dinp", "logits_dweight", "fc_projection_dinp",
+    "fc_projection_dweight", "fc_dinp", "fc_dweight", "projection_dinp", "projection_dweight", "qkv_dinp",
+    "qkv_dweight", "layernorm_dweight", "adamw", "point",
+)  # fmt: skip
+
+
+class Span(NamedTuple):
+    """What a thread did, a call of a task or a wait, and when, in nanoseconds since the first timed step began."""
+
+    what: int
+    step: int
+    begin_ns: int
+    end_ns: int
+
+
+class Arrow(NamedTuple):
+    """The dependency that a task waited for last: from the end of one task to the begin of another."""
+
+    sender: int  # its last call
+    from_thread: int
+    began_ns: int  # of that call
+    from_ns: int
+    to_thread: int
+    to_ns: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A task is one or more calls, which a thread makes one after the other.
+
+    kinds: (op, phase) that calls are of; call_kind, call_task: of each call. label, layer: of each task. threads: each
+    thread's spans in order; they do not overlap. step_end_ns: one for each timed step.
+    """
+
+    profile: Profile
+    kinds: Sequence[tuple[str, str]]
+    call_kind: Sequence[int]
+    call_task: Sequence[int]
+    label: Sequence[str]
+    layer: Sequence[int | None]
+    cores: Sequence[int]
+    first_step: int
+    step_end_ns: Sequence[int]
+    threads: Sequence[Sequence[Span]]
+    complete: bool
+
+    @cached_property
+    def duration_ns(self) -> int:
+        return max([*self.step_end_ns, *(spans[-1].end_ns for spans in self.threads if spans)])
+
+    @property
+    def title(self) -> str:
+        """The run's settings in a few words."""
+        c = self.profile.config
+        sync = f" sync {c['sync']}" if c["scheduler"] == "task" else ""
+        return f"{c['scheduler']}{sync}, {c['threads']} threads, slices {c['batch_slice']}x{c['token_slice']}"
+
+    def kind(self, call: int) -> tuple[str, str]:
+        """(op, phase) of a call."""
+        return self.kinds[self.call_kind[call]]
+
+    def steps(self) -> Iterator[Span]:
+        """The timed steps, numbered as in the result (warm-up counts)."""
+        begin = 0
+        for index, end in enumerate(self.step_end_ns):
+            yield Span(0, self.first_step + index, begin, end)
+            begin = end
+
+    def step_index(self, at_ns: int) -> int:
+        """Which of the timed steps, from 0, is under way at a time."""
+        return min(bisect_right(self.step_end_ns, at_ns), len(self.step_end_ns) - 1)
+
+    @cached_property
+    def predecessors(self) -> list[list[tuple[int, int]]]:
+        """For each task those it depends on, and how many steps before its own."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.label]
+        nodes = self.profile.nodes
+        for back, edges in ((0, self.profile.edges), (1, self.profile.crossing)):
+            for a, b in edges:
+                if nodes[a] != WAIT and nodes[b] != WAIT:
+                    found[nodes[b]].append((nodes[a], back))
+        return found
+
+    def arrows(self) -> Iterator[Arrow]:
+        """For each task, in order of time, the dependency that was fulfilled last, if another thread fulfilled it."""
+        ended: dict[tuple[int, int], tuple[int, int, int, int]] = {}  # (end, thread, begin, call) of its last call
+        begun: dict[tuple[int, int], tuple[int, int]] = {}
+        for thread, spans in enumerate(self.threads):
+            for call, step, begin_ns, end_ns in spans:
+                if call >= 0:
+                    key = self.call_task[call], step
+                    begun.setdefault(key, (begin_ns, thread))
+                    ended[key] = end_ns, thread, begin_ns, call
+        for (task, step), (begin_ns, thread) in sorted(begun.items(), key=lambda item: item[1]):
+            before = ((other, step - back) for other, back in self.predecessors[task])
+            last = max((ended[key] for key in before if key in ended), default=None)
+            if last is not None and last[1] != thread:
+                end_ns, other_thread, began_ns, call = last
+                yield Arrow(call, other_thread, began_ns, end_ns, thread, max(begin_ns, end_ns))
+
+
+def trace_of(found: Mapping[str, Any]) -> Trace:
+    """From an artifact's JSON. Raises ValueError that says what is wrong with it."""
+    if found.get("schema") != SCHEMA:
+        raise ValueError(f"schema is {found.get('schema')!r}, not {SCHEMA!r}")
+    tasks = profile.profile_of({**found, "schema": profile.SCHEMA})
+    try:
+        label = [
+            f"{tasks.kinds[kind][0]}" + ("" if layer is None else f"[{layer}]") + (f" {tile}" if tile else "")
+            for kind, layer, tile in zip(
+                tasks.kind, found["tasks"]["layer"], found["tasks"]["label"], strict=True
+            )
+        ]
+        trace = Trace(
+            profile=tasks,
+            kinds=[(str(name), str(phase)) for name, phase in found["call_ops"]],
+            call_kind=[int(kind) for kind in found["calls"]["op"]],
+            call_task=[int(task) for task in found["calls"]["task"]],
+            label=label,
+            layer=found["tasks"]["layer"],
+            cores=[int(core) for core in found["cores"]],
+            first_step=int(found["first_step"]),
+            step_end_ns=[int(end) for end in found["step_end_ns"]],
+            threads=[spans_of(columns) for columns in found["threads"]],
+            complete=bool(found["complete"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the trace lacks or garbles {error}") from None
+    if not trace.step_end_ns or len(trace.cores) != len(trace.threads):
+        raise ValueError("the trace has no step, or not a core for each thread")
+    count = len(trace.call_task)
+    if any(not IDLE <= span.what < count for spans in trace.threads for span in spans):
+        raise ValueError("a span is of a call that is not there")
+    return trace
+
+
+def spans_of(columns: Mapping[str, Sequence[int]]) -> list[Span]:
+    """A thread's spans from its columns, of which each begins `gap_ns` after the end of the one before."""
+    gaps, durations = columns["gap_ns"], columns["duration_ns"]
+    if gaps and min(min(gaps[1:], default=0), min(durations)) < 0:
+        raise ValueError("spans of one thread overlap")
+    ends = accumulate(gap + duration for gap, duration in zip(gaps, durations, strict=True))
+    return [
+        Span(what, step, end - duration, end)
+        for what, step, end, duration in zip(columns["what"], columns["step"], ends, durations, strict=True)
+    ]
+
+
+def op_numbers(kinds: Sequence[tuple[str, str]]) -> list[int]:
+    """A number for each (op, phase), from 1, the same in every run of whatever model and slices."""
+    phases = {"data": 0, "forward": 1, "loss": 2, "backward": 3, "update": 4}
+    numbers: list[int] = []
+    for name, phase in kinds:
+        place = NUMBERED.index(name) if name in NUMBERED else 100 + crc32(name.encode()) % 900
+        number = 1 + place + 1000 * phases.get(phase, 5)
+        while number in numbers:
+            number += 1
+        numbers.append(number)
+    return numbers
+
+
+def busy(begins: Sequence[int], ends: Sequence[int], edges: Sequence[int]) -> list[float]:
+    """How many of the spans from begins to ends are under way, as the mean between consecutive edges."""
+    at = np.asarray(edges, np.float64)
+
+    def before(times: Sequence[int]) -> Floats:
+        """The sum over all times t of max(0, edge - t), for each edge."""
+        ordered = np.sort(np.asarray(times, np.float64))
+        sums = np.concatenate([[0.0], np.cumsum(ordered)])
+        count = np.searchsorted(ordered, at)
+        total: Floats = count * at - sums[count]
+        return total
+
+    means = np.diff(before(begins) - before(ends)) / np.diff(at)
+    return [float(mean) for mean in means]

@@ -1,0 +1,67 @@
+"""Traces as files: from what a trainer left to what viewers open."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from analysis import chrome, paraver
+from analysis.trace import Trace, trace_of
+from gpt2core.errors import ConfigError, InputError, UnreadableFile
+
+Format = Literal["chrome", "paraver"]
+SUFFIXES: dict[str, Format] = {".json": "chrome", ".json.gz": "chrome", ".prv": "paraver"}
+ARTIFACT = "trace.json.gz"  # what a tracing attempt leaves
+LEVEL = 5  # of gzip: 6 takes twice as long for a tenth less
+
+
+def format_of(path: Path) -> Format:
+    """The format that a file's name asks for. Raises ConfigError."""
+    for suffix, form in SUFFIXES.items():
+        if path.name.endswith(suffix):
+            return form
+    raise ConfigError("trace", str(path), "a file that ends in " + ", ".join(SUFFIXES))
+
+
+def read(path: Path) -> Trace:
+    """What a trainer left. Raises UnreadableFile or InputError."""
+    try:
+        with gzip.open(path) as file:
+            return trace_of(json.load(file))
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path.name} is no trace: {error}") from error
+
+
+def write(path: Path, form: Format, traces: Sequence[tuple[str, Trace]]) -> list[Path]:
+    """Write one trace, for Chrome also several; the files written. Raises InputError or UnreadableFile."""
+    try:
+        if form == "chrome":
+            _write(path, chrome.chrome(traces))
+            return [path]
+        if len(traces) > 1:
+            raise InputError("Paraver shows one run in a file; write two files and open both")
+        (_, trace), stem = traces[0], path.with_suffix("")
+        at = datetime.fromtimestamp(time.time()).astimezone()
+        parts = {path: (line + "\n" for line in paraver.prv(trace, at))}
+        texts = {stem.with_suffix(".pcf"): paraver.pcf(trace), stem.with_suffix(".row"): paraver.row(trace)}
+        for file, lines in (*parts.items(), *((file, [text]) for file, text in texts.items())):
+            _write(file, lines)
+        return [*parts, *texts]
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+
+
+def _write(path: Path, pieces: Iterable[str]) -> None:
+    if path.name.endswith(".gz"):
+        with gzip.open(path, "wt", compresslevel=LEVEL, encoding="utf-8") as packed:
+            packed.writelines(pieces)
+    else:
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(pieces)

@@ -1,0 +1,151 @@
+"""Traces as viewers read them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from datetime import datetime
+
+import pytest
+from trace_checks import check_chrome, check_paraver
+
+from analysis import chrome, paraver
+from analysis.trace import BARRIER, STARVATION, Trace, busy, op_numbers, trace_of
+from gpt2core.config import TrainConfig
+
+AT = datetime(2026, 11, 21, 13, 5)
+# Three tasks of one layer and a loss of two calls; two threads, two steps. Task 1 waits for task 0 of the other thread.
+FOUND = {
+    "schema": "taskloom-trace-1",
+    "config": TrainConfig(threads=2, batch_slice=1, token_slice=16).to_dict(),
+    "environment": {},
+    "ops": [["qkv", "forward"], ["attention", "forward"], ["cross_entropy+logits_dinp", "loss"]],
+    "tasks": {
+        "op": [0, 1, 1, 2], "layer": [0, 0, 0, None], "label": ["s0", "s0", "s1", ""], "mean_s": [1e-6] * 4,
+        "flop": [10] * 4, "bytes": [7] * 4,
+    },
+    "op_first": [0, 1, 3, 4],
+    "call_ops": [["qkv", "forward"], ["attention", "forward"], ["cross_entropy", "loss"], ["logits_dinp", "backward"]],
+    "calls": {"op": [0, 1, 1, 2, 3], "task": [0, 1, 2, 3, 3]},
+    "nodes": [-1, 0, 1, 2, 3, -1],
+    "edges": [[0, 1], [1, 2], [1, 3], [2, 4], [3, 4], [4, 5]],
+    "crossing": [[5, 0], [4, 1]],
+    "cores": [4, 9],
+    "first_step": 2,
+    "step_end_ns": [10_000, 21_000],
+    "threads": [
+        {"what": [0, 2, 3, 4, 0, 2, 3, 4], "step": [2, 2, 2, 2, 3, 3, 3, 3],
+         "gap_ns": [100, 50, 1200, 0, 200, 50, 2000, 0],
+         "duration_ns": [4000, 2000, 1500, 1000, 4000, 2000, 800, 2000]},
+        {"what": [STARVATION, 1, BARRIER, 1], "step": [-1, 2, -1, 3],
+         "gap_ns": [0, 150, 0, 100], "duration_ns": [4000, 2500, 8000, 2000]},
+    ],
+    "complete": True,
+}  # fmt: skip
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return trace_of(FOUND)
+
+
+def chrome_events(*traces: Trace) -> list[dict]:
+    return check_chrome("".join(chrome.chrome([(f"run {i}", found) for i, found in enumerate(traces)])))
+
+
+def test_a_chrome_trace_shows_tasks_waits_scheduling_and_steps(trace):
+    events = chrome_events(trace)
+    spans = [event for event in events if event["ph"] == "X"]
+    assert sum(event["dur"] for event in spans if event["cat"] == "loss") == pytest.approx(2.3)
+    assert sum(event["dur"] for event in spans if event["cat"] == "backward") == pytest.approx(3)
+    assert [(e["name"], e["ts"], e["dur"]) for e in spans if e["cat"] == "step"] == [
+        ("step 3", 0, 10), ("step 4", 10, 11)
+    ]  # fmt: skip
+    assert {e["name"] for e in spans if e["cat"] == "waiting"} == {"wait: starvation", "wait: barrier"}
+    assert [(e["ts"], e["dur"]) for e in spans if e["cat"] == "scheduling"] == [(6.15, 1.2), (16.1, 2.0)]
+    (first,) = [e for e in spans if e["name"] == "qkv" and e["args"]["step"] == 2]
+    assert first["args"] == {"task": "qkv[0] s0", "layer": 0, "step": 2}
+
+
+def test_an_arrow_is_the_last_dependency_from_another_thread(trace):
+    flows = [event for event in chrome_events(trace) if event["ph"] in "sf"]
+    assert [(e["ph"], e["tid"], e["ts"]) for e in flows] == [
+        ("s", 0, 4.099), ("f", 1, 4.15), ("s", 1, 6.649), ("f", 0, 7.35), ("s", 0, 14.049), ("f", 1, 14.75),
+        ("s", 1, 16.749), ("f", 0, 18.1),
+    ]  # fmt: skip
+
+
+def test_two_runs_are_aligned_where_their_steps_begin(trace):
+    slower = trace_of({**FOUND, "step_end_ns": [14_000, 21_000]})
+    events = chrome_events(trace, slower)
+    steps = [(e["pid"], e["ts"], e["dur"]) for e in events if e["ph"] == "X" and e["cat"] == "step"]
+    assert steps == [(1, 0, 10), (1, 14, 11), (2, 0, 14), (2, 14, 7)]
+    names = [e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"]
+    assert names == ["run 0", "run 1"]
+
+
+def test_paraver_states_events_and_dependencies(trace):
+    records = check_paraver("\n".join(paraver.prv(trace, AT)))
+    in_state = defaultdict(int)
+    for _, _, _, thread, begin, end, state in records["1"]:
+        in_state[thread, state] += end - begin
+    assert in_state[1, paraver.RUNNING] == 17_300
+    assert in_state[2, paraver.SYNCHRONISATION] == 8000
+    assert in_state[2, paraver.NOTHING] == 4000 + 21_000 - 16_750
+    assert in_state[1, paraver.SCHEDULING] == 3600
+    assert [(r[3], r[4], r[9], r[10]) for r in records["3"]] == [
+        (1, 4100, 2, 4150), (2, 6650, 1, 7350), (1, 14_050, 2, 14_750), (2, 16_750, 1, 18_100),
+    ]  # fmt: skip
+    iterations = [r[4:] for r in records["2"] if r[5] == paraver.ITERATION and r[3] == 1]
+    assert iterations == [
+        [0, paraver.ITERATION, 3], [10_000, paraver.ITERATION, 4], [21_000, paraver.ITERATION, 0]
+    ]  # fmt: skip
+
+
+def test_paravers_labels_cover_every_value(trace):
+    records = check_paraver("\n".join(paraver.prv(trace, AT)))
+    pcf = paraver.pcf(trace)
+    types: dict[int, set[int]] = {}
+    for block in pcf.split("EVENT_TYPE\n")[1:]:
+        first, _, values = block.partition("\nVALUES\n")
+        gradient, number, _ = first.strip().split(None, 2)
+        assert gradient == "0"
+        types[int(number)] = {int(line.split()[0]) for line in values.splitlines() if line.strip()}
+    for record in records["2"]:
+        for kind, value in zip(record[5::2], record[6::2], strict=True):
+            assert kind in types
+            assert kind == paraver.ITERATION or value in types[kind]
+    states = dict(re.findall(r"^(\d+) +([A-Z].*)$", pcf.partition("STATES\n")[2].partition("\n\n")[0], re.M))
+    assert {str(record[6]) for record in records["1"]} <= set(states)
+    lines = paraver.row(trace).split("\n\n")
+    for block in lines:
+        head, *names = block.strip().splitlines()
+        assert re.fullmatch(r"LEVEL (CPU|THREAD) SIZE 2", head)
+        assert len(names) == 2
+
+
+def test_an_op_keeps_its_number_in_other_runs():
+    kinds = [("qkv", "forward"), ("fused_new_op", "forward"), ("gelu", "backward"), ("gelu", "forward")]
+    numbers = dict(zip(kinds, op_numbers(kinds), strict=True))
+    assert len(set(numbers.values())) == 4
+    fewer = [("gelu", "forward"), ("fused_new_op", "forward"), ("qkv", "forward")]
+    assert op_numbers(fewer) == [numbers[kind] for kind in fewer]
+
+
+def test_busy_cores_between_edges():
+    assert busy([0, 5], [10, 15], [0, 5, 10, 20]) == [1.0, 2.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"schema": "x"}, "schema is 'x'"),
+        ({"cores": [1]}, "a core for each thread"),
+        ({"threads": None}, "lacks or garbles"),
+        ({"threads": [{"what": [9], "step": [0], "gap_ns": [0], "duration_ns": [1]}] * 2}, "a call that is not there"),
+        ({"threads": [{"what": [1], "step": [0], "gap_ns": [0], "duration_ns": [-1]}] * 2}, "overlap"),
+    ],
+)
+def test_what_is_no_trace_is_refused(change, told):
+    with pytest.raises(ValueError, match=told):
+        trace_of({**FOUND, **change})
