@@ -220,18 +220,21 @@ class Layers:
             row_flop=C, row_bytes=3 * F32 * C,
         )  # fmt: skip
 
-    def gelu(self, layer: int) -> None:
+    def gelu(self, layer: int, r: int) -> None:
         M = 4 * self.model.channels
         self.per_slice(
-            "gelu", "forward", gelu.gelu_forward_entry, [Tensor("activated", layer), Tensor("hidden", layer)], layer,
-            reads=[("hidden", layer)], writes=[("activated", layer)], row_flop=18 * M, row_bytes=2 * F32 * M,
+            "gelu", "forward", gelu.gelu_forward_entry, [Tensor("activated", r), Tensor("hidden", layer)], layer,
+            reads=[("hidden", layer)], writes=[("activated", r)], row_flop=18 * M, row_bytes=2 * F32 * M,
         )  # fmt: skip
 
     def gelu_backward(self, layer: int, r: int) -> None:
+        """Gives the GELU's output again, which the gradient of the next weight needs."""
         M = 4 * self.model.channels
         self.per_slice(
-            "gelu", "backward", gelu.gelu_backward_entry, [Tensor("dhidden", r), Tensor("hidden", layer)], layer,
-            reads=[("hidden", layer)], updates=[("dhidden", r)], row_flop=26 * M, row_bytes=3 * F32 * M,
+            "gelu", "backward", gelu.gelu_backward_entry,
+            [Tensor("dhidden", r), Tensor("activated", r), Tensor("hidden", layer)], layer,
+            reads=[("hidden", layer)], writes=[("activated", r)], updates=[("dhidden", r)],
+            row_flop=27 * M, row_bytes=4 * F32 * M,
         )  # fmt: skip
 
     def attention_tile(self, s: Slice, accesses: tuple[Access, ...], flop: int, row_bytes: int) -> Tile:

@@ -50,7 +50,7 @@ class Gpt2(Layers):
             self.program.fuse(count)
 
     def block_forward(self, layer: int) -> None:
-        ln1, ln2 = 2 * layer, 2 * layer + 1
+        ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
         self.linear("qkv", layer, ("qkv", layer), ("normed", ln1), Tensor("qkv", layer), Tensor("normed", ln1))
         self.attention(layer)
         self.linear("projection", layer, ("branch",), ("attended", layer), Tensor("branch"), Tensor("attended", layer))
@@ -58,11 +58,9 @@ class Gpt2(Layers):
         self.layernorm(ln2, layer, "ln2")
         self.fuse(3)
         self.linear("fc", layer, ("hidden", layer), ("normed", ln2), Tensor("hidden", layer), Tensor("normed", ln2))
-        self.gelu(layer)
+        self.gelu(layer, r)
         self.fuse(2)
-        self.linear(
-            "fc_projection", layer, ("branch",), ("activated", layer), Tensor("branch"), Tensor("activated", layer)
-        )
+        self.linear("fc_projection", layer, ("branch",), ("activated", r), Tensor("branch"), Tensor("activated", r))
         self.residual(layer, ln2 + 1)
         following = layer + 1 < self.model.layers
         self.layernorm(ln2 + 1, *((layer + 1, "ln1") if following else (None, "lnf")))
@@ -75,7 +73,7 @@ class Gpt2(Layers):
         self.gelu_backward(layer, r)
         self.fuse(2)
         self.linear_dweight(
-            "fc_projection", layer, after, ("activated", layer), self.dresidual(ln2 + 1), Tensor("activated", layer)
+            "fc_projection", layer, after, ("activated", r), self.dresidual(ln2 + 1), Tensor("activated", r)
         )
         self.update_matrix("fc_projection", layer)
         self.linear_dinp("fc", layer, ("dnormed",), ("dhidden", r), Tensor("dnormed"), Tensor("dhidden", r))

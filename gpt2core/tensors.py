@@ -115,7 +115,6 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("lse", (L, N, NH)),
         TensorSpec("attended", (L, N, C)),
         TensorSpec("hidden", (L, N, 4 * C)),
-        TensorSpec("activated", (L, N, 4 * C)),
         TensorSpec("logits", (N, model.padded_vocab)),
         TensorSpec("loss", (N,)),
     ]
@@ -132,6 +131,7 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("dqkv", (ring, N, 3 * C)),
         TensorSpec("dattended", (ring, N, C)),
         TensorSpec("dhidden", (ring, N, 4 * C)),
+        TensorSpec("activated", (ring, N, 4 * C)),
         TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
         TensorSpec("strips", (config.threads, 2, ATTENTION_BLOCK * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),

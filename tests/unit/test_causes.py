@@ -18,8 +18,10 @@ def processes(make_result):
     one = make_result([9.0, 1.0, 1.0], scheduler="fork-join", environment=PEAKS)
     one["threads"] = [thread(0, 1.98, scheduling_s=0.02)]
     one["graph"] = {"t1_s": 1.0, "tinf_s": 0.2, "fork_join_tinf_s": 0.4}
-    one["ops"] = [{"op": "fc", "phase": "forward", "calls": 2, "time_s": 1.0, "flop": 10**11, "bytes": 10**9},
-                  {"op": "adamw", "phase": "update", "calls": 2, "time_s": 1.0, "flop": 10**9, "bytes": 8 * 10**9}]
+    one["ops"] = [
+        {"op": "fc", "phase": "forward", "calls": 2, "time_s": 1.0, "flop": 10**11, "bytes": 10**9},
+        {"op": "adamw", "phase": "update", "calls": 2, "time_s": 1.0, "flop": 10**9, "bytes": 8 * 10**9},
+    ]
     found = [Process(1, one, {"threads": 1})]
     for run_id in (2, 3):
         two = make_result([9.0, 0.6, 0.6], scheduler="fork-join", threads=2, environment=PEAKS)

@@ -21,9 +21,7 @@ def test_planted_changes_are_found_where_they_are():
 
 def test_a_planted_change_of_three_percent_is_nearly_always_found():
     rng = np.random.default_rng(2)
-    hits = sum(
-        any(abs(i - 15) <= 2 for i in change_points(noisy(rng, (15, 1.0), (15, 1.03)))) for _ in range(SERIES)
-    )
+    hits = sum(any(abs(i - 15) <= 2 for i in change_points(noisy(rng, (15, 1.0), (15, 1.03)))) for _ in range(SERIES))
     assert hits >= 0.95 * SERIES
 
 
