@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?= small
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity e2e bench bench-schedulers bench-metg clean
+.PHONY: demo test check parity e2e bench bench-schedulers bench-metg bench-server clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -45,6 +45,9 @@ bench-schedulers: .venv/installed   ## our schedulers against each other
 
 bench-metg: .venv/installed-dev  ## METG(50 %) of our tasks against OpenMP's (GCC, and Clang where it is installed)
 	$(BIN)/python -m bench.metg $(ARGS)
+
+bench-server: .venv/installed-dev  ## the server under load, on SQLite and PostgreSQL (ARGS=--quick: about a minute)
+	$(BIN)/python -m bench.server $(ARGS)
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -66,6 +66,7 @@ class Run(Base):
         ),
         Index("uq_run_position", "experiment_id", "position", unique=True),
         Index("ix_run_experiment", "experiment_id", "id"),
+        Index("ix_run_experiment_state", "experiment_id", "state", "id"),  # counts are made from it alone
         Index("ix_run_state", "state", "id"),
         Index("ix_run_shape", "shape"),
         Index("ix_run_queue", "state", "rank", "id"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select, union_all
 from sqlalchemy.orm import Session
 
 from contract.runs import RunDetail, RunPage, RunState, RunSummary, SampleList, SampleRow
@@ -20,8 +20,15 @@ from server.runs.models import Run
 from server.runs.states import ACTIVE, RUN
 from server.settings import Settings
 
+# What lists show: the columns of _common.
+SUMMARY = (
+    Run.id, Run.experiment_id, Run.variant, Run.repetition, Run.block, Run.position, Run.state, Run.attempts,
+    Run.created_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss,
+)  # fmt: skip
 
-def _common(run: Run) -> dict[str, Any]:
+
+def _common(run: Any) -> dict[str, Any]:
+    """The summary of a run, or of a row of its SUMMARY."""
     return {
         "id": run.id,
         "experiment_id": run.experiment_id,
@@ -55,15 +62,23 @@ def page(
 ) -> RunPage:
     """Runs in the order in which they were planned. Raises BadCursor."""
     after = paging.decode_id(cursor)
-    query = select(Run).order_by(Run.id).limit(limit + 1)
-    if experiment_id is not None:
-        query = query.where(Run.experiment_id == experiment_id)
-    if states:
-        query = query.where(Run.state.in_(states))
-    if after is not None:
-        query = query.where(Run.id > after)
+
+    def first(*columns: Any, state: RunState | None = None) -> Select[Any]:
+        query = select(*columns).order_by(Run.id).limit(limit + 1)
+        if experiment_id is not None:
+            query = query.where(Run.experiment_id == experiment_id)
+        if state is not None:
+            query = query.where(Run.state == state)
+        return query if after is None else query.where(Run.id > after)
+
+    if len(states) < 2:
+        query = first(*SUMMARY, state=states[0] if states else None)
+    else:  # the first of each state, found along its index, then the first of those: one look at all would sort them
+        each = [select(first(Run.id, state=state).subquery().c.id) for state in dict.fromkeys(states)]
+        ids = union_all(*each).subquery().c.id
+        query = select(*SUMMARY).where(Run.id.in_(select(ids))).order_by(Run.id).limit(limit + 1)
     with database.read() as session:
-        rows, more = paging.split(session.scalars(query).all(), limit)
+        rows, more = paging.split(session.execute(query).all(), limit)
     return RunPage(
         items=[RunSummary(**_common(run)) for run in rows], next_cursor=paging.encode(rows[-1].id) if more else None
     )

@@ -1,0 +1,117 @@
+"""The load of bench.server: a lean HTTP client, and workers that run nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from typing import Any, Self
+
+from gpt2core.config import PHASES, TrainConfig
+from gpt2core.result import SCHEMA
+
+API = "/api/v1"
+
+
+class Connection:
+    """One kept-open connection. Leaner than a client library, which would take the cores from the server."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def __aenter__(self) -> Self:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._writer
+        self._writer.close()
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Status and body of the answer. Raises ConnectionError."""
+        assert self._reader
+        assert self._writer
+        content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+        head = f"{method} {API}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        self._writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+        first, *lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
+        lengths = [int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")]
+        return int(first.split()[1]), await self._reader.readexactly(lengths[0] if lengths else 0)
+
+    async def expect(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer's JSON. Ends the benchmark where the server refuses."""
+        status, content = await self.ask(method, path, body)
+        if status >= 300:
+            raise SystemExit(f"{method} {path}: {status} {content.decode()[:500]}")
+        return json.loads(content) if content else None
+
+
+def upload(worker_id: str, attempt_no: int, steps: int = 12) -> dict[str, Any]:
+    """A result as a worker sends it."""
+    config = TrainConfig.from_dict({"model": "tiny", "steps": steps, "warmup": 2, "seq": 16})
+    step_s = [0.0123456789 + 0.0001 * i for i in range(steps)]
+    result = {
+        "schema": SCHEMA,
+        "config": {**config.to_dict(), "batch_slice": 1, "token_slice": 16, "cores": [0]},
+        "environment": {"node": "bench"},
+        "losses": [5.5 - 0.1 * i for i in range(steps)],
+        "step_s": step_s,
+        "phase_s": {phase: [s / len(PHASES) for s in step_s] for phase in PHASES},
+        "phase_busy_s": {phase: [s / len(PHASES) for s in step_s] for phase in PHASES},
+        "ops": [],
+        "threads": [],
+        "memory_bytes": {"weights": 1},
+        "weights_sha256": "0" * 64,
+        "graph": {},
+        "warnings": [],
+        "summary": {},
+    }
+    payload = json.dumps({"result": result, "error": None})
+    sha256 = hashlib.sha256(payload.encode()).hexdigest()
+    return {
+        "worker_id": worker_id, "attempt_no": attempt_no, "outcome": "succeeded", "sha256": sha256, "payload": payload,
+    }  # fmt: skip
+
+
+class NullWorker:
+    """A worker on a node of its own, whose trainer takes no time."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.identity = {"worker_id": f"bench{number}", "boot_id": "1"}
+        self._node = {"node": f"node{number}", "cores": [0], "memory_bytes": 8 << 30}
+
+    async def register(self) -> None:
+        await self.connection.expect("POST", "/workers", {**self.identity, **self._node})
+
+    async def claim(self, wait_s: float) -> dict[str, Any] | None:
+        """A lease, or None if there was none in time."""
+        lease: dict[str, Any] | None = await self.connection.expect(
+            "POST", "/leases", {**self.identity, "wait_s": wait_s}
+        )
+        return lease
+
+    async def beat(self, lease: dict[str, Any]) -> None:
+        body = {"worker_id": self.identity["worker_id"], "attempt_no": lease["attempt_no"]}
+        progress = {"stage": "training", "step": 1, "steps": 12, "loss": 5.5, "tokens_per_s": 1000.0}
+        await self.connection.expect(
+            "POST", f"/attempts/{lease['attempt_id']}/heartbeat", {**body, "progress": progress}
+        )
+
+    async def finish(self, lease: dict[str, Any]) -> None:
+        body = upload(self.identity["worker_id"], lease["attempt_no"])
+        await self.connection.expect("PUT", f"/attempts/{lease['attempt_id']}/result", body)
+
+    async def drain(self, claims_s: list[float]) -> None:
+        """Run what there is until there is nothing. Notes how long each claim took that gave a run."""
+        while True:
+            started = time.perf_counter()
+            lease = await self.claim(0.0)
+            if lease is None:
+                return
+            claims_s.append(time.perf_counter() - started)
+            await self.beat(lease)
+            await self.finish(lease)

