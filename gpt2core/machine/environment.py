@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gpt2core import host
+from gpt2core import host, peaks
 from gpt2core.machine import clock
 from gpt2core.machine.gemm import Blas
 
@@ -37,6 +37,7 @@ def describe(blas: Blas, cores: Sequence[int]) -> dict[str, Any]:
         "memory_bytes": host.usable_memory_bytes(),
         "load_average": list(os.getloadavg()),
         "clock": clock.SOURCE,
+        "peaks": peaks.read(),
     }
 
 

@@ -24,6 +24,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from gpt2core import peaks
 from gpt2core.host import source_hash
 
 STEP, THREAD, SGEMM = 0, 1, 2
@@ -40,9 +41,8 @@ COMPILED = ("machine", "kernels", "schedulers", "tracing.py", "tensors.py")  # w
 
 def _cache_dir() -> Path:
     """Numba sees changes of a function's own file only; a directory for each state of the sources sees them all."""
-    base = Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
     key = hashlib.sha256(f"{source_hash(COMPILED)} {numba.__version__} {platform.machine()}".encode()).hexdigest()[:16]
-    return base / f"numba-{key}"
+    return peaks.folder() / f"numba-{key}"
 
 
 if not os.environ.get("NUMBA_CACHE_DIR"):

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import click
 from rich import box
 from rich.table import Table
 
-from taskloom import diagnosis
-from taskloom.commands.output import console, json_option, print_json
+from gpt2core import peaks
+from taskloom import diagnosis, local_run
+from taskloom.commands.output import console, error_console, failure, json_option, print_json
 
 
 @click.command()
+@click.option("--peaks", "measure", is_flag=True,
+              help="measure what the node reaches at most, by number of threads, and keep it for later runs")  # fmt: skip
 @json_option
-def doctor(as_json: bool) -> None:
+def doctor(measure: bool, as_json: bool) -> None:
     """Is this machine fit to measure on, and what can it do? Warnings do not change the exit code."""
     checks = diagnosis.examine()
+    found = measured_peaks(as_json) if measure else peaks.read()
     if as_json:
-        print_json({"fit": all(c.status == "ok" for c in checks), "checks": [dataclasses.asdict(c) for c in checks]})
+        fit = all(check.status == "ok" for check in checks)
+        print_json({"fit": fit, "checks": [dataclasses.asdict(check) for check in checks], "peaks": found})
         return
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("", "check", "found", "what to do"):
@@ -26,4 +33,27 @@ def doctor(as_json: bool) -> None:
     for check in checks:
         mark = "[green]ok[/]" if check.status == "ok" else "[yellow]warn[/]"
         table.add_row(mark, check.name, check.found, check.advice)
-    console().print(table)
+    console().print(table, *([] if found is None else [peaks_table(found)]))
+
+
+def measured_peaks(as_json: bool) -> dict[str, Any]:
+    """Measure here and now, in a child process."""
+    with error_console().status("measuring the node's peaks; nothing else should run"):
+        ending = local_run.run(peaks.Everything(), peaks.command, lambda _: None, lambda _: None)
+    if ending.result is None:
+        error = dict(ending.error or {})
+        message = str(error.pop("detail", "the measurement failed"))
+        raise failure(message, {"error": message, **error}, ending.exit_code, as_json)
+    return ending.result
+
+
+def peaks_table(found: Mapping[str, Any]) -> Table:
+    """What the node reaches by number of threads."""
+    blas = found["blas"]
+    title = f"peaks, measured {found['measured_at']} with {blas['name']} {blas['version']}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in ("threads", "matrix products, GFLOP/s", "triad, GB/s"):
+        table.add_column(column, justify="right")
+    for threads, reached in found["threads"].items():
+        table.add_row(threads, f"{reached['gflop_per_s']:.0f}", f"{reached['triad_gb_per_s']:.1f}")
+    return table

@@ -1,0 +1,131 @@
+"""Measure this node's peaks: `python -m gpt2core.roof --result FILE`. One JSON event a line, as gpt2core.launch says.
+
+For each number of threads, pinned: GFLOP/s of single-precision matrix products of 1024 x 1024, each thread its own; and
+GB/s of triad, a = b + s * c on arrays larger than the caches, counted as STREAM does: two reads and a write. The best of
+some repetitions counts: a peak is what the node can do undisturbed.
+
+Source: McCalpin 1995 (STREAM).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core import peaks
+from gpt2core.__main__ import emit, write_result
+from gpt2core.errors import CoreError
+from gpt2core.launch import EXIT_OK, PROTOCOL, allowed_cores
+from gpt2core.machine import clock, gemm
+from gpt2core.machine.clock import ticks
+from gpt2core.machine.gemm import gemm as multiply
+from gpt2core.machine.jit import address_of, pointer_f32, runtime
+from gpt2core.schedulers.team import Team, barrier, spins
+
+SIZE = 1024  # rows and columns of the matrices
+PRODUCTS = 12  # a repetition: 0.1 s on a core that does 200 GFLOP/s
+TRIADS = 4
+ARRAY_BYTES, THREAD_BYTES = 64 << 20, 16 << 20  # of each of triad's three arrays: at least, and for each thread
+REPETITIONS = 5
+BEGIN, END = 0, 1
+
+
+@runtime
+def products_loop(thread, sgemm, matrices, size, times, cells, threads, spin_limit):
+    """Multiply this thread's matrices PRODUCTS times, all threads at once."""
+    base = matrices[thread]
+    a, b, c = base, base + 4 * size * size, base + 8 * size * size
+    barrier(address_of(cells, 0), threads, spin_limit)
+    times[thread, BEGIN] = ticks()
+    for _ in range(PRODUCTS):
+        multiply(sgemm, 0, 0, size, size, size, np.float32(1), a, size, b, size, np.float32(0), c, size)
+    times[thread, END] = ticks()
+
+
+@runtime
+def triad_loop(thread, arrays, elements, times, cells, threads, spin_limit):
+    """a = b + s * c on this thread's share of the arrays TRIADS times, all threads at once."""
+    a, b, c = pointer_f32(arrays[0]), pointer_f32(arrays[1]), pointer_f32(arrays[2])
+    first, last = elements * thread // threads, elements * (thread + 1) // threads
+    for i in range(first, last):
+        a[i], b[i], c[i] = np.float32(0), np.float32(1), np.float32(2)
+    barrier(address_of(cells, 0), threads, spin_limit)
+    times[thread, BEGIN] = ticks()
+    for _ in range(TRIADS):
+        for i in range(first, last):
+            a[i] = b[i] + np.float32(3) * c[i]
+    times[thread, END] = ticks()
+
+
+def best_s(cores: Sequence[int], loop: Callable[..., None], arguments: Sequence[Any]) -> float:
+    """Seconds of the fastest repetition, from the first thread's begin to the last one's end."""
+    found = []
+    for _ in range(REPETITIONS):
+        times = np.zeros((len(cores), 8), np.int64)
+        first = clock.pair()
+        Team(cores).run(loop, [*arguments, times, np.zeros(32, np.int64), len(cores), spins(cores)])
+        scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
+        found.append(float(times[:, END].max() - times[:, BEGIN].min()) * scale)
+    return min(found)
+
+
+def gflop_per_s(cores: Sequence[int], sgemm: int) -> float:
+    matrices = np.ones((len(cores), 3, SIZE, SIZE), np.float32)
+    addresses: NDArray[np.int64] = matrices.ctypes.data + np.arange(len(cores)) * matrices.strides[0]
+    seconds = best_s(cores, products_loop, [sgemm, addresses, SIZE])
+    return len(cores) * PRODUCTS * 2 * SIZE**3 / seconds / 1e9
+
+
+def triad_gb_per_s(cores: Sequence[int]) -> float:
+    elements = max(ARRAY_BYTES, THREAD_BYTES * len(cores)) // 4
+    arrays = [np.empty(elements, np.float32) for _ in range(3)]
+    addresses = np.array([array.ctypes.data for array in arrays], np.int64)
+    seconds = best_s(cores, triad_loop, [addresses, elements])
+    return TRIADS * 3 * 4 * elements / seconds / 1e9
+
+
+def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The peaks by number of threads, on the first of the cores this process may use."""
+    cores, blas = allowed_cores(), gemm.load("auto")
+    found: dict[str, dict[str, float]] = {}
+    for done, count in enumerate(counts):
+        tell({"event": "peak", "done": done, "total": len(counts), "threads": count})
+        team = cores[:count]
+        found[str(count)] = {"gflop_per_s": gflop_per_s(team, blas.sgemm), "triad_gb_per_s": triad_gb_per_s(team)}
+    return {
+        "schema": peaks.SCHEMA,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "blas": {"name": blas.name, "version": blas.version},
+        "load_average": os.getloadavg()[0],
+        "threads": found,
+    }
+
+
+def main() -> int:
+    """Measure, keep and report; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m gpt2core.roof", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--result", type=Path, required=True, help="where to write the result (JSON)")
+    arguments = parser.parse_args()
+    emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
+    try:
+        found = measure(peaks.thread_counts(len(allowed_cores())), emit)
+        peaks.keep(found)
+        sha256 = write_result(arguments.result, found)
+    except CoreError as error:
+        emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": error.exit_code})
+        return error.exit_code
+    emit({"event": "result", "path": str(arguments.result), "sha256": sha256})
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

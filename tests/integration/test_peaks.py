@@ -1,0 +1,79 @@
+"""The node's peaks, measured small: that work is done by all threads, and what is kept is what results carry."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+from gpt2core import peaks, roof
+from gpt2core.machine import environment, gemm
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    for name, value in (("SIZE", 128), ("ARRAY_BYTES", 1 << 16), ("THREAD_BYTES", 1 << 12), ("REPETITIONS", 2)):
+        monkeypatch.setattr(roof, name, value)
+    monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
+
+
+@pytest.mark.usefixtures("small")
+def test_peaks_are_rates_of_work_that_was_done():
+    told: list[dict] = []
+    found = roof.measure([1, 2], told.append)
+    assert list(found["threads"]) == ["1", "2"]
+    for reached in found["threads"].values():
+        assert 0.1 < reached["gflop_per_s"] < 1e5
+        assert 0.1 < reached["triad_gb_per_s"] < 1e5
+    assert [event["threads"] for event in told] == [1, 2]
+
+
+def test_both_threads_do_their_share():
+    """Triad leaves its result everywhere; products leave that of ones times ones, 64 rows deep."""
+    arrays = [np.zeros(1000, np.float32) for _ in range(3)]
+    roof.best_s([0, 1], roof.triad_loop, [np.array([array.ctypes.data for array in arrays], np.int64), 1000])
+    assert (arrays[0] == 1 + 3 * 2).all()
+    matrices = np.ones((2, 3, 64, 64), np.float32)
+    addresses = matrices.ctypes.data + np.arange(2) * matrices.strides[0]
+    roof.best_s([0, 1], roof.products_loop, [gemm.load("auto").sgemm, addresses, 64])
+    assert (matrices[:, 2] == 64).all()
+    assert (matrices[:, :2] == 1).all()
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_kept_is_what_results_carry():
+    blas = gemm.Blas("none", "", 0)
+    assert environment.describe(blas, [0])["peaks"] is None
+    found = {"schema": peaks.SCHEMA, "measured_at": "2026-11-21T12:00:00+00:00", "threads": {"1": {}}}
+    peaks.keep(found)
+    assert environment.describe(blas, [0])["peaks"] == found
+    peaks.path().write_text("{", encoding="utf-8")
+    assert peaks.read() is None
+
+
+def test_another_node_is_another_file(monkeypatch):
+    mine = peaks.path()
+    monkeypatch.setattr(peaks.host, "cpu_model", lambda: "Some other CPU")
+    assert peaks.path() != mine
+
+
+@pytest.mark.parametrize(
+    ("cores", "counts"), [(1, [1]), (2, [1, 2]), (12, [*range(1, 9), 12]), (40, [*range(1, 9), 16, 32, 40])]
+)
+def test_thread_counts(cores, counts):
+    assert peaks.thread_counts(cores) == counts
+
+
+def test_the_process_reports_and_keeps(tmp_path):
+    result = tmp_path / "peaks.json"
+    code = "from gpt2core import roof; roof.SIZE, roof.ARRAY_BYTES, roof.REPETITIONS = 64, 1 << 16, 1; roof.main()"
+    command = [sys.executable, "-c", code, "--result", str(result)]
+    environment = {**os.environ, "TASKLOOM_CACHE_DIR": str(tmp_path), "NUMBA_CACHE_DIR": numba.config.CACHE_DIR}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert json.loads(done.stdout.splitlines()[-1])["event"] == "result"
+    assert json.loads(result.read_text())["threads"]["1"]["gflop_per_s"] > 0
