@@ -1,7 +1,7 @@
 """Measure this node's peaks: `python -m gpt2core.roof --result FILE`. One JSON event a line, as gpt2core.launch says.
 
 For each number of threads, pinned: GFLOP/s of single-precision matrix products of 1024 x 1024, each thread its own; and
-GB/s of triad, a = b + s * c on arrays larger than the caches, counted as STREAM does: two reads and a write. The best of
+GB/s of triad, a = b + s * c on arrays larger than the caches, counted as STREAM does: two reads, a write. The best of
 some repetitions counts: a peak is what the node can do undisturbed.
 
 Source: McCalpin 1995 (STREAM).

@@ -17,7 +17,7 @@ from taskloom.commands.output import console, error_console, failure, json_optio
 
 @click.command()
 @click.option("--peaks", "measure", is_flag=True,
-              help="measure what the node reaches at most, by number of threads, and keep it for later runs")  # fmt: skip
+              help="measure what the node reaches at most, by number of threads; later runs carry it")  # fmt: skip
 @json_option
 def doctor(measure: bool, as_json: bool) -> None:
     """Is this machine fit to measure on, and what can it do? Warnings do not change the exit code."""
