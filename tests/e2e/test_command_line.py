@@ -136,6 +136,17 @@ def test_the_trainers_own_refusals_keep_their_exit_code(tmp_path: Path) -> None:
     assert str(missing) in json.loads(done.stderr)["error"]
 
 
+def test_a_run_in_which_nothing_moves_ends_with_1_and_says_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that takes longer than the watchdog waits: the product of 512 rows with the vocabulary."""
+    monkeypatch.setenv("TASKLOOM_STALL_S", "0.1")
+    sizes = ("--layers", "1", "--heads", "12", "--channels", "768", "--vocab", "50257", "--context", "512")
+    one_slice = ("--batch", "1", "--seq", "512", "--token-slice", "512", "--steps", "1")
+    done = taskloom("train", *sizes, *one_slice)
+    assert done.returncode == 1
+    assert "no task has ended for 0.1 s" in done.stderr
+    assert "'cross_entropy s0' waits on 'logits s0'" in done.stderr
+
+
 def test_a_stopped_training_leaves_no_trainer(tmp_path: Path) -> None:
     command = ["-m", "taskloom.cli", "train", *TINY, "--steps", "10000000", "--json"]
     process = Process([sys.executable, *command], tmp_path / "log")
