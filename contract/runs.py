@@ -190,12 +190,41 @@ class Lease(Model):
     deadline_s: float = Field(description="seconds from the claim; the worker's own clock suffices")
 
 
+OUTPUT_LINES = 100  # that one heartbeat carries
+LINE_CHARS = 2000
+
+
+class OutputLines(Request):
+    """Lines that the trainer printed."""
+
+    first: int = Field(ge=1, le=MOST_ID, description="number of the first of them; 1 is the attempt's first")
+    lines: list[Annotated[str, Field(max_length=LINE_CHARS)]] = Field(min_length=1, max_length=OUTPUT_LINES)
+
+
+class LogLine(Model):
+    """A line that an attempt's trainer printed."""
+
+    run_id: int
+    attempt_no: int
+    line_no: int
+    at: datetime = Field(description="when the server heard of it")
+    text: str
+
+
+class LogPage(Model):
+    """Lines of a run's attempts, in the order in which they came."""
+
+    items: list[LogLine]
+    cursor: str = Field(description="give it as `cursor` to hear what came after")
+
+
 class HeartbeatRequest(Request):
     """A sign of life from an attempt."""
 
     worker_id: str
     attempt_no: int = Field(ge=1, le=MOST_ID)
     progress: Progress
+    output: OutputLines | None = Field(None, description="sent again, lines that are known change nothing")
 
 
 class HeartbeatAnswer(Model):

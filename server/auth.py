@@ -38,6 +38,7 @@ ACCESS: dict[str, frozenset[str]] = {
     "runs_show": READERS,
     "runs_samples": READERS,
     "runs_result": READERS,
+    "runs_log": READERS,
     "samples_index": READERS,
     "runs_cancel": SUBMITTERS,
     "runs_retry": SUBMITTERS,

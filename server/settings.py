@@ -47,8 +47,9 @@ class Settings(BaseSettings):
     )
     max_artifact_bytes: int = Field(256 << 20, ge=1, description="largest artifact")
     max_artifacts: int = Field(32, ge=1, description="artifacts one attempt may leave")
+    max_output_lines: int = Field(1000, ge=1, description="lines kept of what the trainer of one attempt prints")
     max_page: int = Field(500, ge=1, description="items one page of a list may hold")
-    max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches so many steps")
+    max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches so many")
     busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for another process's write")
 
     @property

@@ -24,7 +24,7 @@ from contract.analysis import Comparison, ScalingTable
 from contract.artifacts import ArtifactList
 from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
 from contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
-from contract.runs import RunDetail, RunPage, RunSummary, SampleList
+from contract.runs import LogPage, RunDetail, RunPage, RunSummary, SampleList
 from contract.samples import RunSamples, SamplesPage
 from contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
@@ -108,6 +108,10 @@ class Client:
         if not isinstance(content, dict):
             raise NotUnderstood(f"{answer.request.url} answered no JSON object")
         return content
+
+    def log(self, run_id: int, cursor: str | None = None) -> LogPage:
+        """What the run's trainers printed, after `cursor`."""
+        return self._ask("GET", f"/runs/{run_id}/log", LogPage, query={"cursor": cursor} if cursor else {})
 
     def artifacts(self, run_id: int) -> ArtifactList:
         """The files that the run's attempts left."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from contract.experiments import ExperimentDetail
-from contract.runs import RunDetail
+from contract.runs import LogLine, RunDetail, RunSummary
 from taskloom import tables
 from taskloom.client import Client
 
@@ -17,13 +17,47 @@ POLL_S = 0.5
 ENDED = ("succeeded", "failed", "cancelled", "quarantined")
 
 
+class Logs:
+    """What the trainers of some runs print, each line told once."""
+
+    def __init__(self, client: Client, told: Callable[[LogLine], None]) -> None:
+        self._client, self._told = client, told
+        self._cursors: dict[int, str] = {}
+        self._done: set[int] = set()
+
+    def look(self, runs: Iterable[RunSummary]) -> None:
+        """Tell what is new of these runs."""
+        for run in runs:
+            if run.state == "queued" or run.id in self._done:
+                continue
+            more = True
+            while more:
+                page = self._client.log(run.id, self._cursors.get(run.id))
+                self._cursors[run.id] = page.cursor
+                for line in page.items:
+                    self._told(line)
+                more = bool(page.items)
+            if run.state in ENDED:
+                self._done.add(run.id)
+
+
 def until_finished(
-    client: Client, experiment_id: int, console: Console, shown: bool = True, check: Callable[[], None] = lambda: None
+    client: Client,
+    experiment_id: int,
+    console: Console,
+    shown: bool = True,
+    check: Callable[[], None] = lambda: None,
+    follow_logs: bool = False,
 ) -> ExperimentDetail:
     """The experiment once all its runs have ended. The bar is on `console`, unless it is not to be shown.
 
-    `check` is called with every look, and may raise.
+    `check` is called with every look, and may raise. follow_logs: print on `console` what the trainers do.
     """
+
+    def tell(line: LogLine) -> None:
+        console.print(f"run {line.run_id}: {line.text}", markup=False, highlight=False, soft_wrap=True)
+
+    logs = Logs(client, tell)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not shown, transient=True) as bar:
         task = bar.add_task("waiting for a worker")
@@ -32,6 +66,8 @@ def until_finished(
             experiment = client.experiment(experiment_id)
             ended = sum(experiment.by_state.get(state, 0) for state in ENDED)
             bar.update(task, total=experiment.runs, completed=ended)
+            if follow_logs:
+                logs.look(client.runs(experiment_id))
             if ended >= experiment.runs:
                 return experiment
             if shown:

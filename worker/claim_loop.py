@@ -138,7 +138,7 @@ class ClaimLoop:
         beats = HeartbeatLoop(self._client, self._settings.worker_id, lease, agent, self._inbox, self._report)
         beats.start()
         try:
-            verdict = self._executor.execute(lease, beats.nudge)
+            verdict = self._executor.execute(lease, beats.nudge, beats.printed)
             agent.finish()
             if verdict is None:
                 self._spool.remove(lease.attempt_id)
@@ -149,6 +149,7 @@ class ClaimLoop:
                 self._report.say("finished", text, outcome=verdict.outcome, slug=slug, **fields)
                 entry = Entry(lease.attempt_id, execution.upload(self._settings.worker_id, lease.attempt_no, verdict))
                 self._keep(entry)
+                beats.send_last_lines()
                 self._delivery.deliver_artifacts(entry)  # under the lease: they may take longer than it lasts
         finally:
             beats.stop()

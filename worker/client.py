@@ -17,6 +17,7 @@ from contract.runs import (
     HeartbeatRequest,
     Lease,
     LeaseRequest,
+    OutputLines,
     Progress,
     ResultReceipt,
     ResultUpload,
@@ -55,8 +56,11 @@ class ServerClient:
         answer = self._send("POST", "/leases", request, timeout_s=request.wait_s + ANSWER_S)
         return None if answer.status_code == 204 else self._parsed(answer, Lease)
 
-    def heartbeat(self, attempt_id: int, worker_id: str, attempt_no: int, progress: Progress) -> HeartbeatAnswer:
-        body = HeartbeatRequest(worker_id=worker_id, attempt_no=attempt_no, progress=progress)
+    def heartbeat(
+        self, attempt_id: int, worker_id: str, attempt_no: int, progress: Progress, output: OutputLines | None = None
+    ) -> HeartbeatAnswer:
+        given = {} if output is None else {"output": output}
+        body = HeartbeatRequest(worker_id=worker_id, attempt_no=attempt_no, progress=progress, **given)
         return self._parsed(self._send("POST", f"/attempts/{attempt_id}/heartbeat", body), HeartbeatAnswer)
 
     def deliver(self, attempt_id: int, upload: ResultUpload) -> ResultReceipt:

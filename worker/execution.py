@@ -56,7 +56,9 @@ class Executor:
         self._settings, self._supervisor, self._command = settings, supervisor, command
         self._process_cores, self._new_folder = tuple(process_cores), new_folder
 
-    def execute(self, lease: Lease, entered_stage: Callable[[], None]) -> Verdict | None:
+    def execute(
+        self, lease: Lease, entered_stage: Callable[[], None], printed: Callable[[str], None]
+    ) -> Verdict | None:
         """What became of the lease; None if it was lost, so that nothing is to be delivered."""
         try:
             asked = TrainConfig.from_dict(lease.spec)
@@ -77,6 +79,7 @@ class Executor:
                     lease.deadline_s,
                     lambda pid: orphan.remember(self._settings.spool, pid),
                     entered_stage,
+                printed,
                 )
             except OSError as error:
                 return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import threading
+import time
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from contract.runs import Lease
+from contract.runs import OUTPUT_LINES, Lease
 from worker.agent import Agent, StopAsked, StopReason
 from worker.client import Refused, ServerClient
+from worker.output import Output
 from worker.report import Report
 from worker.retry import RetryPolicy, Unreachable
 
 LOST_STATUSES = (404, 409, 410)  # the attempt is gone, taken over, or at its end
 
 
+OUTPUT_EVERY_S = 1.0  # so often at most for the sake of lines alone
+LAST_OUTPUT_S = 5.0  # for the last lines to be sent
+NOW, SOON, END = "now", "soon", "end"  # nudges
+
+
 class HeartbeatLoop:
-    """Beats from `start` until `stop`: at once, on every nudge, and every lease.heartbeat_s."""
+    """Beats from `start` until `stop`: at once, on every nudge, every lease.heartbeat_s, and soon after a line."""
 
     def __init__(
         self, client: ServerClient, worker_id: str, lease: Lease, agent: Agent, inbox: SimpleQueue[Any], report: Report
@@ -24,7 +31,8 @@ class HeartbeatLoop:
         self._client, self._worker_id, self._lease = client, worker_id, lease
         self._agent, self._inbox, self._report = agent, inbox, report
         self._policy = RetryPolicy(most_s=lease.heartbeat_s)
-        self._nudges: SimpleQueue[bool] = SimpleQueue()  # False: end
+        self._nudges: SimpleQueue[str] = SimpleQueue()
+        self._output = Output()
         self._stopped = False
 
     def start(self) -> None:
@@ -32,14 +40,33 @@ class HeartbeatLoop:
 
     def nudge(self) -> None:
         """Beat now: there is news."""
-        self._nudges.put(True)
+        self._nudges.put(NOW)
+
+    def printed(self, line: str) -> None:
+        """The trainer printed a line."""
+        was_pending = self._output.pending
+        self._output.add(line)
+        if not was_pending:
+            self._nudges.put(SOON)
+
+    def send_last_lines(self) -> None:
+        """Wait until the server has what was printed, but not for long: a failure's result has the last lines too."""
+        if self._output.pending:
+            self.nudge()
+            self._output.wait_until_sent(LAST_OUTPUT_S)
 
     def stop(self) -> None:
         """Beat no more. A beat under way is not waited for; its answer is not heeded."""
         self._stopped = True
-        self._nudges.put(False)
+        self._nudges.put(END)
 
     def _run(self) -> None:
+        try:
+            self._beat_until_stopped()
+        finally:
+            self._output.give_up()
+
+    def _beat_until_stopped(self) -> None:
         failures = 0
         while not self._stopped:
             try:
@@ -56,17 +83,33 @@ class HeartbeatLoop:
                 self._report.say("heartbeat-refused", f"heartbeat refused: {error}")
             else:
                 failures, wait_s = 0, self._lease.heartbeat_s
+                if self._output.pending:
+                    wait_s = min(wait_s, OUTPUT_EVERY_S if self._output.pending < OUTPUT_LINES else 0.0)
                 if cancel:
                     self._ask(StopReason.CANCEL)
+            if not self._rest(wait_s):
+                return
+
+    def _rest(self, wait_s: float) -> bool:
+        """Until the next beat; False at the end."""
+        until = time.monotonic() + wait_s
+        soon = time.monotonic() + OUTPUT_EVERY_S
+        while True:
             try:
-                if not self._nudges.get(timeout=wait_s):
-                    return
+                nudge = self._nudges.get(timeout=max(0.0, until - time.monotonic()))
             except Empty:
-                continue
+                return True
+            if nudge != SOON:
+                return nudge == NOW
+            until = min(until, soon)
 
     def _beat(self) -> bool:
-        lease = self._lease
-        answer = self._client.heartbeat(lease.attempt_id, self._worker_id, lease.attempt_no, self._agent.progress)
+        lease, lines = self._lease, self._output.next()
+        answer = self._client.heartbeat(
+            lease.attempt_id, self._worker_id, lease.attempt_no, self._agent.progress, lines
+        )
+        if lines is not None:
+            self._output.acknowledge(lines)
         return answer.cancel
 
     def _ask(self, reason: StopReason) -> None:

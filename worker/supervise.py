@@ -50,6 +50,7 @@ class Supervisor:
         deadline_s: float,
         started: Callable[[int], None],
         entered_stage: Callable[[], None],
+        printed: Callable[[str], None],
     ) -> Ending:
         """The trainer's ending, once it and all it started are gone. deadline_s counts from now.
 
@@ -87,6 +88,7 @@ class Supervisor:
                         entered_stage()
                 case Printed(text):
                     output.append(text)
+                    printed(text)
                 case StopAsked(attempt_id, asked) if self._agent.lease and attempt_id == self._agent.lease.attempt_id:
                     reason = asked
                 case DrainAsked():

@@ -53,6 +53,24 @@ def is_active() -> ColumnElement[bool]:
     return Attempt.state.in_(bindparam(None, ACTIVE, expanding=True, literal_execute=True))
 
 
+class OutputLine(Base):
+    """A line that an attempt's trainer printed."""
+
+    __tablename__ = "output_line"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id", ondelete="CASCADE"))
+    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    line_no: Mapped[int]
+    at: Mapped[float]
+    text: Mapped[str] = mapped_column(Text)
+
+    __table_args__ = (
+        Index("uq_output_line_no", "attempt_id", "line_no", unique=True),
+        Index("ix_output_line_run", "run_id", "id"),
+    )
+
+
 class Result(Base):
     """What an attempt uploaded, unchanged: the JSON text, compressed with zlib."""
 

@@ -16,8 +16,8 @@ from contract.runs import (
     ResultReceipt,
     ResultUpload,
 )
+from server.attempts import output, rules
 from server.attempts import payload as payloads
-from server.attempts import rules
 from server.attempts.models import Attempt, Result, is_active
 from server.db import Database, db_now, now, utc
 from server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
@@ -67,6 +67,8 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
         _apply(attempt, run, change, facts.now)
         attempt.expires_at = facts.now + settings.lease_s
         attempt.progress = beat.progress.model_dump()
+        if beat.output is not None:
+            output.add(session, attempt, beat.output, facts.now, settings.max_output_lines)
         return HeartbeatAnswer(cancel=facts.cancel_requested or facts.overdue, expires_at=utc(attempt.expires_at))
 
 

@@ -20,13 +20,14 @@ LastEventId = Annotated[str | None, Header(max_length=100, description="`id` of 
 
 
 def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str, dict[str, Any]]:
-    data = {"$ref": f"#/components/schemas/{event.__name__}"}
+    names = [event.__name__, "LogLine"] if event is RunEvent else [event.__name__]
+    data = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in names]}
     schema = {
         "type": "object",
         "description": "one event",
         "properties": {
             "id": {"type": "string"},
-            "event": {"enum": ["changed", "ended"]},
+            "event": {"enum": ["changed", "line", "ended"]},
             "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": data},
         },
         "required": ["event", "data"],
@@ -37,7 +38,9 @@ def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str,
 
 @router.get("/runs/{run_id}/events", response_class=Response, responses=_described(RunEvent))
 async def run(context: Ctx, run_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
-    """A run's state and progress: `changed` now and whenever it has changed, `ended` at its end."""
+    """A run's state and progress: `changed` now and whenever it has changed, `ended` at its end; and each `line` that
+    its trainer prints.
+    """
     look = functools.partial(service.run, context.database, run_id)
     return await context.streams.answer(look, last_event_id)
 

@@ -7,9 +7,11 @@ from sqlalchemy.orm import Session
 
 from contract.events import ExperimentEvent, RunEvent
 from contract.runs import Progress
+from server.attempts import output
 from server.attempts.models import Attempt, is_active
 from server.db import Database
 from server.errors import NotFound
+from server.events.stream import Seen
 from server.experiments import service as experiments
 from server.runs.models import Run
 from server.runs.states import ACTIVE, RUN
@@ -17,17 +19,21 @@ from server.runs.states import ACTIVE, RUN
 TRIES = 5  # looks at an experiment until its counts and its runs agree
 
 
-def run(database: Database, run_id: int) -> tuple[RunEvent, bool]:
-    """A run, and whether it has ended. Raises NotFound."""
+LINES = 200  # that one look at a run takes in
+
+
+def run(database: Database, run_id: int, last_line: int) -> Seen:
+    """A run, and what was printed after the line that is known as `last_line`. Raises NotFound."""
     with database.read() as session:
         found = _run_events(session, Run.id == run_id)
+        lines = output.after(session, run_id, last_line, LINES)  # after the state: when that is final, these are all
     if not found:
         raise NotFound(f"there is no run {run_id}")
-    return found[0], found[0].state in RUN.final()
+    return Seen(found[0], found[0].state in RUN.final() and len(lines) < LINES, lines)
 
 
-def experiment(database: Database, experiment_id: int) -> tuple[ExperimentEvent, bool]:
-    """An experiment, and whether all of its runs have ended. Raises NotFound."""
+def experiment(database: Database, experiment_id: int, _: int) -> Seen:
+    """An experiment, ended if all of its runs have. Raises NotFound."""
     for _ in range(TRIES):
         detail = experiments.show(database, experiment_id)
         with database.read() as session:
@@ -37,7 +43,7 @@ def experiment(database: Database, experiment_id: int) -> tuple[ExperimentEvent,
     event = ExperimentEvent(
         experiment_id=detail.id, state=detail.state, runs=detail.runs, by_state=detail.by_state, active=active
     )
-    return event, detail.state != "active"
+    return Seen(event, detail.state != "active")
 
 
 def _run_events(session: Session, which: ColumnElement[bool]) -> list[RunEvent]:

@@ -1,25 +1,57 @@
-"""Server-sent events: the state as it is, again whenever it has changed, until it has ended."""
+"""Server-sent events: the state as it is, again whenever it has changed, and lines as they come, until it has ended."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import re
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 
 from anyio import to_thread
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
+from contract.runs import LogLine
 from server.attempts.waiting import WaitingRoom
 from server.errors import TooManyStreams
 
 MEDIA_TYPE = "text/event-stream"
 ALIVE_EVERY_S = 15.0
-Look = Callable[[], tuple[BaseModel, bool]]
+ID = re.compile(r"([0-9a-f]{16})\.([0-9]{1,9})")
 
 
-def identity(text: str) -> str:
-    """The id of an event: the same state has the same, at whichever server and whenever."""
+@dataclass(frozen=True)
+class Seen:
+    """What there is to tell at this moment: the state, and lines with their ids."""
+
+    state: BaseModel
+    ended: bool
+    lines: list[tuple[int, LogLine]] = field(default_factory=list)
+
+
+Look = Callable[[int], Seen]  # at what came after the line of this id
+
+
+@dataclass(frozen=True)
+class Heard:
+    """How far a listener has come. The id of an event: at any server and whenever, the same state has the same."""
+
+    state: str = ""
+    line: int = 0
+
+    @classmethod
+    def parse(cls, text: str | None) -> Heard:
+        """From Last-Event-ID; what was never an id is as if nothing was heard."""
+        found = ID.fullmatch(text or "")
+        return cls(found[1], int(found[2])) if found else cls()
+
+    def __str__(self) -> str:
+        return f"{self.state}.{self.line}"
+
+
+def _identity(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -35,12 +67,13 @@ class Streams:
 
         Raises TooManyStreams.
         """
-        first = await to_thread.run_sync(look)
+        heard = Heard.parse(last_event_id)
+        first = await to_thread.run_sync(look, heard.line)
         if self._open >= self._most:
             refusal = TooManyStreams(f"at most {self._most} event streams are kept open", max_streams=self._most)
             refusal.headers["Retry-After"] = "5"
             raise refusal
-        events = self._counted(self._events(look, first, last_event_id))
+        events = self._counted(self._events(look, first, heard))
         return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
     async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
@@ -51,19 +84,19 @@ class Streams:
         finally:
             self._open -= 1
 
-    async def _events(
-        self, look: Look, first: tuple[BaseModel, bool], last_event_id: str | None
-    ) -> AsyncIterator[str]:
-        state, ended = first
-        known, told_at = last_event_id, time.monotonic()
+    async def _events(self, look: Look, seen: Seen, heard: Heard) -> AsyncIterator[str]:
+        told_at = time.monotonic()
         until = told_at + self._longest_s  # then the client comes again, with a key that may be revoked by then
         yield "retry: 1000\n\n"
         while True:
-            text = state.model_dump_json()
-            if identity(text) != known:
-                known, told_at = identity(text), time.monotonic()
-                yield f"id: {known}\nevent: changed\ndata: {text}\n\n"
-            if ended:
+            text = seen.state.model_dump_json()
+            if _identity(text) != heard.state:
+                heard, told_at = Heard(_identity(text), heard.line), time.monotonic()
+                yield f"id: {heard}\nevent: changed\ndata: {text}\n\n"
+            for line_id, line in seen.lines:
+                heard, told_at = Heard(heard.state, line_id), time.monotonic()
+                yield f"id: {heard}\nevent: line\ndata: {line.model_dump_json()}\n\n"
+            if seen.ended:
                 yield f"event: ended\ndata: {text}\n\n"
                 return
             if time.monotonic() >= told_at + ALIVE_EVERY_S:
@@ -71,4 +104,4 @@ class Streams:
                 yield ": still here\n\n"
             if time.monotonic() >= until or not await self._room.rest(self._every_s):
                 return
-            state, ended = await to_thread.run_sync(look)
+            seen = await to_thread.run_sync(functools.partial(look, heard.line))

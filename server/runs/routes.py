@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from contract.runs import MOST_ID, RunDetail, RunPage, RunState, SampleList
+from contract.runs import MOST_ID, LogPage, RunDetail, RunPage, RunState, SampleList
 from server import paging
+from server.attempts import output
 from server.context import Ctx, Cursor, Id, PageSize
 from server.errors import BadCursor, InvalidRequest, InvalidTransition, NoResult, NotFound, PageTooLarge
 from server.problems import responses
@@ -47,6 +48,13 @@ def result(context: Ctx, run_id: Id, response: Response) -> dict[str, Any]:
     found, attempt_no = service.result(context.database, run_id)
     response.headers["Attempt-No"] = str(attempt_no)
     return found
+
+
+@router.get("/{run_id}/log", responses=responses(NotFound, BadCursor, PageTooLarge, InvalidRequest))
+def log(context: Ctx, run_id: Id, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> LogPage:
+    """What the trainers of the run's attempts printed, the first lines of each."""
+    paging.check_limit(limit, context.settings.max_page)
+    return output.page(context.database, run_id, cursor, limit)
 
 
 @router.post("/{run_id}/cancel", responses=responses(NotFound, InvalidRequest, InvalidTransition))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import time
 from pathlib import Path
 from typing import get_args
 
 import click
 
-from contract.runs import RunDetail, RunState
-from taskloom import tables, trace_files
+from contract.runs import LogLine, RunDetail, RunState
+from taskloom import tables, trace_files, watch
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
 
@@ -90,6 +91,27 @@ def samples(selection: str, server: str, as_json: bool) -> None:
             else:
                 console().print(f"run {run.run_id}, repetition {run.repetition}: {tables.variant(run.variant)}")
                 console().print(tables.samples(run))
+
+
+@runs.command()
+@click.argument("run_id", metavar="ID", type=int)
+@click.option("--follow", is_flag=True, help="until the run has ended")
+@server_option
+@json_option
+def log(run_id: int, follow: bool, server: str, as_json: bool) -> None:
+    """What a run's trainers printed; with --json an object a line."""
+
+    def tell(line: LogLine) -> None:
+        click.echo(line.model_dump_json() if as_json else line.text)
+
+    with Client(server) as client:
+        logs = watch.Logs(client, tell)
+        while True:
+            run = client.run(run_id)
+            logs.look([run])
+            if not follow or run.state in watch.ENDED:
+                return
+            time.sleep(watch.POLL_S)
 
 
 @runs.command()

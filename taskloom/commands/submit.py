@@ -23,6 +23,7 @@ from taskloom.options import several_settings, train_options
 @click.option("--timeout-s", type=float, help="an attempt is killed and failed after so many seconds")
 @click.option("--dry-run", is_flag=True, help="say what it would become; queue nothing")
 @click.option("--wait", is_flag=True, help="follow it to its end; exit 1 if a run failed")
+@click.option("--follow-logs", is_flag=True, help="with --wait: print on standard error what the trainers print")
 @click.option("--idempotency-key", help="the same key again submits nothing new")
 @server_option
 @json_option
@@ -33,12 +34,15 @@ def submit(
     timeout_s: float | None,
     dry_run: bool,
     wait: bool,
+    follow_logs: bool,
     idempotency_key: str | None,
     server: str,
     as_json: bool,
     **given: Any,
 ) -> None:
     """Queue an experiment: from FILE (.toml, .yaml, .json), or from options, where a comma list becomes an axis."""
+    if follow_logs and not wait:
+        raise click.UsageError("--follow-logs goes with --wait")
     request = _request(file, given, name, repetitions, timeout_s)
     with Client(server) as client:
         if dry_run:
@@ -48,7 +52,7 @@ def submit(
         if not wait:
             _print(experiment, as_json)
             return
-        experiment = watch.until_finished(client, experiment.id, error_console(), shown=not as_json)
+        experiment = watch.until_finished(client, experiment.id, error_console(), not as_json, follow_logs=follow_logs)
         if as_json:
             print_json({"experiment": experiment.model_dump(mode="json"), "runs": _runs(client, experiment)})
         else:

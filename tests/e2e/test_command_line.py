@@ -303,3 +303,16 @@ def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> N
     unwritable = taskloom("runs", "artifacts", "1", "profile.json.gz", "-o", "/proc/x", server=home.url)
     assert unwritable.returncode == 2
     assert "/proc/x" in unwritable.stderr
+
+
+def test_what_trainers_print_is_followed_and_shown(home: House, tmp_path: Path) -> None:
+    request = tmp_path / "two.json"
+    request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}, "axes": {"seed": [1, 2]}}))
+    home.start_worker("crash")
+    done = taskloom("submit", str(request), "--wait", "--follow-logs", "--json", server=home.url)
+    assert done.returncode == 1
+    assert sorted(done.stderr.splitlines()) == ["run 1: the reactor is melting", "run 2: the reactor is melting"]
+    assert taskloom("runs", "log", "1", "--follow", server=home.url).stdout == "the reactor is melting\n"
+    line = told(taskloom("runs", "log", "2", "--json", server=home.url))
+    assert (line["run_id"], line["line_no"], line["text"]) == (2, 1, "the reactor is melting")
+    assert taskloom("submit", str(request), "--follow-logs", server=home.url).returncode == 2

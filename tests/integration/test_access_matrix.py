@@ -39,6 +39,7 @@ REQUESTS = {
     "runs_samples": (200, "/api/v1/runs/1/samples", None),
     "runs_result": (200, "/api/v1/runs/1/result", None),
     "samples_index": (200, "/api/v1/samples?runs=1,2", None),
+    "runs_log": (200, "/api/v1/runs/1/log", None),
     "runs_cancel": (200, "/api/v1/runs/3/cancel", None),
     "runs_retry": (200, "/api/v1/runs/3/retry", None),
     "events_run": (200, "/api/v1/runs/1/events", None),

@@ -136,3 +136,63 @@ def test_a_server_that_leaves_ends_its_streams(listen):
     stream.next()
     api.context.waiting.close_soon()
     assert stream.next() is None
+
+
+def printed(node, lease, first, *lines, status=200):
+    body = {"worker_id": node.worker_id, "attempt_no": lease["attempt_no"], "progress": {}}
+    body["output"] = {"first": first, "lines": list(lines)}
+    return node.api.post(f"/attempts/{lease['attempt_id']}/heartbeat", body, status)
+
+
+def test_a_stream_tells_the_lines_and_goes_on_after_the_last_one_heard(listen, make_result):
+    api = listen.api
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+    stream = listen("/runs/1/events")
+    stream.next()
+    printed(node, lease, 1, "one", "two")
+    found = [stream.next() for _ in range(3)]
+    assert [name for _, name, _ in found] == ["changed", "line", "line"]
+    assert [data["text"] for _, _, data in found[1:]] == ["one", "two"]
+    assert found[1][2] == {**found[1][2], "run_id": 1, "attempt_no": 1, "line_no": 1}
+    again = listen("/runs/1/events", found[1][0])
+    assert again.next()[2]["text"] == "two"  # the state was known
+    printed(node, lease, 3, "three")
+    assert (stream.next()[2]["text"], again.next()[2]["text"]) == ("three", "three")
+    node.upload(lease, make_result())
+    late = listen("/runs/1/events", found[2][0])
+    assert [late.next()[1], late.next()[2]["text"], late.next()[1], late.next()] == ["changed", "three", "ended", None]
+
+
+def test_lines_sent_twice_are_one_and_only_the_first_are_kept(start_server):
+    api = start_server(max_output_lines=4)
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+    empty = api.get("/runs/1/log")
+    assert empty["items"] == []
+    printed(node, lease, 1, "one", "two")
+    printed(node, lease, 2, "two", "th\0ree")
+    printed(node, lease, 4, "four", "five")
+    page = api.get("/runs/1/log", cursor=empty["cursor"])
+    assert [(i["line_no"], i["text"]) for i in page["items"]] == [
+        (1, "one"), (2, "two"), (3, "th\ufffdree"), (4, "(the lines after this one are not kept)"),
+    ]  # fmt: skip
+    assert api.get("/runs/1/log", cursor=page["cursor"]) == {"items": [], "cursor": page["cursor"]}
+    assert [i["text"] for i in api.get("/runs/1/log", limit=1)["items"]] == ["one"]
+    assert printed(node, lease, 5, "x" * 2001, status=422)["errors"][0]["pointer"] == "/output/lines/0"
+    api.get("/runs/9/log", 404)
+
+
+def test_every_attempt_has_its_lines(api):
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+    printed(node, lease, 1, "first")
+    api.let_lease_run_out(lease["attempt_id"])
+    api.reap()
+    second = node.claim()
+    printed(node, lease, 2, "too late", status=409)
+    printed(node, second, 1, "second")
+    assert [(i["attempt_no"], i["text"]) for i in api.get("/runs/1/log")["items"]] == [(1, "first"), (2, "second")]

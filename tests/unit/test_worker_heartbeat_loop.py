@@ -98,3 +98,24 @@ def test_an_answer_that_comes_after_the_end_is_not_heeded(slow_beats: Beats) -> 
     slow_beats.loop._run()
     assert slow_beats.inbox.empty()
     assert slow_beats.script.asked == []
+
+
+def test_a_line_is_sent_soon_and_again_until_it_is_taken(slow_beats: Beats) -> None:
+    script = slow_beats.script
+    for status, body in ((200, FINE), (503, b""), (200, FINE)):
+        script.answer(status, body)
+    slow_beats.loop.start()
+    while len(script.asked) < 1:
+        continue
+    slow_beats.loop.printed("ready")
+    slow_beats.loop.send_last_lines()
+    sent = [json.loads(asked.body).get("output") for asked in script.asked]
+    assert sent == [None, {"first": 1, "lines": ["ready"]}, {"first": 1, "lines": ["ready"]}]
+
+
+def test_lines_of_a_lost_lease_keep_nobody_waiting(slow_beats: Beats) -> None:
+    slow_beats.script.answer(409, {"type": "/problems/lease-lost", "title": "lost", "status": 409})
+    slow_beats.loop.printed("nobody hears this")
+    slow_beats.loop.start()
+    assert slow_beats.asked().reason is StopReason.LEASE_LOST
+    slow_beats.loop.send_last_lines()

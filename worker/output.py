@@ -1,0 +1,58 @@
+"""What a trainer prints, numbered, until the server has it. Written by one thread, sent by another."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from itertools import islice
+
+from contract.runs import OUTPUT_LINES, OutputLines
+
+KEPT_LINES = 1000  # waiting for the server; while it does not answer, the oldest go first
+
+
+class Output:
+    """The lines of one attempt."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: deque[str] = deque(maxlen=KEPT_LINES)
+        self._printed = 0
+
+    def add(self, line: str) -> None:
+        with self._changed:
+            self._waiting.append(line)
+            self._printed += 1
+
+    @property
+    def pending(self) -> int:
+        """How many lines the server does not have."""
+        with self._changed:
+            return len(self._waiting)
+
+    def next(self) -> OutputLines | None:
+        """The oldest lines that the server does not have; None if it has all."""
+        with self._changed:
+            if not self._waiting:
+                return None
+            first = self._printed - len(self._waiting) + 1
+            return OutputLines(first=first, lines=list(islice(self._waiting, OUTPUT_LINES)))
+
+    def acknowledge(self, sent: OutputLines) -> None:
+        """The server has these."""
+        with self._changed:
+            last = sent.first + len(sent.lines) - 1
+            while self._waiting and self._printed - len(self._waiting) < last:
+                self._waiting.popleft()
+            self._changed.notify_all()
+
+    def give_up(self) -> None:
+        """Nobody sends them any more."""
+        with self._changed:
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def wait_until_sent(self, wait_s: float) -> None:
+        """Until the server has all, or time is up."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting, wait_s)
