@@ -162,17 +162,27 @@ def _values(a: Sequence[Process], b: Sequence[Process]) -> tuple[list[float], li
 def _judge(ratio: Ratio, p_value: float, noise_floor: float, enough: bool) -> tuple[Verdict, str]:
     bounds = f"{CONFIDENCE:.0%} interval {ratio.low:.4f} to {ratio.high:.4f}"
     interval = f"ratio {ratio.value:.4f}, {bounds}, p = {p_value:.2g}"
-    verdict: Verdict = "undecided"
-    reason = f"the interval leaves room for more than one answer ({interval})"
     if not enough:
-        reason = f"too few processes to tell, whatever they show ({interval})"
-    elif p_value < 1 - CONFIDENCE and ratio.low > 1 and ratio.value >= 1 + noise_floor:
-        verdict, reason = "faster", interval
-    elif p_value < 1 - CONFIDENCE and ratio.high < 1 and ratio.value <= 1 / (1 + noise_floor):
-        verdict, reason = "slower", interval
-    elif 1 / (1 + noise_floor) <= ratio.low and ratio.high <= 1 + noise_floor:
-        verdict, reason = "same", f"within the noise floor of {noise_floor:.2%} ({interval})"
-    return verdict, reason
+        return "undecided", f"too few processes to tell, whatever they show ({interval})"
+    verdict = verdict_of(ratio.value, ratio.low, ratio.high, p_value, noise_floor)
+    if verdict == "same":
+        return verdict, f"within the noise floor of {noise_floor:.2%} ({interval})"
+    if verdict == "undecided":
+        return verdict, f"the interval leaves room for more than one answer ({interval})"
+    return verdict, interval
+
+
+def verdict_of(ratio: float, low: float | None, high: float | None, p_value: float, noise_floor: float) -> Verdict:
+    """What a ratio with its interval and its p-value says; undecided without an interval."""
+    if low is None or high is None:
+        return "undecided"
+    if p_value < 1 - CONFIDENCE and low > 1 and ratio >= 1 + noise_floor:
+        return "faster"
+    if p_value < 1 - CONFIDENCE and high < 1 and ratio <= 1 / (1 + noise_floor):
+        return "slower"
+    if 1 / (1 + noise_floor) <= low and high <= 1 + noise_floor:
+        return "same"
+    return "undecided"
 
 
 def _unit(a: Sequence[Process], b: Sequence[Process], n: int, paired: bool) -> str:

@@ -49,6 +49,16 @@ class Ceiling:
         raise AssertionError("at least one measured number of threads is not below cores")
 
 
+@dataclass(frozen=True)
+class Span:
+    """A task on a core; kind: its op's number in the profile."""
+
+    core: int
+    kind: int
+    begin_s: float
+    end_s: float
+
+
 class Cores:
     """Tasks that run now, and the next of them to end. Tasks below the ridge advance by a clock of their own, which
     slows down while all that runs wants more bandwidth than there is: so an event costs a heap operation, whatever
@@ -64,6 +74,8 @@ class Cores:
         self._demand = [0.0] * len(self._seconds)
         self._below = [False] * len(self._seconds)
         self._limit = float("inf")
+        self._kind, self._begun = profile.kind, [0.0] * cores
+        self.spans: list[Span] = []
         if ceiling is not None:
             peaks, alone = ceiling.at(cores), ceiling.at(1).triad_gb_per_s * 1e9
             self._limit = peaks.triad_gb_per_s * 1e9
@@ -73,6 +85,7 @@ class Cores:
                 self._below[task] = size > 0 and flop / size < peaks.ridge
 
     def begin(self, task: int, core: int) -> None:
+        self._begun[core] = self.now_s
         if self._below[task]:
             heapq.heappush(self._memory, (self._memory_s + self._seconds[task], task, core))
         else:
@@ -91,6 +104,7 @@ class Cores:
             self._memory_s += (end_s - self.now_s) * rate
             self.now_s = end_s
         self._wanted = max(0.0, self._wanted - self._demand[task])
+        self.spans.append(Span(core, self._kind[task], self._begun[core], self.now_s))
         return task, core
 
 
@@ -101,6 +115,12 @@ def task_step_s(
 
     The mean of the iterations after the first. Raises ValueError if the graph never completes.
     """
+    done_s = _replay(profile, Cores(profile, cores, ceiling, overhead_s), cores, iterations)
+    return done_s[0] if iterations == 1 else (done_s[-1] - done_s[0]) / (iterations - 1)
+
+
+def _replay(profile: Profile, machine: Cores, cores: int, iterations: int) -> list[float]:
+    """When each iteration was complete."""
     nodes, count = profile.nodes, len(profile.nodes)
     within, crossing = [0] * count, [0] * count
     for successors in profile.successors:
@@ -113,7 +133,6 @@ def task_step_s(
     ready: deque[tuple[int, int]] = deque()
     spare: deque[tuple[int, int]] = deque()
     running: dict[int, tuple[int, int]] = {}
-    machine = Cores(profile, cores, ceiling, overhead_s)
     idle = list(range(cores))
 
     def release(first: tuple[int, int]) -> None:
@@ -156,9 +175,7 @@ def task_step_s(
         release(running.pop(core))
     if any(left):
         raise ValueError("the graph never completes: it has a cycle")
-    if iterations == 1:
-        return done_s[0]
-    return (done_s[-1] - done_s[0]) / (iterations - 1)
+    return done_s
 
 
 def fork_join_step_s(
@@ -167,6 +184,11 @@ def fork_join_step_s(
     """A step under `fork-join`: op after op, each with all cores. Static: equal contiguous shares of an op's tiles;
     dynamic: whoever is free takes the next."""
     machine = Cores(profile, cores, ceiling, overhead_s)
+    _fork_join(profile, machine, cores, dynamic)
+    return machine.now_s
+
+
+def _fork_join(profile: Profile, machine: Cores, cores: int, dynamic: bool) -> None:
     for first, end in pairwise(profile.op_first):
         count = end - first
         if dynamic:
@@ -185,7 +207,20 @@ def fork_join_step_s(
             if queues[core]:
                 machine.begin(queues[core].popleft(), core)
                 running += 1
-    return machine.now_s
+
+
+def task_spans(profile: Profile, cores: int) -> list[Span]:
+    """What runs where and when in one step under `task`, without a bandwidth ceiling."""
+    machine = Cores(profile, cores, None)
+    _replay(profile, machine, cores, iterations=1)
+    return machine.spans
+
+
+def fork_join_spans(profile: Profile, cores: int, dynamic: bool = False) -> list[Span]:
+    """The same under `fork-join`."""
+    machine = Cores(profile, cores, None)
+    _fork_join(profile, machine, cores, dynamic)
+    return machine.spans
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,15 @@ def paired_p_value(a: Sequence[float], b: Sequence[float]) -> float:
     return float(min(1.0, 2 * tail))
 
 
+def median_of_pair_ratios(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """The median of a[i] / b[i] with its nonparametric 95 % interval: for pairs whose levels differ, as at several
+    places of a sweep; no bounds for fewer than 6 pairs."""
+    logs = np.log(np.asarray(a, np.float64)) - np.log(np.asarray(b, np.float64))
+    bounds = median_interval(logs.tolist(), CONFIDENCE)
+    low, high = (None, None) if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
+    return math.exp(median(logs.tolist())), low, high
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values corrected for being several: each below 0.05 is one of a family that errs once in 20 at most.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.comparison import NOISE_FLOOR, Verdict, compare, rejudged
+from analysis.comparison import NOISE_FLOOR, Verdict, compare, rejudged, verdict_of
 from analysis.processes import Process
-from analysis.statistics import holm, step_interval
+from analysis.statistics import holm, median_of_pair_ratios, paired_p_value, step_interval
 from analysis.variants import Group, Variant, by_variant, variant_of
 
 
@@ -38,6 +38,25 @@ class SweepRow:
 
 
 @dataclass(frozen=True)
+class Pooled:
+    """`b` against `a` over all places with equally many threads: each pair of runs of one block counts once.
+
+    ratio: the median of the pairs' ratios, with its nonparametric interval; p_value: Wilcoxon signed rank, corrected.
+    """
+
+    threads: int
+    a: Any
+    b: Any
+    places: int
+    pairs: int
+    ratio: float
+    ratio_low: float | None
+    ratio_high: float | None
+    p_adjusted: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
 class Sweep:
     """Along one axis, and which variant is fastest: it beats `beats_share` of the others beyond doubt."""
 
@@ -45,6 +64,7 @@ class Sweep:
     comparisons: int
     noise_floor: float
     rows: list[SweepRow]
+    pooled: list[Pooled]
     best: Variant | None
     best_step_s: float | None
     beats_share: float | None
@@ -58,13 +78,10 @@ def axes_of(processes: Sequence[Process]) -> list[str]:
 
 
 def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: float = NOISE_FLOOR) -> Sweep:
-    """Compare along an axis; without one along the scheduler, or the first that varies. Raises ValueError for an axis
-    that does not vary."""
+    """Compare along an axis; without one along the scheduler, or the first that varies. No rows where it does not."""
     groups, axes = by_variant(processes), axes_of(processes)
-    if axis is not None and axis not in axes:
-        raise ValueError("an axis that varies: " + (", ".join(axes) or "there is none"))
     chosen = axis or next(iter(axes), None)
-    pairs = [] if chosen is None else _pairs(groups, chosen)
+    pairs = _pairs(groups, chosen) if chosen in axes else []
     compared = [compare(a, b, noise_floor) for _, a, b in pairs]
     corrected = iter(holm([found.p_value for found in compared if found.p_value is not None]))
     rows = []
@@ -82,13 +99,14 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
         comparisons=sum(found.p_value is not None for found in compared),
         noise_floor=noise_floor,
         rows=rows,
+        pooled=_pooled(str(chosen), [pair for pair, row in zip(pairs, rows, strict=True) if row.paired], noise_floor),
         best=None if best is None else variant_of(best),
         best_step_s=None if best is None else step_interval(best).median,
         beats_share=None if best is None or len(groups) == 1 else _beaten(best, groups, noise_floor),
     )
 
 
-def _pairs(groups: Sequence[Group], axis: str) -> list[tuple[dict[str, Any], Group, Group]]:
+def _pairs(groups: Sequence[Group], axis: str | None) -> list[tuple[dict[str, Any], Group, Group]]:
     """(the other settings, first value's variant, another value's variant)."""
     by_rest: dict[str, list[Group]] = {}
     for group in groups:
@@ -103,3 +121,31 @@ def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float:
     adjusted = holm([1.0 if each.p_value is None else each.p_value for each in found])
     judged = [rejudged(each, p) for each, p in zip(found, adjusted, strict=True) if each.p_value is not None]
     return sum(each.verdict == "slower" for each in judged) / len(found)
+
+
+def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noise_floor: float) -> list[Pooled]:
+    """Places of equally many threads together; none where there is but one place."""
+    families: dict[str, list[tuple[Group, Group]]] = {}
+    for _, a, b in pairs:
+        key = json.dumps([a[0].config["threads"], a[0].variant[axis], b[0].variant[axis]])
+        families.setdefault(key, []).append((a, b))
+    found = []
+    for key, places in families.items():
+        if len(places) == 1 or axis == "threads":
+            continue
+        matched = [(left, right) for a, b in places for left, right in _matched(a, b)]
+        left_s, right_s = [a.median_step_s for a, _ in matched], [b.median_step_s for _, b in matched]
+        ratio, low, high = median_of_pair_ratios(left_s, right_s)
+        threads, first, second = json.loads(key)
+        p_value = paired_p_value(left_s, right_s)
+        found.append(Pooled(threads, first, second, len(places), len(matched), ratio, low, high, p_value, "undecided"))
+    adjusted = holm([each.p_adjusted for each in found])
+    return [
+        replace(each, p_adjusted=p, verdict=verdict_of(each.ratio, each.ratio_low, each.ratio_high, p, noise_floor))
+        for each, p in zip(found, adjusted, strict=True)
+    ]
+
+
+def _matched(a: Group, b: Group) -> list[tuple[Process, Process]]:
+    by_pair = {process.pair: process for process in b}
+    return [(process, by_pair[process.pair]) for process in a]

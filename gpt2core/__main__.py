@@ -69,7 +69,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         emit(train.plan_event(config))
         return
-    result = train.train(config, emit, stop, arguments.profile)
+    # A worker makes a folder beside the result for what it is to deliver with it.
+    beside = None if arguments.result is None else arguments.result.parent / "artifacts"
+    artifacts = beside if beside is not None and beside.is_dir() else None
+    result = train.train(config, emit, stop, arguments.profile, artifacts)
     for warning in result.warnings:
         emit({"event": "warning", "message": warning})
     if arguments.result is not None:

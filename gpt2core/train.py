@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gpt2core import checkpoint, data, graph, profile, program, slicing, tensors
 from gpt2core.arena import Memory, check_fits
 from gpt2core.config import TrainConfig
-from gpt2core.errors import ConfigError, MachineError
+from gpt2core.errors import ConfigError, MachineError, UnreadableFile
 from gpt2core.machine import environment, gemm, memory, pinning
 from gpt2core.ops import Program
 from gpt2core.result import TrainResult
@@ -51,9 +51,14 @@ def check_op_names(config: TrainConfig, step: Program) -> None:
 
 
 def train(
-    config: TrainConfig, emit: Emit = silent, stop: threading.Event | None = None, profile_path: Path | None = None
+    config: TrainConfig,
+    emit: Emit = silent,
+    stop: threading.Event | None = None,
+    profile_path: Path | None = None,
+    artifacts: Path | None = None,
 ) -> TrainResult:
-    """Run a configuration in this process and return what was measured; leave a profile at profile_path.
+    """Run a configuration in this process and return what was measured; leave a profile at profile_path, and
+    one in the folder `artifacts` if it can be written.
 
     emit gets the events of gpt2core.launch. Setting `stop` ends the run at a step's end.
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
@@ -79,6 +84,11 @@ def train(
         profile.write_json_gz(Path(config.trace), run.trace(about))
     if profile_path is not None:
         profile.write_json_gz(profile_path, run.profile(about))
+    if artifacts is not None:
+        try:
+            profile.write_json_gz(artifacts / "profile.json.gz", run.profile(about))
+        except UnreadableFile as error:  # a full disk costs the profile, not the result
+            emit({"event": "warning", "message": str(error)})
     return run.result(about, weights_sha256(weights))
 
 

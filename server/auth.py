@@ -56,6 +56,8 @@ ACCESS: dict[str, frozenset[str]] = {
     "analysis_memory": READERS,
     "analysis_history": READERS,
     "analysis_confirm": SUBMITTERS,
+    "analysis_report": READERS,
+    "server_report": READERS,
     "workers_index": READERS,
     "workers_show": READERS,
     "workers_register": WORKERS,

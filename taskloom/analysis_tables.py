@@ -33,10 +33,10 @@ def _missing(rows: Iterable[tuple[Variant, Sequence[str]]]) -> Iterator[str]:
 
 def sweep(found: Sweep) -> Shown:
     """A line for each comparison, and the fastest variant."""
-    if found.axis is None:
-        yield "nothing varies in this experiment"
+    if not found.rows:
+        yield f"nothing varies along {found.axis or 'any axis'} in this experiment"
         return
-    table = new_table(None, "where", found.axis, "verdict", "ratio [95 %]", "p, corrected", "pairs", left=3)
+    table = new_table(None, "where", str(found.axis), "verdict", "ratio [95 %]", "p, corrected", "pairs", left=3)
     for row in found.rows:
         bounds = "" if row.ratio_low is None else f" [{number(row.ratio_low, 3)}, {number(row.ratio_high, 3)}]"
         table.add_row(

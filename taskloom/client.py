@@ -166,6 +166,10 @@ class Client:
         """The memory of every variant, and how it grows."""
         return self._analysis("memory", list[MemoryRow], experiment_id=experiment_id)
 
+    def report(self, experiment_id: int) -> dict[str, Any]:
+        """Everything about an experiment in one document; `analysis.report.page` draws it."""
+        return self._analysis("report", dict[str, Any], experiment_id=experiment_id)
+
     def history(self, run_id: int | None = None) -> list[Series]:
         """Every series of the latest runs, or the one of a run: where it changed, and alerts."""
         return self._analysis("history", list[Series], run_id=run_id)

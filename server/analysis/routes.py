@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
@@ -16,7 +16,7 @@ from contract.analysis import Comparison, ScalingTable
 from contract.experiments import ExperimentDetail
 from contract.runs import MOST_ID
 from server.analysis import service
-from server.analysis.selection import SYNTAX, parse
+from server.analysis.selection import SETTINGS, SYNTAX, parse
 from server.auth import Who
 from server.context import Ctx, Id
 from server.errors import IdempotencyConflict, InvalidRequest, NotFound, NothingToCompare, QueueFull
@@ -46,7 +46,7 @@ def compare(
 
 ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
 NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
-MAX_CORES = 1024
+CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
 
 
 @router.get("/scaling", responses=responses(InvalidRequest, NotFound))
@@ -59,7 +59,13 @@ def scaling(context: Ctx, experiment_id: ExperimentId) -> ScalingTable:
 def sweep(
     context: Ctx,
     experiment_id: ExperimentId,
-    axis: Annotated[str | None, Query(description="the setting to compare; without it the scheduler")] = None,
+    axis: Annotated[
+        str | None,
+        Query(
+            description="the setting to compare; without it the scheduler, or the first that varies",
+            json_schema_extra={"enum": list(SETTINGS)},
+        ),
+    ] = None,
     noise_floor: NoiseFloor = NOISE_FLOOR,
 ) -> Sweep:
     """One axis with everything else equal, wherever it stands in the sweep; p-values corrected for being several."""
@@ -82,19 +88,12 @@ def roofline(context: Ctx, experiment_id: ExperimentId) -> list[RooflineRow]:
 def forecast(
     context: Ctx,
     experiment_id: ExperimentId,
-    cores: Annotated[str, Query(max_length=200, description="numbers of cores, as 1,2,4")] = "1,2,4,8,16,32,64,128",
+    cores: Annotated[
+        str, Query(pattern=CORES, description="up to 32 numbers of cores below 1000, as 1,2,4")
+    ] = "1,2,4,8,16,32,64,128",
 ) -> Outlook:
     """Steps on more cores than the node has, under either scheduler, with the error against what was measured."""
-    return service.forecast(context.database, context.store, experiment_id, _core_counts(cores))
-
-
-def _core_counts(text: str) -> list[int]:
-    """Raises InvalidRequest."""
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) > 32 or not all(p.isascii() and p.isdecimal() and 1 <= int(p) <= MAX_CORES for p in parts):
-        accepted = f"up to 32 numbers from 1 to {MAX_CORES}, as 1,2,4"
-        raise InvalidRequest([{"pointer": "#query/cores", "field": "cores", "value": text, "accepted": accepted}])
-    return [int(part) for part in parts]
+    return service.forecast(context.database, context.store, experiment_id, [int(count) for count in cores.split(",")])
 
 
 @router.get("/memory", responses=responses(InvalidRequest, NotFound))
@@ -129,3 +128,9 @@ def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
     if new:
         context.waiting.changed()
     return detail
+
+
+@router.get("/report", responses=responses(InvalidRequest, NotFound))
+def report(context: Ctx, experiment_id: ExperimentId) -> dict[str, Any]:
+    """Everything about an experiment in one document: answer, tables, report card. `/reports/{id}` draws it."""
+    return service.report(context.database, context.store, experiment_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import select
 
@@ -15,7 +16,9 @@ from analysis.history import series as series_of
 from analysis.memory import Memory, MemoryRow
 from analysis.memory import memory as memory_of
 from analysis.outlook import Outlook, outlook, sources
+from analysis.processes import Process
 from analysis.profile import Profile
+from analysis.report import Asked, build
 from analysis.scaling import scaling as scale_processes
 from analysis.sweep import Sweep
 from analysis.sweep import sweep as sweep_processes
@@ -24,10 +27,11 @@ from contract.analysis import Comparison, ScalingTable
 from contract.experiments import ExperimentRequest
 from gpt2core.config import TrainConfig
 from server.analysis import reading
-from server.analysis.selection import Selection
+from server.analysis.selection import SETTINGS, Selection
 from server.artifacts.store import Store
 from server.db import Database
 from server.errors import InvalidRequest, NotFound, NothingToCompare
+from server.experiments import service as experiments
 from server.experiments.memory import arenas_bytes
 from server.experiments.models import Experiment
 from server.runs.models import Run
@@ -61,12 +65,10 @@ def scaling(database: Database, experiment_id: int) -> ScalingTable:
 
 def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor: float) -> Sweep:
     """Raises NotFound or InvalidRequest."""
-    processes = reading.of_experiment(database, experiment_id)
-    try:
-        return sweep_processes(processes, axis, noise_floor)
-    except ValueError as error:
-        entry = {"pointer": "#query/axis", "field": "axis", "value": axis, "accepted": str(error)}
-        raise InvalidRequest([entry]) from None
+    if axis is not None and axis not in SETTINGS:
+        accepted = "a setting: " + ", ".join(SETTINGS)
+        raise InvalidRequest([{"pointer": "#query/axis", "field": "axis", "value": axis, "accepted": accepted}])
+    return sweep_processes(reading.of_experiment(database, experiment_id), axis, noise_floor)
 
 
 def efficiency(database: Database, experiment_id: int) -> list[EfficiencyRow]:
@@ -82,6 +84,15 @@ def roofline(database: Database, experiment_id: int) -> list[RooflineRow]:
 def forecast(database: Database, store: Store, experiment_id: int, cores: Sequence[int]) -> Outlook:
     """Raises NotFound."""
     processes = reading.of_experiment(database, experiment_id)
+    profiles, unreadable = _profiles(database, store, processes)
+    found = outlook(processes, profiles, cores)
+    return dataclasses.replace(found, missing=[*found.missing, *unreadable])
+
+
+def _profiles(
+    database: Database, store: Store, processes: Sequence[Process]
+) -> tuple[dict[int, Profile], list[str]]:
+    """By run, and what is wrong with those that cannot be read."""
     profiles: dict[int, Profile] = {}
     unreadable = []
     for run_id in sources(processes):
@@ -92,14 +103,32 @@ def forecast(database: Database, store: Store, experiment_id: int, cores: Sequen
             continue
         if profile is not None:
             profiles[run_id] = profile
-    found = outlook(processes, profiles, cores)
-    return dataclasses.replace(found, missing=[*found.missing, *unreadable])
+    return profiles, unreadable
+
+
+def report(database: Database, store: Store, experiment_id: int) -> dict[str, Any]:
+    """The report's document. Raises NotFound."""
+    detail = experiments.show(database, experiment_id)
+    processes = reading.of_experiment(database, experiment_id)
+    asked = Asked(
+        experiment_id=detail.id,
+        name=detail.name,
+        state=detail.state,
+        runs=detail.runs,
+        by_state=detail.by_state,
+        created_at=detail.created_at.isoformat(),
+        request=detail.request,
+    )
+    return build(asked, processes, _profiles(database, store, processes)[0], _memory_rows(processes))
 
 
 def memory(database: Database, experiment_id: int) -> list[MemoryRow]:
     """Raises NotFound."""
-    groups = by_variant(reading.of_experiment(database, experiment_id))
-    return [MemoryRow(variant_of(group), _memory(group)) for group in groups]
+    return _memory_rows(reading.of_experiment(database, experiment_id))
+
+
+def _memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:
+    return [MemoryRow(variant_of(group), _memory(group)) for group in by_variant(processes)]
 
 
 def _memory(group: Group) -> Memory:

@@ -9,8 +9,10 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
+from analysis.report import page as report_page
 from server import migrate
-from server.context import Ctx
+from server.analysis.service import report as report_document
+from server.context import Ctx, Id
 from server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound
 from server.pages.html import index_page, reference_page
 from server.problems import describe, responses
@@ -31,6 +33,17 @@ def docs(request: Request) -> HTMLResponse:
 @router.get("/openapi.json", include_in_schema=False)
 def document(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
+
+
+@router.get(
+    "/reports/{experiment_id}",
+    tags=["server"],
+    response_class=HTMLResponse,
+    responses=responses(NotFound, InvalidRequest),
+)
+def report(context: Ctx, experiment_id: Id) -> HTMLResponse:
+    """An experiment's report as one self-contained page."""
+    return HTMLResponse(report_page(report_document(context.database, context.store, experiment_id)))
 
 
 @router.get("/problems", tags=["server"], responses=responses())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 from rich.table import Table
 
+from analysis.report import page
 from taskloom import analysis_tables
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
@@ -106,4 +109,27 @@ def confirm(run_id: int, server: str, as_json: bool) -> None:
     _show(answer, [text], as_json)
 
 
-COMMANDS = (sweep, efficiency, roofline, forecast, memory, history, confirm)
+@click.command()
+@experiment_argument
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="the file  [default: report-ID.html]"
+)
+@server_option
+@json_option
+def report(experiment_id: int, output: Path | None, server: str, as_json: bool) -> None:
+    """Everything in one self-contained page: question, answer, tables, plots, report card; with --json its document."""
+    with Client(server) as client:
+        document = client.report(experiment_id)
+    target = output or (None if as_json else Path(f"report-{experiment_id}.html"))
+    if target is not None:
+        try:
+            target.write_text(json.dumps(document) + "\n" if as_json else page(document))
+        except OSError as error:
+            raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
+    if as_json and target is None:
+        print_json(document)
+    elif not as_json:
+        _show(document, [document["conclusion"], f"written to {target}"], as_json=False)
+
+
+COMMANDS = (report, sweep, efficiency, roofline, forecast, memory, history, confirm)

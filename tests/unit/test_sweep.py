@@ -49,8 +49,7 @@ def test_what_one_comparison_calls_many_do_not(experiment):
 def test_another_axis(experiment):
     found = sweep(experiment({(1, 64): 1.0, (2, 64): 1.0}), "threads")
     assert [(row.a, row.b, row.verdict) for row in found.rows] == [(1, 2, "faster")] * 2
-    with pytest.raises(ValueError, match="scheduler, threads"):
-        sweep(experiment({(1, 64): 1.0, (2, 64): 1.0}), "token_slice")
+    assert sweep(experiment({(1, 64): 1.0, (2, 64): 1.0}), "token_slice").rows == []
 
 
 def test_nothing_varies(experiment):
@@ -59,3 +58,15 @@ def test_nothing_varies(experiment):
     assert (found.axis, found.rows, found.beats_share) == (None, [], None)
     assert axes_of(alone) == []
     assert sweep([]).best is None
+
+
+def test_places_with_equally_many_threads_are_judged_together(experiment):
+    """Three pairs at each of four places say nothing alone, twelve do together."""
+    found = sweep(experiment({(2, size): 1.04 for size in (8, 16, 32, 64)} | {(1, 64): 1.0}, repetitions=3))
+    assert {row.verdict for row in found.rows} == {"undecided"}
+    (pooled,) = found.pooled  # one thread has one place only
+    assert (pooled.threads, pooled.places, pooled.pairs, pooled.verdict) == (2, 4, 12, "faster")
+    assert pooled.ratio == pytest.approx(1.04)
+    assert pooled.p_adjusted == pytest.approx(2 / 2**12)
+    assert pooled.ratio_low <= pooled.ratio <= pooled.ratio_high
+    assert sweep(experiment({(2, size): 1.0 for size in (8, 16, 32, 64)})).pooled[0].verdict == "same"

@@ -1,0 +1,6 @@
+"""An experiment's report: one document (JSON), and one self-contained page drawn from it. No I/O here either."""
+
+from analysis.report.document import SCHEMA, Asked, build
+from analysis.report.page import page
+
+__all__ = ["SCHEMA", "Asked", "build", "page"]

@@ -1,0 +1,122 @@
+"""Which of the measuring rules hold for an experiment (docs/methodology.md), each with what shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Document = Mapping[str, Any]
+FEWEST = 6  # processes that give a 95 % interval of their median
+RULES = (
+    "Raw samples are kept, aggregates derived",
+    "Warm-up apart; each repetition a fresh process",
+    "Medians with nonparametric intervals",
+    "Rates from totals; speedups name their base",
+    "Tests, effect sizes, correction, a noise floor declared beforehand",
+    "Only comparable results are compared",
+    "Evidence of validity for each sample",
+    "Stopped when the answer was known",
+    "Agreement of losses first",
+    "Bounds beside results",
+    "The node's smallest detectable difference is known",
+)
+
+
+def report_card(document: Document) -> list[dict[str, Any]]:
+    """For each rule whether it holds (yes, partly, no), and the evidence."""
+    checks = (_raw, _warm_up, _intervals, _bases, _tests, _comparable, _validity, _stopping, _agreement, _bounds,
+              _calibrated)  # fmt: skip
+    found = []
+    for number, (rule, check) in enumerate(zip(RULES, checks, strict=True), 1):
+        holds, evidence = check(document)
+        found.append({"number": number, "rule": rule, "holds": holds, "evidence": evidence})
+    return found
+
+
+def _raw(document: Document) -> tuple[str, str]:
+    design = document["design"]
+    if not design["processes"]:
+        return "no", "no run has succeeded"
+    return "yes", f"{design['timed_steps']} timed steps of {design['processes']} processes, all in this report"
+
+
+def _warm_up(document: Document) -> tuple[str, str]:
+    steps = document["design"]["warmup_steps"]
+    if not steps or steps[0] == 0:
+        return "no", "a variant has no warm-up step"
+    return "yes", f"{' or '.join(map(str, steps))} warm-up steps are left out; every run is a process of its own"
+
+
+def _intervals(document: Document) -> tuple[str, str]:
+    counts = [row["runs"] for row in document["scaling"]["rows"]]
+    if not counts:
+        return "no", "no results"
+    if min(counts) >= FEWEST:
+        return "yes", f"at least {min(counts)} processes for each variant"
+    few = sum(count < FEWEST for count in counts)
+    holds = "no" if few == len(counts) else "partly"
+    return holds, f"{few} of {len(counts)} variants have fewer than {FEWEST} processes: no 95 % interval over processes"
+
+
+def _bases(document: Document) -> tuple[str, str]:
+    rows = document["scaling"]["rows"]
+    without = sum(row["speedup"] is None for row in rows)
+    if not rows or without == len(rows):
+        return "no", "no one-thread run: no speedups"
+    return ("yes", document["scaling"]["base"]) if not without else ("partly", f"{without} variants have no base")
+
+
+def _tests(document: Document) -> tuple[str, str]:
+    sweep = document["sweep"]
+    judged = [row for row in sweep["rows"] if row["p_value"] is not None]
+    if not judged:
+        return "no", "nothing was compared"
+    told = f"{len(judged)} comparisons along {sweep['axis']}, corrected (Holm); noise floor {sweep['noise_floor']:.1%}"
+    if not all(row["paired"] for row in judged):
+        return "partly", told + "; not all are paired"
+    if any("too few processes" in row["reason"] for row in judged):
+        return "partly", told + "; too few processes for a test to say anything"
+    return "yes", told + "; all paired"
+
+
+def _comparable(document: Document) -> tuple[str, str]:
+    differs = document["environment"]["differs"]
+    return ("no", "; ".join(differs)) if differs else ("yes", "one machine, one software, equal settings")
+
+
+def _validity(document: Document) -> tuple[str, str]:
+    if not any(row["waiting"] for row in document["efficiency"]):
+        return "no", "the results bring no evidence"
+    marks = document["marks"]
+    return ("partly", f"{len(marks)} marks: " + "; ".join(marks[:4])) if marks else ("yes", "no step flagged, no load")
+
+
+def _stopping(document: Document) -> tuple[str, str]:
+    stop = document["design"]["stop"]
+    if not stop:
+        return "no", f"{document['design']['repetitions']} repetitions were fixed beforehand"
+    return "yes", ", ".join(f"{name} = {value}" for name, value in stop.items())
+
+
+def _agreement(document: Document) -> tuple[str, str]:
+    rows = document["scaling"]["rows"]
+    odd = [row for row in rows if not row["agrees"]]
+    refused = [row for row in document["sweep"]["rows"] if row["verdict"] == "refused"]
+    if odd or refused:
+        return "no", f"{len(odd)} variants disagree and get no speedup; {len(refused)} comparisons are refused"
+    return ("yes", "losses and weights bit-identical with equal slices") if rows else ("no", "no results")
+
+
+def _bounds(document: Document) -> tuple[str, str]:
+    spans = any(row["bounds"] for row in document["efficiency"])
+    peaks = any(row["peaks"] for row in document["roofline"])
+    told = [name for name, there in (("work and span", spans), ("measured roofs", peaks)) if there]
+    return ("yes" if spans and peaks else "partly" if told else "no"), " and ".join(told) or "neither spans nor peaks"
+
+
+def _calibrated(document: Document) -> tuple[str, str]:
+    found = document["calibration"]
+    if not found:
+        return "no", "no A/A experiment was run on this node"
+    told = f"{found['detectable']:.2%} with {found['processes']} processes a side"
+    return "yes", f"{told} (experiment {found['experiment_id']})"

@@ -1,0 +1,148 @@
+"""One paragraph from the verdicts: no figure that is not in the document, no claim that a verdict does not make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Document = Mapping[str, Any]
+PHASES = ("forward", "backward")
+
+
+def conclusion(document: Document) -> str:
+    """The answer in words."""
+    if not document["scaling"]["rows"]:
+        return "No run has succeeded: there is nothing to conclude."
+    sentences = (
+        *_fastest(document), *_comparisons(document), *_waiting(document), *_memory_bound(document),
+        *_forecast(document), *_reservations(document),
+    )  # fmt: skip
+    return " ".join(sentences)
+
+
+def variant_name(variant: Mapping[str, Any]) -> str:
+    """task 1x64, 2 threads"""
+    threads = variant["threads"]
+    sync = f" (sync {variant['sync']})" if variant["scheduler"] == "task" and variant.get("sync") else ""
+    slices = f"{variant['batch_slice']}x{variant['token_slice']}"
+    return f"{variant['scheduler']}{sync} {slices}, {threads} thread{'s' * (threads > 1)}"
+
+
+def _fastest(document: Document) -> Iterator[str]:
+    sweep = document["sweep"]
+    best = sweep["best"]
+    row = next(row for row in document["scaling"]["rows"] if row["step_s"]["median"] == sweep["best_step_s"])
+    bounds = row["step_s"]
+    interval = "" if bounds["low"] is None else f" (95 % interval {bounds['low']:.4g} to {bounds['high']:.4g} s)"
+    beats = sweep["beats_share"]
+    share = f"; beyond doubt faster than {beats:.0%} of the other variants" if beats else ""
+    yield (
+        f"Fastest is {variant_name(best)}: {bounds['median']:.4g} s a step{interval}, "
+        f"{row['tokens_per_s']:,.0f} tokens/s{share}."
+    )
+    if row["speedup"] is not None and row["threads"] > 1:
+        low, high = row["speedup_low"], row["speedup_high"]
+        interval = "" if low is None else f" [{low:.2f}, {high:.2f}]"
+        yield f"It is {row['speedup']:.2f}{interval} times as fast as one thread of the same scheduler and slices."
+
+
+def _comparisons(document: Document) -> Iterator[str]:
+    rows = [row for row in document["sweep"]["rows"] if row["ratio"] is not None]
+    most = max((row["at"].get("threads", 0) for row in rows), default=0)
+    pooled = [row for row in document["sweep"]["pooled"] if row["ratio_low"] is not None]
+    for row in pooled:
+        where = f"Over {row['places']} slicings ({row['pairs']} pairs of runs) on {row['threads']} thread"
+        yield f"{where}{'s' * (row['threads'] > 1)} {_verdict(row)}."
+    told = [f"with {_at(row)} {_verdict(row)}" for row in rows if row["at"].get("threads", most) == most]
+    if told:
+        yield ("One by one, " if pooled else "") + "; ".join(told) + "."
+    for row in document["sweep"]["rows"]:
+        if row["verdict"] == "refused":
+            yield f"{row['b']} against {row['a']} is refused: {row['reason']}."
+
+
+def _at(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in row["at"].items()) or "everything else equal"
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    figures = f"{row['ratio']:.3f} [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
+    return {
+        "faster": f"{row['b']} is {figures} times as fast as {row['a']}",
+        "slower": f"{row['b']} is slower than {row['a']}, {figures} times as fast",
+        "same": f"{row['b']} and {row['a']} are the same within the noise floor, ratio {figures}",
+        "undecided": f"nothing is decided between {row['b']} and {row['a']}, ratio {figures}",
+    }[str(row["verdict"])]
+
+
+def _waiting(document: Document) -> Iterator[str]:
+    rows = {row["variant"]["scheduler"]: row for row in _best_rows(document, "efficiency") if row["waiting"]}
+    for scheduler, row in rows.items():
+        parts = row["waiting"]
+        capacity_s = sum(parts[name] for name in ("useful_s", "serial_s", "load_balance_s", "scheduling_s"))
+        useful, serial, barrier, scheduling = (
+            parts[name] / capacity_s for name in ("useful_s", "serial_s", "load_balance_s", "scheduling_s")
+        )
+        yield (
+            f"Of the threads' time under {scheduler} {useful:.1%} is useful; they wait {barrier:.1%} at barriers and "
+            f"{serial:.1%} for work that is not ready, scheduling takes {scheduling:.2%}."
+        )
+
+
+def _memory_bound(document: Document) -> Iterator[str]:
+    for row in _best_rows(document, "roofline"):
+        if row["variant"]["scheduler"] != document["sweep"]["best"]["scheduler"]:
+            continue
+        for phase in row["phases"]:
+            if phase["phase"] in PHASES:
+                answer = {"yes": "is memory bound", "no": "is not memory bound", "partly": "is partly memory bound"}
+                yield f"{phase['phase'].capitalize()} {answer[phase['answer']]}: {phase['reason']}."
+
+
+def _best_rows(document: Document, table: str) -> list[Mapping[str, Any]]:
+    """Of each scheduler the row of its fastest variant on the most threads."""
+    step_s = {_key(row): row["step_s"]["median"] for row in document["scaling"]["rows"]}
+    most = max(row["threads"] for row in document["scaling"]["rows"])
+    best: dict[str, Mapping[str, Any]] = {}
+    for row in document[table]:
+        variant = row["variant"]
+        known = best.get(variant["scheduler"])
+        if variant["threads"] != most:
+            continue
+        if known is None or step_s[_key(variant)] < step_s[_key(known["variant"])]:
+            best[variant["scheduler"]] = row
+    return list(best.values())
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return str([row["variant"], *(row[name] for name in ("scheduler", "threads", "batch_slice", "token_slice"))])
+
+
+def _forecast(document: Document) -> Iterator[str]:
+    found = document["forecast"]["forecasts"]
+    if not found:
+        return
+    errors = [forecast["worst_error"] for forecast in found if forecast["worst_error"] is not None]
+    if errors:
+        yield f"From one thread, replaying the graph forecasts the measured steps on more within {max(errors):.1%}."
+    widest = max(found, key=lambda forecast: forecast["tasks"])
+    by_scheduler: dict[str, list[float]] = {}
+    for curve in widest["curves"]:
+        by_scheduler.setdefault(curve["scheduler"], []).append(curve["points"][-1]["speedup"])
+    cores = widest["curves"][0]["points"][-1]["cores"]
+    told = " and ".join(
+        f"{scheduler} {_between(min(values), max(values))}" for scheduler, values in by_scheduler.items()
+    )
+    slices = f"{widest['source']['batch_slice']}x{widest['source']['token_slice']}"
+    yield f"On {cores} cores, under the assumptions listed, slices {slices} would give a speedup of {told}."
+
+
+def _between(low: float, high: float) -> str:
+    return f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
+
+
+def _reservations(document: Document) -> Iterator[str]:
+    broken = [rule for rule in document["card"] if rule["holds"] != "yes"]
+    if broken:
+        numbers = ", ".join(str(rule["number"]) for rule in broken)
+        yield f"Measuring rules not fully kept: {numbers} (see the report card)."

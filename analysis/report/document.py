@@ -1,0 +1,144 @@
+"""Everything that a report says, as JSON: the page and every plot are drawn from it alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.causes import efficiencies, rooflines
+from analysis.comparison import NOISE_FLOOR
+from analysis.fingerprint import FINGERPRINT, environment_differences
+from analysis.forecast import fork_join_spans, task_spans
+from analysis.memory import MemoryRow
+from analysis.outlook import Outlook, outlook
+from analysis.processes import Process
+from analysis.profile import Profile
+from analysis.report.card import report_card
+from analysis.report.conclusion import conclusion
+from analysis.scaling import scaling
+from analysis.sweep import axes_of, sweep
+from analysis.validity import marks
+from analysis.variants import by_variant, variant_of
+
+SCHEMA = "taskloom.report/1"
+TIMELINE_CORES = 4
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The experiment as it was submitted, and how far it is."""
+
+    experiment_id: int
+    name: str
+    state: str
+    runs: int
+    by_state: Mapping[str, int]
+    created_at: str
+    request: Mapping[str, Any]
+
+
+def build(
+    asked: Asked,
+    processes: Sequence[Process],
+    profiles: Mapping[int, Profile],
+    memory: Sequence[MemoryRow],
+    calibration: Mapping[str, Any] | None = None,
+    noise_floor: float = NOISE_FLOOR,
+) -> dict[str, Any]:
+    """The report's document. calibration: what the node can see, if it was calibrated."""
+    ahead = outlook(processes, profiles)
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "experiment": dataclasses.asdict(asked),
+        "question": _question(asked, processes),
+        "design": _design(asked, processes, noise_floor),
+        "environment": _environment(processes),
+        "scaling": dataclasses.asdict(scaling(processes)),
+        "sweep": dataclasses.asdict(sweep(processes, noise_floor=noise_floor)),
+        "efficiency": [dataclasses.asdict(row) for row in efficiencies(processes)],
+        "roofline": [dataclasses.asdict(row) for row in rooflines(processes)],
+        "forecast": dataclasses.asdict(ahead),
+        "memory": [dataclasses.asdict(row) for row in memory],
+        "samples": _samples(processes),
+        "timeline": _timeline(ahead, profiles),
+        "marks": marks(processes),
+        "calibration": None if calibration is None else dict(calibration),
+    }
+    document["card"] = report_card(document)
+    document["conclusion"] = conclusion(document)
+    return document
+
+
+def _question(asked: Asked, processes: Sequence[Process]) -> str:
+    if asked.name.rstrip().endswith("?"):
+        return asked.name.strip()
+    axes = axes_of(processes)
+    if not axes:
+        return "How long does a step take?"
+    varying = ", ".join(axes[:-1]) + " and " + axes[-1] if len(axes) > 1 else axes[0]
+    return f"How does the time of a training step depend on {varying}?"
+
+
+def _design(asked: Asked, processes: Sequence[Process], noise_floor: float) -> dict[str, Any]:
+    request = asked.request
+    return {
+        "axes": {name: list(values) for name, values in (request.get("axes") or {}).items()},
+        "zip": list(request.get("zip") or []),
+        "repetitions": request.get("repetitions", 1),
+        "order": request.get("order", "interleaved"),
+        "seed": request.get("seed", 0),
+        "stop": request.get("stop"),
+        "noise_floor": noise_floor,
+        "variants": len(by_variant(processes)),
+        "processes": len(processes),
+        "timed_steps": sum(len(process.timed_s) for process in processes),
+        "warmup_steps": sorted({int(process.config["warmup"]) for process in processes}),
+        "problem": {name: processes[0].config[name] for name in ("model", "batch", "seq", "data", "precision")}
+        if processes
+        else {},
+    }
+
+
+def _environment(processes: Sequence[Process]) -> dict[str, Any]:
+    if not processes:
+        return {"known": {}, "differs": []}
+    first = processes[0].environment
+    return {
+        "known": {name: first[name] for name in FINGERPRINT if name in first},
+        "differs": environment_differences(processes),
+    }
+
+
+def _samples(processes: Sequence[Process]) -> list[dict[str, Any]]:
+    return [
+        {
+            "variant": dataclasses.asdict(variant_of(group)),
+            "processes": [{"run_id": process.run_id, "step_s": list(process.timed_s)} for process in group],
+        }
+        for group in by_variant(processes)
+    ]
+
+
+def _timeline(ahead: Outlook, profiles: Mapping[int, Profile]) -> dict[str, Any] | None:
+    """One step under both schedulers on a few cores, replayed; None without a profile."""
+    if not ahead.forecasts:
+        return None
+    source = max(ahead.forecasts, key=lambda forecast: forecast.tasks)
+    profile = profiles[source.source_run_id]
+    rows = []
+    for scheduler, spans in (("fork-join", fork_join_spans), ("task", task_spans)):
+        rows.append({
+            "scheduler": scheduler,
+            "spans": [
+                [span.core, *profile.kinds[span.kind], span.begin_s, span.end_s]
+                for span in spans(profile, TIMELINE_CORES)
+            ],
+        })  # fmt: skip
+    return {
+        "cores": TIMELINE_CORES,
+        "slices": f"{source.source.batch_slice}x{source.source.token_slice}",
+        "run_id": source.source_run_id,
+        "rows": rows,
+    }

@@ -1,0 +1,289 @@
+"""The report as one HTML file: no script, nothing from elsewhere, readable offline and under a strict policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from analysis.report import plots
+from analysis.report.conclusion import variant_name
+
+Document = Mapping[str, Any]
+STYLE = """
+:root{color-scheme:light}body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;
+color:#222;background:#fff}h1{margin-bottom:.2em}h2{margin:2.2em 0 .4em;border-bottom:1px solid #ddd}
+.lead{font-size:1.1em;background:#f4f7fa;border-left:4px solid #0072b2;padding:.8em 1em}.soft{color:#555}
+table{border-collapse:collapse;font-size:.88em;margin:.8em 0}th,td{padding:.25em .7em;text-align:right;
+border-bottom:1px solid #e5e5e5;vertical-align:top}th{color:#444;border-bottom:2px solid #bbb}
+td.l,th.l{text-align:left}figure{margin:1em 0;overflow-x:auto}figcaption{color:#444;font-size:.92em}svg{max-width:100%;
+height:auto}.yes{color:#00664d;font-weight:600}.no{color:#a33c00;font-weight:600}.partly{color:#7a5a00;font-weight:600}
+details{margin:.6em 0}summary{cursor:pointer}pre{font-size:.8em;overflow-x:auto;background:#f5f5f5;padding:.6em}
+"""
+
+
+def page(document: Document) -> str:
+    """The whole file."""
+    experiment = document["experiment"]
+    title = f"Experiment {experiment['experiment_id']}: {document['question']}"
+    parts = [f"<h1>{escape(document['question'])}</h1>", _subtitle(document)]
+    parts.append(f'<h2>Answer</h2><p class="lead">{escape(document["conclusion"])}</p>')
+    if document["scaling"]["rows"]:
+        parts += [_answer(document), _runtime(document), _causes(document), _memory_bound(document)]
+        parts += [_forecast(document), _memory(document)]
+    parts += [_card(document), _design(document), _environment(document), _raw(document)]
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style><main>{''.join(parts)}</main></html>\n"
+    )
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    def cells(kind: str, values: Sequence[str]) -> str:
+        shown = (
+            f'<{kind}{" class=l" if i < left else ""}>{escape(value)}</{kind}>' for i, value in enumerate(values)
+        )
+        return f"<tr>{''.join(shown)}</tr>"
+
+    return f"<figure><table>{cells('th', columns)}{''.join(cells('td', row) for row in rows)}</table></figure>"
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _interval(low: float | None, high: float | None, digits: int = 3) -> str:
+    return "" if low is None or high is None else f" [{low:,.{digits}f}, {high:,.{digits}f}]"
+
+
+def _subtitle(document: Document) -> str:
+    experiment, design = document["experiment"], document["design"]
+    problem = design["problem"]
+    shape = ""
+    if problem:
+        model = problem["model"]["name"]
+        shape = f"{model}, B {problem['batch']}, T {problem['seq']}, {problem['precision']}, data {problem['data']}. "
+    counts = ", ".join(f"{count} {state}" for state, count in experiment["by_state"].items())
+    told = (
+        f"Experiment {experiment['experiment_id']} of {experiment['created_at'][:16].replace('T', ' ')} UTC, "
+        f"{experiment['state']}: {experiment['runs']} runs ({counts}), {design['variants']} variants. {shape}"
+    )
+    return f'<p class="soft">{escape(told)}</p>'
+
+
+def _answer(document: Document) -> str:
+    sweep = document["sweep"]
+    if not sweep["rows"]:
+        return ""
+    rows = [
+        (
+            ", ".join(f"{name} {value}" for name, value in row["at"].items()) or "everything",
+            f"{row['b']} against {row['a']}",
+            row["verdict"],
+            _number(row["ratio"], 3) + _interval(row["ratio_low"], row["ratio_high"]),
+            "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
+            _number(row["superiority"]),
+            "pairs" if row["paired"] else "not paired",
+        )
+        for row in sweep["rows"]
+    ]
+    pooled = [
+        (
+            f"all {row['places']} slicings, {row['threads']} threads",
+            f"{row['b']} against {row['a']}",
+            row["verdict"],
+            _number(row["ratio"], 3) + _interval(row["ratio_low"], row["ratio_high"]),
+            f"{row['p_adjusted']:.2g}",
+            "-",
+            f"{row['pairs']} pairs",
+        )
+        for row in sweep["pooled"]
+    ]
+    rows = [*pooled, *rows]
+    return _table(
+        ["with", str(sweep["axis"]), "verdict", "ratio [95 %]", "p, corrected", "superiority", "processes"], rows, 3
+    ) + '<p class="soft">ratio: median of the first / median of the second, above 1 the second is faster.</p>'
+
+
+def _runtime(document: Document) -> str:
+    rows = [
+        (
+            variant_name({**row, "sync": ""}),
+            f"{row['step_s']['median']:.4g}" + _interval(row["step_s"]["low"], row["step_s"]["high"], 4),
+            f"{row['step_s']['n']} {row['step_s']['over']}",
+            f"{row['tokens_per_s']:,.0f}",
+            _number(row["speedup"]) + _interval(row["speedup_low"], row["speedup_high"], 2),
+            _number(row["efficiency"]),
+            _number(row["efficiency_forward"]),
+            _number(row["efficiency_backward"]),
+            f"{row['final_loss']:.5f}" + ("" if row["agrees"] else " disagrees"),
+        )
+        for row in document["scaling"]["rows"]
+    ]
+    columns = ["variant", "median step, s [95 %]", "n", "tokens/s", "speedup [95 %]", "efficiency", "forward",
+               "backward", "final loss"]  # fmt: skip
+    return (
+        "<h2>Runtime, speedup, samples</h2>"
+        + _figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median.")
+        + _table(columns, rows)
+        + f'<p class="soft">{escape(document["scaling"]["base"])}</p>'
+        + _figure(plots.speedup(document), "Speedup against one thread of the same scheduler and slices, with its 95 % "
+                  "interval; short bars: what work and span allow.")
+        + _figure(plots.samples(document), "Every timed step (dots) and the median of each process (rings).")
+    )  # fmt: skip
+
+
+def _causes(document: Document) -> str:
+    rows = []
+    for row in document["efficiency"]:
+        found, scaled, bounds = row["efficiency"], row["scalability"], row["bounds"]
+        names = ("parallel", "load_balance", "serialisation", "transfer")
+        spans = ("parallelism", "fork_join_parallelism")
+        rows.append((
+            variant_name(row["variant"]),
+            *(_number(None if found is None else found[name], 3) for name in names),
+            _number(None if scaled is None else scaled["computation"], 3),
+            *(_number(None if bounds is None else bounds[name], 1) for name in spans),
+            _number(None if bounds is None else bounds["gain_limit"]),
+        ))  # fmt: skip
+    columns = ["variant", "parallel efficiency", "load balance", "serialisation", "transfer", "computation scalability",
+               "T1/Tinf, graph", "T1/Tinf, barriers", "tasks gain at most"]  # fmt: skip
+    return (
+        "<h2>Where the time went</h2>"
+        + _figure(plots.efficiency(document), "Useful time is spent in tasks; the rest is waiting or scheduling.")
+        + _table(columns, rows)
+        + _figure(
+            plots.timeline(document),
+            "One step replayed from the measured task times of a one-thread run, without a bandwidth limit: where "
+            "fork-join leaves cores idle at barriers and tasks go past each other.",
+        )
+    )
+
+
+def _memory_bound(document: Document) -> str:
+    shown = [row for row in document["roofline"] if row["ops"]]
+    if not shown:
+        reasons = sorted({reason for row in document["roofline"] for reason in row["missing"]})
+        return f'<h2>Is it memory bound?</h2><p class="soft">{escape("; ".join(reasons) or "nothing is known")}</p>'
+    rows = [
+        (variant_name(row["variant"]), phase["phase"], phase["answer"], phase["reason"])
+        for row in shown
+        for phase in row["phases"]
+        if phase["phase"] in ("forward", "backward", "update")
+    ]
+    best = document["sweep"]["best"]
+    chosen = next((row for row in shown if row["variant"] == best), shown[-1])
+    ops = [
+        (
+            op["op"], op["phase"], f"{op['time_share']:.1%}", _number(op["intensity"], 1),
+            _number(op["achieved_gflop_per_s"], 1), _number(op["achieved_gb_per_s"], 1),
+            "-" if op["share"] is None else f"{op['share']:.0%}", op["bound"],
+        )
+        for op in chosen["ops"]
+    ]  # fmt: skip
+    columns = ["op", "phase", "of time", "flop/byte", "GFLOP/s", "GB/s", "of its roof", "bound by"]
+    name = variant_name(chosen["variant"])
+    return (
+        "<h2>Is it memory bound?</h2>"
+        + _table(["variant", "phase", "memory bound", "because"], rows, 4)
+        + _figure(plots.roofline(chosen), f"Roofline of {name}: roofs measured on the node with as many threads; "
+                  "the area of a circle is its share of time.")
+        + f"<details><summary>Ops of {escape(name)}</summary>{_table(columns, ops, 2)}</details>"
+    )  # fmt: skip
+
+
+def _forecast(document: Document) -> str:
+    found = document["forecast"]
+    parts = ["<h2>On more cores</h2>"]
+    for one in found["forecasts"]:
+        slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
+        worst = one["worst_error"]
+        error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}."
+        caption = f"Slices {slices}: forecast from run {one['source_run_id']} with one thread.{error}"
+        parts.append(_figure(plots.forecast(one), caption))
+    if found["forecasts"]:
+        assumed = "".join(f"<li>{escape(told)}</li>" for told in found["forecasts"][0]["assumptions"])
+        parts.append(f"<p>Assumed:</p><ul>{assumed}</ul>")
+        columns = ["scheduler, slices", "bandwidth", "cores", "forecast, s", "speedup", "measured, s", "error"]
+        rows = [
+            (
+                f"{curve['scheduler']} {one['source']['batch_slice']}x{one['source']['token_slice']}",
+                curve["bandwidth"], str(point["cores"]), f"{point['step_s']:.4g}", _number(point["speedup"]),
+                "-" if point["measured_s"] is None else f"{point['measured_s']:.4g}",
+                "-" if point["error"] is None else f"{point['error']:+.1%}",
+            )
+            for one in found["forecasts"] for curve in one["curves"] for point in curve["points"]
+        ]  # fmt: skip
+        parts.append(f"<details><summary>All points</summary>{_table(columns, rows, 2)}</details>")
+    parts += [f'<p class="soft">{escape(reason)}</p>' for reason in found["missing"]]
+    return "".join(parts)
+
+
+def _memory(document: Document) -> str:
+    if not document["memory"]:
+        return ""
+    rows = [
+        (
+            variant_name(row["variant"]),
+            *(f"{size / 2**20:,.1f}" for size in row["memory"]["measured_bytes"].values()),
+            "-" if row["memory"]["peak_rss_bytes"] is None else f"{row['memory']['peak_rss_bytes'] / 2**20:,.1f}",
+            "-" if row["memory"]["explained"] is None else f"{row['memory']['explained']:.0%}",
+            "yes" if row["memory"]["exact"] else "no",
+        )
+        for row in document["memory"]
+    ]
+    kinds = list(document["memory"][0]["memory"]["measured_bytes"])
+    return (
+        "<h2>Memory</h2>"
+        + _figure(plots.memory(document), "Arenas, exact to the byte, and the peak of the process.")
+        + _table(["MiB", *kinds, "peak RSS", "explained", "as the formula says"], rows)
+        + _figure(plots.memory_growth(document), "All arenas together, by the formula, against batch and sequence.")
+    )
+
+
+def _card(document: Document) -> str:
+    rows = "".join(
+        f"<tr><td>{rule['number']}</td><td class=l>{escape(rule['rule'])}</td>"
+        f'<td class="l {rule["holds"]}">{rule["holds"]}</td><td class=l>{escape(rule["evidence"])}</td></tr>'
+        for rule in document["card"]
+    )
+    head = "<tr><th></th><th class=l>rule</th><th class=l>holds</th><th class=l>what shows it</th></tr>"
+    marks = "".join(f"<li>{escape(mark)}</li>" for mark in (*document["marks"], *document["scaling"]["warnings"]))
+    listed = f"<details><summary>Marks and warnings</summary><ul>{marks}</ul></details>" if marks else ""
+    return f"<h2>Report card</h2><figure><table>{head}{rows}</table></figure>{listed}"
+
+
+def _design(document: Document) -> str:
+    design = document["design"]
+    rows = [(name, json.dumps(value)) for name, value in design.items() if name != "problem"]
+    request = escape(json.dumps(document["experiment"]["request"], indent=2))
+    return (
+        f"<h2>Design</h2>{_table(['', ''], rows, 2)}<details><summary>The request, to run it again</summary>"
+        f"<pre>{request}</pre></details>"
+    )
+
+
+def _environment(document: Document) -> str:
+    found = document["environment"]
+    rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in found["known"].items()]
+    differs = "; ".join(found["differs"]) or "nothing differs between the runs"
+    return f'<h2>Environment</h2>{_table(["", ""], rows, 2)}<p class="soft">{escape(differs)}</p>'
+
+
+def _raw(document: Document) -> str:
+    rows = [
+        (
+            variant_name(row["variant"]), str(process["run_id"]),
+            " ".join(f"{s:.5g}" for s in process["step_s"]),
+        )
+        for row in document["samples"] for process in row["processes"]
+    ]  # fmt: skip
+    return (
+        f"<h2>Raw samples</h2><details><summary>{len(rows)} processes</summary>"
+        f"{_table(['variant', 'run', 'seconds of each timed step'], rows, 3)}</details>"
+    )

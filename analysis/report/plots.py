@@ -1,0 +1,321 @@
+"""The figures of a report, each from the document alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analysis.report.conclusion import variant_name
+from analysis.report.svg import (
+    INK,
+    SOFT,
+    Scale,
+    bar,
+    dot,
+    figure,
+    legend,
+    line,
+    plain,
+    rect,
+    text,
+    x_axis,
+    y_axis,
+)
+from gpt2core.config import PHASES
+from gpt2core.result import median
+
+Document = Mapping[str, Any]
+WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
+# Okabe & Ito 2008: told apart with any kind of colour vision.
+SCHEDULER = {"serial": "#555555", "fork-join": "#d55e00", "task": "#0072b2"}
+PHASE = dict(zip(PHASES, ("#999999", "#56b4e9", "#f0e442", "#e69f00", "#009e73"), strict=True))
+TIME = {"useful": "#009e73", "work not ready": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
+ARENA = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
+DASHES = ("", "7 4", "2 3", "10 3 2 3")
+
+
+def op_colour(op: str) -> str:
+    """One colour for a kind of op, forward or backward, in every report."""
+    for names, colour in (
+        (("attention",), "#cc79a7"),
+        (("qkv", "projection", "fc", "logits"), "#0072b2"),
+        (("gelu", "residual", "layernorm"), "#e69f00"),
+        (("adamw", "update"), "#009e73"),
+        (("cross_entropy", "mean_loss"), "#d55e00"),
+    ):
+        if op.startswith(names):
+            return colour
+    return "#999999"
+
+
+OP_KINDS = (
+    ("matrix products", "#0072b2"), ("attention", "#cc79a7"), ("elementwise", "#e69f00"), ("loss", "#d55e00"),
+    ("update", "#009e73"), ("other", "#999999"),
+)  # fmt: skip
+
+
+def _rows(rows: Sequence[Mapping[str, Any]], top: float) -> list[str]:
+    """Names of variants down the left side."""
+    return [text(LEFT - 8, top + ROW * i + 16, _name(row), "end", 12) for i, row in enumerate(rows)]
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return variant_name(row["variant"] if "runs" not in row else {**row, "sync": ""})
+
+
+def runtime(document: Document) -> str:
+    """Median step of each variant, split by phase, with its interval."""
+    rows = document["scaling"]["rows"]
+    top, height = 34, 34 + ROW * len(rows) + 48
+    longest = max(max(row["step_s"]["high"] or 0, row["step_s"]["median"]) for row in rows)
+    x = Scale(0, longest * 1.03, LEFT, WIDTH - RIGHT)
+    parts = [*x_axis(x, top, top + ROW * len(rows), "seconds a step (median)", plain), *_rows(rows, top)]
+    for i, row in enumerate(rows):
+        y, at = top + ROW * i + 4, 0.0
+        total = sum(row["phase_s"].values()) or 1.0
+        for phase in PHASES:
+            part = row["phase_s"][phase] * row["step_s"]["median"] / total
+            told = f"{phase}: {row['phase_s'][phase]:.4g} s"
+            parts.append(rect(x(at), y, x(at + part) - x(at), ROW - 8, PHASE[phase], told))
+            at += part
+        low, high, middle = row["step_s"]["low"], row["step_s"]["high"], y + (ROW - 8) / 2
+        if low is not None:
+            parts.append(line([(x(low), middle), (x(high), middle)], INK, 1.6))
+            parts += [line([(x(end), middle - 5), (x(end), middle + 5)], INK, 1.6) for end in (low, high)]
+        parts.append(text(x(max(high or 0, at)) + 8, middle + 4, f"{row['step_s']['median']:.4g} s", size=11))
+    parts += legend([(phase, PHASE[phase], "box") for phase in PHASES], WIDTH - RIGHT + 60, top + 10)
+    return figure(WIDTH, height, parts, "Time of a step by variant and phase")
+
+
+def samples(document: Document) -> str:
+    """Every timed step (dots) and every process's median (rings), by variant."""
+    rows = document["samples"]
+    top, height = 34, 34 + ROW * len(rows) + 48
+    every = [s for row in rows for process in row["processes"] for s in process["step_s"]]
+    x = Scale(min(every) * 0.97, max(every) * 1.02, LEFT, WIDTH - 40)
+    parts = [*x_axis(x, top, top + ROW * len(rows), "seconds a step", plain), *_rows(rows, top)]
+    for i, row in enumerate(rows):
+        colour, count = SCHEDULER[row["variant"]["scheduler"]], len(row["processes"])
+        for j, process in enumerate(row["processes"]):
+            y = top + ROW * i + 5 + (ROW - 10) * (j + 0.5) / count
+            parts += [f'<circle cx="{x(s):.1f}" cy="{y:.1f}" r="1.6" fill="{colour}" fill-opacity="0.45"/>'
+                      for s in process["step_s"]]  # fmt: skip
+            middle = median(process["step_s"])
+            parts.append(dot(x(middle), y, colour, 3, f"run {process['run_id']}: {middle:.5g} s", hollow=True))
+    return figure(WIDTH, height, parts, "Distribution of samples")
+
+
+def speedup(document: Document) -> str:
+    """Speedup against one thread of the same scheduler and slices, ideal scaling and work-span bounds."""
+    rows = [row for row in document["scaling"]["rows"] if row["speedup"] is not None]
+    most = max((row["threads"] for row in rows), default=1)
+    if most == 1:
+        return ""
+    height, bottom, right = 380, 320, WIDTH - 330
+    x, y = Scale(1, most, 70, right), Scale(0, most * 1.1, bottom, 30)
+    parts = [*x_axis(x, 30, bottom, "threads", plain), *y_axis(y, 70, right, "speedup", plain)]
+    parts.append(line([(x(1), y(1)), (x(most), y(most))], SOFT, 1.5, "2 3"))
+    entries = [("ideal", SOFT, "2 3")]
+    groups: dict[tuple[str, int, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["scheduler"], row["batch_slice"], row["token_slice"]), []).append(row)
+    slices = list(dict.fromkeys(key[1:] for key in groups))
+    for (scheduler, *cut), same in groups.items():
+        dash, colour = DASHES[slices.index((cut[0], cut[1])) % len(DASHES)], SCHEDULER[scheduler]
+        points = [(x(row["threads"]), y(row["speedup"])) for row in sorted(same, key=lambda row: row["threads"])]
+        shift = 3 * (list(groups).index((scheduler, cut[0], cut[1])) - len(groups) / 2)
+        parts.append(line(points, colour, 2, dash))
+        for row in same:
+            told = f"{scheduler} {cut[0]}x{cut[1]}: {row['speedup']:.3f}"
+            if row["threads"] > 1 and row["speedup_low"] is not None:
+                parts.append(bar(x(row["threads"]) - 12 + shift, y(row["speedup_low"]), y(row["speedup_high"]), colour))
+            parts.append(dot(x(row["threads"]), y(row["speedup"]), colour, 3.5, told))
+        entries.append((f"{scheduler} {cut[0]}x{cut[1]}", colour, dash))
+    for kind in ("fork_join", "task"):
+        highest = [bound for row in document["efficiency"] if row["bounds"] for bound in row["bounds"][kind]
+                   if bound["threads"] == most]  # fmt: skip
+        if highest:
+            best, name = max(bound["speedup_high"] for bound in highest), kind.replace("_", "-")
+            parts.append(line([(x(most) - 26, y(best)), (x(most), y(best))], SCHEDULER[name], 3))
+            entries.append((f"bound of {name}: {best:.2f}", SCHEDULER[name], ""))
+    parts += legend(entries, right + 30, 48)
+    return figure(WIDTH, height, parts, "Speedup")
+
+
+def efficiency(document: Document) -> str:
+    """How the threads' time splits, for variants with more than one thread."""
+    rows = [row for row in document["efficiency"] if row["waiting"]]
+    if not rows:
+        return ""
+    top, height = 34, 34 + ROW * len(rows) + 48
+    x = Scale(0, 100, LEFT, WIDTH - RIGHT)
+    parts = [*x_axis(x, top, top + ROW * len(rows), "% of the threads' time", plain), *_rows(rows, top)]
+    for i, row in enumerate(rows):
+        split, at = row["waiting"], 0.0
+        values = [split[name] for name in ("useful_s", "serial_s", "load_balance_s", "scheduling_s")]
+        for (name, colour), value in zip(TIME.items(), values, strict=True):
+            share = 100 * value / sum(values)
+            told = f"{name}: {share:.2f} %"
+            parts.append(rect(x(at), top + ROW * i + 4, x(at + share) - x(at), ROW - 8, colour, told))
+            at += share
+        parts.append(text(WIDTH - RIGHT + 6, top + ROW * i + 16, f"{100 * values[0] / sum(values):.1f} %", size=11))
+    parts += legend([(name, colour, "box") for name, colour in TIME.items()], WIDTH - RIGHT + 50, top + 10)
+    return figure(WIDTH, height, parts, "Where the threads' time went")
+
+
+def roofline(row: Mapping[str, Any]) -> str:
+    """The ops of one variant under its roof, sized by their share of time."""
+    ops = [op for op in row["ops"] if op["intensity"] and op["achieved_gflop_per_s"] > 0]
+    if not ops:
+        return ""
+    peaks, height, bottom, right = row["peaks"], 430, 370, WIDTH - 250
+    ridge = peaks["gflop_per_s"] / peaks["triad_gb_per_s"]
+    spread = [op["intensity"] for op in ops]
+    x = Scale(min(*spread, ridge) / 1.5, max(*spread, ridge) * 1.5, 80, right, 10)
+    rates = [op["achieved_gflop_per_s"] for op in ops]
+    y = Scale(min(*rates, x.low * peaks["triad_gb_per_s"]), peaks["gflop_per_s"] * 1.5, bottom, 30, 10)
+    parts = [
+        *x_axis(x, 30, bottom, "flop per byte (compulsory)", plain),
+        *y_axis(y, 80, right, "GFLOP/s, all threads", plain),
+    ]
+    roof = [(x(x.low), y(x.low * peaks["triad_gb_per_s"])), (x(ridge), y(peaks["gflop_per_s"]))]
+    parts.append(line([*roof, (x(x.high), y(peaks["gflop_per_s"]))], INK, 2.2))
+    parts.append(text(right - 4, y(peaks["gflop_per_s"]) - 7, f"{peaks['gflop_per_s']:.0f} GFLOP/s", "end", 11))
+    bandwidth = f"{peaks['triad_gb_per_s']:.1f} GB/s"
+    parts.append(text(x(x.low) + 6, y(x.low * peaks["triad_gb_per_s"]) - 12, bandwidth, size=11))
+    for op in ops:
+        told = f"{op['op']} {op['phase']}: {op['time_share']:.1%} of time, {op['share']:.0%} of its roof"
+        radius = 3 + 14 * op["time_share"] ** 0.5
+        place = x(op["intensity"]), y(op["achieved_gflop_per_s"])
+        parts.append(
+            f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{radius:.1f}" fill="{op_colour(op["op"])}" '
+            f'fill-opacity="0.6" stroke="{INK}" stroke-width="0.6"><title>{told}</title></circle>'
+        )
+    for i, op in enumerate(ops[:14]):
+        name = f"{op['op']} {op['phase'][:3]}. {op['time_share']:.0%}"
+        parts.append(rect(right + 24, 40 + 19 * i, 12, 11, op_colour(op["op"])))
+        parts.append(text(right + 42, 50 + 19 * i, f"{name}, {op['share']:.0%} of roof", size=11))
+    return figure(WIDTH, height, parts, f"Roofline of {variant_name(row['variant'])}")
+
+
+def forecast(found: Mapping[str, Any]) -> str:
+    """Speedup to many cores under both schedulers, bandwidth growing (solid) or held (dashed); rings: measured."""
+    cores = [point["cores"] for point in found["curves"][0]["points"]]
+    height, bottom, right = 400, 340, WIDTH - 300
+    highest = max(point["speedup"] for curve in found["curves"] for point in curve["points"])
+    x, y = Scale(1, max(cores), 70, right, 2), Scale(1, highest * 1.2, bottom, 30, 2)
+    parts = [*x_axis(x, 30, bottom, "cores", plain), *y_axis(y, 70, right, "speedup against one core", plain)]
+    end = min(x.high, y.high)
+    parts.append(line([(x(1), y(1)), (x(end), y(end))], SOFT, 1.5, "2 3"))
+    entries = [("ideal", SOFT, "2 3")]
+    for curve in found["curves"]:
+        colour, dash = SCHEDULER[curve["scheduler"]], "" if curve["bandwidth"] == "grows" else "7 4"
+        parts.append(line([(x(p["cores"]), y(p["speedup"])) for p in curve["points"]], colour, 2.2, dash))
+        entries.append((f"{curve['scheduler']}, bandwidth {curve['bandwidth']}", colour, dash))
+        base_s = curve["points"][0]["step_s"]
+        for point in curve["points"]:
+            if point["measured_s"] is not None and not dash:
+                told = f"measured {point['measured_s']:.4g} s, forecast {point['step_s']:.4g} s ({point['error']:+.1%})"
+                parts.append(dot(x(point["cores"]), y(base_s / point["measured_s"]), colour, 4.5, told, hollow=True))
+    parts += legend(entries, right + 30, 48)
+    at = 48 + 19 * len(entries)
+    parts.append(dot(right + 41, at - 4, INK, 4.5, hollow=True))
+    parts.append(text(right + 59, at, "measured"))
+    for i, (name, span) in enumerate((("task", found["span_s"]), ("fork-join", found["fork_join_span_s"]))):
+        told = f"T1/Tinf, {name}: {found['work_s'] / span:.1f}"
+        parts.append(text(right + 30, at + 26 + 18 * i, told, size=11, colour=SOFT))
+    return figure(WIDTH, height, parts, "Forecast")
+
+
+def timeline(document: Document) -> str:
+    """One step under both schedulers, replayed on a few cores: what runs where, and how many cores are busy."""
+    found = document["timeline"]
+    if not found:
+        return ""
+    lane, gap, left, right = 17, 66, 90, WIDTH - 20
+    height = 40 + len(found["rows"]) * (found["cores"] * lane + gap) + 60
+    x = Scale(0, max(span[4] for row in found["rows"] for span in row["spans"]), left, right)
+    parts, top = [], 40.0
+    for row in found["rows"]:
+        end_s = max(span[4] for span in row["spans"])
+        busy = sum(span[4] - span[3] for span in row["spans"]) / (end_s * found["cores"])
+        parts.append(text(left, top - 8, f"{row['scheduler']}: {end_s:.4g} s, cores busy {busy:.1%}", bold=True))
+        for core in range(found["cores"]):
+            y = top + lane * core
+            parts.append(text(left - 8, y + 12, f"core {core}", "end", 11, SOFT))
+            parts.append(rect(left, y, right - left, lane - 3, "#f0f0f0"))
+            for op, phase, begin_s, until_s in _joined(row["spans"], core, (x.high - x.low) / 2500):
+                told = f"{op} ({phase}), {until_s - begin_s:.3g} s"
+                parts.append(rect(x(begin_s), y, x(until_s) - x(begin_s), lane - 3, op_colour(op), told))
+        top += found["cores"] * lane
+        for tick in x.ticks(8):
+            parts.append(f'<path d="M{x(tick):.1f} {top:.1f}v5" stroke="{SOFT}"/>')
+            parts.append(text(x(tick), top + 18, f"{tick:.3g}", "middle", 11, SOFT))
+        top += gap
+    parts.append(text((left + right) / 2, top - gap + 34, "seconds from the step's begin", "middle"))
+    at = left
+    for name, colour in OP_KINDS:
+        parts += legend([(name, colour, "box")], at, height - 12)
+        at += 130
+    return figure(WIDTH, height, parts, "Timeline of one step")
+
+
+def _joined(spans: Sequence[Sequence[Any]], core: int, gap_s: float) -> list[tuple[str, str, float, float]]:
+    """A core's spans, neighbours of one op and phase as one where nothing that could be seen lies between."""
+    joined: list[tuple[str, str, float, float]] = []
+    for at, op, phase, begin_s, end_s in spans:
+        if at != core:
+            continue
+        if joined and joined[-1][:2] == (op, phase) and begin_s - joined[-1][3] < gap_s:
+            joined[-1] = (op, phase, joined[-1][2], end_s)
+        else:
+            joined.append((op, phase, begin_s, end_s))
+    return joined
+
+
+def memory(document: Document) -> str:
+    """Arenas of each variant, stacked, and the peak of the process."""
+    rows = document["memory"]
+    if not rows:
+        return ""
+    kinds = list(rows[0]["memory"]["measured_bytes"])
+    top, height, unit = 34, 34 + ROW * len(rows) + 48, 2**20
+    totals = [max(sum(r["memory"]["measured_bytes"].values()), r["memory"]["peak_rss_bytes"] or 0) for r in rows]
+    x = Scale(0, max(totals) / unit * 1.03, LEFT, WIDTH - RIGHT)
+    parts = [*x_axis(x, top, top + ROW * len(rows), "MiB", plain), *_rows(rows, top)]
+    for i, row in enumerate(rows):
+        at, y = 0.0, top + ROW * i + 4
+        for kind, colour in zip(kinds, ARENA, strict=False):
+            size = row["memory"]["measured_bytes"].get(kind, 0) / unit
+            parts.append(rect(x(at), y, x(at + size) - x(at), ROW - 8, colour, f"{kind}: {size:,.1f} MiB"))
+            at += size
+        if row["memory"]["peak_rss_bytes"]:
+            peak = x(row["memory"]["peak_rss_bytes"] / unit)
+            parts.append(line([(peak, y - 2), (peak, y + ROW - 6)], INK, 2.5))
+    entries = [(kind, colour, "box") for kind, colour in zip(kinds, ARENA, strict=False)]
+    parts += legend([*entries, ("peak RSS", INK, "")], WIDTH - RIGHT + 40, top + 10)
+    return figure(WIDTH, max(height, 34 + 19 * (len(kinds) + 2)), parts, "Memory by variant")
+
+
+def memory_growth(document: Document) -> str:
+    """All arenas against the batch and against the sequence, by the formula."""
+    if not document["memory"]:
+        return ""
+    found = document["memory"][0]["memory"]
+    parts: list[str] = []
+    every = [shape["total_bytes"] / 2**20 for name in ("with_batch", "with_seq") for shape in found[name]]
+    y = Scale(min(every), max(every), 220, 20, 2)
+    for i, (name, key) in enumerate((("with_batch", "batch"), ("with_seq", "seq"))):
+        left = 80 + 430 * i
+        shapes = found[name]
+        x = Scale(shapes[0][key], shapes[-1][key], left, left + 330, 2)
+        other = "seq" if key == "batch" else "batch"
+        label = f"{key} ({other} {shapes[0][other]})"
+        parts += [*x_axis(x, 20, 220, label, plain), *y_axis(y, left, left + 330, "MiB" if i == 0 else "", plain)]
+        places = [(x(shape[key]), y(shape["total_bytes"] / 2**20)) for shape in shapes]
+        parts.append(line(places, "#0072b2"))
+        parts += [
+            dot(*place, "#0072b2", 3.5, f"{shape['total_bytes'] / 2**20:,.1f} MiB")
+            for place, shape in zip(places, shapes, strict=True)
+        ]
+    return figure(WIDTH, 270, parts, "Growth of memory")

@@ -1,0 +1,125 @@
+"""Axes and marks as SVG text: no script, no font of our own, dark on light, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+
+INK, SOFT, GRID = "#222222", "#555555", "#dddddd"
+Point = tuple[float, float]
+
+
+class Scale:
+    """From values to places on the page, linear or logarithmic, with ticks at round values."""
+
+    def __init__(self, low: float, high: float, start: float, end: float, base: float | None = None) -> None:
+        self.base, self.start, self.end = base, start, end
+        if base is not None:
+            low = base ** math.floor(math.log(low, base) + 1e-9)
+            high = base ** math.ceil(math.log(high, base) - 1e-9)
+            high = max(high, low * base)
+        elif high <= low:
+            high = low + 1
+        self.low, self.high = low, high
+
+    def __call__(self, value: float) -> float:
+        if self.base is None:
+            share = (value - self.low) / (self.high - self.low)
+        else:
+            share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        return self.start + min(max(share, -0.02), 1.02) * (self.end - self.start)
+
+    def ticks(self, about: int = 6) -> list[float]:
+        if self.base is not None:
+            first, last = round(math.log(self.low, self.base)), round(math.log(self.high, self.base))
+            stride = max(1, -(-(last - first) // about)) if self.base != 2 else 1
+            return [self.base**power for power in range(first, last + 1, stride)]
+        raw = (self.high - self.low) / about
+        unit = 10 ** math.floor(math.log10(raw))
+        stride_s = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)
+        first = math.ceil(self.low / stride_s - 1e-9)
+        last = math.floor(self.high / stride_s + 1e-9)
+        return [i * stride_s for i in range(first, last + 1)]
+
+
+def text(
+    x: float, y: float, words: str, anchor: str = "start", size: int = 12, colour: str = INK, bold: bool = False
+) -> str:
+    weight = ' font-weight="600"' if bold else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}"{weight}>'
+        f"{escape(words)}</text>"
+    )
+
+
+def line(points: Sequence[Point], colour: str, width: float = 2, dash: str = "") -> str:
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="{width}"{dashes}/>'
+
+
+def rect(x: float, y: float, width: float, height: float, colour: str, title: str = "") -> str:
+    told = f"<title>{escape(title)}</title>" if title else ""
+    size = f'width="{max(width, 0.1):.2f}" height="{height:.1f}"'
+    return f'<rect x="{x:.2f}" y="{y:.1f}" {size} fill="{colour}">{told}</rect>'
+
+
+def dot(x: float, y: float, colour: str, radius: float = 4, title: str = "", hollow: bool = False) -> str:
+    told = f"<title>{escape(title)}</title>" if title else ""
+    fill = f'fill="#ffffff" stroke="{colour}" stroke-width="1.8"' if hollow else f'fill="{colour}"'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {fill}>{told}</circle>'
+
+
+def bar(x: float, y0: float, y1: float, colour: str) -> str:
+    """An upright interval with feet."""
+    path = f"M{x:.1f} {y0:.1f}V{y1:.1f}M{x - 4:.1f} {y0:.1f}h8M{x - 4:.1f} {y1:.1f}h8"
+    return f'<path d="{path}" stroke="{colour}" fill="none"/>'
+
+
+def figure(width: float, height: float, parts: Sequence[str], title: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'aria-label="{escape(title)}" font-family="system-ui, sans-serif" xmlns="http://www.w3.org/2000/svg">'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(parts)}</svg>'
+    )
+
+
+def x_axis(scale: Scale, top: float, bottom: float, label: str, show: Callable[[float], str]) -> list[str]:
+    """Grid lines, tick labels and the axis's name below."""
+    parts = []
+    for tick in scale.ticks():
+        x = scale(tick)
+        parts.append(f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{GRID}"/>')
+        parts.append(text(x, bottom + 17, show(tick), "middle", 11, SOFT))
+    parts.append(text((scale.start + scale.end) / 2, bottom + 36, label, "middle"))
+    return parts
+
+
+def y_axis(scale: Scale, left: float, right: float, label: str, show: Callable[[float], str]) -> list[str]:
+    parts = []
+    for tick in scale.ticks():
+        y = scale(tick)
+        parts.append(f'<path d="M{left:.1f} {y:.1f}H{right:.1f}" stroke="{GRID}"/>')
+        parts.append(text(left - 7, y + 4, show(tick), "end", 11, SOFT))
+    middle = (scale.start + scale.end) / 2
+    parts.append(f'<g transform="rotate(-90)">{text(-middle, 14, label, "middle")}</g>')
+    return parts
+
+
+def legend(entries: Sequence[tuple[str, str, str]], x: float, y: float) -> list[str]:
+    """(name, colour, dash) one below the other; a dash of "box" is a filled area."""
+    parts = []
+    for i, (name, colour, dash) in enumerate(entries):
+        at = y + 19 * i
+        if dash == "box":
+            parts.append(rect(x, at - 9, 22, 11, colour))
+        else:
+            parts.append(line([(x, at - 4), (x + 22, at - 4)], colour, 2.2, dash))
+        parts.append(text(x + 29, at, name, size=12))
+    return parts
+
+
+def plain(value: float) -> str:
+    """A tick's value, short."""
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
