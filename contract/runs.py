@@ -173,6 +173,9 @@ class LeaseRequest(Request):
     worker_id: str = Field(min_length=1, max_length=200)
     boot_id: str = Field(min_length=1, max_length=200)
     wait_s: float = Field(25.0, ge=0, le=25)
+    remaining_s: float | None = Field(
+        None, ge=0, le=MOST, description="until the worker ends; it gets no run whose time limit is longer"
+    )
 
 
 class Lease(Model):

@@ -32,6 +32,7 @@ class WorkerSummary(WorkerRegistration):
 
     registered_at: datetime
     seen_at: datetime
+    ends_at: datetime | None = Field(description="when its walltime is over, as it said when it last asked for a run")
     current_attempt_id: int | None
 
 

@@ -59,6 +59,9 @@ class ClaimLoop:
             self._register()
             while not self._agent.draining:
                 self._delivery.deliver_waiting()
+                if self._settings.walltime.remaining_s() == 0:
+                    self._report.say("walltime-over", "stopping: the walltime is over")
+                    return EXIT_OK
                 lease = self._claim()
                 if lease is None:
                     continue
@@ -96,7 +99,13 @@ class ClaimLoop:
 
     def _claim(self) -> Lease | None:
         """A lease, or None if there was none this time. The poll has a thread, so that no signal waits for it."""
-        request = LeaseRequest(worker_id=self._settings.worker_id, boot_id=self._boot_id, wait_s=self._settings.wait_s)
+        remaining_s = self._settings.walltime.remaining_s()
+        request = LeaseRequest(
+            worker_id=self._settings.worker_id,
+            boot_id=self._boot_id,
+            wait_s=min(self._settings.wait_s, self._settings.wait_s if remaining_s is None else remaining_s),
+            remaining_s=remaining_s,
+        )
         threading.Thread(target=self._poll, args=(request,), name="claim", daemon=True).start()
         while True:
             match self._inbox.get():

@@ -60,6 +60,9 @@ class Executor:
         self, lease: Lease, entered_stage: Callable[[], None], printed: Callable[[str], None]
     ) -> Verdict | None:
         """What became of the lease; None if it was lost, so that nothing is to be delivered."""
+        if not self._settings.walltime.fits(lease.deadline_s):
+            detail = f"handed back: it may take {lease.deadline_s:g} s, and this worker ends before"
+            return Verdict("cancelled", None, {"slug": "too-little-time", "detail": detail})
         try:
             asked = TrainConfig.from_dict(lease.spec)
             files = roots.find_files(asked, self._settings.data_root, self._settings.checkpoint_root)

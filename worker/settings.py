@@ -14,6 +14,7 @@ from typing import Literal
 from gpt2core.config import parse_cores
 from gpt2core.errors import ConfigError
 from gpt2core.launch import allowed_cores
+from worker.walltime import Walltime
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 Drain = Literal["finish", "release"]
@@ -34,6 +35,7 @@ class Settings:
     data_root: Path | None
     checkpoint_root: Path | None
     wait_s: float
+    walltime: Walltime
     as_json: bool
 
 
@@ -93,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--data-root", metavar="DIR", help="token files that runs may name [TASKLOOM_DATA_ROOT]")
     out.add_argument("--checkpoint-root", metavar="DIR", help="weights that runs may name [TASKLOOM_CHECKPOINT_ROOT]")
     out.add_argument("--wait-s", type=float, help="length of a long poll in seconds, at most 25 [TASKLOOM_WAIT_S, 25]")
+    out.add_argument("--walltime", metavar="TIME", help="it ends after so long: 2h [TASKLOOM_WALLTIME, Slurm's]")
     out.add_argument("--json", action="store_true", help="one JSON event a line on standard output")
     return out
 
@@ -133,5 +136,6 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         data_root=_root("data_root", value("data_root")),
         checkpoint_root=_root("checkpoint_root", value("checkpoint_root")),
         wait_s=wait_s,
+        walltime=Walltime.of(value("walltime"), environment),
         as_json=given.json,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 from sqlalchemy import Select, and_, exists, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -34,7 +35,8 @@ def claim(database: Database, settings: Settings, request: LeaseRequest) -> Leas
 def _claim(database: Database, settings: Settings, request: LeaseRequest) -> Lease | Empty | None:
     with database.write() as session:
         worker = _known_worker(session, request)
-        worker.seen_at = now(session)
+        worker.seen_at = at = now(session)
+        worker.ends_at = None if request.remaining_s is None else at + request.remaining_s
         held = session.scalars(
             select(Attempt).where(Attempt.worker_id == worker.worker_id, is_active())
         ).first()
@@ -105,6 +107,7 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
             is_queued(),
             Run.cores_needed <= len(worker.cores),
             Run.memory_needed_bytes <= worker.memory_bytes,
+            Run.timeout_s <= (math.inf if worker.ends_at is None else worker.ends_at - worker.seen_at),
             or_(Block.node.is_(None), mine, ~keeper_seen),
             ~lacks_label,
         )

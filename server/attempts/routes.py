@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import time
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
@@ -57,12 +57,16 @@ async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Reques
     Asked again after a lost answer, the same lease is given, as long as no heartbeat has confirmed it.
     """
     await to_thread.run_sync(ownership.check_worker, context.database, caller, wanted.worker_id)
-    attempt = functools.partial(claim, context.database, context.settings, wanted)
+    asked_at = time.monotonic()
 
     async def claim_if_connected() -> Lease | Empty | None:
         if await request.is_disconnected():
             return None
-        return await to_thread.run_sync(attempt)
+        left_s = None
+        if wanted.remaining_s is not None:
+            left_s = max(0.0, wanted.remaining_s - (time.monotonic() - asked_at))
+        now_wanted = wanted.model_copy(update={"remaining_s": left_s})
+        return await to_thread.run_sync(claim, context.database, context.settings, now_wanted)
 
     found = await context.waiting.wait_for(
         claim_if_connected, min(wanted.wait_s, context.settings.max_wait_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ class Wish:
     cores: int
     pinned_cores: frozenset[int]
     memory_bytes: int
+    timeout_s: float
     kept_by: tuple[str, str] | None
 
 
@@ -37,6 +39,7 @@ class Offer:
     cores: frozenset[int]
     core_set: str
     memory_bytes: int
+    remaining_s: float
     labels: frozenset[tuple[str, str]]
     busy: bool
 
@@ -98,6 +101,12 @@ def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
             lambda: f"needs {wish.memory_bytes:,} bytes of memory; the largest {kind} has "
             f"{max(offer.memory_bytes for offer in left):,}",
         ),
+        (
+            lambda offer: wish.timeout_s <= offer.remaining_s,
+            "too-little-time",
+            lambda: f"may take {wish.timeout_s:g} s; the {kind} that lives longest has "
+            f"{max(offer.remaining_s for offer in left):.0f} s left",
+        ),
     ]
     for fits, reason, text in tests:
         some = [offer for offer in left if fits(offer)]
@@ -126,6 +135,7 @@ def _wish(session: Session, run: Run) -> Wish:
         cores=run.cores_needed,
         pinned_cores=frozenset(map(int, filter(None, run.pinned_cores.split(",")))),
         memory_bytes=run.memory_needed_bytes,
+        timeout_s=run.timeout_s,
         kept_by=None if block.node is None or block.core_set is None else (block.node, block.core_set),
     )
 
@@ -133,19 +143,17 @@ def _wish(session: Session, run: Run) -> Wish:
 def _offers(session: Session, settings: Settings) -> list[Offer]:
     taken = session.execute(select(Attempt.node, Attempt.core_set).where(is_active())).all()
     busy = {(node, int(core)) for node, core_set in taken for core in core_set.split(",")}
-    found = session.execute(
-        select(Worker.node, Worker.cores, Worker.core_set, Worker.memory_bytes, Worker.labels).where(
-            Worker.seen_at > now(session) - settings.block_release_s
-        )
-    )
+    at = now(session)
+    found = session.scalars(select(Worker).where(Worker.seen_at > at - settings.block_release_s))
     return [
         Offer(
-            node=node,
-            cores=frozenset(cores),
-            core_set=core_set,
-            memory_bytes=memory_bytes,
-            labels=frozenset(labels.items()),
-            busy=any((node, core) in busy for core in cores),
+            node=worker.node,
+            cores=frozenset(worker.cores),
+            core_set=worker.core_set,
+            memory_bytes=worker.memory_bytes,
+            remaining_s=math.inf if worker.ends_at is None else max(0.0, worker.ends_at - at),
+            labels=frozenset(worker.labels.items()),
+            busy=any((worker.node, core) in busy for core in worker.cores),
         )
-        for node, cores, core_set, memory_bytes, labels in found
+        for worker in found
     ]

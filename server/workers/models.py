@@ -24,6 +24,7 @@ class Worker(Base):
     topology: Mapped[dict[str, Any]]
     registered_at: Mapped[float]
     seen_at: Mapped[float]
+    ends_at: Mapped[float | None]
 
 
 class WorkerKey(Base):

@@ -47,7 +47,7 @@ def register(
         worker.labels = dict(given.labels)
         worker.software = dict(given.software)
         worker.topology = given.topology
-        worker.seen_at = at
+        worker.seen_at, worker.ends_at = at, None
         session.flush()
         if new:
             ownership.take(session, caller, given.worker_id)
@@ -94,6 +94,7 @@ def _summaries(session: Session, workers: list[Worker]) -> list[WorkerSummary]:
             topology=worker.topology,
             registered_at=utc(worker.registered_at),
             seen_at=utc(worker.seen_at),
+            ends_at=None if worker.ends_at is None else utc(worker.ends_at),
             current_attempt_id=current.get(worker.worker_id),
         )
         for worker in workers

@@ -18,6 +18,7 @@ import click
 @click.option("--spool", metavar="DIR", help="where results wait for the server [TASKLOOM_SPOOL]")
 @click.option("--data-root", metavar="DIR", help="token files that runs may name [TASKLOOM_DATA_ROOT]")
 @click.option("--checkpoint-root", metavar="DIR", help="weights that runs may name [TASKLOOM_CHECKPOINT_ROOT]")
+@click.option("--walltime", metavar="TIME", help="it ends after so long, as 2h [TASKLOOM_WALLTIME, the Slurm job]")
 @click.option("--once", is_flag=True, help="execute one run; exit 0 if it succeeded, 1 if not")
 @click.option("--json", is_flag=True, help="one JSON event a line on standard output")
 def worker(token: str | None, label: tuple[str, ...], once: bool, json: bool, **given: str | None) -> None:

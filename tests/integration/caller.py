@@ -94,8 +94,8 @@ class Node:
         assert answer.status_code in ((200, 201) if status is None else (status,)), answer.text
         return answer.json()
 
-    def claim(self, status: int = 201, wait_s: float = 0) -> Any:
-        body = {"worker_id": self.worker_id, "boot_id": self.identity["boot_id"], "wait_s": wait_s}
+    def claim(self, status: int = 201, wait_s: float = 0, **more: Any) -> Any:
+        body = {"worker_id": self.worker_id, "boot_id": self.identity["boot_id"], "wait_s": wait_s, **more}
         return self.api.post("/leases", body, status)
 
     def beat(self, lease: dict[str, Any], status: int = 200, **progress: Any) -> Any:

@@ -171,3 +171,27 @@ def test_waiting_workers_leave_the_api_its_threads(api):
             assert api.get("/runs")["items"] == []
         api.context.waiting.close_soon()
         assert [one.result(10) for one in waiting] == [None] * 60
+
+
+def test_a_worker_gets_no_run_that_may_take_longer_than_it_lives(api):
+    long = api.runs(api.submit(limits={"timeout_s": 100})["id"])[0]["id"]
+    short = api.runs(api.submit(limits={"timeout_s": 50})["id"])[0]["id"]
+    node = api.worker()
+    node.claim(204, remaining_s=49.9)
+    worker = api.get("/workers/w1")
+    assert worker["ends_at"] > worker["seen_at"]
+    assert api.get(f"/runs/{long}")["queue"]["reason"] == "too-little-time"
+    lease = node.claim(remaining_s=99)
+    assert lease["run_id"] == short
+    node.upload(lease, error={"slug": "x"})
+    assert node.claim()["run_id"] == long  # a worker that says nothing of its end has none
+    assert api.get("/workers/w1")["ends_at"] is None
+
+
+def test_time_passes_while_a_worker_waits(api):
+    node = api.worker()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(node.claim, 204, wait_s=1.0, remaining_s=60.0)
+        api.submit(limits={"timeout_s": 60})  # it no longer has 60 s
+        waiting.result()
+    node.claim(remaining_s=90.0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
 
 from server.runs.queue import Offer, Wish, waiting_for
 
-WISH = Wish(labels=frozenset(), cores=2, pinned_cores=frozenset(), memory_bytes=100, kept_by=None)
+WISH = Wish(labels=frozenset(), cores=2, pinned_cores=frozenset(), memory_bytes=100, timeout_s=60.0, kept_by=None)
 
 
 def wish(**changes: Any) -> Wish:
@@ -20,7 +21,7 @@ def offer(cores: int = 2, **changes: Any) -> Offer:
     numbers = range(cores)
     given = {
         "node": "n1", "cores": frozenset(numbers), "core_set": ",".join(map(str, numbers)), "memory_bytes": 200,
-        "labels": frozenset(), "busy": False,
+        "remaining_s": math.inf,        "labels": frozenset(), "busy": False,
     }  # fmt: skip
     return Offer(**(given | changes))
 
@@ -48,6 +49,7 @@ GPU, FAST = ("arch", "gpu"), ("disk", "fast")
         ),
         (wish(pinned_cores=frozenset({5})), [offer(4)], "other-cores", "the cores 5"),
         (wish(memory_bytes=1000), [offer()], "too-little-memory", "needs 1,000 bytes of memory; the largest"),
+        (WISH, [offer(remaining_s=59.0), offer(1)], "too-little-time", "lives longest has 59 s left"),
         (wish(cores=4), [offer(2), offer(4, busy=True)], "too-few-cores", "the largest idle worker has 2"),
         (WISH, [offer(busy=True), offer(busy=True)], "all-busy", "all of 2 workers"),
         (wish(kept_by=("n1", "0,1")), [offer(busy=True), offer(node="n2")], "block-bound", "cores 0,1 of n1"),

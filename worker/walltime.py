@@ -1,0 +1,52 @@
+"""How long this worker may live: from its option, or from Slurm, which kills it at the end of its job."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+from gpt2core.errors import ConfigError
+
+RESERVE_S = 30.0  # of the end: to stop a trainer and deliver what came of it
+ACCEPTED = "a time as 2h, 90m, 1h30m, 3600s, or as Slurm writes it: 1-12:00:00, 02:00:00"
+SLACK_S = 5.0  # of the reserve: what the answer to a claim may take
+UNITS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+SLURM = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
+SECONDS = (86400, 3600, 60, 1)
+
+
+def parse_s(text: str) -> float:
+    """Seconds. Raises ConfigError."""
+    found = UNITS.fullmatch(text) or SLURM.fullmatch(text)
+    total_s = sum(int(part or 0) * unit for part, unit in zip(found.groups(), SECONDS, strict=True)) if found else 0
+    if total_s <= 0:
+        raise ConfigError("walltime", text, ACCEPTED)
+    return float(total_s)
+
+
+class Walltime:
+    """Counts down from when it is made; `limit_s` None: without an end."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._ends = None if limit_s is None else time.monotonic() + limit_s - RESERVE_S
+
+    @classmethod
+    def of(cls, text: str | None, environment: Mapping[str, str]) -> Walltime:
+        """Whichever ends earlier: what is asked for, or the Slurm job. Raises ConfigError."""
+        limits_s = [] if text is None else [parse_s(text)]
+        slurm = environment.get("SLURM_JOB_END_TIME")
+        if slurm:
+            if not slurm.isdecimal():
+                raise ConfigError("SLURM_JOB_END_TIME", slurm, "seconds since 1970")
+            limits_s.append(int(slurm) - time.time())
+        return cls(min(limits_s, default=None))
+
+    def remaining_s(self) -> float | None:
+        """For runs; 0 when it is over, None without an end."""
+        return None if self._ends is None else max(0.0, self._ends - time.monotonic())
+
+    def fits(self, duration_s: float) -> bool:
+        """Whether a run that was asked for with the time that remained a moment ago ends in time."""
+        remaining_s = self.remaining_s()
+        return remaining_s is None or duration_s <= remaining_s + SLACK_S
