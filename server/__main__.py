@@ -8,7 +8,7 @@ from pathlib import Path
 
 from server.errors import StartRefused
 from server.keys.command import main as keys
-from server.main import serve
+from server.main import serve, serve_replica
 
 
 def main() -> int:
@@ -20,11 +20,18 @@ def main() -> int:
     parser.add_argument("--database-url", help="sqlite:///FILE or postgresql://USER@HOST/NAME; default TASKLOOM_"
                         "DATABASE_URL, or sqlite:///taskloom.db")
     parser.add_argument("--port-file", type=Path, help="the port is written here when the server listens")
+    parser.add_argument("--workers", type=int, default=1, choices=range(1, 65), metavar="N",
+                        help="processes, 1 to 64; more than one takes PostgreSQL (default %(default)s)")
+    parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # one of several workers
+    parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
         if sys.argv[1:2] == ["keys"]:
             return keys(sys.argv[2:])
         options = parser.parse_args()
-        serve(options.host, options.port, options.database_url, options.port_file)
+        if options.replica is not None:
+            serve_replica(options.replica, options.public)
+        else:
+            serve(options.host, options.port, options.database_url, options.port_file, options.workers)
     except StartRefused as error:
         print(f"taskloom: {error}", file=sys.stderr)
         return 2

@@ -21,7 +21,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
-from server import auth, logs, migrate, openapi, problems
+from server import auth, logs, migrate, openapi, problems, replicas
 from server.analysis.routes import router as analysis
 from server.artifacts.routes import router as artifacts
 from server.artifacts.store import Store
@@ -184,12 +184,15 @@ def serve(
     port: int = 8321,
     database_url: str | None = None,
     port_file: Path | None = None,
+    workers: int = 1,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Port 0 takes a free one. When ready, one line of JSON on standard output says
-    where, and the port is written to `port_file`. Raises StartRefused.
+    """Serve until SIGTERM or SIGINT, in so many processes. Port 0 takes a free one. When ready, one line of JSON on
+    standard output says where, and the port is written to `port_file`. Raises StartRefused.
     """
     logs.to_standard_error()
     settings = Settings() if database_url is None else Settings(database_url=database_url)
+    if workers > 1 and settings.database_url.startswith("sqlite"):
+        raise StartRefused(f"--workers {workers} takes PostgreSQL: a SQLite file has one writer")
     _migrate(settings)
     wanted = resolve(host, port)
     if wanted.public:
@@ -203,14 +206,34 @@ def serve(
             _write_whole(port_file, f"{address[1]}\n")
         print(json.dumps({"event": "listening", "url": url, "pid": os.getpid()}), flush=True)
 
-    app = create_app(settings, wanted.public)
+    with listener:
+        if workers > 1:
+            replicas.run(listener, workers, settings, wanted.public, listening)
+        else:
+            _run(_server(settings, wanted.public, listening), listener)
+
+
+def serve_replica(listener_fd: int, public: bool) -> None:
+    """Be one of several processes on a socket that is bound already. Raises StartRefused."""
+    logs.to_standard_error()
+    server = _server(Settings(), public, lambda: print(json.dumps({"event": "listening"}), flush=True))
+    replicas.stop_with_parent(lambda: setattr(server, "should_exit", True))
+    with socket.socket(fileno=listener_fd) as listener:
+        _run(server, listener)
+
+
+def _server(settings: Settings, public: bool, listening: Callable[[], None]) -> _Server:
+    app = create_app(settings, public)
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on")
-    server = _Server(config, app, listening)
+    return _Server(config, app, listening)
+
+
+def _run(server: _Server, listener: socket.socket) -> None:
+    """Raises StartRefused."""
     # Uvicorn raises the signal again once it has stopped; stopping as asked is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    with listener:
-        server.run([listener])
+    server.run([listener])
     if not server.started:
         raise StartRefused("the server could not start; its log says why")
 

@@ -12,11 +12,13 @@ import click
 @click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
 @click.option("--port", default=8321, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one")
 @click.option("--database-url", envvar="TASKLOOM_DATABASE_URL", default="sqlite:///taskloom.db", show_default=True)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="processes; with PostgreSQL")
 @click.option("--json", "as_json", is_flag=True, help="as always: one JSON line when it listens")
-def serve(host: str, port: int, database_url: str, as_json: bool) -> None:
+def serve(host: str, port: int, database_url: str, workers: int, as_json: bool) -> None:
     """Start the server; one JSON line on standard output says when it listens, and where."""
     del as_json
     # A database URL may hold a password, which process arguments would show to everyone on the machine.
     os.environ["TASKLOOM_DATABASE_URL"] = database_url
     # exec, so that signals reach the server itself.
-    os.execv(sys.executable, [sys.executable, "-m", "server", "--host", host, "--port", str(port)])
+    options = ["--host", host, "--port", str(port), "--workers", str(workers)]
+    os.execv(sys.executable, [sys.executable, "-m", "server", *options])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 import threading
 
 import httpx
+import psutil
 import pytest
 
 
@@ -18,8 +20,9 @@ def start(tmp_path):
     """Start the server; what still runs at the end is stopped."""
     started = []
 
-    def start(*arguments, database="test.db", **environment):
-        command = [sys.executable, "-m", "server", "--database-url", f"sqlite:///{tmp_path}/{database}", *arguments]
+    def start(*arguments, database="test.db", url=None, **environment):
+        url = url or f"sqlite:///{tmp_path}/{database}"
+        command = [sys.executable, "-m", "server", "--database-url", url, *arguments]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
         )
@@ -174,3 +177,73 @@ def test_a_killed_server_loses_nothing_that_it_acknowledged(start):
     first.wait()
     url = listening(start("--port", "0"))
     assert [e["name"] for e in httpx.get(f"{url}/api/v1/experiments").json()["items"]] == ["4", "3", "2", "1", "0"]
+
+
+def replicas_of(process):
+    """Its server processes that are alive."""
+    return {p for p in psutil.Process(process.pid).children() if p.status() != psutil.STATUS_ZOMBIE}
+
+
+def until(true):
+    pause = threading.Event()
+    for _ in range(1500):
+        if true():
+            return
+        pause.wait(0.02)
+    raise AssertionError("waited 30 s in vain")
+
+
+@pytest.fixture
+def several(start, postgres, tmp_path):
+    """Two server processes on one port."""
+    root = {"TASKLOOM_ARTIFACT_ROOT": str(tmp_path / "artifacts")}
+    process = start("--port", "0", "--workers", "2", url=postgres.new(), **root)
+    process.url = listening(process)
+    return process
+
+
+def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together(several):
+    first = replicas_of(several)
+    assert len(first) == 2
+    dead = first.pop()
+    dead.kill()
+    until(lambda: len(replicas_of(several) - {dead}) == 2)
+    met = set()
+
+    def both_met():  # a connection each
+        text = httpx.get(f"{several.url}/metrics").text
+        met.add(re.search(r"^process_start_time_seconds (.*)$", text, re.M)[1])
+        return len(met) == 2
+
+    until(both_met)
+    # Those who wait are answered when all end together.
+    identity = {"worker_id": "w1", "boot_id": "b"}
+    registration = {**identity, "node": "n", "cores": [0], "memory_bytes": 1}
+    registered = httpx.post(f"{several.url}/api/v1/workers", json=registration).json()
+    answers = []
+
+    def wait():
+        answer = httpx.post(f"{several.url}/api/v1/leases", json={**identity, "wait_s": 25}, timeout=40)
+        answers.append(answer.status_code)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    seen = f"{several.url}/api/v1/workers/w1"
+    until(lambda: httpx.get(seen).json()["seen_at"] != registered["seen_at"])
+    several.send_signal(signal.SIGTERM)
+    assert several.wait(40) == 0
+    waiter.join(20)
+    assert answers == [204]
+
+
+def test_several_processes_do_not_outlive_the_one_that_started_them(several):
+    replicas = replicas_of(several)
+    several.kill()
+    until(lambda: all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in replicas))
+
+
+def test_several_processes_take_postgresql(start):
+    process = start("--port", "0", "--workers", "2")
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (2, "")
+    assert "--workers 2 takes PostgreSQL" in err

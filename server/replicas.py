@@ -1,0 +1,98 @@
+"""Several server processes on one listening socket: started, watched and stopped together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from server.errors import StartRefused
+from server.settings import Settings
+
+HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+GRACE_S = 30.0  # for a replica to answer those who wait
+RESTART_S = 1.0  # before one that died is replaced
+log = logging.getLogger("taskloom.server")
+
+
+def run(listener: socket.socket, count: int, settings: Settings, public: bool, listening: Callable[[], None]) -> None:
+    """Until SIGTERM or SIGINT. A replica that dies is replaced. Raises StartRefused where one cannot start."""
+    listener.listen(2048)
+    listener.set_inheritable(True)
+    with _signals() as signals:
+        replicas: list[subprocess.Popen[bytes]] = []
+        try:
+            replicas += [_start(listener, settings, public) for _ in range(count)]
+            for replica in replicas:
+                _wait_until_listening(replica)
+            listening()
+            while signals.recv(1)[0] == signal.SIGCHLD:
+                for i, replica in enumerate(replicas):
+                    if replica.poll() is not None:
+                        log.error("server process %d ended with %d; another follows", replica.pid, replica.returncode)
+                        time.sleep(RESTART_S)
+                        replicas[i] = _start(listener, settings, public)
+        finally:
+            _stop(replicas)
+
+
+def stop_with_parent(stop: Callable[[], None]) -> None:
+    """In a replica: call `stop` when the process that started it is gone, however that ended."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        stop()
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def _start(listener: socket.socket, settings: Settings, public: bool) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "server", "--replica", str(listener.fileno()), *["--public"] * public]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,  # never written to: it ends when we do
+        stdout=subprocess.PIPE,
+        pass_fds=(listener.fileno(),),
+        env={**os.environ, "TASKLOOM_DATABASE_URL": settings.database_url},
+    )
+
+
+def _wait_until_listening(replica: subprocess.Popen[bytes]) -> None:
+    assert replica.stdout
+    if not replica.stdout.readline():
+        raise StartRefused("a server process could not start; its log says why")
+
+
+def _stop(replicas: list[subprocess.Popen[bytes]]) -> None:
+    for replica in replicas:
+        replica.terminate()
+    until = time.monotonic() + GRACE_S
+    for replica in replicas:
+        try:
+            replica.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            log.error("server process %d does not stop; it is killed", replica.pid)
+            replica.kill()
+            replica.wait()
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """Numbers of the signals that come, as bytes to read."""
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    with reader, writer:
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        for number in HEARD:
+            signal.signal(number, lambda *_: None)
+        try:
+            yield reader
+        finally:
+            signal.set_wakeup_fd(-1)
