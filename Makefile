@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?= small
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity e2e bench bench-schedulers bench-metg bench-server clean
+.PHONY: demo test check parity e2e bench bench-schedulers bench-metg bench-server bench-agent clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -48,6 +48,9 @@ bench-metg: .venv/installed-dev  ## METG(50 %) of our tasks against OpenMP's (GC
 
 bench-server: .venv/installed-dev  ## the server under load, on SQLite and PostgreSQL (ARGS=--quick: about a minute)
 	$(BIN)/python -m bench.server $(ARGS)
+
+bench-agent: .venv/installed  ## what the agent's heartbeats cost a run
+	$(BIN)/python -m bench.agent_cost $(ARGS)
 
 clean:
 	rm -rf .venv build *.egg-info

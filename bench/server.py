@@ -54,12 +54,12 @@ async def drain(served: Served, given: argparse.Namespace) -> Figures:
         submit_s = time.perf_counter() - started
         claims_s: list[float] = []
         started = time.perf_counter()
-        tasks = [asyncio.create_task(worker.drain(claims_s)) for worker in workers]
-        while any(not task.done() for task in tasks):
-            await asyncio.wait(tasks, timeout=5)
+        pending = {asyncio.create_task(worker.drain(claims_s)) for worker in workers}
+        while pending:
+            done, pending = await asyncio.wait(pending, timeout=5)
+            for task in done:
+                task.result()
             say(f"drain: {len(claims_s)} of {given.runs} runs claimed, {time.perf_counter() - started:.0f} s")
-        for task in tasks:
-            task.result()
         elapsed_s = time.perf_counter() - started
     of = f"WHERE experiment_id = {experiment['id']}"
     books = {
@@ -211,7 +211,7 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--database", default="sqlite,postgres", help="sqlite, postgres or both with a comma")
     parser.add_argument("--parts", default=",".join(PARTS), help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="a twentieth of everything, in about a minute")
+    parser.add_argument("--quick", action="store_true", help="a small part of everything, in about a minute")
     parser.add_argument("--clients", type=int, default=8, help="that submit at once")
     parser.add_argument("--lanes", type=int, default=8, help="heartbeats under way at once")
     for name, value in FULL.items():

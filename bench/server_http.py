@@ -23,8 +23,11 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        await self._open()
         return self
+
+    async def _open(self) -> None:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
 
     async def __aexit__(self, *_: object) -> None:
         assert self._writer
@@ -36,6 +39,9 @@ class Connection:
         assert self._writer
         content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         head = f"{method} {API}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        if self._reader.at_eof():  # the server closes those that were idle for some seconds
+            self._writer.close()
+            await self._open()
         self._writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
         first, *lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
         lengths = [int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")]

@@ -32,7 +32,7 @@ from worker.spool import Spool
 class NullExecutor:
     """Every run succeeds at once."""
 
-    def execute(self, lease: Lease, entered_stage: Callable[[], None]) -> Verdict:
+    def execute(self, lease: Lease, entered_stage: Callable[[], None], _printed: Callable[[str], None]) -> Verdict:
         entered_stage()
         return Verdict("succeeded", fake_trainer.result(TrainConfig.from_dict(lease.spec)).to_dict(), None)
 

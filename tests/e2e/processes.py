@@ -95,7 +95,7 @@ class House:
         return self.run(name, [sys.executable, *command], **environment)
 
     def run(self, name: str, command: list[str], **environment: str) -> Process:
-        process = Process(command, self.folder / f"{name}.log", **environment)
+        process = Process(command, self.folder / f"{len(self._all)}-{name}.log", **environment)
         self._all.append(process)
         return process
 
@@ -113,7 +113,8 @@ class House:
 
     def _serve(self, name: str, port: int, **environment: str) -> Process:
         options = ("--port", str(port), "--database-url", self.database_url)
-        return self.start(name, "-m", "server", *options, **self._settings, **environment)
+        settings = {"TASKLOOM_ARTIFACT_ROOT": str(self.artifacts), **self._settings, **environment}
+        return self.start(name, "-m", "server", *options, **settings)
 
     def start_worker(self, trainer: str | None = "quick", *options: str, **environment: str) -> Process:
         """A worker with a fake trainer of that behaviour, or with the real one. Options override those given here."""
@@ -129,6 +130,12 @@ class House:
         urls = [option for url in servers or (self.url,) for option in ("--server", url)]
         spool = str(self.folder / "fleet-spool")
         return self.start("fleet", str(HERE / "fleet.py"), *urls, "--workers", str(workers), "--spool", spool)
+
+    @property
+    def artifacts(self) -> Path:
+        """Where servers keep artifacts: beside SQLite's file, as they do by themselves."""
+        file = self.database_url.removeprefix("sqlite:///")
+        return self.folder / "artifacts" if file == self.database_url else Path(f"{file}.artifacts")
 
     @property
     def spool(self) -> Path:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -124,32 +125,32 @@ def test_a_server_killed_between_claim_and_answer(home: House, client: Client) -
 
 def test_many_claimers_execute_every_run_once(home: House, client: Client, database_kind: str) -> None:
     servers = [home.url] if database_kind == "sqlite" else [home.url, home.start_another_server()]
-    experiment = submit_many(client, 300)
+    experiment = submit_many(client, 200)  # bench.server has 500 on 10,000
     fleet = home.start_fleet(50, *servers)
-    succeeded(client, experiment, 300)
+    succeeded(client, experiment, 200)
     fleet.popen.send_signal(signal.SIGTERM)
     assert fleet.wait() == 0
-    check_books(home, 300)
+    check_books(home, 200)
 
 
 def test_servers_killed_while_workers_claim_and_deliver(home: House, client: Client) -> None:
-    experiment = submit_many(client, 120)
+    experiment = submit_many(client, 60)
     fleet = home.start_fleet(20)
-    for done in (10, 40, 70):
+    for done in (10, 25, 40):
         succeeded(client, experiment, done)
         kill(home.server)
         home.start_server()
-    succeeded(client, experiment, 120)
+    succeeded(client, experiment, 60)
     fleet.popen.send_signal(signal.SIGTERM)
     assert fleet.wait() == 0
-    check_books(home, 120)
+    check_books(home, 60)
 
 
 @pytest.mark.on_postgres
 def test_a_database_that_crashes_under_load(home: House, client: Client, postgres: Postgres) -> None:
-    experiment = submit_many(client, 120)
+    experiment = submit_many(client, 60)
     fleet = home.start_fleet(20)
-    for done in (10, 60):
+    for done in (10, 30):
         succeeded(client, experiment, done)
         postgres.crash()
         try:
@@ -158,29 +159,29 @@ def test_a_database_that_crashes_under_load(home: House, client: Client, postgre
             postgres.start()
         assert [answer.status_code for answer in answers] == [503, 503, 503, 200]
         assert answers[0].json()["type"] == "/problems/database-unavailable"
-    succeeded(client, experiment, 120)
+    succeeded(client, experiment, 60)
     fleet.popen.send_signal(signal.SIGTERM)
     assert fleet.wait() == 0
     assert home.server.popen.poll() is None
     told = "".join(fleet.lines) + fleet.log.read_text()
     assert "status 503" in told
     assert "status 500" not in told
-    check_books(home, 120)
+    check_books(home, 60)
 
 
 def test_messages_that_come_late_twice_and_out_of_order(home: House, client: Client) -> None:
-    experiment = submit_many(client, 100)
+    experiment = submit_many(client, 60)
     carry = Unreliable(seed=7, longest_s=0.1)
     with Wire(home.url, carry) as wire:
         fleet = home.start_fleet(10, wire.url)
-        succeeded(client, experiment, 100)
+        succeeded(client, experiment, 60)
         fleet.popen.send_signal(signal.SIGTERM)
         assert fleet.wait() == 0
         carry.settle()
-    assert len(carry.repeated) > 50
+    assert len(carry.repeated) > 30
     assert max(carry.repeated) < 500
     until(lambda: not client.experiment(experiment).by_state.get("leased"), "repeated claims to run out")
-    check_books(home, 100)
+    check_books(home, 60)
 
 
 def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> None:
@@ -210,19 +211,28 @@ def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> No
     check_books(home, 2)
 
 
-@pytest.mark.parametrize("skew_h", [2, -2])
-def test_a_worker_whose_clock_is_wrong_keeps_its_lease(home: House, client: Client, skew_h: int) -> None:
-    worker, gate = gated(home, "skewed", **clock(skew_h))
-    run_id = submit(client)
-    training(client, run_id)
-    outlives_its_lease(client, run_id)
-    gate.touch()
-    run = ended(client, run_id)
-    assert [a.state for a in run.history] == ["succeeded"]
-    assert abs((datetime.datetime.now(datetime.UTC) - run.history[0].claimed_at).total_seconds()) < 600
-    told_at = datetime.datetime.fromisoformat(worker.log.read_text().split()[0])
-    assert abs((told_at - run.history[0].claimed_at).total_seconds() - 3600 * skew_h) < 600  # it was wrong indeed
-    check_books(home, 1)
+def test_workers_whose_clocks_are_wrong_keep_their_leases(home: House, client: Client) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    skewed = {2: gated(home, "fast", "--cores", str(cores[0]), **clock(2))}
+    skewed[-2] = gated(home, "slow", "--cores", str(cores[-1]), **clock(-2))
+    run_ids = [submit(client, threads=1) for _ in skewed]
+    for run_id in run_ids:
+        training(client, run_id)
+    for run_id in run_ids:
+        outlives_its_lease(client, run_id)
+    for skew_h, (worker, gate) in skewed.items():
+        gate.touch()
+        told_at = datetime.datetime.fromisoformat(worker.log.read_text().split()[0])
+        assert abs((told_at - now()).total_seconds() - 3600 * skew_h) < 600  # it was wrong indeed
+    for run_id in run_ids:
+        (attempt,) = ended(client, run_id).history
+        assert attempt.state == "succeeded"
+        assert abs((now() - attempt.claimed_at).total_seconds()) < 600
+    check_books(home, 2)
+
+
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 @pytest.mark.on_postgres

