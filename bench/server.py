@@ -31,6 +31,7 @@ import numpy as np
 from bench.server_http import Connection, NullWorker
 from bench.server_store import RUNS_OF_EXPERIMENT, Served, database, fill, serve
 from bench.step import ROOT, machine
+from server import paging
 
 BASE = {"base": {"model": "tiny", "steps": 12, "seq": 16, "threads": 1}, "order": "sequential"}
 MIB = 1 << 20
@@ -123,16 +124,16 @@ async def queries(served: Served, given: argparse.Namespace) -> Figures:
     experiments = given.history // RUNS_OF_EXPERIMENT
 
     def run() -> int:
-        return (pick.randrange(experiments)) * RUNS_OF_EXPERIMENT + pick.randrange(20, RUNS_OF_EXPERIMENT) + 1
+        return pick.randrange(experiments) * RUNS_OF_EXPERIMENT + pick.randrange(20, RUNS_OF_EXPERIMENT) + 1
 
     kinds: dict[str, Callable[[], str]] = {
         "list, first page": lambda: "/runs",
-        "list, any page": lambda: f"/runs?cursor={_cursor(run())}",
-        "list, 500 a page": lambda: f"/runs?limit=500&cursor={_cursor(run())}",
+        "list, any page": lambda: f"/runs?cursor={paging.encode(run())}",
+        "list, 500 a page": lambda: f"/runs?limit=500&cursor={paging.encode(run())}",
         "filter by experiment": lambda: f"/runs?experiment_id={pick.randint(1, experiments)}",
-        "filter by state, common": lambda: f"/runs?state=succeeded&cursor={_cursor(run())}",
-        "filter by state, rare": lambda: f"/runs?state=quarantined&cursor={_cursor(run())}",
-        "filter by two rare states": lambda: f"/runs?state=quarantined&state=cancelled&cursor={_cursor(run())}",
+        "filter by state, common": lambda: f"/runs?state=succeeded&cursor={paging.encode(run())}",
+        "filter by state, rare": lambda: f"/runs?state=quarantined&cursor={paging.encode(run())}",
+        "filter by two rare states": lambda: f"/runs?state=quarantined&state=cancelled&cursor={paging.encode(run())}",
         "filter by a state of nobody": lambda: "/runs?state=running",
         "filter by experiment and state": lambda: f"/runs?state=failed&experiment_id={pick.randint(1, experiments)}",
         "experiments": lambda: "/experiments",
@@ -178,10 +179,12 @@ async def memory(served: Served, given: argparse.Namespace) -> Figures:
 
             await asyncio.gather(*map(lane, lanes))
             rss_bytes.append(served.process.memory_info().rss)
+            if given.most_s is not None and time.perf_counter() - started > given.most_s:
+                break
             if beat % 10 == 0:
                 say(f"memory: beat {beat} of {given.beats}, {rss_bytes[-1] / MIB:.1f} MiB")
         elapsed_s = time.perf_counter() - started
-    beats = given.workers * given.beats
+    beats = given.workers * len(rss_bytes)
     return {"workers": given.workers, "beats": beats, "beats_per_s": beats / elapsed_s, "rss_bytes": rss_bytes}
 
 
@@ -191,12 +194,6 @@ async def _workers(stack: contextlib.AsyncExitStack, served: Served, count: int)
     for worker in workers:
         await worker.register()
     return workers
-
-
-def _cursor(run_id: int) -> str:
-    from server.paging import encode
-
-    return encode(run_id)
 
 
 PARTS: dict[str, Callable[[Served, argparse.Namespace], Awaitable[Figures]]] = {
@@ -213,6 +210,7 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS), help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="a small part of everything, in about a minute")
     parser.add_argument("--clients", type=int, default=8, help="that submit at once")
+    parser.add_argument("--most-s", type=float, help="the heartbeats end after that long, however many they were")
     parser.add_argument("--lanes", type=int, default=8, help="heartbeats under way at once")
     for name, value in FULL.items():
         parser.add_argument(f"--{name}", type=int, help=f"default: {value}, with --quick {QUICK[name]}")
@@ -244,13 +242,19 @@ def record(out: Path, kind: str, part: str, on: Figures, figures: Figures) -> No
     report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"schema": "taskloom.bench.server/1"}
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     on = {**on, "load_average_after": machine()["load_average"]}
-    record = {"at": at, "command": sys.argv[1:], "machine": on, **figures}
+    record = {"at": at, "command": _without_paths(sys.argv[1:]), "machine": on, **figures}
     report.setdefault("parts", {})[f"{kind} {part}"] = record
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_rounded(report), separators=(",", ":")) + "\n", encoding="utf-8")
     text = table(report)
     out.with_name(out.name + ".md").write_text(text, encoding="utf-8")
     say(text)
+
+
+def _without_paths(command: list[str]) -> list[str]:
+    """Where files are on this machine is nobody's business."""
+    paths = {i + 1 for i, word in enumerate(command) if word in ("--keep", "--out")}
+    return [word for i, word in enumerate(command) if i not in paths and i + 1 not in paths]
 
 
 def _rounded(value: Any) -> Any:

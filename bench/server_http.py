@@ -27,6 +27,8 @@ class Connection:
         return self
 
     async def _open(self) -> None:
+        if self._writer:
+            self._writer.close()
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
 
     async def __aexit__(self, *_: object) -> None:
@@ -34,15 +36,20 @@ class Connection:
         self._writer.close()
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Status and body of the answer. Raises ConnectionError."""
-        assert self._reader
-        assert self._writer
+        """Status and body of the answer. Raises ConnectionError or EOFError."""
         content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         head = f"{method} {API}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        if self._reader.at_eof():  # the server closes those that were idle for some seconds
-            self._writer.close()
+        request = f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+        try:
+            return await self._exchange(request)
+        except (asyncio.IncompleteReadError, ConnectionError):  # the server closes what was idle for some seconds
             await self._open()
-        self._writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+            return await self._exchange(request)
+
+    async def _exchange(self, request: bytes) -> tuple[int, bytes]:
+        assert self._reader
+        assert self._writer
+        self._writer.write(request)
         first, *lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
         lengths = [int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")]
         return int(first.split()[1]), await self._reader.readexactly(lengths[0] if lengths else 0)

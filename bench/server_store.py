@@ -28,6 +28,9 @@ RUNS_OF_EXPERIMENT = 1000
 OTHER_STATES = {"queued": 5, "failed": 10, "cancelled": 4, "quarantined": 1}
 
 
+SETTINGS = {"TASKLOOM_MAX_QUEUED": "1000000"}
+
+
 @dataclass(frozen=True)
 class Served:
     """A server process and its database."""
@@ -82,9 +85,6 @@ def serve(database_url: str) -> Iterator[Served]:
         finally:
             process.terminate()
             process.wait(60)
-
-
-SETTINGS = {"TASKLOOM_MAX_QUEUED": "1000000"}
 
 
 def fill(served: Served, runs: int) -> None:

@@ -1,0 +1,195 @@
+"""What the agent's heartbeats cost a run: the same run with fifteen times the usual number of them, and with none.
+
+    python -m bench.agent_cost --rounds 16
+
+So many because one beat in 15 s costs too little to be seen; what the usual ones cost is a fifteenth of the excess.
+Each arm has a server and a worker of its own, which wait while another arm runs. In each round every arm runs once, in
+a random order; a run is a fresh trainer on all cores, so that the agent has none to itself. A run counts by the total
+of its timed steps: a beat disturbs few steps, and a median would not show it. Arms are compared by the ratio of
+medians over the rounds, with a bootstrap interval that resamples rounds. Beside it stands the processor time of the
+agent, by the kernel's account. Raw samples, the machine and a table are written to --out (.json and .md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from analysis.statistics import paired_ratio_of_medians
+from bench.step import ROOT, machine
+from contract.experiments import ExperimentRequest
+from gpt2core import launch
+from gpt2core.result import median
+from taskloom import Client
+
+ARMS = {"none": 3600.0, "many": 1.0}  # seconds between heartbeats
+USUAL_S = 15.0
+BASE = "none"
+MODEL = {"layers": 4, "heads": 4, "channels": 256, "vocab": 256, "context": 256}
+PATIENCE_S = 300.0
+Measured = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A server and its worker."""
+
+    client: Client
+    agent: psutil.Process
+
+
+@contextlib.contextmanager
+def arm(folder: Path, heartbeat_s: float) -> Iterator[Arm]:
+    """A server that asks for such heartbeats, and a worker. Servers look for nothing else meanwhile."""
+    folder.mkdir()
+    settings = {"HEARTBEAT_S": heartbeat_s, "LEASE_S": 7200, "POLL_S": 600, "REAP_EVERY_S": 600}
+    environment = {**os.environ, **{f"TASKLOOM_{name}": str(value) for name, value in settings.items()}}
+    with contextlib.ExitStack() as stack:
+
+        def start(*command: str) -> subprocess.Popen[str]:
+            log = stack.enter_context((folder / f"{command[1]}.log").open("w"))
+            process = subprocess.Popen(
+                [sys.executable, *command], stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment
+            )
+            stack.callback(process.wait, 60)
+            stack.callback(process.terminate)
+            return process
+
+        server = start("-m", "server", "--port", "0", "--database-url", f"sqlite:///{folder}/bench.db")
+        assert server.stdout
+        url = json.loads(server.stdout.readline())["url"]
+        worker = start("-m", "worker", "--server", url, "--spool", str(folder / "spool"))
+        yield Arm(stack.enter_context(Client(url)), psutil.Process(worker.pid))
+
+
+def run(on: Arm, request: ExperimentRequest) -> Measured:
+    """One run: its timed steps, and what the agent used meanwhile."""
+    before, started = on.agent.cpu_times(), time.monotonic()
+    experiment = on.client.submit(request)
+    while on.client.experiment(experiment.id).state == "active":
+        time.sleep(1.0)  # the same in every arm
+        if time.monotonic() > started + PATIENCE_S:
+            raise SystemExit(f"no end after {PATIENCE_S:.0f} s")
+    elapsed_s, after = time.monotonic() - started, on.agent.cpu_times()
+    (found,) = on.client.runs(experiment.id)
+    result = on.client.result(found.id)
+    timed_s = result["step_s"][result["config"]["warmup"] :]
+    agent_s = after.user + after.system - before.user - before.system
+    return {
+        "total_s": sum(timed_s), "step_s": timed_s, "elapsed_s": elapsed_s, "agent_s": agent_s,
+        "agent_shared_measured_cores": result["worker"]["agent_shared_measured_cores"], "losses": result["losses"],
+    }  # fmt: skip
+
+
+def measure(request: ExperimentRequest, rounds: int, folder: Path) -> list[Measured]:
+    """Every arm once a round. Ends the benchmark if two arms trained to different losses."""
+    runs: list[Measured] = []
+    order = random.Random(1337)
+    with contextlib.ExitStack() as stack:
+        arms = {name: stack.enter_context(arm(folder / name, every_s)) for name, every_s in ARMS.items()}
+        losses = run(arms[BASE], request)["losses"]  # compiles, where nothing was compiled before
+        for round_no in range(rounds):
+            for name in order.sample(list(arms), len(arms)):
+                runs.append({"round": round_no, "arm": name, **run(arms[name], request)})
+                if runs[-1].pop("losses") != losses:
+                    raise SystemExit(f"{name}: other losses than before")
+                print(f"[{len(runs)}/{rounds * len(arms)}] {name}: {runs[-1]['total_s']:.3f} s", flush=True)
+    return runs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.agent_cost", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=16, help="runs of each arm")
+    parser.add_argument("--steps", type=int, default=70)
+    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-agent-cost"
+    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    given = parser.parse_args()
+    base = {
+        "model": MODEL, "batch": 4, "seq": 128, "steps": given.steps, "warmup": 10, "data": "stdlib",
+        "threads": len(launch.allowed_cores()), "batch_slice": 1, "token_slice": 64,
+    }  # fmt: skip
+    on = machine()
+    with tempfile.TemporaryDirectory(prefix="bench-agent-") as folder:
+        runs = measure(ExperimentRequest.model_validate({"base": base}), given.rounds, Path(folder))
+    report = {
+        "schema": "taskloom.bench.agent-cost/1",
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": ["--rounds", str(given.rounds), "--steps", str(given.steps)],
+        "machine": {**on, "load_average_after": machine()["load_average"]},
+        "base": base,
+        "runs": runs,
+        "rows": [row(name, runs) for name in ARMS],
+    }
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    text = table(report)
+    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+def row(name: str, runs: list[Measured]) -> Measured:
+    """An arm beside the one with hardly any heartbeats."""
+    totals = {each: [r["total_s"] for r in runs if r["arm"] == each] for each in (name, BASE)}
+    ratio = paired_ratio_of_medians(totals[name], totals[BASE])
+    mine = [r for r in runs if r["arm"] == name]
+    return {
+        "arm": name,
+        "heartbeat_s": ARMS[name],
+        "median_total_s": median(totals[name]),
+        "min_total_s": min(totals[name]),
+        "max_total_s": max(totals[name]),
+        "ratio": ratio.value,
+        "ratio_interval": [ratio.low, ratio.high],
+        "usual_cost": (ratio.value - 1) * ARMS[name] / USUAL_S,
+        "usual_cost_interval": [(end - 1) * ARMS[name] / USUAL_S for end in (ratio.low, ratio.high)],
+        "agent_share": sum(r["agent_s"] for r in mine) / sum(r["elapsed_s"] for r in mine) / (os.cpu_count() or 1),
+    }
+
+
+def table(report: Measured) -> str:
+    """The rows as Markdown."""
+    of, base = report["machine"], report["base"]
+    lines = [
+        f"# What heartbeats cost a run, {report['at'][:10]}", "",
+        f"Machine: {of['cpu_model']}, {of['cores']} cores, Linux {of['kernel']}; load average "
+        f"{of['load_average'][0]:.2f} before, {of['load_average_after'][0]:.2f} after. GPT-2 of "
+        f"{base['model']['layers']} layers, {base['model']['channels']} channels, B{base['batch']} T{base['seq']}, "
+        f"{base['threads']} threads on all cores, so that agent and server share them; "
+        f"{base['steps'] - base['warmup']} timed steps a run, "
+        f"{len(report['runs']) // len(ARMS)} rounds of fresh processes in random order.", "",
+        f"Ratio: timed steps' total / that of {BASE}, above 1 where the arm is slower, with the 95 % bootstrap "
+        "interval over rounds. Agent: its processor time (the worker's process; claim and delivery included) as a "
+        "share of the machine's while the run lasted.", "",
+        "| arm | seconds between beats | timed steps, s | fastest to slowest, s | ratio | 95 % | agent |",
+        "|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for r in report["rows"]:
+        low, high = r["ratio_interval"]
+        lines.append(
+            f"| {r['arm']} | {r['heartbeat_s']:g} | {r['median_total_s']:.3f} | {r['min_total_s']:.3f} to "
+            f"{r['max_total_s']:.3f} | {r['ratio']:.4f} | {low:.4f} to {high:.4f} | {r['agent_share']:.3%} |"
+        )
+    many = report["rows"][-1]
+    low, high = many["usual_cost_interval"]
+    lines += ["", f"One beat in {USUAL_S:g} s, as servers ask for by default, costs {many['usual_cost']:.2%} of a run "
+              f"(95 % {low:.2%} to {high:.2%}): the measured excess by the ratio of beats."]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
