@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 from zlib import crc32
-
-import numpy as np
-from numpy.typing import NDArray
 
 from analysis import profile
 from analysis.profile import WAIT, Profile
 
 SCHEMA = "taskloom-trace-1"
-Floats = NDArray[np.float64]
 BARRIER, STARVATION, IDLE = -1, -2, -3  # what a span is that is no task
 WAITS = {BARRIER: "barrier", STARVATION: "starvation", IDLE: "idle"}
 # Numbers by which viewers colour ops: an op keeps its own in every run. Others get one from their name.
@@ -186,15 +182,14 @@ def op_numbers(kinds: Sequence[tuple[str, str]]) -> list[int]:
 
 def busy(begins: Sequence[int], ends: Sequence[int], edges: Sequence[int]) -> list[float]:
     """How many of the spans from begins to ends are under way, as the mean between consecutive edges."""
-    at = np.asarray(edges, np.float64)
+    areas = [started - ended for started, ended in zip(_before(begins, edges), _before(ends, edges), strict=True)]
+    spans = zip(pairwise(areas), pairwise(edges), strict=True)
+    return [(later - earlier) / (end - begin) for (earlier, later), (begin, end) in spans]
 
-    def before(times: Sequence[int]) -> Floats:
-        """The sum over all times t of max(0, edge - t), for each edge."""
-        ordered = np.sort(np.asarray(times, np.float64))
-        sums = np.concatenate([[0.0], np.cumsum(ordered)])
-        count = np.searchsorted(ordered, at)
-        total: Floats = count * at - sums[count]
-        return total
 
-    means = np.diff(before(begins) - before(ends)) / np.diff(at)
-    return [float(mean) for mean in means]
+def _before(times: Sequence[int], edges: Sequence[int]) -> list[int]:
+    """The sum over all times t of max(0, edge - t), for each edge."""
+    ordered = sorted(times)
+    sums = list(accumulate(ordered, initial=0))
+    counts = [bisect_left(ordered, edge) for edge in edges]
+    return [count * edge - sums[count] for count, edge in zip(counts, edges, strict=True)]

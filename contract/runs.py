@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from gpt2core.config import ModelConfig, TrainConfig, field_type, parse_cores
 
+Purpose = Literal["timing", "tracing"]
 RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]
 AttemptState = Literal[
     "leased", "running", "succeeded", "failed", "cancelled", "lost", "superseded"
@@ -92,6 +93,7 @@ class AttemptSummary(Model):
     run_id: int
     attempt_no: int = Field(description="the fencing token: 1 for the first attempt of a run")
     worker_id: str
+    purpose: Purpose = Field(description="timing: its result is the run's; tracing: it leaves a trace")
     state: AttemptState
     claimed_at: datetime
     expires_at: datetime
@@ -185,6 +187,7 @@ class Lease(Model):
     attempt_no: int
     run_id: int
     experiment_id: int
+    purpose: Purpose = "timing"
     spec: dict[str, Any]
     lease_s: float
     heartbeat_s: float

@@ -59,6 +59,8 @@ def train_options(several: bool) -> Callable[[F], F]:
         for name in reversed(SIZES):
             command = click.option(_declaration(name), name, type=kind, default=None, help=SIZE_HELP[name])(command)
         for item in reversed(dataclasses.fields(TrainConfig)):
+            if several and item.name == "trace":  # a file on this machine; nodes trace in attempts of their own
+                continue
             command = _train_option(item, several)(command)
         return command
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from worker.settings import Settings
 from worker.spool import ARTIFACTS
 from worker.supervise import Ending, Supervisor
 
+TRACE = "trace.json.gz"  # what a tracing attempt leaves
 Command = Callable[[Path], list[str]]  # from the result file's path: gpt2core.launch.command
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
@@ -74,7 +76,10 @@ class Executor:
         with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
             result = Path(folder) / "result.json"  # not in the spool: a full disk there costs artifacts, no result
             try:
-                (Path(folder) / ARTIFACTS).symlink_to(self._new_folder(lease.attempt_id) / ARTIFACTS)
+                artifacts = self._new_folder(lease.attempt_id) / ARTIFACTS
+                (Path(folder) / ARTIFACTS).symlink_to(artifacts)
+                if lease.purpose == "tracing":
+                    config = dataclasses.replace(config, trace=str(artifacts / TRACE))
                 ending = self._supervisor.run(
                     self._command(result),
                     config.to_dict(),
@@ -82,7 +87,7 @@ class Executor:
                     lease.deadline_s,
                     lambda pid: orphan.remember(self._settings.spool, pid),
                     entered_stage,
-                printed,
+                    printed,
                 )
             except OSError as error:
                 return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
@@ -109,7 +114,7 @@ class Executor:
 
 def restored(asked: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:
     """The names that a result must show in place of this node's paths."""
-    return {field: getattr(asked, field) for field in files}
+    return {field: getattr(asked, field) for field in (*files, "trace")}
 
 
 def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], names: Mapping[str, Any]) -> Verdict:

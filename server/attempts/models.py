@@ -28,6 +28,7 @@ class Attempt(Base):
     boot_id: Mapped[str] = mapped_column(Text)
     node: Mapped[str] = mapped_column(Text)
     core_set: Mapped[str] = mapped_column(Text)
+    purpose: Mapped[str] = mapped_column(String(20), server_default="timing")
     state: Mapped[str] = mapped_column(String(20))
     claimed_at: Mapped[float]
     expires_at: Mapped[float]

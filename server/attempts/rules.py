@@ -23,6 +23,8 @@ class Facts:
     cancel_requested: bool
     losses: int
     now: float
+    tracing: bool = False  # the attempt's purpose
+    to_trace: bool = False  # the run is to be traced once it has succeeded
 
     @property
     def active(self) -> bool:
@@ -74,6 +76,10 @@ def finish(facts: Facts, outcome: str) -> Change:
     """
     if not facts.counts:
         return Change("supersede", None)
+    if facts.tracing:
+        return _traced(facts, outcome)
+    if outcome == "succeeded" and facts.to_trace and not facts.cancel_requested:
+        return Change("succeed", "trace", canonical=True)
     if outcome == "succeeded":
         return Change("succeed", "succeed", canonical=True)
     if outcome == "failed":
@@ -85,13 +91,22 @@ def finish(facts: Facts, outcome: str) -> Change:
     return Change("cancel", "requeue" if facts.active else None)  # handed back: a worker that was told to leave
 
 
+def _traced(facts: Facts, outcome: str) -> Change:
+    """However tracing ends, the run has its result; what was handed back is traced by another worker."""
+    if outcome == "cancelled" and not facts.cancel_requested and not facts.overdue:
+        return Change("cancel", "requeue" if facts.active else None)
+    return Change({"succeeded": "succeed", "failed": "fail", "cancelled": "cancel"}[outcome], "succeed")
+
+
 def expire(facts: Facts, max_losses: int) -> Change:
     """A lease ran out: the run is queued again, unless that happened too often or it was to be cancelled anyway."""
+    if facts.tracing:
+        return Change("expire", "requeue" if facts.losses < max_losses and not facts.cancel_requested else "succeed")
     if facts.cancel_requested:
         return Change("expire", "cancel")
     return Change("expire", "requeue" if facts.losses < max_losses else "quarantine")
 
 
-def overrun() -> Change:
+def overrun(facts: Facts) -> Change:
     """The deadline is over and the worker has not ended it: failed, and not tried again."""
-    return Change("fail", "fail")
+    return Change("fail", "succeed" if facts.tracing else "fail")

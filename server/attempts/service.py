@@ -35,6 +35,7 @@ def summary(attempt: Attempt) -> AttemptSummary:
         run_id=attempt.run_id,
         attempt_no=attempt.attempt_no,
         worker_id=attempt.worker_id,
+        purpose=attempt.purpose,
         state=attempt.state,
         claimed_at=utc(attempt.claimed_at),
         expires_at=utc(attempt.expires_at),
@@ -91,7 +92,9 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
         if change.attempt != "supersede":
             attempt.error = payload.error
         if change.canonical:
-            _make_canonical(session, run, payload)
+            _make_canonical(session, run, payload, upload.outcome)
+        if change.run == "trace":
+            run.purpose, run.losses = "tracing", 0
         session.add(
             Result(
                 attempt_id=attempt.id,
@@ -110,9 +113,9 @@ def _receipt(attempt: Attempt, canonical: bool) -> ResultReceipt:
     return ResultReceipt(attempt_id=attempt.id, state=attempt.state, canonical=canonical)
 
 
-def _make_canonical(session: Session, run: Run, payload: payloads.Payload) -> None:
+def _make_canonical(session: Session, run: Run, payload: payloads.Payload, outcome: str) -> None:
     session.execute(update(Result).where(Result.run_id == run.id).values(canonical=False))
-    figures = payloads.figures(payload.result) if payload.result and run.state == "succeeded" else payloads.Figures()
+    figures = payloads.figures(payload.result) if payload.result and outcome == "succeeded" else payloads.Figures()
     run.median_step_s = figures.median_step_s
     run.tokens_per_s = figures.tokens_per_s
     run.final_loss = figures.final_loss
@@ -155,6 +158,8 @@ def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
         cancel_requested=run.cancel_requested_at is not None,
         losses=run.losses,
         now=now(session),
+        tracing=attempt.purpose == "tracing",
+        to_trace=run.trace,
     )
 
 
@@ -205,10 +210,11 @@ def _end_all(session: Session, settings: Settings, which: ColumnElement[bool], o
         if attempt is None:  # a heartbeat, a result or another server was faster
             continue
         facts = _facts(session, attempt, run)
-        change = rules.overrun() if overdue else rules.expire(facts, settings.max_losses)
+        change = rules.overrun(facts) if overdue else rules.expire(facts, settings.max_losses)
         _apply(attempt, run, change, facts.now)
         if overdue:
-            attempt.error = run.error = deadline_error(run)
+            attempt.error = deadline_error(run)
+            run.error = attempt.error if run.state == "failed" else None
         else:
             run.losses += 1
             attempt.error = {"slug": "lost", "detail": "no heartbeat before the lease ran out, or the worker restarted"}

@@ -201,6 +201,8 @@ def _insert_runs(
         "experiment_id": experiment.id,
         "rank": -request.priority,
         "timeout_s": request.limits.timeout_s,
+        "trace": request.trace,
+        "purpose": "timing",
         "state": RUN.states[0],
         "attempts": 0,
         "losses": 0,

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Index,
     String,
     Text,
+    false,
     literal,
     text,
 )
@@ -43,6 +44,8 @@ class Run(Base):
     pinned_cores: Mapped[str] = mapped_column(Text)  # "0,1", or "" if the worker may choose
     memory_needed_bytes: Mapped[int] = mapped_column(BigInteger)
     timeout_s: Mapped[float]
+    trace: Mapped[bool] = mapped_column(server_default=false())  # whether it is to be traced once it has succeeded
+    purpose: Mapped[str] = mapped_column(String(20), server_default="timing")  # of its newest attempt, or of the next
     state: Mapped[str] = mapped_column(String(20))
     attempts: Mapped[int]  # attempt_no of the newest attempt
     losses: Mapped[int]  # attempts lost since it was submitted or retried

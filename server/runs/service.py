@@ -134,7 +134,8 @@ def cancel_locked(run: Run, at: float) -> None:
     """Raises InvalidTransition."""
     if run.state == "cancelled":
         return
-    after = RUN.after(run.state, "cancel", run.id)
+    # One that waits to be traced has its result: what is cancelled is the tracing.
+    after = RUN.after(run.state, "succeed" if run.purpose == "tracing" and run.state == "queued" else "cancel", run.id)
     if run.state in ACTIVE:
         run.cancel_requested_at = run.cancel_requested_at or at
     else:

@@ -53,6 +53,8 @@ RUN = Machine(
         "fail": _to("failed", *ACTIVE, "queued", "quarantined"),
         "cancel": _to("cancelled", *ACTIVE, "queued"),
         "requeue": _to("queued", *ACTIVE),
+        # Timed, and now to be traced: a result that counts is there, so from here on it can only succeed.
+        "trace": _to("queued", *ACTIVE, "queued", "quarantined"),
         "quarantine": _to("quarantined", *ACTIVE),
         "retry": _to("queued", "failed", "cancelled", "quarantined"),
     },

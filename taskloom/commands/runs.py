@@ -175,7 +175,9 @@ def _print(run: RunDetail, as_json: bool) -> None:
         out.print(f"position {run.queue.position}: {run.queue.waiting_for}", markup=False, highlight=False)
     for attempt in run.history:
         out.print(
-            f"attempt {attempt.attempt_no} by {attempt.worker_id}: {attempt.state}", markup=False, highlight=False
+            f"attempt {attempt.attempt_no} by {attempt.worker_id}: {attempt.state} ({attempt.purpose})",
+            markup=False,
+            highlight=False,
         )
     if run.error:
         out.print(f"{run.error.get('slug')}: {run.error.get('detail')}", markup=False, highlight=False)

@@ -21,6 +21,7 @@ from taskloom.options import several_settings, train_options
 @click.option("--name", default="", help="what to call it")
 @click.option("--repetitions", type=click.IntRange(1), help="each variant so often, each in a fresh process")
 @click.option("--timeout-s", type=float, help="an attempt is killed and failed after so many seconds")
+@click.option("--trace", is_flag=True, help="once a run has succeeded, trace it in an attempt of its own")
 @click.option("--dry-run", is_flag=True, help="say what it would become; queue nothing")
 @click.option("--wait", is_flag=True, help="follow it to its end; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print on standard error what the trainers print")
@@ -32,6 +33,7 @@ def submit(
     name: str,
     repetitions: int | None,
     timeout_s: float | None,
+    trace: bool,
     dry_run: bool,
     wait: bool,
     follow_logs: bool,
@@ -43,7 +45,7 @@ def submit(
     """Queue an experiment: from FILE (.toml, .yaml, .json), or from options, where a comma list becomes an axis."""
     if follow_logs and not wait:
         raise click.UsageError("--follow-logs goes with --wait")
-    request = _request(file, given, name, repetitions, timeout_s)
+    request = _request(file, given, name, repetitions, timeout_s, trace)
     with Client(server) as client:
         if dry_run:
             _print_plan(client, request, as_json)
@@ -62,12 +64,12 @@ def submit(
 
 
 def _request(
-    file: Path | None, given: dict[str, Any], name: str, repetitions: int | None, timeout_s: float | None
+    file: Path | None, given: dict[str, Any], name: str, repetitions: int | None, timeout_s: float | None, trace: bool
 ) -> ExperimentRequest:
     used = [key for key, value in given.items() if value is not None]
     if file is not None and used:
         raise click.UsageError(f"{file} holds the settings already; leave out --{used[0].replace('_', '-')}")
-    overrides: dict[str, Any] = {"repetitions": repetitions, "name": name or None}
+    overrides: dict[str, Any] = {"repetitions": repetitions, "name": name or None, "trace": trace or None}
     if timeout_s is not None:
         overrides["limits"] = {"timeout_s": timeout_s}
     overrides = {key: value for key, value in overrides.items() if value is not None}

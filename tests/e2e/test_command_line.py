@@ -286,6 +286,30 @@ def test_doctor_names_every_check() -> None:
     assert all(check["advice"] for check in found["checks"] if check["status"] == "warn")
 
 
+def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(home: House, tmp_path: Path) -> None:
+    home.start_worker(None)
+    axes = ("--scheduler", "fork-join,task", "--threads", "1", "--trace", "--wait", "--json")
+    done = told(taskloom("submit", *TINY, *axes, server=home.url))
+    assert [run["state"] for run in done["runs"]] == ["succeeded", "succeeded"]
+    run = told(taskloom("runs", "show", "1", "--json", server=home.url))
+    assert [attempt["purpose"] for attempt in run["history"]] == ["timing", "tracing"]
+    one = ("runs", "trace", "1", "--format", "paraver", "-o", "one.prv", "--json")
+    files = told(taskloom(*one, server=home.url, folder=tmp_path))["files"]
+    assert files == ["one.prv", "one.pcf", "one.row"]
+    check_paraver((tmp_path / "one.prv").read_text())
+    told(taskloom("runs", "trace", "1", "2", "-o", "both.json", "--json", server=home.url, folder=tmp_path))
+    events = check_chrome((tmp_path / "both.json").read_text())
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert {name.split(": ")[1].split(",")[0] for name in names} == {"fork-join", "task sync step"}
+    begins = [(e["pid"], e["ts"]) for e in events if e["name"] == "step 3"]
+    assert len({ts for _, ts in begins}) == 1
+    assert {pid for pid, _ in begins} == {1, 2}
+    with Client(home.url) as client:
+        assert client.result(1)["config"]["trace"] is None
+    missing = taskloom("runs", "trace", "99", "-o", "x.json", server=home.url, folder=tmp_path)
+    assert missing.returncode == 2
+
+
 def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> None:
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))

@@ -71,9 +71,9 @@ class Protocol(RuleBasedStateMachine):
         ids = self.sql("SELECT id FROM run ORDER BY id")
         return int(ids[pick % len(ids)][0])
 
-    @rule(repetitions=st.integers(1, 3))
-    def submit(self, repetitions: int) -> None:
-        request = ExperimentRequest.model_validate({"repetitions": repetitions, "order": "sequential"})
+    @rule(repetitions=st.integers(1, 3), trace=st.booleans())
+    def submit(self, repetitions: int, trace: bool) -> None:
+        request = ExperimentRequest.model_validate({"repetitions": repetitions, "order": "sequential", "trace": trace})
         experiments.submit(self.database, self.settings, request, None, None)
 
     @rule(name=WORKERS)
@@ -141,7 +141,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(pick=PICK, verb=st.sampled_from([runs.cancel, runs.retry]))
     def user(self, pick: int, verb: Any) -> None:
         try:
-            verb(self.database, self.run_id(pick))
+            verb(self.database, self.settings, self.run_id(pick))
         except InvalidTransition:
             return
 
@@ -157,7 +157,7 @@ class Protocol(RuleBasedStateMachine):
     def a_run_has_one_result_that_counts_and_keeps_its_success(self) -> None:
         counted = self.sql("SELECT run_id, outcome FROM result WHERE canonical")
         assert len({run_id for run_id, _ in counted}) == len(counted)
-        now = {row[0] for row in self.sql("SELECT id FROM run WHERE state = 'succeeded'")}
+        now = {row[0] for row in self.sql("SELECT id FROM run WHERE state = 'succeeded' OR purpose = 'tracing'")}
         assert now == {run_id for run_id, outcome in counted if outcome == "succeeded"}
         assert self.succeeded <= now
         self.succeeded = now
@@ -182,6 +182,10 @@ class Protocol(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def check_end(self) -> None:
+        traced = "SELECT run_id FROM attempt WHERE purpose = 'tracing'"
+        assert self.sql(f"SELECT count(*) FROM run WHERE id IN ({traced}) AND state <> 'succeeded'") == [(0,)]
+        counted = "SELECT attempt_id FROM result WHERE canonical"
+        assert self.sql(f"SELECT count(*) FROM attempt WHERE id IN ({counted}) AND purpose = 'tracing'") == [(0,)]
         assert self.sql("SELECT count(*) FROM run WHERE state IN ('queued', 'leased', 'running')") == [(0,)]
         self.runs_and_attempts_agree()
         self.a_run_has_one_result_that_counts_and_keeps_its_success()

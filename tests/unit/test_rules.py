@@ -21,6 +21,8 @@ def facts(**given):
             "cancel_requested": False,
             "losses": 0,
             "now": 50.0,
+            "tracing": False,
+            "to_trace": False,
             **given,
         }
     )
@@ -28,8 +30,8 @@ def facts(**given):
 
 def every_fact():
     """All combinations that the schema and the table allow."""
-    for attempt, run, newer, cancel, late, losses in itertools.product(
-        ATTEMPT.states, RUN.states, (0, 1), (False, True), (False, True), (0, 2)
+    for attempt, run, newer, cancel, late, losses, trace in itertools.product(
+        ATTEMPT.states, RUN.states, (0, 1), (False, True), (False, True), (0, 2), ("no", "wanted", "now")
     ):
         if attempt in ACTIVE and (run != attempt or newer):
             continue  # an active attempt is its run's newest one, and both are in the same state
@@ -37,7 +39,11 @@ def every_fact():
             continue  # an active run has an active newest attempt
         if cancel and run in ("queued", "quarantined"):
             continue  # a cancelled run is not queued again; retry takes the wish back
+        if trace == "now" and run in ("failed", "cancelled", "quarantined"):
+            continue  # a run that is traced has its result
         yield facts(
+            tracing=trace == "now",
+            to_trace=trace != "no",
             attempt_state=attempt,
             run_state=run,
             newest_attempt_no=1 + newer,
@@ -65,7 +71,10 @@ def test_results_lead_where_the_table_allows(outcome):
         assert attempt not in ACTIVE
         if change.canonical:
             assert given.counts
-            assert run == attempt
+            assert not given.tracing
+            assert run == attempt or (run, attempt) == ("queued", "succeeded")
+        if given.tracing:
+            assert run in (given.run_state, "succeeded", "queued")
         if not given.counts:
             assert (attempt, run) == ("superseded", given.run_state)
 
@@ -74,7 +83,7 @@ def test_no_rule_leaves_a_run_active_without_an_active_attempt():
     for given in every_fact():
         changes = [finish(given, outcome) for outcome in ("succeeded", "failed", "cancelled")]
         if given.active:
-            changes += [expire(given, 2), overrun()]
+            changes += [expire(given, 2), overrun(given)]
         try:
             changes.append(beat(given))
         except (LeaseLost, InvalidTransition):
@@ -132,3 +141,26 @@ def test_a_run_is_queued_again_twice_then_quarantined(losses, verb):
 
 def test_a_run_to_be_cancelled_is_not_queued_again():
     assert expire(facts(cancel_requested=True), max_losses=2) == Change("expire", "cancel")
+
+
+def test_a_run_to_be_traced_is_queued_again_when_it_was_timed():
+    assert finish(facts(to_trace=True), "succeeded") == Change("succeed", "trace", canonical=True)
+    assert finish(facts(to_trace=True, cancel_requested=True), "succeeded") == Change(
+        "succeed", "succeed", canonical=True
+    )
+    assert finish(facts(to_trace=True), "failed") == Change("fail", "fail", canonical=True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attempt"), [("succeeded", "succeed"), ("failed", "fail"), ("cancelled", "cancel")]
+)
+def test_however_tracing_ends_the_run_has_succeeded(outcome, attempt):
+    traced = facts(tracing=True, to_trace=True, cancel_requested=outcome == "cancelled")
+    assert finish(traced, outcome) == Change(attempt, "succeed")
+    assert overrun(traced) == Change("fail", "succeed")
+    assert expire(facts(tracing=True, losses=2), max_losses=2) == Change("expire", "succeed")
+
+
+def test_tracing_that_was_lost_or_handed_back_is_tried_again():
+    assert expire(facts(tracing=True, losses=1), max_losses=2) == Change("expire", "requeue")
+    assert finish(facts(tracing=True), "cancelled") == Change("cancel", "requeue")
