@@ -75,6 +75,7 @@ class TrainResult:
     validity: Mapping[str, Any] = field(default_factory=dict)
     flagged: Sequence[Sequence[str]] = ()  # for each step why it may not count
     counters: Mapping[str, Any] = field(default_factory=dict)
+    resident_bytes: Mapping[str, int] = field(default_factory=dict)  # what peak_rss consists of
     warnings: Sequence[str] = ()
     schema: str = SCHEMA
     summary: Mapping[str, Any] = field(default_factory=dict)

@@ -329,7 +329,7 @@ class Run:
         flagged = evidence.flags(validity, step_s, len(self.watcher.cores))
         return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
 
-    def result(self, machine: dict[str, Any], sha256: str) -> TrainResult:
+    def result(self, machine: dict[str, Any], sha256: str, resident_bytes: dict[str, int]) -> TrainResult:
         """Everything measured, and the summary derived from it."""
         config = self.config
         step_s = [float(v) for v in self.step_times(config.steps)]
@@ -361,6 +361,7 @@ class Run:
             ops=ops,
             threads=self.thread_stats(total_s),
             memory_bytes={**self.planned.memory_bytes, "peak_rss": memory.peak_rss_bytes()},
+            resident_bytes=resident_bytes,
             weights_sha256=sha256,
             graph=self.graph_stats(),
             validity=validity,

@@ -64,18 +64,24 @@ def train(
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
     """
     check_fits(slicing.resolve(config))  # first: it is quick, and the plan of a huge run is not
+    resident = memory.Residency()
     planned = plan(config)
     config = planned.config
     stream = data.open_tokens(config)
     emit(planned.event())
+    resident.grew_by("plan")
     blas = gemm.load(config.blas)
+    resident.grew_by("blas")
     team = Team(planned.cores)
     arenas = Memory(tensors.plan(config))
     compile_entries(planned.program, emit)
+    resident.grew_by("compiled")
     first_touch(team, arenas)
     fill(arenas, config, stream)
+    resident.grew_by("arenas")
     run = Run(planned, arenas, dispatch.bind(planned.program, arenas, config.threads, blas.sgemm), team)
     run.execute(emit, stop)
+    resident.grew_by("run")
     weights = arenas.weights(config)
     if config.save is not None:
         checkpoint.write_checkpoint(config.save, config.model, weights)
@@ -89,7 +95,7 @@ def train(
             profile.write_json_gz(artifacts / "profile.json.gz", run.profile(about))
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
-    return run.result(about, weights_sha256(weights))
+    return run.result(about, weights_sha256(weights), resident.pieces)
 
 
 def compile_entries(step: Program, emit: Emit) -> None:

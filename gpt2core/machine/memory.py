@@ -33,7 +33,25 @@ def touch(address, begin, end):
 
 def peak_rss_bytes() -> int:
     """The most memory this process has had resident: VmHWM, which unlike ru_maxrss does not survive from a parent."""
+    return _status_bytes("VmHWM")
+
+
+def _status_bytes(name: str) -> int:
     for line in Path(f"/proc/{os.getpid()}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(name + ":"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+class Residency:
+    """What the process's resident memory consists of: by how much it grew from one point of a run to the next."""
+
+    def __init__(self) -> None:
+        self.pieces = {"interpreter": _status_bytes("VmRSS")}
+        self._last = self.pieces["interpreter"]
+
+    def grew_by(self, piece: str) -> None:
+        """Whatever has come to be resident since the last call, or has gone, is this piece's."""
+        now = _status_bytes("VmRSS")
+        self.pieces[piece] = self.pieces.get(piece, 0) + now - self._last
+        self._last = now

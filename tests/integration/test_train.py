@@ -8,6 +8,7 @@ import datetime
 import gzip
 import itertools
 import json
+import subprocess
 import threading
 
 import numpy as np
@@ -17,7 +18,7 @@ from trace_checks import check_chrome, check_paraver
 from analysis import chrome, paraver
 from analysis.profile import profile_of
 from analysis.trace import trace_of
-from gpt2core import arena, run, tensors, train
+from gpt2core import arena, launch, run, tensors, train
 from gpt2core.config import PHASES, ModelConfig, TrainConfig
 from gpt2core.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
 
@@ -53,6 +54,7 @@ def test_the_report_is_whole_and_consistent(scheduler):
     sizes = tensors.memory_bytes(train.plan(config).config)
     assert {kind: result.memory_bytes[kind] for kind in sizes} == sizes
     assert result.memory_bytes["peak_rss"] > sum(sizes.values())
+    assert result.resident_bytes["interpreter"] > 0
     assert result.summary["median_step_s"] == pytest.approx(float(np.median(result.step_s[2:])))
     low, high = result.summary["ci95_step_s"]
     assert low <= result.summary["median_step_s"] <= high
@@ -183,3 +185,17 @@ def test_a_profile_holds_each_tasks_mean_and_the_graph(tmp_path):
     assert found.fork_join_span_s == pytest.approx(result.graph["fork_join_tinf_s"])
     assert len(found.edges) == result.graph["edges"]
     assert found.work_s * (SMALL.steps - 2) == pytest.approx(sum(op.time_s for op in result.ops), rel=1e-6)
+
+
+def test_peak_memory_is_explained(tmp_path):
+    """In a process of its own, whose arenas are most of its memory."""
+    model = {"layers": 4, "heads": 8, "channels": 512, "vocab": 8192, "context": 128}
+    config = TrainConfig(model=model, batch=4, seq=128, steps=2, warmup=1, data="synthetic", threads=2)
+    path = tmp_path / "result.json"
+    subprocess.run(launch.command(path), input=json.dumps(config.to_dict()), text=True, check=True, capture_output=True)
+    result = json.loads(path.read_text())
+    pieces, peak = result["resident_bytes"], result["memory_bytes"]["peak_rss"]
+    assert sum(pieces.values()) == pytest.approx(peak, rel=0.1)
+    exact = sum(tensors.memory_bytes(train.plan(config).config).values())
+    assert exact > 0.3 * peak
+    assert pieces["arenas"] == pytest.approx(exact, rel=0.1)

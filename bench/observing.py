@@ -1,0 +1,107 @@
+"""What observing a run costs: validity evidence and counters, and tracing, each against a run without it.
+
+    python -m bench.observing --model tiny --batch 4 --seq 64 --steps 400 --rounds 8
+
+Variants: `bare` (neither evidence nor counters), `observed` (as every run is), `traced` (a trace besides). Each round
+every variant runs once in a fresh process, in random order, so rounds are pairs. The ratio is median step of `bare` by
+median step of the variant, with a 95 % bootstrap interval over rounds. Results go to bench/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from analysis.statistics import paired_ratio_of_medians
+from bench.step import machine
+from gpt2core import launch
+from gpt2core.config import TrainConfig
+from gpt2core.result import median
+
+ROOT = Path(__file__).parent.parent
+VARIANTS = ("bare", "observed", "traced")
+# The trainer without what it observes; the accounting of waiting stays, see bench-metg for that.
+BARE = """
+import contextlib, sys
+from gpt2core import __main__, evidence, run, tracing
+from gpt2core.tracing import new_record
+tracing.new_record = lambda *arguments: new_record(*arguments[:6], False)
+evidence.Watcher.read_if_due = lambda self: None
+run.Run.observed = lambda self, thread: contextlib.nullcontext()
+run.Run.evidence = lambda self, step_s: ({}, [], [])
+sys.exit(__main__.main())
+"""
+
+
+def measure(config: TrainConfig, variant: str, folder: Path) -> dict[str, Any]:
+    """One process's timed steps, and the size of its trace."""
+    result, trace = folder / "result.json", folder / "trace.json.gz"
+    settings = {**config.to_dict(), "trace": str(trace) if variant == "traced" else None}
+    command = launch.command(result)
+    if variant == "bare":
+        command = [sys.executable, "-c", BARE, *command[3:]]
+    done = subprocess.run(command, input=json.dumps(settings), env=launch.environment(), cwd=ROOT, text=True,
+                          capture_output=True, check=False)  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{variant} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    found = json.loads(result.read_text(encoding="utf-8"))
+    size = trace.stat().st_size if variant == "traced" else None
+    return {"variant": variant, "step_s": found["step_s"], "flagged": found["flagged"], "trace_bytes": size}
+
+
+def main() -> None:
+    """Measure, print and record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, kind, default in (("model", str, "tiny"), ("batch", int, 4), ("seq", int, 64), ("steps", int, 400),
+                                ("threads", int, 2), ("scheduler", str, "task"), ("sync", str, "none"),
+                                ("batch-slice", int, 1), ("token-slice", int, 64), ("rounds", int, 8)):  # fmt: skip
+        parser.add_argument(f"--{name}", type=kind, default=default)
+    parser.add_argument("--note", default="", help="what to keep in mind of the machine")
+    given = vars(parser.parse_args())
+    rounds, note = given.pop("rounds"), given.pop("note")
+    config = TrainConfig.from_dict({**given, "data": "synthetic", "warmup": 4})
+    runs: list[dict[str, Any]] = []
+    order = random.Random(0)
+    with tempfile.TemporaryDirectory(prefix="bench-observing-") as folder:
+        for number in range(rounds):
+            for variant in order.sample(VARIANTS, len(VARIANTS)):
+                runs.append({"round": number, **measure(config, variant, Path(folder))})
+    medians = {
+        variant: [median(run["step_s"][config.warmup_steps :]) for run in runs if run["variant"] == variant]
+        for variant in VARIANTS
+    }
+    lines = [
+        f"# What observing costs: {given['model']}, B{given['batch']} T{given['seq']}, {given['scheduler']}, "
+        f"{given['threads']} threads, {datetime.date.today()}", "",
+        "| variant | median step, ms | fastest to slowest process, ms | bare / variant | 95 % |",
+        "|---|---|---|---|---|",
+    ]  # fmt: skip
+    for variant in VARIANTS:
+        mine = medians[variant]
+        ratio = paired_ratio_of_medians(medians["bare"], mine)
+        lines.append(
+            f"| {variant} | {median(mine) * 1e3:.3f} | {min(mine) * 1e3:.3f} to {max(mine) * 1e3:.3f} "
+            f"| {ratio.value:.4f} | {ratio.low:.4f} to {ratio.high:.4f} |"
+        )
+    about = machine()
+    lines += ["", f"{rounds} rounds of {given['steps']} steps, command `python -m bench.observing "
+              + " ".join(f"--{k.replace('_', '-')} {v}" for k, v in given.items()) + f" --rounds {rounds}`. "
+              f"{about['cpu_model']}, {about['cores']} cores, Linux {about['kernel']}, load average at the end "
+              f"{os.getloadavg()[0]:.1f}. {note}".rstrip(), ""]  # fmt: skip
+    text = "\n".join(lines)
+    print(text)
+    target = ROOT / "bench/results" / f"{datetime.date.today()}-observing-{given['model']}"
+    target.with_suffix(".md").write_text(text, encoding="utf-8")
+    target.with_suffix(".json").write_text(json.dumps({"machine": about, "runs": runs}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
