@@ -12,8 +12,8 @@ COPY taskloom taskloom
 COPY migrations migrations
 RUN pip install --no-cache-dir -c constraints.txt -e '.[server,worker,cli,postgres]' \
     && useradd --create-home taskloom \
-    && mkdir -p /var/lib/taskloom \
-    && chown taskloom /var/lib/taskloom
+    && mkdir -p /var/lib/taskloom/artifacts \
+    && chown -R taskloom /var/lib/taskloom
 
 USER taskloom
 ENV NUMBA_CACHE_DIR=/var/lib/taskloom/numba \

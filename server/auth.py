@@ -66,6 +66,7 @@ ACCESS: dict[str, frozenset[str]] = {
     "attempts_show": READERS | WORKERS,
     "attempts_heartbeat": WORKERS,
     "attempts_finish": WORKERS,
+    "retention_prune": ADMINS,
     "keys_create": ADMINS,
     "keys_index": ADMINS,
     "keys_revoke": ADMINS,

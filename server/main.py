@@ -44,6 +44,7 @@ from server.metrics import Metrics
 from server.observing import Observing
 from server.pages.routes import router as pages
 from server.rates import Rates
+from server.retention.routes import router as retention
 from server.runs.routes import router as runs
 from server.samples.routes import router as samples
 from server.settings import Settings
@@ -52,7 +53,7 @@ from server.workers.routes import router as workers
 log = logging.getLogger("taskloom.server")
 
 
-ROUTERS = (experiments, runs, samples, workers, attempts, artifacts, analysis, events, keys)
+ROUTERS = (experiments, runs, samples, workers, attempts, artifacts, analysis, events, retention, keys)
 
 
 def operations() -> dict[str, APIRoute]:

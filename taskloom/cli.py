@@ -7,7 +7,20 @@ from typing import Any
 import click
 
 from gpt2core.errors import CoreError
-from taskloom.commands import analysis, compare, doctor, experiments, keys, metg, runs, serve, submit, train, worker
+from taskloom.commands import (
+    analysis,
+    compare,
+    doctor,
+    experiments,
+    keys,
+    metg,
+    prune,
+    runs,
+    serve,
+    submit,
+    train,
+    worker,
+)
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 
@@ -46,6 +59,7 @@ for command in (
     metg.metg,
     doctor.doctor,
     keys.keys,
+    prune.prune,
 ):
     main.add_command(command)
 for command in analysis.COMMANDS:

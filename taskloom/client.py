@@ -24,6 +24,7 @@ from contract.analysis import Comparison, ScalingTable
 from contract.artifacts import ArtifactList
 from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
 from contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
+from contract.retention import PruneReport, PruneRequest
 from contract.runs import LogPage, RunDetail, RunPage, RunSummary, SampleList
 from contract.samples import RunSamples, SamplesPage
 from contract.workers import WorkerPage, WorkerSummary
@@ -177,6 +178,10 @@ class Client:
     def confirm(self, run_id: int) -> ExperimentDetail:
         """Queue fresh runs of what changed at this run."""
         return self._ask("POST", f"/analysis/history/{run_id}/confirm", ExperimentDetail)
+
+    def prune(self, request: PruneRequest) -> PruneReport:
+        """Delete old runs; ask again while there is more."""
+        return self._ask("POST", "/prune", PruneReport, body=request)
 
     def create_key(self, request: KeyRequest) -> KeyCreated:
         """A new key; its token is in this answer and nowhere else."""

@@ -7,9 +7,13 @@ import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
+
+INCOMING = "incoming"
+LEFT_S = 86400.0  # a file on its way for longer is not coming any more
 
 
 class Incoming:
@@ -54,7 +58,7 @@ class Store:
         return self.root / sha256[:2] / sha256
 
     def incoming(self) -> Incoming:
-        folder = self.root / "incoming"
+        folder = self.root / INCOMING
         folder.mkdir(parents=True, exist_ok=True)
         return Incoming(folder)
 
@@ -70,6 +74,27 @@ class Store:
             for folder in (target.parent, self.root) if new else (target.parent,):
                 _sync_folder(folder)
             yield
+
+    def sweep(self, needed: Callable[[], Collection[str]], dry_run: bool) -> tuple[int, int]:
+        """Delete the files whose hash is not `needed`, and halves that were left long ago: how many, and their bytes.
+
+        `needed` is asked while nothing is being kept.
+        """
+        if not self.root.is_dir():
+            return 0, 0
+        files = size_bytes = 0
+        with self._locked(fcntl.LOCK_EX):
+            kept = needed()
+            for path in self.root.glob("*/*"):
+                if path.parent.name == INCOMING:
+                    unneeded = path.stat().st_mtime < time.time() - LEFT_S
+                else:
+                    unneeded = path.name not in kept
+                if unneeded:
+                    files, size_bytes = files + 1, size_bytes + path.stat().st_size
+                    if not dry_run:
+                        path.unlink()
+        return files, size_bytes
 
     @contextlib.contextmanager
     def _locked(self, how: int) -> Iterator[None]:

@@ -340,3 +340,15 @@ def test_what_trainers_print_is_followed_and_shown(home: House, tmp_path: Path) 
     line = told(taskloom("runs", "log", "2", "--json", server=home.url))
     assert (line["run_id"], line["line_no"], line["text"]) == (2, 1, "the reactor is melting")
     assert taskloom("submit", str(request), "--follow-logs", server=home.url).returncode == 2
+
+
+def test_old_runs_are_pruned(home: House, tmp_path: Path) -> None:
+    request = tmp_path / "two.json"
+    request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}, "axes": {"seed": [1, 2]}}))
+    home.start_worker("leaving")
+    told(taskloom("submit", str(request), "--wait", "--json", server=home.url))
+    would = told(taskloom("prune", "--older-than", "0s", "--dry-run", "--json", server=home.url))
+    assert (would["runs"], would["artifacts"], would["files"]) == (1, 2, 0)  # the newest stays
+    assert "deleted 1 runs with 1 attempts" in taskloom("prune", "--older-than", "0s", server=home.url).stdout
+    assert len(told(taskloom("runs", "list", "--json", server=home.url))) == 1
+    assert taskloom("prune", "--older-than", "soon", server=home.url).returncode == 2

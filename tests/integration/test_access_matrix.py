@@ -68,6 +68,7 @@ REQUESTS = {
         200, "/api/v1/attempts/2/heartbeat", {"worker_id": "w1", "attempt_no": 1, "progress": {}},
     ),
     "attempts_finish": (200, "/api/v1/attempts/2/result", UPLOAD),
+    "retention_prune": (200, None, {"older_than_s": 0, "dry_run": True}),
     "keys_create": (201, None, {"scope": "read"}),
     "keys_index": (200, None, None),
     "keys_revoke": (200, "/api/v1/keys/7/revoke", None),

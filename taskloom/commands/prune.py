@@ -1,0 +1,63 @@
+"""`taskloom prune`: old runs are deleted, with all that belongs to them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import get_args
+
+import click
+
+from contract.retention import EndedState, PruneReport, PruneRequest
+from taskloom.client import Client
+from taskloom.commands.output import console, json_option, print_json, server_option
+
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def _age_s(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
+    found = re.fullmatch(r"(\d+)([smhdw])", text)
+    if found is None:
+        raise click.BadParameter(f"{text!r}: give an age as 90d, 12h or 0s")
+    return float(int(found[1]) * UNITS_S[found[2]])
+
+
+@click.command()
+@click.option("--older-than", required=True, callback=_age_s, metavar="AGE", help="runs that ended so long ago: 90d")
+@click.option("--state", "states", multiple=True, type=click.Choice(get_args(EndedState)), help="only these  [all]")
+@click.option("--experiment", "experiment_id", type=click.IntRange(1), help="only of this one")
+@click.option("--dry-run", is_flag=True, help="count; delete nothing")
+@server_option
+@json_option
+def prune(
+    older_than: float,
+    states: tuple[EndedState, ...],
+    experiment_id: int | None,
+    dry_run: bool,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Delete old runs with their attempts, results, output and artifacts; takes an admin key.
+
+    Nothing goes of an experiment that has not ended. Experiments without runs and files that no artifact needs go too.
+    """
+    asked = {"older_than_s": older_than, "experiment_id": experiment_id, "dry_run": dry_run}
+    request = PruneRequest.model_validate({**asked, **({"states": list(states)} if states else {})})
+    total: Counter[str] = Counter()
+    with Client(server) as client:
+        more = True
+        while more:
+            report = client.prune(request)
+            more = report.more
+            total.update({name: count for name, count in report if name not in ("dry_run", "more")})
+    done = PruneReport(dry_run=dry_run, more=False, **total)
+    if as_json:
+        print_json(done)
+        return
+    verb = "would delete" if dry_run else "deleted"
+    console().print(
+        f"{verb} {done.runs} runs with {done.attempts} attempts, {done.results} results, {done.output_lines} lines of "
+        f"output and {done.artifacts} artifacts; {done.experiments} experiments; {done.files} files, {done.bytes:,} B",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,58 @@
+"""docker-compose.yml against the Compose specification, and the Dockerfile against what is packaged."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from compose_spec import PyCompose
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def compose():
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+def parsed(compose):
+    return PyCompose.from_yaml(yaml.safe_dump(compose))
+
+
+def test_the_compose_file_follows_the_specification(compose):
+    services = {"postgres", "server-1", "server-2", "proxy", "worker"}
+    assert set(parsed(compose).service_names()) == services
+    with pytest.raises(ValueError, match="netwok_mode"):
+        parsed({**compose, "services": {"worker": {"image": "x", "netwok_mode": "host"}}})
+
+
+def test_what_services_name_is_there(compose):
+    for name, service in compose["services"].items():
+        assert set(service.get("depends_on", ())) <= set(compose["services"]), name
+        for volume in service.get("volumes", ()):
+            source = volume.partition(":")[0]
+            assert source in compose["volumes"] or (ROOT / source).is_file(), (name, source)
+
+
+def test_the_proxy_sends_to_both_servers_and_the_worker_to_the_proxy(compose):
+    def port(name):
+        command = compose["services"][name]["command"]
+        return command[command.index("--port") + 1]
+
+    caddyfile = (ROOT / "deploy" / "Caddyfile").read_text()
+    assert f"reverse_proxy 127.0.0.1:{port('server-1')} 127.0.0.1:{port('server-2')} " in caddyfile
+    listens = re.search(r"^http://(:\d+) \{\n\tbind 127.0.0.1$", caddyfile, re.M)
+    assert f"http://127.0.0.1{listens[1]}" in compose["services"]["worker"]["command"]
+
+
+def test_the_image_holds_every_package_and_owns_what_is_mounted(compose):
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert set(re.findall(r"^COPY (\w+) \1$", dockerfile, re.M)) == packages
+    for source in re.findall(r"^COPY (.+) \./$", dockerfile, re.M)[0].split():
+        assert (ROOT / source).is_file(), source
+    store = compose["x-server"]["environment"]["TASKLOOM_ARTIFACT_ROOT"]
+    assert f"mkdir -p {store}" in dockerfile
+    assert compose["x-server"]["volumes"] == [f"artifacts:{store}"]
