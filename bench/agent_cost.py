@@ -95,14 +95,17 @@ def run(on: Arm, request: ExperimentRequest) -> Measured:
     }  # fmt: skip
 
 
-def measure(request: ExperimentRequest, rounds: int, folder: Path) -> list[Measured]:
-    """Every arm once a round. Ends the benchmark if two arms trained to different losses."""
+def measure(request: ExperimentRequest, rounds: int, most_s: float, folder: Path) -> list[Measured]:
+    """Every arm once a round, and no new round after so long. Ends the benchmark if losses differ."""
     runs: list[Measured] = []
     order = random.Random(1337)
     with contextlib.ExitStack() as stack:
         arms = {name: stack.enter_context(arm(folder / name, every_s)) for name, every_s in ARMS.items()}
         losses = run(arms[BASE], request)["losses"]  # compiles, where nothing was compiled before
+        started = time.monotonic()
         for round_no in range(rounds):
+            if time.monotonic() > started + most_s:
+                break
             for name in order.sample(list(arms), len(arms)):
                 runs.append({"round": round_no, "arm": name, **run(arms[name], request)})
                 if runs[-1].pop("losses") != losses:
@@ -115,6 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.agent_cost", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--rounds", type=int, default=16, help="runs of each arm")
+    parser.add_argument("--most-s", type=float, default=600.0, help="no new round begins after that long")
     parser.add_argument("--steps", type=int, default=70)
     default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-agent-cost"
     parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
@@ -125,7 +129,7 @@ def main() -> None:
     }  # fmt: skip
     on = machine()
     with tempfile.TemporaryDirectory(prefix="bench-agent-") as folder:
-        runs = measure(ExperimentRequest.model_validate({"base": base}), given.rounds, Path(folder))
+        runs = measure(ExperimentRequest.model_validate({"base": base}), given.rounds, given.most_s, Path(folder))
     report = {
         "schema": "taskloom.bench.agent-cost/1",
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

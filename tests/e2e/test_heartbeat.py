@@ -1,0 +1,46 @@
+"""The agent's heartbeat is on time while its trainer uses every core."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from datetime import datetime, timedelta
+
+import psutil
+from processes import House, until
+from runs import ended, submit, training
+
+from taskloom import Client
+
+BEATS = 15
+LATEST = timedelta(seconds=2)
+HEARTBEAT = timedelta(seconds=0.2)  # what tests' servers ask for
+
+
+def test_beats_come_in_time_while_the_trainer_uses_every_core(home: House, client: Client) -> None:
+    worker = home.start_worker(None)  # the real trainer
+    cores = len(os.sched_getaffinity(0))
+    run_id = submit(client, batch=4, seq=64, steps=1_000_000, threads=cores)
+    training(client, run_id)
+    trainer = psutil.Process(worker.popen.pid).children()[0]
+    before = busy_s(trainer)
+    beats: set[datetime] = set()  # by the server's clock: each beat moves the end of the lease
+
+    def enough() -> bool:
+        beats.add(client.run(run_id).history[0].expires_at)
+        return len(beats) > BEATS
+
+    until(enough, f"{BEATS} beats")
+    lasted_s = (max(beats) - min(beats)).total_seconds()
+    spent_s = busy_s(trainer) - before
+    assert sum(each > 0.02 * lasted_s for each in spent_s.values()) >= cores, spent_s  # busy, whoever else is here
+    told = sorted(beats)
+    assert max(b - a for a, b in itertools.pairwise(told)) < HEARTBEAT + LATEST
+    client.cancel_run(run_id)
+    assert ended(client, run_id).attempts == 1
+
+
+def busy_s(process: psutil.Process) -> Counter[int]:
+    """The processor time of each thread."""
+    return Counter({thread.id: thread.user_time for thread in process.threads()})
