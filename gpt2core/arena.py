@@ -13,7 +13,7 @@ from gpt2core import host
 from gpt2core.config import AUTO, PRESETS, TrainConfig
 from gpt2core.errors import NotEnoughMemory
 from gpt2core.machine import memory
-from gpt2core.ops import Arena, Operand, Own, Tensor
+from gpt2core.ops import Arena, InMemory, Own, Tensor
 from gpt2core.tensors import ArenaPlan, memory_bytes, plan
 
 RESERVE_BYTES = 256 << 20  # for the interpreter, the compiled code and the BLAS library's buffers
@@ -32,7 +32,7 @@ class Memory:
                 view = block[offset : offset + spec.bytes].view(spec.dtype)
                 self.arrays[spec.name] = view.reshape(spec.shape)
 
-    def operand(self, operand: Operand) -> tuple[int, int, int, int]:
+    def operand(self, operand: InMemory) -> tuple[int, int, int, int]:
         """(address, two dimensions, bytes from a thread's part to the next) of a tensor, or (value, 0, 0, 0)."""
         if isinstance(operand, int):
             return (operand, 0, 0, 0)

@@ -148,7 +148,11 @@ class TrainConfig:
     batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1)
     token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
     precision: str = setting("fp32", "number format of the matrix products", choices=PRECISIONS)
-    blas: str = setting("auto", "library for the matrix products", choices=BLAS)
+    blas: str = setting(
+        "auto",
+        "library for the matrix products; auto: for each the faster one, measured once on a node (docs/decisions/0012)",
+        choices=BLAS,
+    )
     data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or a llm.c token file")
     distribution: str = setting("zipf", "how synthetic tokens are drawn", choices=DISTRIBUTIONS)
     checkpoint: str | None = setting(None, "weights to start from: a llm.c .bin or a Hugging Face .safetensors file")

@@ -6,6 +6,7 @@ JSON event a line on its standard output, notes for people on its standard error
 
     started    pid, schema
     compiling  done, total, kernel            only when something has to be compiled
+    measuring  done, total, product           only while a node's table of products is completed
     planned    memory_bytes, tasks, edges, batch_slice, token_slice, cores
     step       step (1-based), steps, loss, step_s, tokens_per_s
     warning    message

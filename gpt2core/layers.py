@@ -13,7 +13,7 @@ from gpt2core.blocks import Block, WeightBlocks
 from gpt2core.config import TrainConfig
 from gpt2core.kernels import adamw, attention, cross_entropy, encoder, gelu, layernorm, matmul, residual, tokens
 from gpt2core.machine.jit import Entry
-from gpt2core.ops import ABSENT, Access, Arena, Operand, Own, Program, Tensor, Tile, Work
+from gpt2core.ops import ABSENT, Access, Arena, Operand, Own, Product, Program, Tensor, Tile, Work
 from gpt2core.slicing import Slice
 
 F32 = 4
@@ -37,6 +37,7 @@ class Layers:
         self.model = self.config.model
         self.slices = slicing.cut(self.config)
         self.token_slice = slicing.sizes(self.config)[1]
+        self.most_rows = max(s.rows for s in self.slices)
         self.program = Program()
         self.ring = tensors.ring_layers(self.model)
         self.blocks = WeightBlocks(self.config)
@@ -129,7 +130,8 @@ class Layers:
         rows, columns = self.shape[weight][-2:]
         self.per_slice(
             name, "forward", matmul.matmul_forward_entry,
-            [y, x, Tensor(weight, layer), Tensor(bias, layer) if bias else ABSENT], layer,
+            [y, x, Tensor(weight, layer), Tensor(bias, layer) if bias else ABSENT,
+             Product(0, 1, self.most_rows, rows, columns)], layer,
             reads=[inp], writes=[out], shared=self.blocks.regions(weight, layer),
             row_flop=2 * rows * columns, row_bytes=F32 * (rows + columns), tile_bytes=F32 * rows * columns,
         )  # fmt: skip
@@ -139,7 +141,7 @@ class Layers:
         rows, columns = self.shape[weight][-2:]
         self.per_slice(
             f"{name}_dinp", "backward", matmul.matmul_backward_input_entry,
-            [dx, dy, Tensor(weight, layer)], layer,
+            [dx, dy, Tensor(weight, layer), Product(0, 0, self.most_rows, columns, rows)], layer,
             reads=[dout], writes=[dinp], shared=self.blocks.regions(weight, layer),
             row_flop=2 * rows * columns, row_bytes=F32 * (rows + columns), tile_bytes=F32 * rows * columns,
         )  # fmt: skip
@@ -148,7 +150,8 @@ class Layers:
         weight, bias = LINEAR[name]
         columns, rows = self.shape[weight][-1], self.config.batch * self.config.seq
         self.per_block(
-            f"{name}_dweight", matmul.matmul_backward_weight_entry, [*self.gradients(weight, bias, layer), dy, x],
+            f"{name}_dweight", matmul.matmul_backward_weight_entry,
+            [*self.gradients(weight, bias, layer), dy, x, Product(1, 0, self.blocks.largest(weight)[0], columns, rows)],
             layer, weight, reads=[(*key, s.index) for key in (dout, inp) for s in self.slices],
             row_flop=2 * rows * columns, row_bytes=F32 * (rows + columns), tile_bytes=F32 * rows * columns,
         )  # fmt: skip

@@ -30,7 +30,7 @@ Emit = Callable[[dict[str, Any]], None]
 
 def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, Any]:
     """Run all sweeps. Raises ConfigError for cores that are not there, Violated, Cancelled if `stop` is set."""
-    from gpt2core.machine import environment, gemm, pinning  # they load Numba: after the cheap checks
+    from gpt2core.machine import environment, pinning  # they load Numba: after the cheap checks
     from gpt2core.taskbench import TaskBench
 
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
@@ -54,7 +54,7 @@ def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, 
                 if points[-1].iterations_per_s < GIVE_UP * points[0].iterations_per_s:
                     break
             sweeps.append(Sweep(pattern, scheduler, repetition, tuple(points)))
-    return result(config, sweeps, environment.describe(gemm.Blas("none", "", 0), cores))
+    return result(config, sweeps, environment.describe("none", "", cores))
 
 
 def read_config(text: str) -> MetgConfig:

@@ -55,8 +55,23 @@ class Arena:
     kind: str
 
 
+@dataclass(frozen=True)
+class Product:
+    """An operand: what computes C (m, n) = op(A) (m, k) @ op(B) (k, n); m of the largest tile, op transposes if set."""
+
+    trans_a: int
+    trans_b: int
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k} {'nt'[self.trans_a]}{'nt'[self.trans_b]}"
+
+
 ABSENT = Tensor("")  # an operand of no elements
-Operand = Tensor | Own | Arena | int
+InMemory = Tensor | Own | Arena | int
+Operand = InMemory | Product
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,7 @@ def calls(program: Program) -> dict[str, Any]:
     return {"call_ops": kinds, "calls": {"task": [task for task, _ in both], "op": [kind for _, kind in both]}}
 
 
-def timeline(
-    rows: Sequence[Ints], bounds: Ints, first_step: int, ns_per_tick: float, complete: bool
-) -> dict[str, Any]:
+def timeline(rows: Sequence[Ints], bounds: Ints, first_step: int, ns_per_tick: float, complete: bool) -> dict[str, Any]:
     """Who ran or waited when. rows: for each thread (n, 4) what, step, begin, end in ticks, what being a call or below
     0 a wait; bounds: (timed steps + 1,) ticks at which steps begin and end.
 

@@ -27,7 +27,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class OpStat:
-    """One op over the timed (not warm-up) steps: tiles run, their summed time, and the work the formulae count."""
+    """One op over the timed (not warm-up) steps: tiles run, their summed time, and the work the formulae count.
+
+    `blas`: the library of its matrix product, with the columns of a piece if there are several; "" without a product.
+    """
 
     op: str
     phase: str
@@ -35,6 +38,7 @@ class OpStat:
     time_s: float
     flop: int
     bytes: int
+    blas: str = ""
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,9 @@ class Run:
                 phase,
                 int(self.record.op_calls[:, i].sum()),
                 float(self.record.op_time[:, i].sum() * scale),
-                *work[name, phase],
+                work[name, phase][0],
+                work[name, phase][1],
+                self.bound.blas.get((name, phase), ""),
             )
             for i, (name, phase) in enumerate(self.bound.kinds)
         ]
@@ -302,9 +304,7 @@ class Run:
     def profile(self, environment: dict[str, Any]) -> dict[str, Any]:
         """What the tasks cost, as the mean over the timed steps, and how they depend on each other."""
         mean_s = self.mean_task_s(self.config.steps - self.config.warmup_steps)
-        return profile.profile(
-            self.config.to_dict(), environment, self.planned.program, self.planned.graph, mean_s
-        )
+        return profile.profile(self.config.to_dict(), environment, self.planned.program, self.planned.graph, mean_s)
 
     def trace(self, environment: dict[str, Any]) -> dict[str, Any]:
         """The profile, and who ran or waited when in the timed steps."""

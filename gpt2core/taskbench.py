@@ -44,7 +44,7 @@ class TaskBench:
         self.graph = graph.build(self.program, "none" if scheduler == "task" else "step")
         graph.validate(self.program, self.graph)
         self.scheduler = scheduler
-        self.bound = dispatch.bind(self.program, self.memory, len(self.cores), 0)
+        self.bound = dispatch.bind(self.program, self.memory, len(self.cores))
         self.fresh = replay.record(self.graph, [float(number != graph.WAIT) for number in self.graph.task])
         self.streamed = 0  # iterations of the memory kernel at each point: a run goes on where the last one ended
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core import checkpoint, data, graph, profile, program, slicing, tensors
+from gpt2core import checkpoint, data, graph, products, profile, program, slicing, tensors
 from gpt2core.arena import Memory, check_fits
 from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError, MachineError, UnreadableFile
-from gpt2core.machine import environment, gemm, memory, pinning
-from gpt2core.ops import Program
+from gpt2core.machine import environment, memory, pinning
+from gpt2core.ops import Product, Program
 from gpt2core.result import TrainResult
 from gpt2core.run import Emit, Plan, Run, silent
 from gpt2core.schedulers import dispatch
@@ -70,7 +70,7 @@ def train(
     stream = data.open_tokens(config)
     emit(planned.event())
     resident.grew_by("plan")
-    blas = gemm.load(config.blas)
+    libraries = load_products(planned.program, config.blas, emit)
     resident.grew_by("blas")
     team = Team(planned.cores)
     arenas = Memory(tensors.plan(config))
@@ -79,13 +79,13 @@ def train(
     first_touch(team, arenas)
     fill(arenas, config, stream)
     resident.grew_by("arenas")
-    run = Run(planned, arenas, dispatch.bind(planned.program, arenas, config.threads, blas.sgemm), team)
+    run = Run(planned, arenas, dispatch.bind(planned.program, arenas, config.threads, libraries), team)
     run.execute(emit, stop)
     resident.grew_by("run")
     weights = arenas.weights(config)
     if config.save is not None:
         checkpoint.write_checkpoint(config.save, config.model, weights)
-    about = environment.describe(blas, planned.cores)
+    about = environment.describe(libraries.name, libraries.version, planned.cores)
     if config.trace is not None:
         profile.write_json_gz(Path(config.trace), run.trace(about))
     if profile_path is not None:
@@ -96,6 +96,12 @@ def train(
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
     return run.result(about, weights_sha256(weights), resident.pieces)
+
+
+def load_products(step: Program, blas: str, emit: Emit) -> products.Products:
+    """What computes the program's matrix products: one library, or the faster one of two for each."""
+    wanted = [operand for op in step.ops for call in op.calls for operand in call.operands]
+    return products.load(blas, [operand for operand in wanted if isinstance(operand, Product)], emit)
 
 
 def compile_entries(step: Program, emit: Emit) -> None:

@@ -53,9 +53,7 @@ def check_chrome(text: str) -> list[dict]:
 def check_paraver(text: str) -> dict[str, list[list[int]]]:
     """The .prv grammar: header, then records of integers, in order of time, within the header's sizes."""
     head, *lines = text.splitlines()
-    found = re.fullmatch(
-        r"#Paraver \(\d\d/\d\d/\d{4} at \d\d:\d\d\):(\d+)_ns:1\((\d+)\):1:1\((\d+):1\)", head
-    )
+    found = re.fullmatch(r"#Paraver \(\d\d/\d\d/\d{4} at \d\d:\d\d\):(\d+)_ns:1\((\d+)\):1:1\((\d+):1\)", head)
     assert found, head
     duration, cpus, threads = map(int, found.groups())
     records: dict[str, list[list[int]]] = {"1": [], "2": [], "3": []}

@@ -26,7 +26,13 @@ TRANSITIONS: Mapping[str, tuple[tuple[Phase, ...], Phase]] = {
 }
 
 
-STAGES = {"compiling": "compiling", "planned": "training", "step": "training", "result": "finishing"}  # by event
+STAGES = {  # by event
+    "compiling": "compiling",
+    "measuring": "compiling",
+    "planned": "training",
+    "step": "training",
+    "result": "finishing",
+}
 
 
 class StopReason(StrEnum):

@@ -10,10 +10,9 @@ from typing import Any
 
 from gpt2core import host, peaks
 from gpt2core.machine import clock
-from gpt2core.machine.gemm import Blas
 
 
-def describe(blas: Blas, cores: Sequence[int]) -> dict[str, Any]:
+def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, Any]:
     """The environment as JSON values; null where the machine does not say."""
     return {
         "core_version": _version("taskloom"),
@@ -22,7 +21,7 @@ def describe(blas: Blas, cores: Sequence[int]) -> dict[str, Any]:
         "numba": _version("numba"),
         "llvmlite": _version("llvmlite"),
         "numpy": _version("numpy"),
-        "blas": {"name": blas.name, "version": blas.version},
+        "blas": {"name": blas, "version": blas_version},
         "kernel": platform.release(),
         "machine": platform.machine(),
         "node": platform.node(),

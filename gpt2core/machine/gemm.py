@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import threadpoolctl
 from llvmlite import ir
 from numba import types
@@ -18,6 +19,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from gpt2core.errors import MachineError
+from gpt2core.machine.clock import ticks
+from gpt2core.machine.jit import address_of, kernel, runtime
+
+ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,28 @@ def _spill(builder, value):
     return slot
 
 
+@kernel
+def multiply_in_pieces(sgemm, piece, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
+    """C (m, n) = op(A) @ op(B) as gemm, in pieces of so many columns."""
+    for first in range(0, n, piece):
+        at_b = b + 4 * first * (ldb if trans_b else 1)
+        gemm(
+            sgemm, trans_a, trans_b, m, min(piece, n - first), k,
+            ONE, a, lda, at_b, ldb, ZERO, c + 4 * first, ldc,
+        )  # fmt: skip
+
+
+@runtime
+def time_product(sgemm, piece, trans_a, trans_b, m, n, k, a, b, c):
+    """Ticks of one product in pieces, on matrices without gaps."""
+    begin = ticks()
+    multiply_in_pieces(
+        sgemm, piece, trans_a, trans_b, m, n, k,
+        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n,
+    )  # fmt: skip
+    return ticks() - begin
+
+
 def load(name: str) -> Blas:
     """Load "mkl" or "openblas"; "auto" is MKL where its wheel is installed, else SciPy's OpenBLAS.
 
@@ -110,6 +137,10 @@ def _load_openblas() -> Blas:
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     address = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
     threadpoolctl.threadpool_limits(1, user_api="blas")
-    loaded = [i for i in threadpoolctl.threadpool_info() if "scipy" in i["filepath"] and i["user_api"] == "blas"]
+    loaded = [
+        i
+        for i in threadpoolctl.threadpool_info()
+        if i["user_api"] == "blas" and {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)
+    ]
     version = "{version} {architecture}".format(**loaded[0]) if loaded else "unknown"
     return Blas("openblas", version, int(address))

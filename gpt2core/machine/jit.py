@@ -226,6 +226,12 @@ def scalar(x, i):
 
 
 @numba.njit(inline="always")
+def product(x, i):
+    """Operand i as what computes a matrix product: address and columns of a piece."""
+    return x[4 * i], x[4 * i + 1]
+
+
+@numba.njit(inline="always")
 def own1(x, i, c):
     """Operand i as a float32 vector; of an operand of which each thread has its own, this thread's."""
     return numba.carray(pointer_f32(x[4 * i] + c[1] * x[4 * i + 3]), (x[4 * i + 1],))

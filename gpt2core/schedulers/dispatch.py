@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,8 @@ from gpt2core.machine.jit import (
     inlined,
     pointer_i64,
 )
-from gpt2core.ops import Program
+from gpt2core.ops import Operand, Product, Program
+from gpt2core.products import Products
 from gpt2core.tracing import LAST_BEGIN, note
 
 ENTRY, OPERANDS, TILE, KIND, PHASE, NUMBER, NEXT = range(7)
@@ -36,13 +38,15 @@ COLUMNS = 8  # of the tables; one cache line a call
 class Dispatch:
     """`tasks` (n, COLUMNS) int64 holds each task's first call, with the address of the next one, or 0, in NEXT;
     `context` (P, CONTEXT_SIZE) a line for each thread; `op_first` (ops + 1,) where each op's tasks begin. `kinds` are
-    the (name, phase) that times are summed by; a call's NUMBER is its place in the program. The rest is kept alive.
+    the (name, phase) that times are summed by, `blas` what computes their products; a call's NUMBER is its place in the
+    program. The rest is kept alive.
     """
 
     tasks: NDArray[np.int64]
     context: NDArray[np.int64]
     op_first: NDArray[np.int64]
     kinds: tuple[tuple[str, str], ...]
+    blas: Mapping[tuple[str, str], str]
     kept: tuple[NDArray[np.int64], ...]
 
 
@@ -70,8 +74,8 @@ def dawdling(tasks: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return operands
 
 
-def bind(program: Program, memory: Memory, threads: int, sgemm: int) -> Dispatch:
-    """Resolve every kernel and operand to its address.
+def bind(program: Program, memory: Memory, threads: int, products: Products | None = None) -> Dispatch:
+    """Resolve every kernel and operand to its address. A program without matrix products needs no `products`.
 
     With TASKLOOM_STRESS set to a number, every task is preceded by a random delay with that seed.
     """
@@ -90,7 +94,7 @@ def bind(program: Program, memory: Memory, threads: int, sgemm: int) -> Dispatch
     for index, op in enumerate(program.ops):
         op_first[index] = task
         for call in op.calls:
-            flat = [cell for operand in call.operands for cell in memory.operand(operand)]
+            flat = [cell for operand in call.operands for cell in resolve(operand, memory, products)]
             operands[place, : len(flat)] = flat
             place += 1
         for tile in op.tiles:
@@ -114,8 +118,23 @@ def bind(program: Program, memory: Memory, threads: int, sgemm: int) -> Dispatch
     stress = os.environ.get("TASKLOOM_STRESS")
     delays = dawdling(tasks, int(stress)) if stress else np.zeros((0, 0), np.int64)
     context = np.zeros((threads, CONTEXT_SIZE), np.int64)
-    context[:, SGEMM], context[:, THREAD] = sgemm, np.arange(threads)
-    return Dispatch(tasks, context, op_first, kinds, (operands, args, following, delays))
+    context[:, SGEMM], context[:, THREAD] = products.sgemm if products else 0, np.arange(threads)
+    blas = {
+        (call.name, call.phase): str(products.of(operand))
+        for call in calls
+        for operand in call.operands
+        if products and isinstance(operand, Product)
+    }
+    return Dispatch(tasks, context, op_first, kinds, blas, (operands, args, following, delays))
+
+
+def resolve(operand: Operand, memory: Memory, products: Products | None) -> tuple[int, int, int, int]:
+    """The cells of an operand. Raises ValueError for a product if nothing computes it."""
+    if not isinstance(operand, Product):
+        return memory.operand(operand)
+    if products is None:
+        raise ValueError(f"nothing was given that computes the product {operand}")
+    return products.operand(operand)
 
 
 @inlined

@@ -30,6 +30,9 @@ class Live:
 
     def event(self, event: Mapping[str, Any]) -> None:
         match event.get("event"):
+            case "measuring":
+                text = f"choosing a library for the product {event.get('product', '')} (once on a machine)"
+                self.bar.update(self._task, description=text, completed=event.get("done"), total=event.get("total"))
             case "compiling":
                 text = f"compiling {event.get('kernel', '')} (once after installing)"
                 self.bar.update(self._task, description=text, completed=event.get("done"), total=event.get("total"))

@@ -66,7 +66,7 @@ def toy(inputs: list[list[int]], dawdle: list[int]) -> tuple[Program, Memory]:
 def run_tasks(step: Program, memory: Memory, sync: str, threads: int, steps: int) -> None:
     tasks = graph.build(step, sync)
     graph.validate(step, tasks)
-    bound = dispatch.bind(step, memory, threads, 0)
+    bound = dispatch.bind(step, memory, threads)
     deques, mask = new_deques(threads, len(tasks))
     arguments = [
         bound.tasks, bound.context, new_record(threads, steps, 0, 8, 0), memory.arrays["control"], steps,
@@ -93,7 +93,7 @@ def test_the_stamps_catch_a_graph_without_an_edge():
     step, memory = toy([[], [0], [1]], [20_000, 0, 0])
     tasks = graph.build(step, "step")
     broken = dataclasses.replace(tasks, edges=(*(e for e in tasks.edges if e != (1, 2)), (0, 2)))
-    bound = dispatch.bind(step, memory, 2, 0)
+    bound = dispatch.bind(step, memory, 2)
     deques, mask = new_deques(2, len(tasks))
     record = new_record(2, 20, 0, 8, 0)
     arrays = [bound.tasks, bound.context, record, memory.arrays["control"], 20]
@@ -176,7 +176,7 @@ def test_fork_join_runs_every_tile_of_an_op_before_the_next_op(dynamic):
     wide = Program(regions=step.regions)
     for part in (step.ops[:7], step.ops[7:]):
         wide.add("stamp", "forward", stamp_entry, part[0].calls[0].operands, [op.tiles[0] for op in part])
-    bound = dispatch.bind(wide, memory, 3, 0)
+    bound = dispatch.bind(wide, memory, 3)
     record = new_record(3, 30, 0, 8, 0)
     common = [bound.tasks, bound.context, record, memory.arrays["control"], 30]
     Team([0, 1, 0]).run(

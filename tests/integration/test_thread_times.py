@@ -42,7 +42,7 @@ def total(found: list[tuple[float, float, float, float]]) -> tuple[float, ...]:
 def run_graph(inputs: list[list[int]], sync: str) -> list[tuple[float, float, float, float]]:
     step, memory = toy(inputs, [LONG] * len(inputs))
     tasks = graph.build(step, sync)
-    bound = dispatch.bind(step, memory, 2, 0)
+    bound = dispatch.bind(step, memory, 2)
     deques, mask = new_deques(2, len(tasks))
     record = new_record(2, STEPS, 0, 8, 0)
     flat = replay.record(tasks, [1.0] * len(tasks))
@@ -58,7 +58,7 @@ def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[tuple[fl
     wide.add(
         "stamp", "forward", step.ops[0].calls[0].entry, step.ops[0].calls[0].operands, [op.tiles[0] for op in step.ops]
     )
-    bound = dispatch.bind(wide, memory, 2, 0)
+    bound = dispatch.bind(wide, memory, 2)
     record = new_record(2, STEPS, 0, 8, 0)
     split = shares(bound.op_first, np.full(1, threads), dynamic)
     common = [bound.tasks, bound.context, record, memory.arrays["control"], STEPS]

@@ -9,11 +9,10 @@ from collections.abc import Hashable
 import numpy as np
 import pytest
 
-from gpt2core import data, program, slicing, tensors, train
+from gpt2core import data, products, program, slicing, tensors, train
 from gpt2core.arena import Memory
 from gpt2core.blocks import WeightBlocks
 from gpt2core.config import FUSIONS, ModelConfig, TrainConfig
-from gpt2core.machine import gemm
 from gpt2core.ops import Access, Mode, Program
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
@@ -67,8 +66,8 @@ class Views:
 def prepare(config: TrainConfig) -> tuple[Program, Memory, dispatch.Dispatch, object]:
     step, memory = program.build(config), Memory(tensors.plan(config))
     train.fill(memory, config, data.open_tokens(config))
-    blas = gemm.load(config.blas)
-    return step, memory, dispatch.bind(step, memory, 1, blas.sgemm), new_record(1, 1, 0, 64, 0)
+    libraries = products.load(config.blas, [], lambda _: None)
+    return step, memory, dispatch.bind(step, memory, 1, libraries), new_record(1, 1, 0, 64, 0)
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)

@@ -1,0 +1,147 @@
+"""Which library computes each matrix product, and in pieces of how many columns: measured once on a node, and kept.
+
+Libraries differ from shape to shape, and some are faster if a wide product is asked for in pieces
+(docs/decisions/0012). The choice decides how results are rounded, so that all runs on a node share one table, whose id
+is part of their fingerprint.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpt2core import host, peaks
+from gpt2core.errors import MachineError
+from gpt2core.machine import gemm
+from gpt2core.machine.gemm import Blas, time_product
+from gpt2core.ops import Product
+
+SCHEMA = "taskloom.products/1"
+PIECES = (768, 1536, 3072)  # columns
+LEAST_FLOP = 10_000_000  # of a product that is worth a choice: 0.1 ms
+LEAST_GAIN = 0.03  # for which another than the first library, or a piece, is taken
+ROUNDS, MAX_ROUNDS_FLOP = 5, 3_000_000_000  # of larger products fewer rounds
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A library by name, and columns of a piece; 0 for all at once."""
+
+    library: str
+    piece: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.library}/{self.piece}" if self.piece else self.library
+
+
+class Products:
+    """What is chosen for each product. Without choices everything is the first library's, at once."""
+
+    def __init__(self, libraries: Sequence[Blas], choices: Mapping[Product, Choice], table: str = "") -> None:
+        self.libraries = {blas.name: blas for blas in libraries}
+        self.first, self.choices = libraries[0], choices
+        self.name = self.first.name if len(libraries) == 1 else "auto"
+        versions = [f"{blas.name} {blas.version}" for blas in libraries]
+        self.version = self.first.version if len(libraries) == 1 else ", ".join([*versions, f"table {table}"])
+
+    @property
+    def sgemm(self) -> int:
+        """Address of the first library's product, for those that are too small to choose for."""
+        return self.first.sgemm
+
+    def of(self, product: Product) -> Choice:
+        return self.choices.get(product, Choice(self.first.name))
+
+    def operand(self, product: Product) -> tuple[int, int, int, int]:
+        """What a kernel is called with: (address, columns of a piece, 0, 0)."""
+        choice = self.of(product)
+        return (self.libraries[choice.library].sgemm, choice.piece or product.n, 0, 0)
+
+
+def load(name: str, products: Sequence[Product], tell: Callable[[dict[str, Any]], None]) -> Products:
+    """One library by name, or for "auto" the kept table of this node's libraries, completed by measuring.
+
+    tell gets events `measuring` (done, total, product). Raises MachineError if the library asked for is not there.
+    """
+    if name != "auto":
+        return Products([gemm.load(name)], {})
+    libraries = [gemm.load("auto")]
+    if libraries[0].name != "openblas":
+        libraries.append(gemm.load("openblas"))
+    worth = [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
+    if len(libraries) == 1 or not worth:
+        return Products(libraries[:1], {})
+    path = _path(libraries)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then takes the first one's choices
+        table, kept = _read(path)
+        missing = [product for product in worth if product not in kept]
+        for done, product in enumerate(missing):
+            tell({"event": "measuring", "done": done, "total": len(missing), "product": str(product)})
+            kept[product] = measure(product, libraries)
+        if missing:
+            _write(path, table, kept)
+    return Products(libraries, kept, table)
+
+
+def candidates(product: Product, libraries: Sequence[Blas]) -> list[Choice]:
+    """The first library at once comes first: what is taken unless another is clearly faster."""
+    pieces = [0, *(piece for piece in PIECES if 2 * piece <= product.n)]
+    return [Choice(blas.name, piece) for blas in libraries for piece in pieces]
+
+
+def measure(product: Product, libraries: Sequence[Blas]) -> Choice:
+    """The fastest candidate by the best of some rounds in which all take turns, on the calling thread."""
+    address = {blas.name: blas.sgemm for blas in libraries}
+    rng = np.random.default_rng(0)
+    a, b, c = (
+        np.empty(size, np.float32) for size in (product.m * product.k, product.k * product.n, product.m * product.n)
+    )
+    for array in (a, b):
+        rng.standard_normal(dtype=np.float32, out=array)
+    tried = candidates(product, libraries)
+    best = dict.fromkeys(tried, np.inf)
+    shape = (product.trans_a, product.trans_b, product.m, product.n, product.k)
+    for _ in range(ROUNDS if 2 * product.m * product.n * product.k < MAX_ROUNDS_FLOP else 2):
+        for choice in tried:
+            elapsed = time_product(address[choice.library], choice.piece or product.n, *shape, a, b, c)
+            best[choice] = min(best[choice], elapsed)
+    fastest = min(tried, key=lambda choice: best[choice])
+    return fastest if best[fastest] < best[tried[0]] * (1 - LEAST_GAIN) else tried[0]
+
+
+def _path(libraries: Sequence[Blas]) -> Path:
+    about = [SCHEMA, host.cpu_model(), *((blas.name, blas.version) for blas in libraries)]
+    return peaks.folder() / f"products-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
+
+
+def _read(path: Path) -> tuple[str, dict[Product, Choice]]:
+    """The table's id and choices; a new id if there is none. Raises MachineError for a file that is not one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found["id"], {Product(*each["product"]): Choice(*each["choice"]) for each in found["choices"]}
+    except FileNotFoundError:
+        return uuid.uuid4().hex[:8], {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MachineError(
+            f"{path} is not a table of products ({error}); remove it to have it measured again"
+        ) from error
+
+
+def _write(path: Path, table: str, choices: Mapping[Product, Choice]) -> None:
+    rows = [
+        {"product": [p.trans_a, p.trans_b, p.m, p.n, p.k], "choice": [c.library, c.piece]} for p, c in choices.items()
+    ]
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps({"schema": SCHEMA, "id": table, "choices": rows}), encoding="utf-8")
+    part.replace(path)

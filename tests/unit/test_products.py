@@ -1,0 +1,124 @@
+"""The table of products: what is worth a choice, that the faster one is taken, that a node keeps one table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpt2core import products
+from gpt2core.errors import MachineError
+from gpt2core.machine import gemm
+from gpt2core.machine.gemm import Blas
+from gpt2core.ops import Product
+from gpt2core.products import Choice, Products
+
+WIDE, TALL = Product(0, 1, 32, 3200, 64), Product(1, 0, 768, 96, 128)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def two() -> list[Blas]:
+    return [gemm.load("mkl"), gemm.load("openblas")]
+
+
+def silent(_: dict) -> None:
+    pass
+
+
+def test_a_library_by_name_computes_all_at_once():
+    found = products.load("openblas", [WIDE], silent)
+    assert (found.name, found.version) == ("openblas", gemm.load("openblas").version)
+    assert found.operand(WIDE) == (found.sgemm, WIDE.n, 0, 0)
+
+
+def test_small_products_are_not_worth_a_choice(cache):
+    assert products.LEAST_FLOP > 2 * 8 * 8 * 8
+    found = products.load("auto", [Product(0, 1, 8, 8, 8)], silent)
+    assert found.name == gemm.load("auto").name
+    assert not list(cache.iterdir())
+
+
+def test_what_was_measured_is_kept_and_completed():
+    told: list[dict] = []
+    first = products.load("auto", [WIDE], told.append)
+    again = products.load("auto", [WIDE, TALL], told.append)
+    assert [event["product"] for event in told] == [str(WIDE), str(TALL)]
+    assert first.version == again.version  # the table's id is part of it
+    assert again.choices[WIDE] == first.choices[WIDE]
+    assert set(again.choices) == {WIDE, TALL}
+    assert products.load("auto", [WIDE, TALL], told.append).choices == again.choices
+    assert len(told) == 2
+
+
+def test_a_lost_table_gets_another_id(cache):
+    first = products.load("auto", [WIDE], silent)
+    for path in cache.iterdir():
+        path.unlink()
+    assert products.load("auto", [WIDE], silent).version != first.version
+
+
+def test_a_table_that_is_none_is_refused(cache):
+    products.load("auto", [WIDE], silent)
+    (table,) = cache.glob("products-*.json")
+    table.write_text(json.dumps({"id": "x", "choices": [{"product": [1]}]}))
+    with pytest.raises(MachineError, match="is not a table of products"):
+        products.load("auto", [WIDE], silent)
+
+
+def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatch):
+    """Real products; only the time that is told is another one."""
+    fast = two()[1].sgemm
+    real = products.time_product
+    for share, wanted in ((0.5, "openblas"), (0.99, "mkl")):
+        monkeypatch.setattr(
+            products, "time_product", lambda sgemm, *rest, s=share: real(sgemm, *rest) * 0 + (s if sgemm == fast else 1)
+        )
+        assert products.measure(TALL, two()) == Choice(wanted)
+
+
+def test_pieces_are_tried_where_there_are_several():
+    assert [str(c) for c in products.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
+    assert [str(c) for c in products.candidates(TALL, two())] == ["mkl", "openblas"]
+    found = Products(two(), {WIDE: Choice("openblas", 768)}, "t")
+    assert found.operand(WIDE) == (two()[1].sgemm, 768, 0, 0)
+    assert found.operand(dataclasses.replace(WIDE, m=1)) == (two()[0].sgemm, WIDE.n, 0, 0)
+
+
+def load_in_a_process(begin: float, answer) -> None:
+    time.sleep(max(0.0, begin - time.time()))  # so that they meet
+    found = products.load("auto", [WIDE, TALL], silent)
+    answer.put((found.version, sorted(map(str, found.choices.values()))))
+
+
+def test_processes_that_start_together_share_one_table():
+    context = multiprocessing.get_context("fork")
+    answer = context.Queue()
+    children = [context.Process(target=load_in_a_process, args=(time.time() + 0.2, answer)) for _ in range(3)]
+    for child in children:
+        child.start()
+    found = [answer.get(timeout=60) for _ in children]
+    for child in children:
+        child.join()
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("piece", [64, 48, 1])
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_a_product_in_pieces_is_the_product(sgemm, piece, trans_a, trans_b):
+    rng = np.random.default_rng(1)
+    m, n, k = 5, 64, 7
+    a = rng.standard_normal((k, m) if trans_a else (m, k), dtype=np.float32)
+    b = rng.standard_normal((n, k) if trans_b else (k, n), dtype=np.float32)
+    c = np.full((m, n), np.nan, np.float32)
+    gemm.time_product(sgemm, piece, trans_a, trans_b, m, n, k, a, b, c)
+    np.testing.assert_allclose(c, (a.T if trans_a else a) @ (b.T if trans_b else b), rtol=1e-5, atol=1e-5)
