@@ -143,7 +143,10 @@ def test_an_orphan_is_ended_and_a_stranger_with_its_number_is_not(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_neither_a_worker_nor_the_command_line_loads_numba() -> None:
-    program = "import sys, worker.__main__, taskloom.cli, taskloom.demo; print({'numba', 'numpy'} & set(sys.modules))"
+@pytest.mark.parametrize(
+    ("rooms", "absent"), [("worker.__main__", {"numba", "numpy"}), ("taskloom.cli, taskloom.demo", {"numba", "scipy"})]
+)
+def test_neither_a_worker_nor_the_command_line_loads_what_only_the_trainer_needs(rooms: str, absent: set[str]) -> None:
+    program = f"import sys, {rooms}; print(sorted({absent!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
-    assert done.stdout.strip() == "set()"
+    assert done.stdout.strip() == "[]"
