@@ -30,7 +30,7 @@ FINGERPRINT: Mapping[str, str] = {
     "clock": "the clock",
 }
 # Observations of the moment, and what follows from `threads`.
-NOT_FINGERPRINT = ("load_average", "cores_allowed", "cores", "threads")
+NOT_FINGERPRINT = ("load_average", "cores_allowed", "cores", "threads", "peaks")
 # Of these, bits of the result may depend on.
 ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numpy", "blas", "core_hash")
 

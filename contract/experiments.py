@@ -26,6 +26,19 @@ class Limits(Request):
     timeout_s: float = Field(3600, gt=0, le=30 * 86400, description="an attempt is killed and failed after this long")
 
 
+class Stop(Request):
+    """Repetitions are added, a block at a time, until the answer is known or the budget ends."""
+
+    rel_ci: float = Field(
+        gt=0, lt=1, description="narrow enough: half the 95 % interval of the median step / the median, every variant"
+    )
+    max_repetitions: int = Field(50, ge=1, le=1000, description="at most so many, of every variant")
+    budget_s: float | None = Field(
+        None, gt=0, le=365 * 86400, description="seconds of workers' time that all attempts together may take"
+    )
+    metric: Literal["median_step_s"] = Field("median_step_s", description="the primary metric")
+
+
 class ExperimentRequest(Request):
     """An experiment: every combination of the axes' values over the base, each `repetitions` times."""
 
@@ -39,6 +52,9 @@ class ExperimentRequest(Request):
         default_factory=list, description="combinations to leave out: those that match every value of an entry"
     )
     repetitions: int = Field(1, ge=1, le=1000)
+    stop: Stop | None = Field(
+        None, description="go on beyond `repetitions` (which are run in any case) until the answer is known"
+    )
     order: Literal["interleaved", "sequential"] = Field(
         "interleaved",
         description="interleaved: each repetition is a block in which every variant runs once, in random order",
@@ -79,10 +95,22 @@ class ExperimentSummary(Model):
     created_at: datetime
 
 
+class StoppingState(Model):
+    """Where an experiment with `stop` stands, after its complete blocks."""
+
+    repetitions: int
+    rel_ci: float | None = Field(description="of the widest variant; null while one has too few processes")
+    spent_s: float = Field(description="workers' time of all attempts so far")
+    reason: Literal["narrow-enough", "max-repetitions", "budget", "no-results"] | None = Field(
+        description="why no block was added; null while it goes on"
+    )
+
+
 class ExperimentDetail(ExperimentSummary):
     """An experiment with the request that made it."""
 
     request: dict[str, Any]
+    stopping: StoppingState | None = Field(None, description="null without `stop`")
 
 
 class ExperimentPage(Model):

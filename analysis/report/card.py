@@ -95,7 +95,11 @@ def _stopping(document: Document) -> tuple[str, str]:
     stop = document["design"]["stop"]
     if not stop:
         return "no", f"{document['design']['repetitions']} repetitions were fixed beforehand"
-    return "yes", ", ".join(f"{name} = {value}" for name, value in stop.items())
+    asked, reached = ", ".join(f"{name} = {value}" for name, value in stop.items()), document["design"]["stopping"]
+    if not reached or not reached["reason"]:
+        return "partly", f"{asked}; not ended yet"
+    width = "no interval yet" if reached["rel_ci"] is None else f"widest interval {reached['rel_ci']:.2%}"
+    return "yes", f"{asked}; ended after {reached['repetitions']} repetitions: {reached['reason']}, {width}"
 
 
 def _agreement(document: Document) -> tuple[str, str]:

@@ -37,6 +37,7 @@ class Asked:
     by_state: Mapping[str, int]
     created_at: str
     request: Mapping[str, Any]
+    stopping: Mapping[str, Any] | None = None
 
 
 def build(
@@ -90,6 +91,7 @@ def _design(asked: Asked, processes: Sequence[Process], noise_floor: float) -> d
         "order": request.get("order", "interleaved"),
         "seed": request.get("seed", 0),
         "stop": request.get("stop"),
+        "stopping": asked.stopping,
         "noise_floor": noise_floor,
         "variants": len(by_variant(processes)),
         "processes": len(processes),

@@ -118,6 +118,7 @@ def report(database: Database, store: Store, experiment_id: int) -> dict[str, An
         by_state=detail.by_state,
         created_at=detail.created_at.isoformat(),
         request=detail.request,
+        stopping=None if detail.stopping is None else detail.stopping.model_dump(),
     )
     return build(asked, processes, _profiles(database, store, processes)[0], _memory_rows(processes))
 

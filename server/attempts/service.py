@@ -21,6 +21,7 @@ from server.attempts import payload as payloads
 from server.attempts.models import Attempt, Result, is_active
 from server.db import Database, db_now, now, utc
 from server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
+from server.experiments import blocks
 from server.runs.models import Run
 from server.runs.states import ACTIVE, ATTEMPT, RUN
 from server.settings import Settings
@@ -74,7 +75,7 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
 
 
 def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[ResultReceipt, bool]:
-    """Store a result; the second value says whether the run was queued again by it.
+    """Store a result; the second value says whether something was queued by it: the run again, or another block.
 
     Raises NotFound, WrongFencingToken, ResultConflict, BadResult or InvalidTransition.
     """
@@ -106,7 +107,8 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
                 received_at=facts.now,
             )
         )
-        return _receipt(attempt, change.canonical), run.state == "queued"
+        queued = run.state == "queued" or (run.state in RUN.final() and blocks.extend(session, run.experiment_id))
+        return _receipt(attempt, change.canonical), queued
 
 
 def _receipt(attempt: Attempt, canonical: bool) -> ResultReceipt:
@@ -220,6 +222,7 @@ def _end_all(session: Session, settings: Settings, which: ColumnElement[bool], o
             attempt.error = {"slug": "lost", "detail": "no heartbeat before the lease ran out, or the worker restarted"}
             if run.state == "quarantined":
                 run.error = {"slug": "quarantined", "detail": f"lost {run.losses} times; not tried again by itself"}
-        queued = queued or run.state == "queued"
+        added = run.state in RUN.final() and blocks.extend(session, run.experiment_id)
+        queued = queued or added or run.state == "queued"
         log.warning("attempt %s of run %s is %s; the run is %s", attempt.id, run.id, attempt.state, run.state)
     return queued

@@ -127,6 +127,7 @@ def expand(
     """Every variant, and every run in its order. Raises InvalidRequest or ExpansionTooLarge."""
     refusals = Refusals(request)
     _check_axes(request, refusals)
+    _check_stop(request, refusals)
     refusals.raise_if_any()
     combinations = 1
     for values in (*request.axes.values(), *(next(iter(group.values())) for group in request.zip)):
@@ -138,9 +139,20 @@ def expand(
     if not variants:
         refusals.add("/exclude", "exclude", request.exclude, "entries that leave at least one combination")
         refusals.raise_if_any()
-    if len(variants) * request.repetitions > max_runs:
-        _refuse_size(len(variants) * request.repetitions, max_runs)
+    repetitions = request.repetitions if request.stop is None else request.stop.max_repetitions
+    if len(variants) * repetitions > max_runs:
+        _refuse_size(len(variants) * repetitions, max_runs)
     return variants, order(request, len(variants))
+
+
+def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:
+    if request.stop is None:
+        return
+    if request.order != "interleaved":
+        refusals.add("/order", "order", request.order, "interleaved: repetitions are added a block at a time")
+    if request.stop.max_repetitions < request.repetitions:
+        refusals.add("/stop/max_repetitions", "max_repetitions", request.stop.max_repetitions,
+                     f"at least repetitions ({request.repetitions})")
 
 
 def _refuse_size(runs: int, max_runs: int) -> None:

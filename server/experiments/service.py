@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections import Counter
@@ -19,15 +20,17 @@ from contract.experiments import (
     ExperimentRequest,
     ExperimentSummary,
     PlannedRun,
+    StoppingState,
 )
 from gpt2core.config import TrainConfig
 from gpt2core.result import median
 from server import paging
 from server.db import Database, now, utc
 from server.errors import IdempotencyConflict, InvalidRequest, NotFound, QueueFull
+from server.experiments.blocks import insert_runs, stopping
 from server.experiments.expansion import Planned, Variant, canonical_sha256, expand
 from server.experiments.memory import run_memory_bytes
-from server.experiments.models import Block, Experiment, ExperimentKey, RequiredLabel
+from server.experiments.models import Experiment, ExperimentKey, RequiredLabel
 from server.runs.models import Run, is_queued
 from server.runs.service import cancel_locked
 from server.runs.states import ACTIVE, RUN
@@ -67,8 +70,12 @@ def submit(
             session.flush()
             if key_id is not None:
                 session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
-            _insert_runs(session, experiment, request, variants, planned)
-            return _first_answer(experiment), True
+            labels = [json.dumps([key, value]) for key, value in request.requires.labels.items()]
+            if labels:
+                required = [{"experiment_id": experiment.id, "label": label} for label in labels]
+                session.execute(insert(RequiredLabel), required)
+            insert_runs(session, experiment, request, variants, planned)
+            return _first_answer(session, experiment), True
     except IntegrityError:  # the same key came twice at the same moment
         if idempotency_key is None:
             raise
@@ -171,59 +178,6 @@ def _check_room(session: Session, settings: Settings, key_id: int | None, more: 
         )
 
 
-def _insert_runs(
-    session: Session,
-    experiment: Experiment,
-    request: ExperimentRequest,
-    variants: list[Variant],
-    planned: list[Planned],
-) -> None:
-    requires, at = request.requires, experiment.created_at
-    labels = [json.dumps([key, value]) for key, value in requires.labels.items()]
-    if labels:
-        session.execute(
-            insert(RequiredLabel), [{"experiment_id": experiment.id, "label": label} for label in labels]
-        )
-    blocks = sorted({run.block for run in planned})
-    session.execute(insert(Block), [{"experiment_id": experiment.id, "number": number} for number in blocks])
-    by_variant = [
-        {
-            "variant": dict(variant.values),
-            "spec": variant.config.to_dict(),
-            "shape": variant.shape,
-            "cores_needed": variant.cores_needed(requires.cores),
-            "pinned_cores": ",".join(map(str, sorted(variant.config.cores or ()))),
-            "memory_needed_bytes": max(variant.memory_bytes, requires.memory_bytes or 0),
-        }
-        for variant in variants
-    ]
-    common = {
-        "experiment_id": experiment.id,
-        "rank": -request.priority,
-        "timeout_s": request.limits.timeout_s,
-        "trace": request.trace,
-        "purpose": "timing",
-        "state": RUN.states[0],
-        "attempts": 0,
-        "losses": 0,
-        "created_at": at,
-        "queued_at": at,
-    }
-    session.execute(
-        insert(Run),
-        [
-            {
-                **common,
-                **by_variant[run.variant],
-                "position": run.position,
-                "block": run.block,
-                "repetition": run.repetition,
-            }
-            for run in planned
-        ],
-    )
-
-
 def _submitted_before(session: Session, key: str, sha256: str) -> ExperimentDetail | None:
     """The first answer to this key. Raises IdempotencyConflict if it was to another body."""
     experiment = session.scalars(select(Experiment).where(Experiment.idempotency_key == key)).first()
@@ -234,20 +188,33 @@ def _submitted_before(session: Session, key: str, sha256: str) -> ExperimentDeta
             f"this Idempotency-Key was used for experiment {experiment.id}, with another body",
             experiment_id=experiment.id,
         )
-    return _first_answer(experiment)
+    return _first_answer(session, experiment)
 
 
-def _first_answer(experiment: Experiment) -> ExperimentDetail:
+def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
     """What the submission was answered: nothing of it changes, so it need not be kept."""
+    runs = experiment.runs
+    if experiment.request.get("stop") is not None:  # blocks may have been added since
+        asked = experiment.request.get("repetitions", 1)
+        first = select(func.count()).where(Run.experiment_id == experiment.id, Run.block < asked)
+        runs = session.execute(first).scalar_one()
     return ExperimentDetail(
         id=experiment.id,
         name=experiment.name,
         state="active",
-        runs=experiment.runs,
-        by_state={RUN.states[0]: experiment.runs},
+        runs=runs,
+        by_state={RUN.states[0]: runs},
         created_at=utc(experiment.created_at),
         request=experiment.request,
+        stopping=_stopping_at_first(experiment),
     )
+
+
+def _stopping_at_first(experiment: Experiment) -> StoppingState | None:
+    """Before anything has run."""
+    if experiment.request.get("stop") is None:
+        return None
+    return StoppingState(repetitions=0, rel_ci=None, spent_s=0.0, reason=None)
 
 
 def _estimated_s(session: Session, variants: list[Variant], repetitions: int) -> float | None:
@@ -291,7 +258,14 @@ def _state(experiment: Experiment, by_state: Counter[str]) -> Any:
 
 
 def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
-    return ExperimentDetail(**_summaries(session, [experiment])[0].model_dump(), request=experiment.request)
+    summary = _summaries(session, [experiment])[0]
+    state = None
+    if experiment.request.get("stop") is not None:
+        found = stopping(session, experiment)
+        # While runs are open nothing is decided.
+        reason = None if summary.state == "active" else found.reason
+        state = StoppingState(**{**dataclasses.asdict(found), "reason": reason})
+    return ExperimentDetail(**summary.model_dump(), request=experiment.request, stopping=state)
 
 
 def _get(session: Session, experiment_id: int) -> Experiment:

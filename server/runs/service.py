@@ -15,6 +15,7 @@ from server.attempts.models import Attempt, Result
 from server.attempts.service import summary as attempt_summary
 from server.db import Database, now, utc
 from server.errors import NoResult, NotFound
+from server.experiments import blocks
 from server.runs import queue
 from server.runs.models import Run
 from server.runs.states import ACTIVE, RUN
@@ -127,6 +128,8 @@ def cancel(database: Database, settings: Settings, run_id: int) -> RunDetail:
         run = _get(session, run_id, lock=True)
         cancel_locked(run, now(session))
         session.flush()
+        if run.state in RUN.final():
+            blocks.extend(session, run.experiment_id)
         return _detail(session, settings, run)
 
 

@@ -1,0 +1,142 @@
+"""Repetitions are added until the answer is known, or the budget ends; both are recorded."""
+
+import threading
+
+import pytest
+
+pytestmark = pytest.mark.both_databases
+
+STEP_S = (1.0, 1.01, 1.02, 1.03, 1.04, 1.05)  # half of [1, 1.05] is 2.4 % of the median
+
+
+def submit(api, **stop):
+    return api.submit(
+        base={"model": "tiny", "token_slice": 64, "batch_slice": 1},
+        axes={"scheduler": ["fork-join", "task"]},
+        repetitions=3,
+        requires={"labels": {"kind": "quiet"}},
+        stop={"rel_ci": 0.03, "max_repetitions": 9, **stop},
+    )
+
+
+def run_block(node, make_result, s):
+    """Execute a block of two runs; both claims have to be given."""
+    for _ in range(2):
+        lease = node.claim()
+        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"]))
+
+
+@pytest.fixture
+def node(api):
+    return api.worker(labels={"kind": "quiet"})
+
+
+def stopping(api, made):
+    shown = api.get(f"/experiments/{made['id']}")
+    return shown["state"], shown["runs"], shown["stopping"]
+
+
+def test_blocks_are_added_until_the_interval_is_narrow_enough(api, node, make_result):
+    made = submit(api)
+    assert made["stopping"] == {"repetitions": 0, "rel_ci": None, "spent_s": 0.0, "reason": None}
+    assert made["runs"] == 6
+    for s in STEP_S[:-1]:
+        run_block(node, make_result, s)
+    state, runs, shown = stopping(api, made)
+    assert (state, runs, shown["repetitions"], shown["rel_ci"], shown["reason"]) == ("active", 12, 5, None, None)
+    run_block(node, make_result, STEP_S[-1])
+    state, runs, shown = stopping(api, made)
+    assert (state, runs, shown["repetitions"], shown["reason"]) == ("finished", 12, 6, "narrow-enough")
+    assert shown["rel_ci"] == pytest.approx(0.025 / 1.025)
+    assert shown["spent_s"] > 0
+    node.claim(204)
+    planned = [(run["block"], run["repetition"], run["position"]) for run in api.runs(made["id"])]
+    assert planned == [(i // 2, i // 2 + 1, i) for i in range(12)]
+
+
+def test_what_is_added_is_what_more_repetitions_would_have_been(api, node, make_result):
+    made = submit(api)
+    for s in STEP_S:
+        run_block(node, make_result, s)
+    asked = {**made["request"], "repetitions": 6}
+    asked.pop("stop")
+    plan = api.post("/experiments?dry_run=true", asked)["order"]
+    assert [run["variant"] for run in api.runs(made["id"])] == [run["variant"] for run in plan]
+
+
+def test_the_largest_number_of_repetitions_ends_it(api, node, make_result):
+    made = submit(api, rel_ci=0.0001, max_repetitions=7)
+    for i in range(7):
+        run_block(node, make_result, 1.0 + 0.1 * i)
+    state, runs, shown = stopping(api, made)
+    assert (state, runs, shown["reason"]) == ("finished", 14, "max-repetitions")
+
+
+def test_the_budget_ends_it(api, node, make_result):
+    made = submit(api, rel_ci=0.0001, budget_s=1e-6)
+    for i in range(3):
+        run_block(node, make_result, 1.0 + 0.1 * i)
+    state, runs, shown = stopping(api, made)
+    assert (state, runs, shown["reason"]) == ("finished", 6, "budget")
+
+
+def test_a_variant_without_any_result_ends_it(api, node, make_result):
+    made = submit(api)
+    for _ in range(6):
+        lease = node.claim()
+        if lease["spec"]["scheduler"] == "task":
+            node.upload(lease, error={"slug": "boom"})
+        else:
+            node.upload(lease, make_result([9, 1, 1], scheduler="fork-join"))
+    state, runs, shown = stopping(api, made)
+    assert (state, runs, shown["reason"]) == ("finished", 6, "no-results")
+
+
+def test_a_cancelled_experiment_is_not_prolonged(api, node, make_result):
+    made = submit(api)
+    lease = node.claim()
+    api.post(f"/experiments/{made['id']}/cancel")
+    node.upload(lease, make_result([9, 1, 1], scheduler=lease["spec"]["scheduler"]))
+    assert stopping(api, made)[:2] == ("cancelled", 6)
+
+
+def test_two_runs_that_end_at_the_same_moment_add_one_block(api, make_result):
+    made = submit(api)
+    nodes = [api.worker(f"w{i}", labels={"kind": "quiet"}) for i in range(2)]
+    first = nodes[0]
+    for s in STEP_S[:2]:
+        run_block(first, make_result, s)
+    leases = [first.claim()]
+    api.sql("UPDATE block SET node = NULL, core_set = NULL WHERE experiment_id = :id AND number = 2", id=made["id"])
+    leases.append(nodes[1].claim())
+
+    def end(node, lease):
+        node.upload(lease, make_result([9, 1, 1], scheduler=lease["spec"]["scheduler"]))
+
+    threads = [threading.Thread(target=end, args=pair) for pair in zip(nodes, leases, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stopping(api, made)[:2] == ("active", 8)
+
+
+def test_the_first_answer_stays_what_it_was(api, node, make_result):
+    asked = {"base": {"model": "tiny"}, "repetitions": 1, "stop": {"rel_ci": 0.5, "max_repetitions": 9}}
+    first = api.submit(headers={"Idempotency-Key": "k"}, **asked)
+    node.upload(node.claim(), make_result([9, 1, 1], batch_slice=4))
+    assert api.get(f"/experiments/{first['id']}")["runs"] == 2
+    assert api.submit(headers={"Idempotency-Key": "k"}, **asked) == first
+
+
+@pytest.mark.parametrize(
+    ("request_", "pointer"),
+    [
+        ({"repetitions": 5, "stop": {"rel_ci": 0.1, "max_repetitions": 4}}, "/stop/max_repetitions"),
+        ({"order": "sequential", "stop": {"rel_ci": 0.1}}, "/order"),
+        ({"stop": {"rel_ci": 0}}, "/stop/rel_ci"),
+        ({"stop": {}}, "/stop/rel_ci"),
+    ],
+)
+def test_what_cannot_be_is_refused(api, request_, pointer):
+    assert api.submit(422, **request_)["errors"][0]["pointer"] == pointer
