@@ -250,10 +250,11 @@ def curves(
     overhead_s: float = 0.0,
     measured_s: Mapping[tuple[str, int], float] | None = None,
     dynamic: bool = False,
+    schedulers: Sequence[str] = ("fork-join", "task"),
 ) -> list[Curve]:
     """Both schedulers on each number of cores; measured_s by (scheduler, threads). overhead_s: added to each task."""
     found = []
-    for scheduler in ("fork-join", "task"):
+    for scheduler in schedulers:
         forecast_s = {
             count: fork_join_step_s(profile, count, ceiling, overhead_s, dynamic)
             if scheduler == "fork-join"

@@ -18,11 +18,13 @@ CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of one way to slice. source: the one-thread variant whose run left the profile; worst_error: the largest error,
-    as a share, against more threads than the source's."""
+    """Of one way to slice. source: the one-thread variant whose run left the profile that work and spans are of;
+    source_run_ids: the profiled run of each scheduler's curves; worst_error: the largest, as a share, against more than
+    one thread."""
 
     source: Variant
     source_run_id: int
+    source_run_ids: dict[str, int]
     tasks: int
     work_s: float
     span_s: float
@@ -62,17 +64,35 @@ def outlook(
             name = "x".join(str(alike[0][0].config[n]) for n in ("batch_slice", "token_slice"))
             missing.append(f"slices {name}: no one-thread run left a profile")
             continue
-        # The task scheduler's graph is the one that tasks will run; any will do for fork-join.
-        source, process = min(profiled, key=lambda pair: pair[0][0].config["scheduler"] != "task")
-        found.append(_forecast(source, process, profiles[process.run_id], alike, cores))
+        found.append(_forecast(profiled, profiles, alike, cores))
     return Outlook(found, list(dict.fromkeys(missing)))
 
 
+def _source(profiled: Sequence[tuple[Group, Process]], scheduler: str) -> tuple[Group, Process]:
+    """Of this scheduler's one-thread runs, or else another's, the one nearest to their median: what a task finds in a
+    cache depends on the order, and so does its time."""
+
+    def farness(pair: tuple[Group, Process]) -> tuple[bool, float]:
+        group, process = pair
+        return process.config["scheduler"] != scheduler, abs(process.median_step_s - step_interval(group).median)
+
+    return min(profiled, key=farness)
+
+
+def _overhead_s(process: Process, profile: Profile) -> float:
+    return max(0.0, (process.median_step_s - profile.work_s) / len(profile.seconds))
+
+
 def _forecast(
-    source: Group, process: Process, profile: Profile, alike: Sequence[Group], cores: Sequence[int]
+    profiled: Sequence[tuple[Group, Process]],
+    profiles: Mapping[int, Profile],
+    alike: Sequence[Group],
+    cores: Sequence[int],
 ) -> Forecast:
     peaks = _peaks([run for group in alike for run in group])
-    overhead_s = max(0.0, (process.median_step_s - profile.work_s) / len(profile.seconds))
+    source, process = _source(profiled, "task")
+    profile = profiles[process.run_id]
+    overhead_s = _overhead_s(process, profile)
     measured_s: dict[tuple[str, int], float] = {}
     for group in alike:
         config = group[0].config
@@ -81,11 +101,26 @@ def _forecast(
     wanted = sorted({*cores, *(threads for _, threads in measured_s)})
     dynamic = any(g[0].config.get("assignment") == "dynamic" for g in alike if g[0].config["scheduler"] == "fork-join")
     ceilings = [Ceiling(peaks, "grows"), Ceiling(peaks, "held")] if peaks else [None]
-    found = [c for ceiling in ceilings for c in curves(profile, wanted, ceiling, overhead_s, measured_s, dynamic)]
+    runs = {scheduler: _source(profiled, scheduler)[1] for scheduler in ("fork-join", "task")}
+    found = [
+        curve
+        for ceiling in ceilings
+        for scheduler, run in runs.items()
+        for curve in curves(
+            profiles[run.run_id],
+            wanted,
+            ceiling,
+            _overhead_s(run, profiles[run.run_id]),
+            measured_s,
+            dynamic,
+            (scheduler,),
+        )
+    ]
     errors = [abs(p.error) for c in found for p in c.points if p.error is not None and p.cores > 1]
     return Forecast(
         source=variant_of(source),
         source_run_id=process.run_id,
+        source_run_ids={scheduler: run.run_id for scheduler, run in runs.items()},
         tasks=len(profile.seconds),
         work_s=profile.work_s,
         span_s=profile.span_s,

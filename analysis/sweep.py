@@ -99,7 +99,9 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
         comparisons=sum(found.p_value is not None for found in compared),
         noise_floor=noise_floor,
         rows=rows,
-        pooled=_pooled(str(chosen), [pair for pair, row in zip(pairs, rows, strict=True) if row.paired], noise_floor),
+        pooled=_pooled(
+            str(chosen), [pair for pair, row in zip(pairs, rows, strict=True) if row.ratio is not None], noise_floor
+        ),
         best=None if best is None else variant_of(best),
         best_step_s=None if best is None else step_interval(best).median,
         beats_share=None if best is None or len(groups) == 1 else _beaten(best, groups, noise_floor),
@@ -134,6 +136,8 @@ def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noi
         if len(places) == 1 or axis == "threads":
             continue
         matched = [(left, right) for a, b in places for left, right in _matched(a, b)]
+        if not matched:
+            continue
         left_s, right_s = [a.median_step_s for a, _ in matched], [b.median_step_s for _, b in matched]
         ratio, low, high = median_of_pair_ratios(left_s, right_s)
         threads, first, second = json.loads(key)
@@ -147,5 +151,5 @@ def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noi
 
 
 def _matched(a: Group, b: Group) -> list[tuple[Process, Process]]:
-    by_pair = {process.pair: process for process in b}
-    return [(process, by_pair[process.pair]) for process in a]
+    by_pair = {process.pair: process for process in b if process.pair is not None}
+    return [(process, by_pair[process.pair]) for process in a if process.pair in by_pair]

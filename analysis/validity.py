@@ -20,6 +20,12 @@ def foreign_share(process: Process) -> float | None:
     return float(found["foreign_s"]) / (math.fsum(process.timed_s) * len(found["cores"]))
 
 
+def disturbed(process: Process) -> bool:
+    """Whether other processes used so much of its cores that the trainer's rule marks the run."""
+    share, cores = foreign_share(process), int(process.config["threads"])
+    return share is not None and share > max(FOREIGN_SHARE, FOREIGN_S / (math.fsum(process.timed_s) * cores))
+
+
 def marks(processes: Sequence[Process]) -> list[str]:
     """A line for each run that a reader should know more about before believing it."""
     return [f"run {process.run_id}: {mark}" for process in processes for mark in _marks(process)]
@@ -33,7 +39,6 @@ def _marks(process: Process) -> list[str]:
         told = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         steps = len(process.result["step_s"]) - process.config["warmup"]
         found.append(f"{len(flagged)} of {steps} timed steps are flagged ({told})")
-    share, cores = foreign_share(process), int(process.config["threads"])
-    if share is not None and share > max(FOREIGN_SHARE, FOREIGN_S / (math.fsum(process.timed_s) * cores)):
-        found.append(f"foreign load: other processes used {share:.1%} of its cores")
+    if disturbed(process):
+        found.append(f"foreign load: other processes used {foreign_share(process):.1%} of its cores")
     return found

@@ -66,6 +66,7 @@ class ExperimentRequest(Request):
     )
     requires: Requirements = Field(default_factory=Requirements)
     limits: Limits = Field(default_factory=Limits)
+    calibrates: bool = Field(False, description="A/A: all runs are alike, and show what the node can tell apart")
     confirms: int | None = Field(
         None, ge=1, le=MOST_ID, description="the run after a suspected change that these runs confirm or dismiss"
     )
@@ -129,6 +130,15 @@ class PlannedRun(Model):
     variant: dict[str, Any]
 
 
+class DetectableDifference(Model):
+    """What a node can tell apart, by its latest calibration."""
+
+    node: str
+    experiment_id: int = Field(description="the calibration")
+    pairs: int = Field(description="of the experiment asked about: its repetitions")
+    relative: float = Field(description="the smallest relative difference found in four of five such experiments")
+
+
 class DryRun(Model):
     """What a submission would become."""
 
@@ -136,4 +146,7 @@ class DryRun(Model):
     variants: int
     memory_bytes: int = Field(description="the largest run's arenas")
     estimated_s: float | None = Field(description="from finished runs of the same shape; null if there are none")
+    detectable: list[DetectableDifference] = Field(
+        default_factory=list, description="of nodes that were calibrated (`calibrates`)"
+    )
     order: list[PlannedRun]

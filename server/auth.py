@@ -57,6 +57,7 @@ ACCESS: dict[str, frozenset[str]] = {
     "analysis_history": READERS,
     "analysis_confirm": SUBMITTERS,
     "analysis_report": READERS,
+    "analysis_calibration": READERS,
     "server_report": READERS,
     "workers_index": READERS,
     "workers_show": READERS,

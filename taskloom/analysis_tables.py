@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.table import Table
 
+from analysis.calibration import Calibration
 from analysis.causes import EfficiencyRow, RooflineRow
 from analysis.history import Series
 from analysis.memory import MemoryRow
@@ -148,3 +149,15 @@ def history(found: Sequence[Series]) -> Shown:
                 f"  from run {change.first_after} on {seconds(change.before_s)} -> {seconds(change.after_s)}, "
                 f"x{change.ratio:.3f} [{change.ratio_low:.3f}, {change.ratio_high:.3f}]: {state}{differs}"
             )
+
+
+def calibrations(found: Sequence[Calibration]) -> Shown:
+    """For each node what it can tell apart with how many pairs."""
+    if not found:
+        yield "no node was calibrated yet: taskloom experiments calibrate"
+    for one in found:
+        told = ", ".join(f"{each.relative:.2%} with {each.pairs} pairs" for each in one.detectable)
+        yield (
+            f"{one.node} (experiment {one.experiment_id}, {one.pairs} pairs, spread {one.spread:.2%}, both halves: "
+            f"{one.verdict}): smallest difference found in four of five experiments {told}"
+        )

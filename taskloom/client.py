@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from analysis.calibration import Calibration
 from analysis.causes import EfficiencyRow, RooflineRow
 from analysis.history import Series
 from analysis.memory import MemoryRow
@@ -167,9 +168,14 @@ class Client:
         """The memory of every variant, and how it grows."""
         return self._analysis("memory", list[MemoryRow], experiment_id=experiment_id)
 
-    def report(self, experiment_id: int) -> dict[str, Any]:
+    def report(self, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
         """Everything about an experiment in one document; `analysis.report.page` draws it."""
-        return self._analysis("report", dict[str, Any], experiment_id=experiment_id)
+        disturbed = "leave-out" if leave_out_disturbed else None
+        return self._analysis("report", dict[str, Any], experiment_id=experiment_id, disturbed=disturbed)
+
+    def calibrations(self) -> list[Calibration]:
+        """What each node can tell apart, by its latest A/A experiment."""
+        return self._analysis("calibration", list[Calibration])
 
     def history(self, run_id: int | None = None) -> list[Series]:
         """Every series of the latest runs, or the one of a run: where it changed, and alerts."""

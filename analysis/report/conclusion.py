@@ -142,6 +142,11 @@ def _between(low: float, high: float) -> str:
 
 
 def _reservations(document: Document) -> Iterator[str]:
+    if document["left_out"]:
+        yield (
+            f"{len(document['left_out'])} runs with foreign load beside them do not count, by the rule asked for; "
+            "they are listed and their samples are shown."
+        )
     broken = [rule for rule in document["card"] if rule["holds"] != "yes"]
     if broken:
         numbers = ", ".join(str(rule["number"]) for rule in broken)

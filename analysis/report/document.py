@@ -19,7 +19,7 @@ from analysis.report.card import report_card
 from analysis.report.conclusion import conclusion
 from analysis.scaling import scaling
 from analysis.sweep import axes_of, sweep
-from analysis.validity import marks
+from analysis.validity import disturbed, marks
 from analysis.variants import by_variant, variant_of
 
 SCHEMA = "taskloom.report/1"
@@ -47,8 +47,15 @@ def build(
     memory: Sequence[MemoryRow],
     calibration: Mapping[str, Any] | None = None,
     noise_floor: float = NOISE_FLOOR,
+    leave_out_disturbed: bool = False,
 ) -> dict[str, Any]:
-    """The report's document. calibration: what the node can see, if it was calibrated."""
+    """The report's document. calibration: what the node can see, if it was calibrated.
+
+    leave_out_disturbed: the rule that runs with foreign load beside them do not count. They stay among the raw samples.
+    """
+    everyone = processes
+    if leave_out_disturbed:
+        processes = [process for process in everyone if not disturbed(process)]
     ahead = outlook(processes, profiles)
     document: dict[str, Any] = {
         "schema": SCHEMA,
@@ -62,9 +69,10 @@ def build(
         "roofline": [dataclasses.asdict(row) for row in rooflines(processes)],
         "forecast": dataclasses.asdict(ahead),
         "memory": [dataclasses.asdict(row) for row in memory],
-        "samples": _samples(processes),
+        "samples": _samples(everyone),
         "timeline": _timeline(ahead, profiles),
-        "marks": marks(processes),
+        "marks": marks(everyone),
+        "left_out": sorted({p.run_id for p in everyone} - {p.run_id for p in processes}),
         "calibration": None if calibration is None else dict(calibration),
     }
     document["card"] = report_card(document)

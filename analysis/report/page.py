@@ -204,7 +204,8 @@ def _forecast(document: Document) -> str:
         slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
         worst = one["worst_error"]
         error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}."
-        caption = f"Slices {slices}: forecast from run {one['source_run_id']} with one thread.{error}"
+        runs = " and ".join(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
+        caption = f"Slices {slices}: forecast from the one-thread runs {runs}.{error}"
         parts.append(_figure(plots.forecast(one), caption))
     if found["forecasts"]:
         assumed = "".join(f"<li>{escape(told)}</li>" for told in found["forecasts"][0]["assumptions"])
@@ -254,6 +255,9 @@ def _card(document: Document) -> str:
     )
     head = "<tr><th></th><th class=l>rule</th><th class=l>holds</th><th class=l>what shows it</th></tr>"
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in (*document["marks"], *document["scaling"]["warnings"]))
+    if document["left_out"]:
+        runs = ", ".join(map(str, document["left_out"]))
+        marks = f"<li>left out, because other processes used their cores: runs {escape(runs)}</li>{marks}"
     listed = f"<details><summary>Marks and warnings</summary><ul>{marks}</ul></details>" if marks else ""
     return f"<h2>Report card</h2><figure><table>{head}{rows}</table></figure>{listed}"
 

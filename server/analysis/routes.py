@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
+from analysis.calibration import Calibration
 from analysis.causes import EfficiencyRow, RooflineRow
 from analysis.comparison import NOISE_FLOOR
 from analysis.history import Series
@@ -131,6 +132,18 @@ def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
 
 
 @router.get("/report", responses=responses(InvalidRequest, NotFound))
-def report(context: Ctx, experiment_id: ExperimentId) -> dict[str, Any]:
+def report(
+    context: Ctx,
+    experiment_id: ExperimentId,
+    disturbed: Annotated[
+        Literal["count", "leave-out"], Query(description="whether runs with foreign load beside them count")
+    ] = "count",
+) -> dict[str, Any]:
     """Everything about an experiment in one document: answer, tables, report card. `/reports/{id}` draws it."""
-    return service.report(context.database, context.store, experiment_id)
+    return service.report(context.database, context.store, experiment_id, disturbed == "leave-out")
+
+
+@router.get("/calibration", responses=responses())
+def calibration(context: Ctx) -> list[Calibration]:
+    """What each node can tell apart, by its latest A/A experiment (`calibrates`)."""
+    return service.calibrations(context.database)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from analysis.calibration import Calibration, calibrate
 from analysis.causes import EfficiencyRow, RooflineRow, efficiencies, rooflines
 from analysis.comparison import compare as compare_processes
 from analysis.history import CONFIRMING_RUNS, Confirmation, Series
@@ -36,6 +37,8 @@ from server.experiments.memory import arenas_bytes
 from server.experiments.models import Experiment
 from server.runs.models import Run
 from server.runs.states import ACTIVE
+
+MOST_CALIBRATIONS = 50  # latest ones that are looked at
 
 
 def compare(
@@ -106,7 +109,9 @@ def _profiles(
     return profiles, unreadable
 
 
-def report(database: Database, store: Store, experiment_id: int) -> dict[str, Any]:
+def report(
+    database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False
+) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
     detail = experiments.show(database, experiment_id)
     processes = reading.of_experiment(database, experiment_id)
@@ -120,7 +125,14 @@ def report(database: Database, store: Store, experiment_id: int) -> dict[str, An
         request=detail.request,
         stopping=None if detail.stopping is None else detail.stopping.model_dump(),
     )
-    return build(asked, processes, _profiles(database, store, processes)[0], _memory_rows(processes))
+    return build(
+        asked,
+        processes,
+        _profiles(database, store, processes)[0],
+        _memory_rows(processes),
+        _calibration_for(database, processes),
+        leave_out_disturbed=leave_out_disturbed,
+    )
 
 
 def memory(database: Database, experiment_id: int) -> list[MemoryRow]:
@@ -182,3 +194,31 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
         "requires": experiment.request.get("requires", {}),
     }
     return ExperimentRequest.model_validate(asked)
+
+
+def calibrations(database: Database) -> list[Calibration]:
+    """The latest calibration of each node, from A/A experiments of which enough runs have succeeded."""
+    latest: dict[str, Calibration] = {}
+    with database.read() as session:
+        asked = select(Experiment.id).where(Experiment.request["calibrates"].as_boolean())
+        for experiment_id in session.scalars(asked.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)):
+            runs = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
+            by_node: dict[str, list[Process]] = {}
+            for process in reading.processes(session, list(session.scalars(runs.order_by(Run.finished_at, Run.id)))):
+                by_node.setdefault(str(process.environment.get("node", "")), []).append(process)
+            for node, processes in by_node.items():
+                found = calibrate(experiment_id, processes)
+                if found is not None:
+                    latest.setdefault(node, found)
+    return sorted(latest.values(), key=lambda one: one.node)
+
+
+def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[str, Any] | None:
+    """What the node of these processes can see with as many pairs as they have repetitions."""
+    nodes = {str(process.environment.get("node", "")) for process in processes}
+    known = {found.node: found for found in calibrations(database)} if len(nodes) == 1 else {}
+    found = known.get(next(iter(nodes), ""))
+    if found is None:
+        return None
+    pairs = min(len(group) for group in by_variant(processes))
+    return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": found.at(pairs)}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.calibration import FEWEST_PAIRS
 from contract.experiments import ExperimentRequest
 from gpt2core.config import ModelConfig, TrainConfig
 from gpt2core.errors import ConfigError
@@ -128,6 +129,7 @@ def expand(
     refusals = Refusals(request)
     _check_axes(request, refusals)
     _check_stop(request, refusals)
+    _check_calibration(request, refusals)
     refusals.raise_if_any()
     combinations = 1
     for values in (*request.axes.values(), *(next(iter(group.values())) for group in request.zip)):
@@ -153,6 +155,16 @@ def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:
     if request.stop.max_repetitions < request.repetitions:
         refusals.add("/stop/max_repetitions", "max_repetitions", request.stop.max_repetitions,
                      f"at least repetitions ({request.repetitions})")
+
+
+def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
+    if not request.calibrates:
+        return
+    for name, given in (("axes", request.axes), ("zip", request.zip)):
+        if given:
+            refusals.add(f"/{name}", name, given, "nothing: all runs of a calibration are alike")
+    if request.repetitions < 2 * FEWEST_PAIRS:
+        refusals.add("/repetitions", "repetitions", request.repetitions, f"at least {2 * FEWEST_PAIRS}: pairs of runs")
 
 
 def _refuse_size(runs: int, max_runs: int) -> None:

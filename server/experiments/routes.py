@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse
 
-from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest
+from contract.experiments import DetectableDifference, DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest
 from server import paging
+from server.analysis.service import calibrations
 from server.auth import Who
 from server.context import Ctx, Cursor, Id, PageSize
 from server.errors import (
@@ -50,7 +51,17 @@ def submit(
 ) -> JSONResponse:
     """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
     if dry_run:
-        return JSONResponse(service.dry_run(context.database, context.settings, request).model_dump(mode="json"))
+        plan = service.dry_run(context.database, context.settings, request)
+        seen = [
+            DetectableDifference(
+                node=found.node,
+                experiment_id=found.experiment_id,
+                pairs=request.repetitions,
+                relative=found.at(request.repetitions),
+            )
+            for found in calibrations(context.database)
+        ]
+        return JSONResponse(plan.model_copy(update={"detectable": seen}).model_dump(mode="json"))
     detail, new = service.submit(context.database, context.settings, request, idempotency_key, caller.key_id)
     headers = {"Location": f"/api/v1/experiments/{detail.id}"}
     if new:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.table import Table
 
 from analysis.report import page
-from taskloom import analysis_tables
+from taskloom import analysis_tables, request_file
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.options import several_settings, train_options
 
 experiment_argument = click.argument("experiment_id", metavar="ID", type=int)
 
@@ -110,16 +112,39 @@ def confirm(run_id: int, server: str, as_json: bool) -> None:
 
 
 @click.command()
+@train_options(several=True)
+@click.option("--repetitions", default=12, show_default=True, type=click.IntRange(6), help="equal runs; two are a pair")
+@click.option("--show", is_flag=True, help="say what is known of the nodes; queue nothing")
+@server_option
+@json_option
+def calibrate(repetitions: int, show: bool, server: str, as_json: bool, **given: Any) -> None:
+    """Queue an A/A experiment: equal runs, which show the smallest difference that a node can tell apart."""
+    with Client(server) as client:
+        if show:
+            known = client.calibrations()
+            _show(known, analysis_tables.calibrations(known), as_json)
+            return
+        base, axes = several_settings(given)
+        asked = {"name": "A/A", "base": base, "axes": axes, "repetitions": repetitions, "calibrates": True}
+        answer = client.submit(request_file.parse(asked))
+    text = f"experiment {answer.id}: {answer.runs} equal runs queued; then: taskloom experiments calibrate --show"
+    _show(answer, [text], as_json)
+
+
+@click.command()
 @experiment_argument
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="the file  [default: report-ID.html]"
 )
+@click.option("--leave-out-disturbed", is_flag=True, help="runs with foreign load beside them do not count")
 @server_option
 @json_option
-def report(experiment_id: int, output: Path | None, server: str, as_json: bool) -> None:
+def report(
+    experiment_id: int, output: Path | None, leave_out_disturbed: bool, server: str, as_json: bool
+) -> None:
     """Everything in one self-contained page: question, answer, tables, plots, report card; with --json its document."""
     with Client(server) as client:
-        document = client.report(experiment_id)
+        document = client.report(experiment_id, leave_out_disturbed)
     target = output or (None if as_json else Path(f"report-{experiment_id}.html"))
     if target is not None:
         try:
@@ -132,4 +157,4 @@ def report(experiment_id: int, output: Path | None, server: str, as_json: bool) 
         _show(document, [document["conclusion"], f"written to {target}"], as_json=False)
 
 
-COMMANDS = (report, sweep, efficiency, roofline, forecast, memory, history, confirm)
+COMMANDS = (report, calibrate, sweep, efficiency, roofline, forecast, memory, history, confirm)

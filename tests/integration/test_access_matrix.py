@@ -55,6 +55,7 @@ REQUESTS = {
     "analysis_forecast": (200, "/api/v1/analysis/forecast?experiment_id=1", None),
     "analysis_memory": (200, "/api/v1/analysis/memory?experiment_id=1", None),
     "analysis_history": (200, None, None),
+    "analysis_calibration": (200, None, None),
     "analysis_report": (200, "/api/v1/analysis/report?experiment_id=1", None),
     "server_report": (200, "/reports/1", None),
     "analysis_confirm": (201, "/api/v1/analysis/history/1/confirm", None),

@@ -1,5 +1,6 @@
 import gzip
 import json
+import math
 
 import pytest
 
@@ -251,3 +252,26 @@ def test_the_report_is_one_document_and_one_page(api, explained):
 def test_the_report_of_an_unknown_experiment_is_not_found(empty_api):
     assert empty_api.get("/analysis/report", 404, experiment_id=7)["type"] == "/problems/not-found"
     assert empty_api.http.get("/reports/7").status_code == 404
+
+
+@pytest.mark.both_databases
+def test_equal_runs_say_what_a_node_can_tell_apart(api, make_result):
+    assert api.get("/analysis/calibration") == []
+    made = api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=8, calibrates=True)
+    node = api.worker()
+    run_all(node, make_result, [1.0, 1.01] * 4)
+    (found,) = api.get("/analysis/calibration")
+    assert (found["experiment_id"], found["node"], found["pairs"]) == (made["id"], "n1", 4)
+    assert found["spread"] == pytest.approx(math.log(1.01))
+    plan = api.post("/experiments?dry_run=true", {"base": {"model": "tiny"}, "repetitions": 10})
+    (seen,) = plan["detectable"]
+    ten = next(each for each in found["detectable"] if each["pairs"] == 10)
+    assert (seen["node"], seen["pairs"], seen["relative"]) == ("n1", 10, pytest.approx(ten["relative"]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "pointer"), [({"axes": {"threads": [1, 2]}, "repetitions": 8}, "/axes"), ({}, "/repetitions")]
+)
+def test_a_calibration_varies_nothing_and_takes_pairs(empty_api, asked, pointer):
+    problem = empty_api.submit(422, calibrates=True, **asked)
+    assert problem["errors"][0]["pointer"] == pointer

@@ -129,6 +129,17 @@ def test_every_figure_is_well_formed_and_stays_on_its_page(document):
                     assert -1 <= inside <= limit + 1, (root.get("aria-label"), mark.attrib)
 
 
+def test_runs_with_foreign_load_stay_or_are_left_out_as_declared(processes):
+    processes[0].result["validity"] = {"foreign": {"cores": [0], "foreign_s": 5.0, "busy_s": 20.0, "own_s": 15.0}}
+    asked = Asked(7, "", "finished", 28, {}, "2026-11-21T12:00:00+00:00", {})
+    stay, left = (build(asked, processes, {}, [], leave_out_disturbed=rule) for rule in (False, True))
+    assert (stay["left_out"], left["left_out"]) == ([], [1])
+    assert (stay["design"]["processes"], left["design"]["processes"]) == (28, 27)
+    assert stay["marks"] == left["marks"] == ["run 1: foreign load: other processes used 31.2% of its cores"]
+    assert sum(len(row["processes"]) for row in left["samples"]) == 28
+    assert "1 runs with foreign load beside them do not count" in left["conclusion"]
+
+
 def test_an_experiment_without_results_has_a_report_too():
     document = make_document([])
     assert document["conclusion"].startswith("No run has succeeded")
