@@ -3,61 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import os
-import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from gpt2core import process
 from gpt2core.config import TrainConfig
-from gpt2core.errors import Cancelled, CoreError, InputError, UnreadableFile
-from gpt2core.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, ONE_THREAD, PROTOCOL
-
-os.environ.update(ONE_THREAD)  # before a BLAS is loaded
+from gpt2core.errors import UnreadableFile
+from gpt2core.process import emit
 
 
-def emit(event: dict[str, Any]) -> None:
-    """One event, one line."""
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
-
-
-def write_result(path: Path, result: dict[str, Any]) -> str:
-    """Write a result whole or not at all; its SHA-256. Raises UnreadableFile."""
-    text = json.dumps(result, allow_nan=False).encode()
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
-    return hashlib.sha256(text).hexdigest()
-
-
-def read_config(text: str) -> TrainConfig:
-    """The config from standard input's JSON. Raises InputError or ConfigError."""
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"standard input is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise InputError("standard input is not a JSON object of settings")
-    return TrainConfig.from_dict(values)
-
-
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     """Do what was asked for. Raises CoreError."""
-    config = read_config(sys.stdin.read())
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
+    config = TrainConfig.from_dict(process.read_settings())
+    process.started()
     from gpt2core import train  # loads Numba: after the cheap checks
 
     if arguments.graph is not None:
@@ -76,8 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     for warning in result.warnings:
         emit({"event": "warning", "message": warning})
     if arguments.result is not None:
-        sha256 = write_result(arguments.result, result.to_dict())
-        emit({"event": "result", "path": str(arguments.result), "sha256": sha256})
+        process.deliver(arguments.result, result.to_dict())
 
 
 def main() -> int:
@@ -87,17 +46,7 @@ def main() -> int:
     parser.add_argument("--plan", action="store_true", help="say the sizes and stop")
     parser.add_argument("--graph", type=Path, help="write the task graph here (Graphviz)")
     parser.add_argument("--profile", type=Path, help="write what each task cost, and the graph, here (JSON, gzip)")
-    arguments = parser.parse_args()
-    try:
-        run(arguments)
-    except CoreError as error:
-        code = EXIT_CANCELLED if isinstance(error, Cancelled) else error.exit_code
-        emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": code, **error.fields()})
-        return code
-    except MemoryError as error:
-        emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
-        return EXIT_FAILED
-    return EXIT_OK
+    return process.main(partial(run, parser.parse_args()))
 
 
 if __name__ == "__main__":

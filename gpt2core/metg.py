@@ -10,20 +10,16 @@ output, exit codes as in gpt2core.launch; beside its events
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
-import signal
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpt2core.__main__ import emit, write_result
-from gpt2core.errors import Cancelled, CoreError, InputError
+from gpt2core import process
+from gpt2core.errors import Cancelled
 from gpt2core.granularity import GIVE_UP, MetgConfig, Point, Sweep, result
-from gpt2core.launch import EXIT_CANCELLED, EXIT_OK, PROTOCOL
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -57,36 +53,19 @@ def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, 
     return result(config, sweeps, environment.describe("none", "", cores))
 
 
-def read_config(text: str) -> MetgConfig:
-    """The settings from standard input's JSON. Raises InputError or ConfigError."""
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"standard input is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise InputError("standard input is not a JSON object of settings")
-    return MetgConfig.from_dict(values)
-
-
 def main() -> int:
     """Run and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m gpt2core.metg", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--result", type=Path, required=True, help="where to write the result (JSON)")
     arguments = parser.parse_args()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    try:
-        config = read_config(sys.stdin.read())
-        emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
-        sha256 = write_result(arguments.result, measure(config, emit, stop))
-    except CoreError as error:
-        code = EXIT_CANCELLED if isinstance(error, Cancelled) else error.exit_code
-        emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": code, **error.fields()})
-        return code
-    emit({"event": "result", "path": str(arguments.result), "sha256": sha256})
-    return EXIT_OK
+
+    def work(stop: threading.Event) -> None:
+        config = MetgConfig.from_dict(process.read_settings())
+        process.started()
+        process.deliver(arguments.result, measure(config, process.emit, stop))
+
+    return process.main(work)
 
 
 if __name__ == "__main__":

@@ -74,9 +74,7 @@ def load(name: str, products: Sequence[Product], tell: Callable[[dict[str, Any]]
     """
     if name != "auto":
         return Products([gemm.load(name)], {})
-    libraries = [gemm.load("auto")]
-    if libraries[0].name != "openblas":
-        libraries.append(gemm.load("openblas"))
+    libraries = gemm.available()
     worth = [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
     if len(libraries) == 1 or not worth:
         return Products(libraries[:1], {})

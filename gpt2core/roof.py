@@ -1,8 +1,8 @@
 """Measure this node's peaks: `python -m gpt2core.roof --result FILE`. One JSON event a line, as gpt2core.launch says.
 
-For each number of threads, pinned: GFLOP/s of single-precision matrix products of 1024 x 1024, each thread its own; and
-GB/s of triad, a = b + s * c on arrays larger than the caches, counted as STREAM does: two reads, a write. The best of
-some repetitions counts: a peak is what the node can do undisturbed.
+For each number of threads, pinned: GFLOP/s of single-precision matrix products of 1024 x 1024, each thread its own, by
+the fastest library; and GB/s of triad, a = b + s * c on arrays larger than the caches, counted as STREAM does: two
+reads, a write. The best of some repetitions counts: a peak is what the node can do undisturbed.
 
 Source: McCalpin 1995 (STREAM).
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core import peaks
-from gpt2core.__main__ import emit, write_result
-from gpt2core.errors import CoreError
-from gpt2core.launch import EXIT_OK, PROTOCOL, allowed_cores
+from gpt2core import peaks, process
+from gpt2core.launch import allowed_cores
 from gpt2core.machine import clock, gemm
 from gpt2core.machine.clock import ticks
 from gpt2core.machine.gemm import gemm as multiply
@@ -94,16 +93,20 @@ def triad_gb_per_s(cores: Sequence[int]) -> float:
 
 def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The peaks by number of threads, on the first of the cores this process may use."""
-    cores, blas = allowed_cores(), gemm.load("auto")
+    cores, libraries = allowed_cores(), gemm.available()
     found: dict[str, dict[str, float]] = {}
     for done, count in enumerate(counts):
         tell({"event": "peak", "done": done, "total": len(counts), "threads": count})
         team = cores[:count]
-        found[str(count)] = {"gflop_per_s": gflop_per_s(team, blas.sgemm), "triad_gb_per_s": triad_gb_per_s(team)}
+        best = max(gflop_per_s(team, blas.sgemm) for blas in libraries)
+        found[str(count)] = {"gflop_per_s": best, "triad_gb_per_s": triad_gb_per_s(team)}
     return {
         "schema": peaks.SCHEMA,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "blas": {"name": blas.name, "version": blas.version},
+        "blas": {
+            "name": ", ".join(blas.name for blas in libraries),
+            "version": ", ".join(blas.version for blas in libraries),
+        },
         "load_average": os.getloadavg()[0],
         "threads": found,
     }
@@ -115,16 +118,14 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--result", type=Path, required=True, help="where to write the result (JSON)")
     arguments = parser.parse_args()
-    emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
-    try:
-        found = measure(peaks.thread_counts(len(allowed_cores())), emit)
+
+    def work(_: threading.Event) -> None:
+        process.started()
+        found = measure(peaks.thread_counts(len(allowed_cores())), process.emit)
         peaks.keep(found)
-        sha256 = write_result(arguments.result, found)
-    except CoreError as error:
-        emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": error.exit_code})
-        return error.exit_code
-    emit({"event": "result", "path": str(arguments.result), "sha256": sha256})
-    return EXIT_OK
+        process.deliver(arguments.result, found)
+
+    return process.main(work)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,12 @@ def load(name: str) -> Blas:
     return _load_mkl() if name == "mkl" else _load_openblas()
 
 
+def available() -> list[Blas]:
+    """The libraries there are, that of "auto" first."""
+    first = load("auto")
+    return [first] if first.name == "openblas" else [first, load("openblas")]
+
+
 def _mkl_path() -> Path | None:
     try:
         files = importlib.metadata.files("mkl") or []
