@@ -47,11 +47,10 @@ def test_both_threads_do_their_share():
 
 @pytest.mark.usefixtures("small")
 def test_what_is_kept_is_what_results_carry():
-    blas = gemm.Blas("none", "", 0)
-    assert environment.describe(blas, [0])["peaks"] is None
+    assert environment.describe("none", "", [0])["peaks"] is None
     found = {"schema": peaks.SCHEMA, "measured_at": "2026-11-21T12:00:00+00:00", "threads": {"1": {}}}
     peaks.keep(found)
-    assert environment.describe(blas, [0])["peaks"] == found
+    assert environment.describe("none", "", [0])["peaks"] == found
     peaks.path().write_text("{", encoding="utf-8")
     assert peaks.read() is None
 
