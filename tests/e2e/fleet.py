@@ -8,6 +8,7 @@ Workers take the servers in turn. Ends at SIGTERM, once every worker has drained
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import threading
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from worker.claim_loop import ClaimLoop
 from worker.client import ServerClient
 from worker.execution import Verdict
 from worker.report import Report
-from worker.settings import Settings
+from worker.settings import parse
 from worker.spool import Spool
 
 
@@ -42,10 +43,8 @@ class Null:
 
     def __init__(self, server: str, number: int, spool: Path) -> None:
         self._agent, self._inbox = Agent("finish"), SimpleQueue[Any]()
-        settings = Settings(
-            server=server, token=None, worker_id=f"null{number}", cores=(number,), labels={}, once=False,
-            drain="finish", spool=spool / str(number), data_root=None, checkpoint_root=None, wait_s=2.0, as_json=True,
-        )  # fmt: skip
+        options = ("--server", server, "--worker-id", f"null{number}", "--spool", str(spool / str(number)))
+        settings = dataclasses.replace(parse([*options, "--wait-s", "2", "--json"], {}), cores=(number,))
         loop = ClaimLoop(
             settings, ServerClient(server, None), self._agent, self._inbox, Spool(settings.spool), NullExecutor(),
             Report(as_json=True),
