@@ -37,18 +37,29 @@ VARIANTS: dict[str, dict[str, Any]] = {
     for batch, token in SLICES
     for name, settings in SCHEDULERS.items()
 }
+OVERSUBSCRIBED: dict[str, dict[str, Any]] = {
+    f"{name} 2x64 P{threads}": {
+        **VARIANTS[f"{name} 2x64"], "threads": threads, "allow_oversubscription": True,
+    }
+    for name in ("fork-join dynamic", "task step", "task none")
+    for threads in (3, 8)
+}  # fmt: skip
 
 Measured = dict[str, Any]
 
 
 def main() -> None:
-    known = VARIANTS
+    known = {**VARIANTS, **OVERSUBSCRIBED}
     parser = argparse.ArgumentParser(prog="python -m bench.schedulers", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--model", default="gpt2-124m")
     parser.add_argument("--shape", default="4x64", help="BATCHxSEQ")
     parser.add_argument("--threads", type=int, default=len(launch.allowed_cores()))
-    parser.add_argument("--variants", default=",".join(known), help="names with commas; the first is the base")
+    parser.add_argument(
+        "--variants",
+        default=",".join(VARIANTS),
+        help="names with commas; the first is the base; with P3 or P8: threads on the same cores",
+    )
     parser.add_argument("--rounds", type=int, default=6, help="processes of each variant")
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--warmup", type=int, default=2)

@@ -138,8 +138,11 @@ def measure(
                     result = run_ours(dataclasses.replace(config, scheduler=variant), folder / "result.json")
                 runs.append({"round": round_no, "variant": variant, **dataclasses.asdict(case), **result})
                 step_s = median(result["step_s"][base.warmup_steps :])
-                print(f"[{len(runs)}/{total}] {case}: {variant} {step_s * 1e3:.2f} ms a step, "
-                      f"loss {result['losses'][-1]:.6f}, {result['peak_rss_bytes'] / MIB:.0f} MiB", flush=True)
+                print(
+                    f"[{len(runs)}/{total}] {case}: {variant} {step_s * 1e3:.2f} ms a step, "
+                    f"loss {result['losses'][-1]:.6f}, {result['peak_rss_bytes'] / MIB:.0f} MiB",
+                    flush=True,
+                )
     return runs
 
 
