@@ -19,7 +19,7 @@ HEARTBEAT = timedelta(seconds=0.2)  # what tests' servers ask for
 
 
 def test_beats_come_in_time_while_the_trainer_uses_every_core(home: House, client: Client) -> None:
-    worker = home.start_worker(None)  # the real trainer
+    worker = home.start_worker(None, "--drain", "release")  # the real trainer; whatever fails, it does not go on
     cores = len(os.sched_getaffinity(0))
     run_id = submit(client, batch=4, seq=64, steps=1_000_000, threads=cores)
     training(client, run_id)
