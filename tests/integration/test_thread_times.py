@@ -68,7 +68,7 @@ def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[tuple[fl
 
 def test_a_chain_starves_all_threads_but_one():
     """Four tasks, each after the one before: one of two threads always starves, but beside the last one."""
-    _, barrier, starved, _ = total(run_graph([[], [0], [1], [2]], "none"))
+    _, barrier, starved, _ = total(run_graph([[], [0], [1], [2]], "step"))
     assert starved > 0.5
     assert starved > barrier
 

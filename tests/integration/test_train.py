@@ -184,7 +184,7 @@ def test_a_profile_holds_each_tasks_mean_and_the_graph(tmp_path):
     assert found.work_s == pytest.approx(result.graph["t1_s"])
     assert found.fork_join_span_s == pytest.approx(result.graph["fork_join_tinf_s"])
     assert len(found.edges) == result.graph["edges"]
-    assert found.work_s * (SMALL.steps - 2) == pytest.approx(sum(op.time_s for op in result.ops), rel=1e-6)
+    assert found.work_s * (SMALL.steps - 2) == pytest.approx(sum(op.time_s for op in result.ops), rel=1e-4)
 
 
 def test_peak_memory_is_explained(tmp_path):
