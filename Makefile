@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?= small
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity e2e bench bench-schedulers bench-metg bench-server bench-agent clean
+.PHONY: demo test check parity e2e bench bench-schedulers bench-slices bench-metg bench-server bench-agent clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -42,6 +42,9 @@ bench: .venv/installed-parity   ## paired figures against PyTorch
 
 bench-schedulers: .venv/installed   ## our schedulers against each other
 	$(BIN)/python -m bench.schedulers $(ARGS)
+
+bench-slices: .venv/installed   ## automatic slices against a grid of slices
+	$(BIN)/python -m bench.slices $(ARGS)
 
 bench-metg: .venv/installed-dev  ## METG(50 %) of our tasks against OpenMP's (GCC, and Clang where it is installed)
 	$(BIN)/python -m bench.metg $(ARGS)

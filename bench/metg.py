@@ -40,6 +40,7 @@ from gpt2core.granularity import (
     Point,
     metg_s,
     peak_iterations_per_s,
+    stream_bytes,
     summary,
 )
 
@@ -211,10 +212,13 @@ def run_peer(config: MetgConfig, pattern: str, program: Path, mode: str) -> list
     """One process of the peer, its threads bound and spinning. Ends this program if a task ran before its inputs."""
     inputs = patterns.inputs(pattern, config.width)
     text = " ".join(str(number) for points in inputs for read in points for number in (len(read), *read))
-    settings = (mode, config.kernel, config.width, len(inputs), config.max_grain, config.point_s, GIVE_UP)
+    cores = config.cores or tuple(launch.allowed_cores()[: config.threads])
+    settings = (
+        mode, config.kernel, config.width, len(inputs), config.max_grain, config.point_s, GIVE_UP, stream_bytes(cores),
+    )  # fmt: skip
     places = {
         "OMP_NUM_THREADS": str(config.threads), "OMP_PROC_BIND": "true", "OMP_DYNAMIC": "false",
-        "OMP_PLACES": ",".join(f"{{{core}}}" for core in config.cores or ()), "OMP_WAIT_POLICY": "active",
+        "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores), "OMP_WAIT_POLICY": "active",
     }  # fmt: skip
     printed = child([str(program), *map(str, settings)], text, {**os.environ, **places})
     points = []

@@ -1,6 +1,6 @@
 /* Task Bench's graphs under OpenMP: tasks with depend clauses, or a parallel loop with a barrier a timestep.
  *
- *   openmp_tasks task|for compute|memory WIDTH TIMESTEPS MAX_GRAIN POINT_S GIVE_UP < dependencies
+ *   openmp_tasks task|for compute|memory WIDTH TIMESTEPS MAX_GRAIN POINT_S GIVE_UP STREAM_BYTES < dependencies
  *
  * Standard input: for each timestep and point how many inputs it has, then their points. The pattern goes on after
  * TIMESTEPS timesteps with timestep 0, as gpt2core.taskbench does it: the same graph, kernels, validation, cells.
@@ -12,19 +12,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { VECTORS = 8, LANES = 8, CHUNK = 64, STATIC_INPUTS = 5, CAPACITY = 256 };
-static const size_t BUFFER_BYTES = 64u << 20;
+enum { VECTORS = 8, LANES = 8, CHUNK = 64, CAPACITY = 256 };
+static const size_t HUGE_PAGE = 2u << 20;
 
 typedef double vector __attribute__((vector_size(LANES * sizeof(double))));
 typedef struct { int64_t timestep, point; double result; int64_t violations; char line[32]; } cell;
 typedef struct { int count, point[CAPACITY]; } inputs_of;
 
 static int width, timesteps, memory_kernel, as_tasks;
-static long chunks;
 static cell *cells;
 static inputs_of *inputs;
-static double *buffers;
+static long chunks, due = 0; /* of each thread's buffer; iterations that all threads should have done */
+static struct { double *buffer; long streamed; char line[48]; } *own_stream; /* of each thread */
 
 static double multiply_add(long iterations) {
     vector a[VECTORS], factor, summand;
@@ -43,21 +44,50 @@ static double multiply_add(long iterations) {
     return sum;
 }
 
-static double stream(double *buffer, long first, long iterations) {
-    long chunk = first % chunks;
-    double last = buffer[chunk * CHUNK];
+static double stream(long iterations) {
+    int thread = omp_get_thread_num();
+    long chunk = own_stream[thread].streamed % chunks;
     for (long n = 0; n < iterations; n++) {
-        double *part = buffer + chunk * CHUNK;
-        for (int i = 0; i < CHUNK; i++) part[i] = part[i] * 0.999 + 0.001;
-        last = part[0];
+        double *part = own_stream[thread].buffer + chunk * CHUNK;
+        for (int i = 0; i < CHUNK; i++) part[i] += 1.0;
         chunk = chunk + 1 < chunks ? chunk + 1 : 0;
     }
-    return last;
+    return own_stream[thread].streamed += iterations;
+}
+
+/* As gpt2core.taskbench has it: huge pages advised, each thread's own touched by itself. */
+static void new_streams(long bytes) {
+    chunks = bytes / (long)sizeof(double) / CHUNK;
+    own_stream = aligned_alloc(64, omp_get_max_threads() * sizeof *own_stream);
+    if (!own_stream) exit(1);
+#pragma omp parallel
+    {
+        size_t size = (chunks * CHUNK * sizeof(double) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        double *buffer = aligned_alloc(HUGE_PAGE, size);
+        if (!buffer) exit(1);
+        madvise(buffer, size, MADV_HUGEPAGE);
+        memset(buffer, 0, size);
+        own_stream[omp_get_thread_num()].buffer = buffer;
+        own_stream[omp_get_thread_num()].streamed = 0;
+    }
+}
+
+/* Iterations missing or too many, and numbers that do not say how often their thread went over them. */
+static long wrong_numbers(void) {
+    long wrong = -due;
+    for (int thread = 0; thread < omp_get_max_threads(); thread++) wrong += own_stream[thread].streamed;
+    wrong = labs(wrong);
+    for (int thread = 0; thread < omp_get_max_threads(); thread++) {
+        long passes = own_stream[thread].streamed / chunks, rest = own_stream[thread].streamed % chunks;
+        for (long i = 0; i < chunks * CHUNK; i++)
+            wrong += own_stream[thread].buffer[i] != (double)(passes + (i < rest * CHUNK));
+    }
+    return wrong;
 }
 
 static inline cell *at(int timestep, int point) { return &cells[(long)timestep * width + point]; }
 
-static void run_point(long now, int point, long grain, long origin) {
+static void run_point(long now, int point, long grain) {
     int timestep = (int)(now % timesteps), before = (timestep ? timestep : timesteps) - 1;
     const inputs_of *in = &inputs[timestep * width + point];
     cell *own = at(timestep, point);
@@ -65,40 +95,36 @@ static void run_point(long now, int point, long grain, long origin) {
         const cell *read = at(before, in->point[i]);
         if (read->timestep != now - 1 || read->point != in->point[i]) own->violations++;
     }
-    own->result = memory_kernel ? stream(buffers + point * chunks * CHUNK, origin + now * grain, grain)
-                                : multiply_add(grain);
+    own->result = memory_kernel ? stream(grain) : multiply_add(grain);
     own->timestep = now;
     own->point = point;
 }
 
-/* The clauses of up to STATIC_INPUTS inputs are written out, as Task Bench does; more take an iterator. */
+/* The clauses of up to five inputs are written out, as Task Bench does; more take an iterator. */
 #define IN(i) at(before, in->point[i])[0]
-#define CREATE(...) _Pragma(TEXT(omp task firstprivate(now, x, grain, origin) depend(out : own[0]) __VA_ARGS__)) \
-    run_point(now, x, grain, origin)
+#define CREATE(...) _Pragma(TEXT(omp task firstprivate(now, x, grain) depend(out : own[0]) __VA_ARGS__)) \
+    run_point(now, x, grain)
 #define TEXT(...) TEXT_(__VA_ARGS__)
 #define TEXT_(...) #__VA_ARGS__
 
-static void create(long now, int x, long grain, long origin) {
+static void create(long now, int x, long grain) {
     int timestep = (int)(now % timesteps), before = (timestep ? timestep : timesteps) - 1;
     const inputs_of *in = &inputs[timestep * width + x];
     cell *own = at(timestep, x);
     (void)own; /* GCC does not count a depend clause as a use */
-    switch (memory_kernel ? STATIC_INPUTS + 2 : in->count) {
+    switch (in->count) {
     case 0: CREATE(); break;
     case 1: CREATE(depend(in : IN(0))); break;
     case 2: CREATE(depend(in : IN(0), IN(1))); break;
     case 3: CREATE(depend(in : IN(0), IN(1), IN(2))); break;
     case 4: CREATE(depend(in : IN(0), IN(1), IN(2), IN(3))); break;
     case 5: CREATE(depend(in : IN(0), IN(1), IN(2), IN(3), IN(4))); break;
-    case STATIC_INPUTS + 2:
-        CREATE(depend(iterator(int i = 0 : in->count), in : IN(i)) depend(out : buffers[x * chunks * CHUNK]));
-        break;
     default: CREATE(depend(iterator(int i = 0 : in->count), in : IN(i))); break;
     }
 }
 
 /* Seconds that timesteps `first` to `last` took; all threads of the team are there before the clock starts. */
-static double run(long first, long last, long grain, long origin) {
+static double run(long first, long last, long grain) {
     double begin = 0.0, end = 0.0;
     if (as_tasks) {
 #pragma omp parallel
@@ -108,7 +134,7 @@ static double run(long first, long last, long grain, long origin) {
             {
                 begin = omp_get_wtime();
                 for (long now = first; now < last; now++)
-                    for (int x = 0; x < width; x++) create(now, x, grain, origin);
+                    for (int x = 0; x < width; x++) create(now, x, grain);
 #pragma omp taskwait
                 end = omp_get_wtime();
             }
@@ -121,7 +147,7 @@ static double run(long first, long last, long grain, long origin) {
             begin = omp_get_wtime();
             for (long now = first; now < last; now++) {
 #pragma omp for schedule(static)
-                for (int x = 0; x < width; x++) run_point(now, x, grain, origin);
+                for (int x = 0; x < width; x++) run_point(now, x, grain);
             }
 #pragma omp master
             end = omp_get_wtime();
@@ -130,8 +156,6 @@ static double run(long first, long last, long grain, long origin) {
     return end - begin;
 }
 
-static long origin = 0;
-
 /* One run: a warm-up iteration, then `iterations` that are timed. */
 static double measure(long grain, long iterations) {
     for (long i = 0; i < (long)timesteps * width; i++) cells[i].timestep = -2;
@@ -139,9 +163,9 @@ static double measure(long grain, long iterations) {
         at(timesteps - 1, x)->timestep = -1;
         at(timesteps - 1, x)->point = x;
     }
-    run(0, timesteps, grain, origin);
-    double elapsed_s = run(timesteps, (iterations + 1) * timesteps, grain, origin);
-    origin += (iterations + 1) * timesteps * grain;
+    run(0, timesteps, grain);
+    double elapsed_s = run(timesteps, (iterations + 1) * timesteps, grain);
+    due += (iterations + 1) * timesteps * width * grain;
     return elapsed_s;
 }
 
@@ -150,7 +174,7 @@ static long violations(long iterations) {
     for (int t = 0; t < timesteps; t++)
         for (int x = 0; x < width; x++)
             found += at(t, x)->violations + (at(t, x)->timestep != iterations * timesteps + t);
-    return found;
+    return memory_kernel ? found + wrong_numbers() : found;
 }
 
 static long between(double value, long low, long high) {
@@ -158,8 +182,8 @@ static long between(double value, long low, long high) {
 }
 
 int main(int count, char **argument) {
-    if (count != 8) {
-        fprintf(stderr, "usage: %s task|for compute|memory WIDTH TIMESTEPS MAX_GRAIN POINT_S GIVE_UP\n", argument[0]);
+    if (count != 9) {
+        fprintf(stderr, "usage: %s task|for compute|memory WIDTH TIMESTEPS MAX_GRAIN POINT_S GIVE_UP STREAM_BYTES\n", argument[0]);
         return 2;
     }
     as_tasks = !strcmp(argument[1], "task");
@@ -178,12 +202,7 @@ int main(int count, char **argument) {
         for (int j = 0; j < inputs[i].count; j++)
             if (scanf("%d", &inputs[i].point[j]) != 1 || inputs[i].point[j] < 0 || inputs[i].point[j] >= width) return 2;
     }
-    chunks = (long)(BUFFER_BYTES / sizeof(double)) / CHUNK / width;
-    if (memory_kernel) {
-        buffers = aligned_alloc(64, sizeof(double) * width * chunks * CHUNK);
-        if (!buffers) return 1;
-        for (long i = 0; i < width * chunks * CHUNK; i++) buffers[i] = 0.0;
-    }
+    if (memory_kernel) new_streams(atol(argument[8]));
     for (; grain > 0; grain /= 2) {
         double estimate_s = measure(grain, 2) / 2;
         if (estimate_s * 2 < point_s / 10) {

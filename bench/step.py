@@ -1,11 +1,13 @@
 """A training step of ours against PyTorch's, eager and compiled: same weights, tokens, threads, cores and precision.
 
-    python -m bench.step --shapes 4x64,4x256 --threads 1,2 --rounds 7 --steps 12
+    python -m bench.step --shapes 4x64,4x256 --threads 1,2 --precisions fp32,bf16 --rounds 7 --steps 12
 
 Every measurement is a fresh process; in each round every variant runs once, in a random order, so rounds are pairs.
 A process counts by the median of its timed steps; variants are compared by the ratio of their medians over the rounds,
-with a bootstrap interval that resamples whole rounds. Losses are compared first: where they differ by more than 1e-4
-no ratio is shown. Raw samples, the machine and a table are written to --out (.json and .md).
+with a bootstrap interval that resamples whole rounds. Losses are compared first: where they differ by more than
+LOSS_TOLERANCE, relative, no ratio is shown. Our ops are held against the node's roof, if it was measured (`taskloom
+doctor --peaks`). Raw samples, the machine and tables are written to --out (.json and .md); with --budget-s no round
+begins that would end later.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from analysis.roofline import peaks_of, roofline
 from analysis.statistics import paired_ratio_of_medians
 from gpt2core import launch
 from gpt2core.checkpoint import initial_weights, write_checkpoint
@@ -37,7 +41,7 @@ from gpt2core.tensors import weight_specs
 ROOT = Path(__file__).parents[1]
 OURS = ("task", "fork-join", "serial")
 PEERS = {"torch-eager": False, "torch-compile": True}  # whether compiled
-LOSS_TOLERANCE = 1e-4
+LOSS_TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
 MIB = 1 << 20
 
 Measured = dict[str, Any]
@@ -50,9 +54,11 @@ class Case:
     batch: int
     seq: int
     threads: int
+    precision: str = "fp32"
 
     def __str__(self) -> str:
-        return f"B{self.batch} T{self.seq}, {self.threads} thread{'s' if self.threads > 1 else ''}"
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"B{self.batch} T{self.seq}, {threads}, {self.precision}"
 
 
 def arguments() -> argparse.Namespace:
@@ -62,28 +68,42 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", default="gpt2-124m")
     parser.add_argument("--shapes", default="4x64,4x256", help="BATCHxSEQ, several with commas")
     parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
+    parser.add_argument("--precisions", default="fp32", help=", ".join(LOSS_TOLERANCE))
     parser.add_argument("--variants", default="task,torch-eager,torch-compile", help=", ".join((*OURS, *PEERS)))
     parser.add_argument("--rounds", type=int, default=7, help="processes of each variant")
     parser.add_argument("--steps", type=int, default=12, help="steps of each process, warm-up included")
     parser.add_argument("--warmup", type=int, default=3, help="of these, not timed")
+    parser.add_argument("--budget-s", type=float, help="no round but the first begins that would end after so long")
     parser.add_argument("--seed", type=int, default=1337, help="of weights and of the order within rounds")
     default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-step"
     parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
     given = parser.parse_args()
     unknown = set(given.variants.split(",")) - {*OURS, *PEERS}
+    unknown |= set(given.precisions.split(",")) - set(LOSS_TOLERANCE)
     if unknown or given.rounds < 1 or given.warmup >= given.steps:
-        parser.error("unknown variant, no rounds, or no timed step")
+        parser.error("unknown variant or precision, no rounds, or no timed step")
     return given
 
 
 def main() -> None:
     given = arguments()
     shapes = [parse_shape(text) for text in given.shapes.split(",")]
-    cases = [Case(batch, seq, int(threads)) for batch, seq in shapes for threads in given.threads.split(",")]
+    cases = [
+        Case(batch, seq, int(threads), precision)
+        for batch, seq in shapes
+        for threads in given.threads.split(",")
+        for precision in given.precisions.split(",")
+    ]
     variants = given.variants.split(",")
     with tempfile.TemporaryDirectory(prefix="bench-step-") as name:
         base = prepare(Path(name), given, max(batch * seq for batch, seq in shapes))
-        runs = measure(cases, variants, base, given.rounds, random.Random(given.seed), Path(name))
+        runs = []
+        begun_s = time.monotonic()
+        for round_no in range(given.rounds):
+            runs += measure(cases, variants, base, round_no, random.Random(given.seed + round_no), Path(name))
+            spent_s = time.monotonic() - begun_s
+            if given.budget_s is not None and spent_s * (round_no + 2) / (round_no + 1) > given.budget_s:
+                break
     report = {
         "schema": "taskloom.bench.step/1",
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -91,6 +111,7 @@ def main() -> None:
         "machine": machine(),
         "runs": runs,
         "comparisons": [compare(case, variants, runs, base.warmup_steps) for case in cases],
+        "roofs": [roof for case in cases for variant in variants if (roof := roof_of(case, variant, runs)) is not None],
     }
     text = table(report)
     given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -122,27 +143,26 @@ def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainC
 
 
 def measure(
-    cases: Sequence[Case], variants: Sequence[str], base: TrainConfig, rounds: int, order: random.Random, folder: Path
+    cases: Sequence[Case], variants: Sequence[str], base: TrainConfig, round_no: int, order: random.Random, folder: Path
 ) -> list[Measured]:
-    """Run every variant of every case once a round."""
+    """Run every variant of every case once."""
     runs: list[Measured] = []
-    total = len(cases) * len(variants) * rounds
-    for round_no in range(rounds):
-        for case in cases:
-            for variant in order.sample(variants, len(variants)):
-                cores = tuple(launch.allowed_cores()[: case.threads])
-                config = dataclasses.replace(base, batch=case.batch, seq=case.seq, threads=case.threads, cores=cores)
-                if variant in PEERS:
-                    result = run_torch(config, PEERS[variant])
-                else:
-                    result = run_ours(dataclasses.replace(config, scheduler=variant), folder / "result.json")
-                runs.append({"round": round_no, "variant": variant, **dataclasses.asdict(case), **result})
-                step_s = median(result["step_s"][base.warmup_steps :])
-                print(
-                    f"[{len(runs)}/{total}] {case}: {variant} {step_s * 1e3:.2f} ms a step, "
-                    f"loss {result['losses'][-1]:.6f}, {result['peak_rss_bytes'] / MIB:.0f} MiB",
-                    flush=True,
-                )
+    for case in cases:
+        for variant in order.sample(variants, len(variants)):
+            cores = tuple(launch.allowed_cores()[: case.threads])
+            config = dataclasses.replace(base, cores=cores, **dataclasses.asdict(case))
+            if variant in PEERS:
+                result = run_torch(config, PEERS[variant])
+            else:
+                result = run_ours(dataclasses.replace(config, scheduler=variant), folder / "result.json")
+            runs.append({"round": round_no, "variant": variant, **dataclasses.asdict(case), **result})
+            step_s = median(result["step_s"][base.warmup_steps :])
+            print(
+                f"[round {round_no + 1}, {len(runs)}/{len(cases) * len(variants)}] {case}: {variant} "
+                f"{step_s * 1e3:.2f} ms a step, loss {result['losses'][-1]:.6f}, "
+                f"{result['peak_rss_bytes'] / MIB:.0f} MiB",
+                flush=True,
+            )
     return runs
 
 
@@ -150,7 +170,7 @@ def run_ours(config: TrainConfig, result: Path) -> Measured:
     """One process of our trainer. Its cores are pinned by itself."""
     child(launch.command(result), json.dumps(config.to_dict()), launch.environment())
     measured = json.loads(result.read_text(encoding="utf-8"))
-    kept = ("losses", "step_s", "phase_s", "environment", "config", "warnings")
+    kept = ("losses", "step_s", "phase_s", "ops", "environment", "config", "warnings")
     return {**{key: measured[key] for key in kept}, "peak_rss_bytes": measured["memory_bytes"]["peak_rss"]}
 
 
@@ -171,17 +191,39 @@ def child(command: Sequence[str], stdin: str, environment: dict[str, str]) -> st
     return done.stdout
 
 
+def of_case(case: Case, variant: str, runs: Sequence[Measured]) -> list[Measured]:
+    """The runs of a variant of a case, by round."""
+    wanted = {**dataclasses.asdict(case), "variant": variant}
+    return [run for run in runs if all(run[key] == value for key, value in wanted.items())]
+
+
+def roof_of(case: Case, variant: str, runs: Sequence[Measured]) -> Measured | None:
+    """What the ops of all processes of a variant reached together, against the node's roof; None for a peer."""
+    mine = of_case(case, variant, runs)
+    if variant in PEERS or not mine:
+        return None
+    peaks = peaks_of(mine[0]["environment"], case.threads)
+    label = f"{case}, {variant}"
+    if peaks is None:
+        return {"label": label, "peaks": None, "ops": []}
+    summed: dict[tuple[str, str], Measured] = {}
+    for op in (op for run in mine for op in run["ops"]):
+        total = summed.setdefault((op["op"], op["phase"]), {**op, "time_s": 0.0, "flop": 0, "bytes": 0})
+        for key in ("time_s", "flop", "bytes"):
+            total[key] += op[key]
+    roofs = [dataclasses.asdict(roof) for roof in roofline(list(summed.values()), peaks)]
+    return {"label": label, "peaks": dataclasses.asdict(peaks), "ops": roofs}
+
+
 def compare(case: Case, variants: Sequence[str], runs: Sequence[Measured], warmup: int) -> Measured:
     """Medians of a case, and the ratio of every variant to the first one, if their losses agree."""
-    shared = dataclasses.asdict(case).items()
-    here = [run for run in runs if all(run[key] == value for key, value in shared)]
-    of = {variant: [run for run in here if run["variant"] == variant] for variant in variants}
+    of = {variant: of_case(case, variant, runs) for variant in variants}
     medians = {variant: [median(r["step_s"][warmup:]) for r in mine] for variant, mine in of.items()}
     rows = []
     for variant, mine in of.items():
         first = of[variants[0]][0]["losses"]
-        loss_difference = max(abs(a - b) for r in mine for a, b in zip(r["losses"], first, strict=True))
-        agrees = loss_difference <= LOSS_TOLERANCE
+        loss_difference = max(abs(a / b - 1) for r in mine for a, b in zip(r["losses"], first, strict=True))
+        agrees = loss_difference <= LOSS_TOLERANCE[case.precision]
         ratio = paired_ratio_of_medians(medians[variant], medians[variants[0]]) if agrees else None
         rows.append({
             "variant": variant,
@@ -205,8 +247,9 @@ def table(report: Measured) -> str:
         f"{report['machine']['memory_bytes'] / (1 << 30):.0f} GiB, Linux {report['machine']['kernel']}; "
         f"command: `python -m bench.step {' '.join(report['command'])}`", "",
         f"Ratio: median step of the variant / median step of {base}, above 1 where {base} is faster, with the 95 % "
-        "bootstrap interval over rounds. Spread: fastest and slowest process's median.", "",
-        "| case | variant | median step, ms | spread, ms | ratio | 95 % | peak RSS, MiB | largest loss difference |",
+        "bootstrap interval over rounds. Spread: fastest and slowest process's median. Losses: the largest relative "
+        f"difference to {base}'s.", "",
+        "| case | variant | median step, ms | spread, ms | ratio | 95 % | peak RSS, MiB | losses, rel. |",
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for comparison in report["comparisons"]:
@@ -220,7 +263,32 @@ def table(report: Measured) -> str:
                 f"| {'' if refused else f'{low:.3f} to {high:.3f}'} | {row['peak_rss_bytes'] / MIB:.0f} "
                 f"| {row['loss_difference']:.1e} |"
             )
+    for roof in report["roofs"]:
+        lines += ["", *roof_lines(roof)]
     return "\n".join(lines) + "\n"
+
+
+def roof_lines(roof: Measured) -> list[str]:
+    """Ops against the roof as Markdown."""
+    peaks = roof["peaks"]
+    if peaks is None:
+        return [
+            f"{roof['label']}: no share of the roof, the node's peaks are not measured (`taskloom doctor --peaks`)."
+        ]
+    lines = [
+        f"{roof['label']}: ops against the roof of {peaks['gflop_per_s']:.0f} GFLOP/s (fp32 products) and "
+        f"{peaks['triad_gb_per_s']:.1f} GB/s, all threads together:", "",
+        "| op | phase | share of time | flop/byte | GFLOP/s | GB/s | of its roof | bound by |",
+        "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for op in roof["ops"]:
+        intensity = "" if op["intensity"] is None else f"{op['intensity']:.1f}"
+        share = "" if op["share"] is None else f"{op['share']:.0%}"
+        lines.append(
+            f"| {op['op']} | {op['phase']} | {op['time_share']:.1%} | {intensity} | {op['achieved_gflop_per_s']:.1f} "
+            f"| {op['achieved_gb_per_s']:.1f} | {share} | {op['bound']} |"
+        )
+    return lines
 
 
 def machine() -> Measured:

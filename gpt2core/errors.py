@@ -133,16 +133,19 @@ class Cancelled(CoreError):
 
 
 class Violated(CoreError):
-    """A task of a benchmark ran before its inputs, or not at all."""
+    """A task of a benchmark ran before its inputs, not at all, or did not do its work on the memory."""
 
     slug = "violated"
 
-    def __init__(self, inputs: int, tasks: int) -> None:
-        super().__init__(f"{inputs} inputs did not carry what was due, {tasks} tasks did not run in the last iteration")
-        self.inputs, self.tasks = inputs, tasks
+    def __init__(self, inputs: int, tasks: int, numbers: int = 0) -> None:
+        super().__init__(
+            f"{inputs} inputs did not carry what was due, {tasks} tasks did not run in the last iteration, "
+            f"{numbers} numbers in memory are not what they should be"
+        )
+        self.inputs, self.tasks, self.numbers = inputs, tasks, numbers
 
     def fields(self) -> dict[str, object]:
-        return {"inputs": self.inputs, "tasks": self.tasks}
+        return {"inputs": self.inputs, "tasks": self.tasks, "numbers": self.numbers}
 
 
 class GraphError(CoreError):

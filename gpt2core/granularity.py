@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpt2core import host
 from gpt2core.config import parse_cores
 from gpt2core.errors import ConfigError
 from gpt2core.patterns import PATTERNS
@@ -19,6 +20,7 @@ EFFICIENCY = 0.5
 GIVE_UP = 0.2  # a sweep ends below this share of its first rate: METG(50 %) is passed for certain
 WORK = {"compute": 128, "memory": 1024}  # flop, bytes read and written, of one kernel iteration
 UNIT = {"compute": "flop/s", "memory": "B/s"}
+CACHE_MULTIPLE, LEAST_STREAM_BYTES = 4, 64 << 20  # STREAM's rule for what is to come from memory; and of each thread
 MAX_WIDTH, MAX_GRAIN = 256, 1 << 24
 
 
@@ -88,6 +90,11 @@ def _several(field: str, values: object, accepted: Sequence[str]) -> None:
 def _whole(field: str, value: object, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise ConfigError(field, value, f"a whole number from 1 to {most}")
+
+
+def stream_bytes(cores: Sequence[int]) -> int:
+    """Of each thread's buffer of the memory kernel: together CACHE_MULTIPLE times the cores' last-level caches."""
+    return max(LEAST_STREAM_BYTES, CACHE_MULTIPLE * host.last_level_cache_bytes(cores) // len(cores))
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,18 @@ def frequency_hz(cores: Sequence[int]) -> float | None:
     return None if None in found else 1000.0 * min(khz for khz in found if khz is not None)
 
 
+def last_level_cache_bytes(cores: Sequence[int]) -> int:
+    """Of all last-level caches that these cores use, each counted once; 0 if the machine does not show them."""
+    found = {}
+    for core in cores:
+        folders = (CPU / f"cpu{core}/cache").glob("index[0-9]*")
+        last = max(folders, key=lambda index: read_int(index / "level") or 0, default=None)
+        size = last and read_text(last / "size")
+        if last and size and size.endswith("K"):
+            found[read_text(last / "shared_cpu_list")] = int(size[:-1]) * 1024
+    return sum(found.values())
+
+
 def topology(cores: list[int]) -> dict[str, Any]:
     """CPU model, sockets, physical cores, SMT, caches and frequency policy, as far as the machine shows them."""
     places = {

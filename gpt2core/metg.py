@@ -27,12 +27,13 @@ Emit = Callable[[dict[str, Any]], None]
 def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, Any]:
     """Run all sweeps. Raises ConfigError for cores that are not there, Violated, Cancelled if `stop` is set."""
     from gpt2core.machine import environment, pinning  # they load Numba: after the cheap checks
-    from gpt2core.taskbench import TaskBench
+    from gpt2core.taskbench import Streams, TaskBench
 
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
     pairs = [(pattern, scheduler) for pattern in config.pattern for scheduler in config.scheduler]
     tell({"event": "compiling", "done": 0, "total": 1, "kernel": "schedulers"})
-    benches = {pair: TaskBench(*pair, config.kernel, config.width, cores) for pair in pairs}
+    streams = Streams(cores) if config.kernel == "memory" else None
+    benches = {pair: TaskBench(*pair, config.width, cores, streams) for pair in pairs}
     for bench in benches.values():
         bench.run(1, 1)
     sweeps: list[Sweep] = []

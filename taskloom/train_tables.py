@@ -8,9 +8,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from analysis.roofline import peaks_of, roofline
 from gpt2core.config import PHASES
 from gpt2core.result import median, median_interval
-from taskloom.tables import number, seconds
+from taskloom.tables import NONE, number, seconds
 
 MIB = 1 << 20
 
@@ -38,7 +39,7 @@ def result(found: Mapping[str, Any]) -> Iterator[Table | str]:
     config, warmup = found["config"], int(found["config"]["warmup"])
     yield _summary(found, warmup)
     yield _phases(found, warmup)
-    yield _ops(found)
+    yield from _ops(found)
     for warning in found.get("warnings", []):
         yield f"warning: {warning}"
     if config.get("save"):
@@ -72,13 +73,27 @@ def _phases(found: Mapping[str, Any], warmup: int) -> Table:
     return table
 
 
-def _ops(found: Mapping[str, Any]) -> Table:
+def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
+    """Rates are those of all threads together, as the node's peaks are."""
+    threads = int(found["config"]["threads"])
+    peaks = peaks_of(found["environment"], threads)
+    roofs = {} if peaks is None else {(roof.op, roof.phase): roof for roof in roofline(found["ops"], peaks)}
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("op", "phase"):
         table.add_column(name)
-    for name in ("calls", "time, all threads", "GFLOP/s", "GB/s"):
+    for name in ("calls", "time, all threads", "GFLOP/s", "GB/s", *(("of its roof", "bound by") if roofs else ())):
         table.add_column(name, justify="right")
     for op in sorted(found["ops"], key=lambda each: -each["time_s"]):
-        rates = [number(op[work] / op["time_s"] / 1e9, 1) if op["time_s"] else "-" for work in ("flop", "bytes")]
-        table.add_row(op["op"], op["phase"], f"{op['calls']:,}", seconds(op["time_s"]), *rates)
-    return table
+        elapsed_s = op["time_s"] / threads
+        rates = [number(op[work] / elapsed_s / 1e9, 1) if elapsed_s else NONE for work in ("flop", "bytes")]
+        roof = roofs.get((op["op"], op["phase"]))
+        share = [NONE if roof.share is None else f"{roof.share:.0%}", roof.bound] if roof else []
+        table.add_row(op["op"], op["phase"], f"{op['calls']:,}", seconds(op["time_s"]), *rates, *share)
+    yield table
+    if peaks is None:
+        yield f"roof: not measured for {threads} threads on this node; `taskloom doctor --peaks` measures it"
+    else:
+        yield (
+            f"roof, measured with {threads} threads: {peaks.gflop_per_s:.0f} GFLOP/s in fp32 products, "
+            f"{peaks.triad_gb_per_s:.1f} GB/s; an op that finds its data in a cache may be above it."
+        )

@@ -4,7 +4,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpt2core.machine.jit import STEP, d1, entry, kernel, l1, scalar
+from gpt2core.machine.jit import STEP, THREAD, d1, entry, kernel, l1, pointer_f64, pointer_i64, scalar
 
 VECTORS, LANES = 8, 8  # of float64: independent chains, enough to hide the latency of a fused multiply-add
 LINE = 8  # int64 of a point's cell, one cache line
@@ -88,21 +88,20 @@ def stamp_output(cells, results, width, now, tile, result):
 
 
 @kernel
-def stream(buffer, first, iterations):
-    """Multiply and add CHUNK float64 an iteration, in place, on from chunk `first` and round; the last one's first.
+def stream(address, elements, streamed, iterations):
+    """Add one to CHUNK float64 an iteration, on from where this thread's last task ended, round its buffer.
 
-    Writes:   buffer (chunks * CHUNK,)
-    Cost:     2 * CHUNK flop, 16 * CHUNK bytes an iteration
+    Writes:   elements float64 from address on, +=; streamed[0], the iterations so far, +=
+    Cost:     CHUNK flop, 16 * CHUNK bytes an iteration
     """
-    chunks = buffer.shape[0] // CHUNK
-    chunk = first % chunks
-    last = buffer[chunk * CHUNK]
+    chunks = elements // CHUNK
+    chunk = streamed[0] % chunks
     for _ in range(iterations):
-        for i in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-            buffer[i] = buffer[i] * 0.999 + 0.001
-        last = buffer[chunk * CHUNK]
+        part = pointer_f64(address + 8 * CHUNK * chunk)  # no index can be negative: the loop becomes vectors
+        for i in range(CHUNK):
+            part[i] += 1.0
         chunk = chunk + 1 if chunk + 1 < chunks else 0
-    return last
+    streamed[0] += iterations
 
 
 @entry
@@ -116,11 +115,10 @@ def compute_task_entry(x, t, c):
 
 @entry
 def memory_task_entry(x, t, c):
-    """operands: as above, and the buffers of all points (width * chunks * CHUNK,). grain[1]: where streams begin."""
-    width, timesteps, grain, first = scalar(x, 3), scalar(x, 4), l1(x, 1)[0], l1(x, 1)[1]
+    """operands: as above, and each thread's own buffer (elements,) and streamed (LINE,)."""
+    width, timesteps, grain = scalar(x, 3), scalar(x, 4), l1(x, 1)[0]
     now = c[STEP] * timesteps + t[0]
     check_inputs(l1(x, 0), l1(x, 2), width, timesteps, now, t)
-    buffers = d1(x, 5)
-    size = buffers.shape[0] // width
-    own = buffers[t[1] * size : (t[1] + 1) * size]
-    stamp_output(l1(x, 0), d1(x, 0), width, now, t, stream(own, first + now * grain, grain))
+    streamed = pointer_i64(x[24] + c[THREAD] * x[27])
+    stream(x[20] + c[THREAD] * x[23], x[21], streamed, grain)
+    stamp_output(l1(x, 0), d1(x, 0), width, now, t, float(streamed[0]))

@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
-from gpt2core import patterns
+from gpt2core import host, patterns
 from gpt2core.errors import Cancelled, ConfigError, Violated
-from gpt2core.granularity import KERNELS, SCHEDULERS, MetgConfig
+from gpt2core.granularity import KERNELS, SCHEDULERS, MetgConfig, stream_bytes
 from gpt2core.graph import derive, reachability
 from gpt2core.kernels.taskbench import LINE
 from gpt2core.metg import measure
 from gpt2core.schedulers import replay
-from gpt2core.taskbench import TaskBench
+from gpt2core.taskbench import Streams, TaskBench
 
 CORES = sorted(os.sched_getaffinity(0))
 WIDTH, ITERATIONS = 6, 40
@@ -29,26 +29,40 @@ def cores(threads: int) -> list[int]:
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_every_pattern_runs_and_validates(pattern: str, scheduler: str) -> None:
     for threads in (1, 2, 3):
-        bench = TaskBench(pattern, scheduler, "compute", WIDTH, cores(threads))
+        bench = TaskBench(pattern, scheduler, WIDTH, cores(threads))
         for grain in (1, 50):
             assert bench.run(grain, ITERATIONS) > 0
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_the_memory_kernel_goes_over_each_points_buffer(scheduler: str) -> None:
-    bench = TaskBench("stencil_1d", scheduler, "memory", WIDTH, cores(2))
-    buffers = bench.memory.arrays["buffers"].reshape(WIDTH, -1, 64)
-    for runs in (1, 2):
-        bench.run(3, 2)  # goes on where the run before ended
-        written = 3 * 2 * bench.timesteps * runs
-        assert (buffers[:, :written] > 0).all()
-        assert (buffers[:, written:] == 0).all()
+def test_the_memory_kernel_goes_over_each_threads_buffer(scheduler: str) -> None:
+    streams = Streams(cores(2), buffer_bytes=100 * 512)
+    bench = TaskBench("stencil_1d", scheduler, WIDTH, cores(2), streams)
+    for runs in (1, 2, 3):
+        bench.run(3, ITERATIONS)
+        streams.check()
+        iterations = runs * 3 * ITERATIONS * bench.timesteps * WIDTH
+        assert streams.streamed[:, 0].sum() == iterations
+        assert streams.buffer.sum() == 64 * iterations
+    streams.buffer[1, 6399] -= 1
+    with pytest.raises(Violated, match="1 numbers in memory"):
+        streams.check()
+    streams.buffer[1, 6399] += 1
+    streams.due += 2
+    with pytest.raises(Violated, match="2 numbers in memory"):
+        streams.check()
+
+
+def test_streams_are_larger_than_the_caches() -> None:
+    used = cores(2)
+    assert stream_bytes(used) * 2 >= 4 * host.last_level_cache_bytes(used)
+    assert Streams(used).buffer.nbytes == 2 * (stream_bytes(used) // 512 * 512)
 
 
 @pytest.mark.parametrize("pattern", patterns.PATTERNS)
 def test_the_graph_orders_a_task_after_what_the_pattern_says(pattern: str) -> None:
     """Paths of the graph's edges reach every reader of an output within the program."""
-    bench = TaskBench(pattern, "task", "compute", WIDTH, cores(1))
+    bench = TaskBench(pattern, "task", WIDTH, cores(1))
     node = {task: number for number, task in enumerate(bench.graph.task)}
     reach = reachability(len(bench.graph), bench.graph.edges)
     edges = derive([tile.accesses for _, tile in bench.program.tasks])
@@ -62,7 +76,7 @@ def test_the_graph_orders_a_task_after_what_the_pattern_says(pattern: str) -> No
 
 def test_one_edge_less_is_caught() -> None:
     """The chain of no_comm, cut in the middle: what follows the cut has nothing to wait for, and comes too early."""
-    bench = TaskBench("no_comm", "task", "compute", 1, cores(1))
+    bench = TaskBench("no_comm", "task", 1, cores(1))
     middle = bench.timesteps // 2 + 1
     assert (middle, middle + 1) in bench.graph.edges
     edges = tuple(e for e in bench.graph.edges if e != (middle, middle + 1))
@@ -74,7 +88,7 @@ def test_one_edge_less_is_caught() -> None:
 
 
 def test_a_task_that_did_not_run_is_caught() -> None:
-    bench = TaskBench("trivial", "fork-join", "compute", WIDTH, cores(1))
+    bench = TaskBench("trivial", "fork-join", WIDTH, cores(1))
     bench.run(1, ITERATIONS)
     bench.memory.arrays["cells"][5 * LINE] -= 1
     with pytest.raises(Violated, match="1 tasks did not run"):

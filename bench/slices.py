@@ -1,0 +1,278 @@
+"""Is `auto` near the best way to slice? It against a grid of slices, paired and in fresh processes.
+
+    python -m bench.slices --shapes 4x64,4x256 --threads 1,2
+
+The grid: slices of 32 tokens, doubled up to the whole batch, each as long as the sequence allows (or what --slices
+says), and what `auto` takes. In each round every way to slice runs once in a random order; from the second round on
+only those within CONTENDING of a case's best, and `auto`. A process counts by the median of its timed steps. `auto` is
+held against the best median, by the ratio of medians over the rounds that both ran, with a bootstrap interval that
+resamples rounds; the best of many is lucky too, so the ratio is rather too high. With one thread only `task` runs:
+both schedulers run the same tasks.
+
+For more cores than there are (--forecast): the step that the profile of the one-thread run forecasts
+(analysis.forecast), for `auto` at that many threads and for the grid, with bandwidth that grows with the cores and with
+bandwidth held at what this machine has. Raw samples, the machine and tables are written to --out (.json and .md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import gzip
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.forecast import Beyond, Ceiling, fork_join_step_s, task_step_s
+from analysis.profile import profile_of
+from analysis.roofline import peaks_of
+from analysis.statistics import paired_ratio_of_medians
+from bench.step import ROOT, child, machine, parse_shape
+from gpt2core import launch, slicing
+from gpt2core.config import TrainConfig
+from gpt2core.result import median
+
+BEYOND: tuple[Beyond, ...] = ("grows", "held")
+LEAST_ROWS = 32
+CONTENDING = 1.10
+LIMIT = 1.05  # of auto's median over the best one's
+
+Slices = tuple[int, int]
+Measured = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What all ways to slice are tried with."""
+
+    batch: int
+    seq: int
+    scheduler: str
+    threads: int
+
+    def __str__(self) -> str:
+        return f"B{self.batch} T{self.seq}, {self.scheduler}, {self.threads} thread{'s' if self.threads > 1 else ''}"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.slices", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    cores = len(launch.allowed_cores())
+    parser.add_argument("--model", default="gpt2-124m")
+    parser.add_argument("--shapes", default="4x64,4x256,1x1024,8x128", help="BATCHxSEQ, several with commas")
+    parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
+    parser.add_argument("--schedulers", default="task,fork-join")
+    parser.add_argument("--slices", help="SEQUENCESxTOKENS, several with commas, instead of the grid")
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each contender")
+    parser.add_argument("--steps", type=int, default=3, help="steps of each process, warm-up included")
+    parser.add_argument("--warmup", type=int, default=1, help="of these, not timed")
+    parser.add_argument("--budget-s", type=float, default=660.0, help="no round begins that would end after so long")
+    parser.add_argument("--forecast", default="8,16", help="numbers of cores, or nothing")
+    parser.add_argument("--seed", type=int, default=1337, help="of the order within rounds")
+    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-slices"
+    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
+    cases = [
+        Case(*parse_shape(shape), scheduler, threads)
+        for shape in given.shapes.split(",")
+        for threads in map(int, given.threads.split(","))
+        for scheduler in (given.schedulers.split(",") if threads > 1 else ["task"])
+    ]
+    base = TrainConfig(
+        model=given.model, batch=1, seq=1, steps=given.steps, warmup=given.warmup, precision=given.precision
+    )
+    wanted = None if given.slices is None else [parse_shape(each) for each in given.slices.split(",")]
+    forecast = [int(cores) for cores in given.forecast.split(",") if cores]
+    with tempfile.TemporaryDirectory(prefix="bench-slices-") as folder:
+        trial = Trial(base, cases, wanted, forecast, Path(folder))
+        trial.measure(given.rounds, given.budget_s, random.Random(given.seed))
+    report = {
+        "schema": "taskloom.bench.slices/1",
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": sys.argv[1:],
+        "machine": machine(),
+        "runs": trial.runs,
+        "comparisons": [trial.compare(case) for case in cases],
+        "forecasts": trial.forecasts(),
+    }
+    text = table(report)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
+    print(text)
+    print(f"written: {given.out}.json, {given.out}.md")
+
+
+def grid(batch: int, seq: int) -> list[Slices]:
+    """Slices of LEAST_ROWS tokens, doubled up to all of them, each as long as the sequence allows."""
+    rows = [1 << i for i in range(32) if LEAST_ROWS <= 1 << i <= batch * seq]
+    return [(max(1, each // seq), min(seq, each)) for each in rows]
+
+
+class Trial:
+    """The runs of all cases, and what comes of them."""
+
+    def __init__(
+        self, base: TrainConfig, cases: Sequence[Case], given: Sequence[Slices] | None, cores: Sequence[int], to: Path
+    ) -> None:
+        """given: slices instead of the grid; cores: for which to forecast; to: a folder for results."""
+        self.base, self.cases, self.cores, self.folder = base, cases, cores, to
+        self.ways: dict[Case, list[Slices]] = {}
+        for case in cases:
+            tried = list(grid(case.batch, case.seq) if given is None else given)
+            threads = [case.threads, *(cores if case.threads == 1 else [])]
+            self.ways[case] = list(dict.fromkeys([*tried, *(self.auto(case, count) for count in threads)]))
+        self.runs: list[Measured] = []
+        self.profiles: dict[tuple[int, int, Slices], Measured] = {}
+
+    def config(self, case: Case, threads: int) -> TrainConfig:
+        return dataclasses.replace(
+            self.base, batch=case.batch, seq=case.seq, scheduler=case.scheduler, threads=threads,
+            cores=tuple(launch.allowed_cores()[:threads]) if threads == case.threads else None,
+        )  # fmt: skip
+
+    def auto(self, case: Case, threads: int) -> Slices:
+        """What the trainer chooses with so many threads."""
+        return slicing.sizes(self.config(case, threads))
+
+    def measure(self, rounds: int, budget_s: float, order: random.Random) -> None:
+        """Every way once, then the contenders, as long as there is time."""
+        begun_s = time.monotonic()
+        took_s: dict[tuple[Case, Slices], float] = {}
+        for round_no in range(rounds):
+            ways = {case: self.contenders(case) if round_no else self.ways[case] for case in self.cases}
+            todo = [(case, way) for case in self.cases for way in ways[case]]
+            if time.monotonic() - begun_s + sum(took_s.get(each, 0.0) for each in todo) > budget_s:
+                print(f"no time for round {round_no + 1}", flush=True)
+                break
+            for done, (case, way) in enumerate(order.sample(todo, len(todo))):
+                before_s = time.monotonic()
+                self.runs.append({"round": round_no, **dataclasses.asdict(case), "slices": way, **self.run(case, way)})
+                took_s[case, way] = time.monotonic() - before_s
+                print(f"[round {round_no + 1}, {done + 1}/{len(todo)}] {case}, {name(way)}: "
+                      f"{self.of(case, way)[-1] * 1e3:.1f} ms a step", flush=True)  # fmt: skip
+
+    def run(self, case: Case, way: Slices) -> Measured:
+        """One process."""
+        config = dataclasses.replace(self.config(case, case.threads), batch_slice=way[0], token_slice=way[1])
+        result, profile = self.folder / "result.json", self.folder / "profile.json.gz"
+        command = [*launch.command(result), "--profile", str(profile)]
+        child(command, json.dumps(config.to_dict()), launch.environment())
+        if case.threads == 1:
+            self.profiles.setdefault((case.batch, case.seq, way), json.loads(gzip.decompress(profile.read_bytes())))
+        got = json.loads(result.read_text(encoding="utf-8"))
+        return {key: got[key] for key in ("step_s", "losses", "graph", "warnings", "environment")}
+
+    def of(self, case: Case, way: Slices) -> list[float]:
+        """The median step of each process, by round."""
+        wanted = {**dataclasses.asdict(case), "slices": way}
+        mine = [run for run in self.runs if all(run[key] == value for key, value in wanted.items())]
+        return [median(run["step_s"][self.base.warmup_steps :]) for run in mine]
+
+    def contenders(self, case: Case) -> list[Slices]:
+        """Those near the best one, and auto."""
+        medians = {way: median(self.of(case, way)) for way in self.ways[case]}
+        most = CONTENDING * min(medians.values())
+        return [way for way, value in medians.items() if value <= most or way == self.auto(case, case.threads)]
+
+    def compare(self, case: Case) -> Measured:
+        """auto against the best way. Those that fell out early are not the best: they were CONTENDING times slower."""
+        medians = {way: self.of(case, way) for way in self.ways[case]}
+        auto = self.auto(case, case.threads)
+        most = len(medians[auto])
+        best = min((way for way in medians if len(medians[way]) == most), key=lambda way: median(medians[way]))
+        ratio = paired_ratio_of_medians(medians[auto], medians[best])
+        return {
+            **dataclasses.asdict(case),
+            "label": str(case),
+            "auto": auto,
+            "best": best,
+            "ratio": ratio.value,
+            "ratio_interval": [ratio.low, ratio.high],
+            "ways": [
+                {"slices": way, "processes": len(mine), "median_step_s": median(mine), "min_step_s": min(mine),
+                 "max_step_s": max(mine)}
+                for way, mine in medians.items()
+            ],
+        }  # fmt: skip
+
+    def forecasts(self) -> list[Measured]:
+        """Of each shape on each number of cores under both schedulers: every way's step, auto and the best."""
+        found = []
+        for case in (case for case in self.cases if case.threads == 1):
+            profiles = {way: profile_of(self.profiles[case.batch, case.seq, way]) for way in self.ways[case]}
+            for cores in self.cores:
+                auto = self.auto(case, cores)
+                for beyond, ceiling in ceilings(profiles[auto].environment).items():
+                    for scheduler, forecast_s in (("task", task_step_s), ("fork-join", fork_join_step_s)):
+                        step_s = {way: forecast_s(profile, cores, ceiling) for way, profile in profiles.items()}
+                        best = min(step_s, key=lambda way: step_s[way])
+                        found.append({
+                            "batch": case.batch, "seq": case.seq, "cores": cores, "scheduler": scheduler,
+                            "bandwidth": beyond, "auto": auto, "best": best, "ratio": step_s[auto] / step_s[best],
+                            "ways": [{"slices": way, "step_s": value} for way, value in step_s.items()],
+                        })  # fmt: skip
+        return found
+
+
+def ceilings(environment: Mapping[str, Any]) -> dict[str, Ceiling | None]:
+    """What bandwidth does on more cores than were measured; without measured peaks it has no limit."""
+    measured = tuple(
+        peaks
+        for count in (environment.get("peaks") or {}).get("threads") or {}
+        if (peaks := peaks_of(environment, int(count))) is not None
+    )
+    return {beyond: Ceiling(measured, beyond) for beyond in BEYOND} if measured else {"unlimited": None}
+
+
+def name(way: Slices) -> str:
+    return f"{way[0]}x{way[1]}"
+
+
+def table(report: Measured) -> str:
+    """Comparisons and forecasts as Markdown."""
+    on = report["machine"]
+    lines = [
+        f"# Automatic slices against a grid, {report['at'][:10]}", "",
+        f"Machine: {on['cpu_model']}, {on['cores']} cores, {on['memory_bytes'] / (1 << 30):.0f} GiB, Linux "
+        f"{on['kernel']}; load average at the end {on['load_average'][0]:.1f}; command: `python -m bench.slices "
+        f"{' '.join(report['command'])}`", "",
+        "Ratio: median step of auto / of the best slices, with the 95 % bootstrap interval over rounds; the limit is "
+        f"{LIMIT:.2f}. Slices: sequences x tokens; ms a step (number of processes).", "",
+        "| case | auto | best | ratio | 95 % | all |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for each in report["comparisons"]:
+        low, high = each["ratio_interval"]
+        ways = ", ".join(f"{name(w['slices'])} {w['median_step_s'] * 1e3:.0f} ({w['processes']})" for w in each["ways"])
+        lines.append(f"| {each['label']} | {name(each['auto'])} | {name(each['best'])} | {verdict(each['ratio'])} "
+                     f"| {low:.3f} to {high:.3f} | {ways} |")  # fmt: skip
+    if report["forecasts"]:
+        lines += [
+            "", "Forecast from one-thread profiles for more cores, ms a step:", "",
+            "| shape | cores | scheduler | bandwidth | auto | best | ratio | all |",
+            "|---|---|---|---|---|---|---|---|",
+        ]  # fmt: skip
+    for each in report["forecasts"]:
+        ways = ", ".join(f"{name(w['slices'])} {w['step_s'] * 1e3:.0f}" for w in each["ways"])
+        what = f"B{each['batch']} T{each['seq']} | {each['cores']} | {each['scheduler']} | {each['bandwidth']}"
+        lines.append(f"| {what} | {name(each['auto'])} | {name(each['best'])} | {verdict(each['ratio'])} | {ways} |")
+    return "\n".join(lines) + "\n"
+
+
+def verdict(ratio: float) -> str:
+    return f"{ratio:.3f}" + (" **above**" if ratio > LIMIT else "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What `taskloom train` prints of its ops: rates of all threads together, and their share of the node's roof."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from taskloom import train_tables
+
+PHASES = ("data", "forward", "loss", "backward", "update")
+
+
+def printed(peaks: dict[str, Any] | None) -> list[str]:
+    """The lines for two threads that spent 4 s on one op of 400 Gflop and 4 GB, and 2 s on one of 10 GB."""
+    by_phase = {phase: [0.1, 0.2] for phase in PHASES}
+    found = {
+        "config": {"model": {"name": "tiny"}, "scheduler": "task", "threads": 2, "batch": 2, "seq": 8, "warmup": 0,
+                   "batch_slice": 1, "token_slice": 8, "save": None},
+        "environment": {"peaks": peaks},
+        "step_s": [1.0, 2.0], "losses": [5.0, 4.0], "phase_s": by_phase, "phase_busy_s": by_phase,
+        "ops": [
+            {"op": "tokens", "phase": "data", "calls": 3, "time_s": 2.0, "flop": 0, "bytes": 10**10},
+            {"op": "fc", "phase": "forward", "calls": 2, "time_s": 4.0, "flop": 4 * 10**11, "bytes": 4 * 10**9},
+        ],
+        "memory_bytes": {"weights": 1 << 20}, "summary": {"gflop_per_s": 1.0}, "warnings": [],
+    }  # fmt: skip
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(*train_tables.result(found), sep="\n")
+    return capture.get().splitlines()
+
+
+def cells(lines: list[str], op: str) -> list[str]:
+    (line,) = [line for line in lines if line.split()[:1] == [op]]
+    return line.split()
+
+
+def test_ops_stand_beside_the_roof_of_as_many_threads() -> None:
+    lines = printed({"threads": {"1": {"gflop_per_s": 1.0, "triad_gb_per_s": 1.0},
+                                 "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 20.0}}})  # fmt: skip
+    assert cells(lines, "fc") == ["fc", "forward", "2", "4", "s", "200.0", "2.0", "50%", "compute"]
+    assert cells(lines, "tokens") == ["tokens", "data", "3", "2", "s", "0.0", "10.0", "50%", "memory"]
+    assert any("400 GFLOP/s" in line and "20.0 GB/s" in line for line in lines)
+
+
+def test_without_measured_peaks_it_says_how_to_measure_them() -> None:
+    for peaks in (None, {"threads": {"1": {"gflop_per_s": 1.0, "triad_gb_per_s": 1.0}}}):
+        lines = printed(peaks)
+        assert cells(lines, "fc") == ["fc", "forward", "2", "4", "s", "200.0", "2.0"]
+        assert any("taskloom doctor --peaks" in line for line in lines)
