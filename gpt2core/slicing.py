@@ -8,13 +8,16 @@ time, group after group. So every op on a slice is one call on consecutive rows,
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from gpt2core.config import TrainConfig
 
 BLOCK_ELEMENTS = 384 * 768  # of a weight matrix in one tile: its gradient and moments fit in a core's caches
 MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # a matrix is cut finer than that only if its rows allow it
-AUTO_ROWS = 128  # tokens of a slice chosen automatically: docs/decisions/0008-automatic-slices.md
+AUTO_ROWS = (256, 128, 64, 32, 16)  # tokens of a slice that are tried: docs/decisions/0008-automatic-slices.md
+HALVED = 1.15  # what a token costs in a slice of half as many, beside what it costs here
+AUTO_THREADS = 2  # fewer take the slices of so many, so that they can be compared
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,31 @@ class Slice:
 
 
 def sizes(config: TrainConfig) -> tuple[int, int]:
-    """(sequences, tokens) of a slice. Automatic sizes do not depend on threads or scheduler."""
-    token_slice = config.token_slice or min(config.seq, AUTO_ROWS)
-    return config.batch_slice or max(1, min(config.batch, AUTO_ROWS // token_slice)), token_slice
+    """(sequences, tokens) of a slice. Automatic sizes depend on the shape and the number of threads: those with which
+    the busiest thread, if slices are dealt out evenly, is done first.
+    """
+    threads = max(config.threads, AUTO_THREADS)
+
+    def busiest(slice_: tuple[int, int]) -> float:
+        rows = slice_[0] * slice_[1]
+        return -(-_count(config, slice_) // threads) * rows * math.pow(HALVED, -math.log2(rows))
+
+    return min((_of_rows(config, rows) for rows in AUTO_ROWS), key=busiest)
+
+
+def _of_rows(config: TrainConfig, rows: int) -> tuple[int, int]:
+    """Slices of about so many tokens, at most, as alike as can be, and as long as the sequence allows."""
+    tokens = config.token_slice or _alike(config.seq, rows // (config.batch_slice or 1))
+    return config.batch_slice or _alike(config.batch, rows // tokens), tokens
+
+
+def _alike(whole: int, most: int) -> int:
+    """Size of the parts if `whole` is cut into as few as `most` allows, as equal as can be."""
+    return -(-whole // -(-whole // max(1, most)))
+
+
+def _count(config: TrainConfig, slice_: tuple[int, int]) -> int:
+    return -(-config.batch // slice_[0]) * -(-config.seq // slice_[1])
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
@@ -49,8 +74,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
 
 def count(config: TrainConfig) -> int:
     """How many slices there are, without cutting."""
-    batch_slice, token_slice = sizes(config)
-    return -(-config.batch // batch_slice) * -(-config.seq // token_slice)
+    return _count(config, sizes(config))
 
 
 def cut(config: TrainConfig) -> list[Slice]:

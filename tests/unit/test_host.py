@@ -55,6 +55,18 @@ def test_no_groups_no_limits(cgroups: Path) -> None:
     assert host.usable_memory_bytes() == psutil.virtual_memory().total
 
 
+def test_each_last_level_cache_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CPU", tmp_path)
+    for core, shared in enumerate(("0-1", "0-1", "2")):
+        for index, (level, size, cores) in enumerate(((1, "32K", str(core)), (3, "16384K", shared))):
+            write(tmp_path / f"cpu{core}/cache/index{index}/level", f"{level}\n")
+            write(tmp_path / f"cpu{core}/cache/index{index}/size", f"{size}\n")
+            write(tmp_path / f"cpu{core}/cache/index{index}/shared_cpu_list", f"{cores}\n")
+    assert host.last_level_cache_bytes([0, 1]) == 16 << 20
+    assert host.last_level_cache_bytes([0, 1, 2]) == 32 << 20
+    assert host.last_level_cache_bytes([3]) == 0
+
+
 def test_the_machine_is_described() -> None:
     cores = sorted(os.sched_getaffinity(0))
     found = host.topology(cores)

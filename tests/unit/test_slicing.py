@@ -52,13 +52,39 @@ def test_attention_finds_the_rows(shape):
                 assert [at[b, t + i] for i in range(run)] == list(range(row, row + run))
 
 
-def test_automatic_slices_do_not_depend_on_threads_or_scheduler():
-    one = slicing.resolve(TrainConfig(model="tiny", batch=8, seq=128, threads=1))
-    two = slicing.resolve(TrainConfig(model="tiny", batch=8, seq=128, threads=2, scheduler="fork-join"))
-    assert (one.batch_slice, one.token_slice) == (two.batch_slice, two.token_slice)
-    short = slicing.resolve(TrainConfig(model="tiny", batch=8, seq=5))
-    assert (short.batch_slice, short.token_slice) == (8, 5)
-    assert slicing.resolve(TrainConfig(model="tiny", batch_slice=3)).batch_slice == 3
+@given(SHAPES, st.integers(1, 70))
+def test_automatic_slices_are_alike_and_of_one_and_two_threads_the_same(shape, threads):
+    config = TrainConfig(model="tiny", batch=shape[0], seq=shape[1], threads=threads)
+    for scheduler in ("task", "fork-join"):
+        assert slicing.sizes(dataclasses.replace(config, scheduler=scheduler)) == slicing.sizes(config)
+    one, two = (slicing.sizes(dataclasses.replace(config, threads=count)) for count in (1, 2))
+    assert one == two
+    slices = slicing.cut(config)
+    assert len(slices) == slicing.count(config)
+    rows = [s.rows for s in slices]
+    groups, parts = len({s.first for s in slices}), len(slices[0].peers)
+    assert max(rows) <= max(slicing.AUTO_ROWS)
+    assert max(s.last - s.first for s in slices) == -(-config.batch // groups)
+    assert max(s.time1 - s.time0 for s in slices) == -(-config.seq // parts)
+
+
+def sizes(batch, seq, threads, **given):
+    return slicing.sizes(TrainConfig(model="gpt2-124m", batch=batch, seq=seq, threads=threads, **given))
+
+
+def test_automatic_slices_are_as_large_as_leaves_one_for_each_thread():
+    assert [sizes(4, 64, threads) for threads in (1, 2, 4, 8, 16)] == [(2, 64), (2, 64), (1, 64), (1, 32), (1, 16)]
+    assert [sizes(1, 1024, threads) for threads in (1, 2, 4, 8, 16)] == [(1, 256)] * 3 + [(1, 128), (1, 64)]
+    assert sizes(8, 128, 3) == (1, 128)  # 8 of 128 tokens: three for the busiest; of 256 it would have two
+    assert sizes(16, 1024, 64) == (1, 256)
+
+
+def test_automatic_slices_fill_in_for_the_size_that_was_not_given():
+    assert sizes(4, 64, 2, batch_slice=4) == (4, 32)
+    assert sizes(4, 64, 2, token_slice=16) == (4, 16)
+    assert sizes(4, 256, 2, token_slice=256, batch_slice=3) == (3, 256)
+    config = TrainConfig(model="tiny", batch=8, seq=128)
+    assert slicing.resolve(config) == slicing.resolve(slicing.resolve(config))
 
 
 def test_sizes_are_those_of_the_published_models():
