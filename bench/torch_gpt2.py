@@ -139,7 +139,8 @@ def train(model: GPT2, config: TrainConfig, stream: np.ndarray) -> list[float]:
     optimizer = new_adamw(model, config)
     losses = []
     for step in range(config.steps):
-        loss = model(*batch_of(stream, step, config.batch, config.seq))
+        with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
+            loss = model(*batch_of(stream, step, config.batch, config.seq))
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -17,8 +17,8 @@ from gpt2core.errors import ConfigError
 SCHEDULERS = ("serial", "fork-join", "task")
 SYNCS = ("phase", "step", "none")
 PHASES = ("data", "forward", "loss", "backward", "update")
-PRECISIONS = ("fp32",)
-BLAS = ("auto", "mkl", "openblas")
+PRECISIONS = ("fp32", "bf16")
+BLAS = ("auto", "own", "mkl", "openblas")
 POLICIES = ("breadth-first", "critical-path", "program-order")
 ASSIGNMENTS = ("static", "dynamic")
 FUSIONS = ("none", "rows", "all")
@@ -147,10 +147,13 @@ class TrainConfig:
     )
     batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1)
     token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
-    precision: str = setting("fp32", "number format of the matrix products", choices=PRECISIONS)
+    precision: str = setting(
+        "fp32", "of the operands of linear layers' products; sums, weights and all else are fp32", choices=PRECISIONS
+    )
     blas: str = setting(
         "auto",
-        "library for the matrix products; auto: for each the faster one, measured once on a node (docs/decisions/0012)",
+        "what computes the matrix products, our own code or a library; auto: for each the fastest, measured once on a "
+        "node (docs/decisions/0012)",
         choices=BLAS,
     )
     data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or a llm.c token file")

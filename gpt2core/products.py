@@ -1,6 +1,7 @@
-"""Which library computes each matrix product, and in pieces of how many columns: measured once on a node, and kept.
+"""What computes each matrix product, our own code or a library, and in pieces of how many columns: measured once on a
+node, and kept.
 
-Libraries differ from shape to shape, and some are faster if a wide product is asked for in pieces
+They differ from shape to shape, and some are faster if a wide product is asked for in pieces
 (docs/decisions/0012). The choice decides how results are rounded, so that all runs on a node share one table, whose id
 is part of their fingerprint.
 """
@@ -22,10 +23,10 @@ import numpy as np
 from gpt2core import host, peaks
 from gpt2core.errors import MachineError
 from gpt2core.machine import gemm
-from gpt2core.machine.gemm import Blas, time_product
+from gpt2core.machine.gemm import Library, time_product
 from gpt2core.ops import Product
 
-SCHEMA = "taskloom.products/1"
+SCHEMA = "taskloom.products/2"
 PIECES = (768, 1536, 3072)  # columns
 LEAST_FLOP = 10_000_000  # of a product that is worth a choice: 0.1 ms
 LEAST_GAIN = 0.03  # for which another than the first library, or a piece, is taken
@@ -44,40 +45,46 @@ class Choice:
 
 
 class Products:
-    """What is chosen for each product. Without choices everything is the first library's, at once."""
+    """What is chosen for each product. Without choices everything is the first library's, at once.
 
-    def __init__(self, libraries: Sequence[Blas], choices: Mapping[Product, Choice], table: str = "") -> None:
-        self.libraries = {blas.name: blas for blas in libraries}
-        self.first, self.choices = libraries[0], choices
+    `blas` computes attention's many small products, whatever the precision.
+    """
+
+    def __init__(
+        self, libraries: Sequence[Library], choices: Mapping[Product, Choice], blas: Library, table: str = ""
+    ) -> None:
+        self.libraries = {library.name: library for library in libraries}
+        self.first, self.choices, self.blas = libraries[0], choices, blas
+        together = dict.fromkeys([*libraries, blas])
+        versions = [f"{library.name} {library.version}" for library in together]
         self.name = self.first.name if len(libraries) == 1 else "auto"
-        versions = [f"{blas.name} {blas.version}" for blas in libraries]
-        self.version = self.first.version if len(libraries) == 1 else ", ".join([*versions, f"table {table}"])
-
-    @property
-    def sgemm(self) -> int:
-        """Address of the first library's product, for those that are too small to choose for."""
-        return self.first.sgemm
+        self.version = self.first.version if len(together) == 1 else ", ".join(versions)
+        if table:
+            self.version += f", table {table}"
 
     def of(self, product: Product) -> Choice:
         return self.choices.get(product, Choice(self.first.name))
 
     def operand(self, product: Product) -> tuple[int, int, int, int]:
-        """What a kernel is called with: (address, columns of a piece, 0, 0)."""
+        """What a kernel is called with, less its thread's scratch."""
         choice = self.of(product)
-        return (self.libraries[choice.library].sgemm, choice.piece or product.n, 0, 0)
+        return self.libraries[choice.library].by(choice.piece or product.n)
 
 
-def load(name: str, products: Sequence[Product], tell: Callable[[dict[str, Any]], None]) -> Products:
-    """One library by name, or for "auto" the kept table of this node's libraries, completed by measuring.
+def load(
+    name: str, products: Sequence[Product], tell: Callable[[dict[str, Any]], None], precision: str = "fp32"
+) -> Products:
+    """One library by name, or for "auto" the kept table of what this node has, completed by measuring.
 
     tell gets events `measuring` (done, total, product). Raises MachineError if the library asked for is not there.
     """
+    blas = gemm.blas(name)
     if name != "auto":
-        return Products([gemm.load(name)], {})
-    libraries = gemm.available()
+        return Products([gemm.load(name, precision)], {}, blas)
+    libraries = gemm.available(precision)
     worth = [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
     if len(libraries) == 1 or not worth:
-        return Products(libraries[:1], {})
+        return Products(libraries[:1], {}, blas)
     path = _path(libraries)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
@@ -89,18 +96,23 @@ def load(name: str, products: Sequence[Product], tell: Callable[[dict[str, Any]]
             kept[product] = measure(product, libraries)
         if missing:
             _write(path, table, kept)
-    return Products(libraries, kept, table)
+    return Products(libraries, kept, blas, table)
 
 
-def candidates(product: Product, libraries: Sequence[Blas]) -> list[Choice]:
+def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
     """The first library at once comes first: what is taken unless another is clearly faster."""
     pieces = [0, *(piece for piece in PIECES if 2 * piece <= product.n)]
-    return [Choice(blas.name, piece) for blas in libraries for piece in pieces]
+    return [
+        Choice(library.name, piece)
+        for library in libraries
+        for piece in (pieces if library.call == gemm.SGEMM else pieces[:1])
+    ]
 
 
-def measure(product: Product, libraries: Sequence[Blas]) -> Choice:
+def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     """The fastest candidate by the best of some rounds in which all take turns, on the calling thread."""
-    address = {blas.name: blas.sgemm for blas in libraries}
+    named = {library.name: library for library in libraries}
+    words, scratch = gemm.new_scratch()
     rng = np.random.default_rng(0)
     a, b, c = (
         np.empty(size, np.float32) for size in (product.m * product.k, product.k * product.n, product.m * product.n)
@@ -112,14 +124,16 @@ def measure(product: Product, libraries: Sequence[Blas]) -> Choice:
     shape = (product.trans_a, product.trans_b, product.m, product.n, product.k)
     for _ in range(ROUNDS if 2 * product.m * product.n * product.k < MAX_ROUNDS_FLOP else 2):
         for choice in tried:
-            elapsed = time_product(address[choice.library], choice.piece or product.n, *shape, a, b, c)
+            by = named[choice.library].by(choice.piece or product.n, scratch)
+            elapsed = time_product(by, *shape, a, b, c)
             best[choice] = min(best[choice], elapsed)
     fastest = min(tried, key=lambda choice: best[choice])
+    del words
     return fastest if best[fastest] < best[tried[0]] * (1 - LEAST_GAIN) else tried[0]
 
 
-def _path(libraries: Sequence[Blas]) -> Path:
-    about = [SCHEMA, host.cpu_model(), *((blas.name, blas.version) for blas in libraries)]
+def _path(libraries: Sequence[Library]) -> Path:
+    about = [SCHEMA, host.cpu_model(), *((each.name, each.version) for each in libraries)]
     return peaks.folder() / f"products-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
 
 

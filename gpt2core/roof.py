@@ -25,7 +25,7 @@ from gpt2core import peaks, process
 from gpt2core.launch import allowed_cores
 from gpt2core.machine import clock, gemm
 from gpt2core.machine.clock import ticks
-from gpt2core.machine.gemm import gemm as multiply
+from gpt2core.machine.gemm import Library, multiply
 from gpt2core.machine.jit import address_of, pointer_f32, runtime
 from gpt2core.schedulers.team import Team, barrier, spins
 
@@ -38,14 +38,14 @@ BEGIN, END = 0, 1
 
 
 @runtime
-def products_loop(thread, sgemm, matrices, size, times, cells, threads, spin_limit):
+def products_loop(thread, by, scratch, matrices, size, times, cells, threads, spin_limit):
     """Multiply this thread's matrices PRODUCTS times, all threads at once."""
-    base = matrices[thread]
+    base, mine = matrices[thread], (by[0], by[1], by[2], scratch[thread])
     a, b, c = base, base + 4 * size * size, base + 8 * size * size
     barrier(address_of(cells, 0), threads, spin_limit)
     times[thread, BEGIN] = ticks()
     for _ in range(PRODUCTS):
-        multiply(sgemm, 0, 0, size, size, size, np.float32(1), a, size, b, size, np.float32(0), c, size)
+        multiply(mine, 0, 0, size, size, size, a, size, b, size, c, size)
     times[thread, END] = ticks()
 
 
@@ -76,10 +76,11 @@ def best_s(cores: Sequence[int], loop: Callable[..., None], arguments: Sequence[
     return min(found)
 
 
-def gflop_per_s(cores: Sequence[int], sgemm: int) -> float:
-    matrices = np.ones((len(cores), 3, SIZE, SIZE), np.float32)
+def gflop_per_s(cores: Sequence[int], library: Library) -> float:
+    matrices, scratch = np.ones((len(cores), 3, SIZE, SIZE), np.float32), [gemm.new_scratch() for _ in cores]
     addresses: NDArray[np.int64] = matrices.ctypes.data + np.arange(len(cores)) * matrices.strides[0]
-    seconds = best_s(cores, products_loop, [sgemm, addresses, SIZE])
+    of_thread = np.array([address for _, address in scratch], np.int64)
+    seconds = best_s(cores, products_loop, [library.by(SIZE), of_thread, addresses, SIZE])
     return len(cores) * PRODUCTS * 2 * SIZE**3 / seconds / 1e9
 
 
@@ -98,7 +99,7 @@ def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> di
     for done, count in enumerate(counts):
         tell({"event": "peak", "done": done, "total": len(counts), "threads": count})
         team = cores[:count]
-        best = max(gflop_per_s(team, blas.sgemm) for blas in libraries)
+        best = max(gflop_per_s(team, library) for library in libraries)
         found[str(count)] = {"gflop_per_s": best, "triad_gb_per_s": triad_gb_per_s(team)}
     return {
         "schema": peaks.SCHEMA,

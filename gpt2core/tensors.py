@@ -16,6 +16,10 @@ ALIGN = 64
 ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
 KINDS = ("weights", "gradients", "optimizer", "activations", "temporary")
 ATTENTION_BLOCK = 64  # queries that attention takes at a time
+PANEL = 48  # columns of B that our own matrix product brings together
+PRODUCT_DEPTH = 768  # words of a column that it takes at a time
+PRODUCT_BLOCK = 256 * PRODUCT_DEPTH  # words of A: with a panel, what a core's second cache holds
+PRODUCT_SCRATCH = PRODUCT_DEPTH * PANEL + PRODUCT_BLOCK  # words
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
         TensorSpec("strips", (config.threads, 2, ATTENTION_BLOCK * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
+        TensorSpec("words", (config.threads, PRODUCT_SCRATCH), "int32"),
         TensorSpec("losses", (config.steps,), "float64"),
         TensorSpec("settings", (5,), "float64"),
         TensorSpec("control", (8,), "int64"),

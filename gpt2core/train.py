@@ -70,7 +70,7 @@ def train(
     stream = data.open_tokens(config)
     emit(planned.event())
     resident.grew_by("plan")
-    libraries = load_products(planned.program, config.blas, emit)
+    libraries = load_products(planned.program, config, emit)
     resident.grew_by("blas")
     team = Team(planned.cores)
     arenas = Memory(tensors.plan(config))
@@ -98,10 +98,11 @@ def train(
     return run.result(about, weights_sha256(weights), resident.pieces)
 
 
-def load_products(step: Program, blas: str, emit: Emit) -> products.Products:
-    """What computes the program's matrix products: one library, or the faster one of two for each."""
+def load_products(step: Program, config: TrainConfig, emit: Emit) -> products.Products:
+    """What computes the program's matrix products: one library, or the fastest for each."""
     wanted = [operand for op in step.ops for call in op.calls for operand in call.operands]
-    return products.load(blas, [operand for operand in wanted if isinstance(operand, Product)], emit)
+    shapes = [operand for operand in wanted if isinstance(operand, Product)]
+    return products.load(config.blas, shapes, emit, config.precision)
 
 
 def compile_entries(step: Program, emit: Emit) -> None:

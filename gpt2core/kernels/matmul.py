@@ -1,24 +1,23 @@
-"""Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it. The products are the BLAS library's."""
+"""Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it."""
 
-from gpt2core.machine.gemm import multiply_in_pieces
+from gpt2core.machine.gemm import multiply
 from gpt2core.machine.jit import address_of, entry, f1, f2, kernel, own1, own2, product
 
 
 @kernel
-def matmul_forward(out, inp, weight, bias, sgemm, piece, row0, row1):
+def matmul_forward(out, inp, weight, bias, by, row0, row1):
     """Apply a linear layer to rows [row0, row1).
 
     Writes:   out (N, OC) =
-    Reads:    inp (N, C), weight (OC, C), bias (OC,) or (0,) for none; sgemm: address of the library's product,
-              which is asked for `piece` columns at a time
+    Reads:    inp (N, C), weight (OC, C), bias (OC,) or (0,) for none; by: as multiply takes it
     Maths:    out = inp @ weight.T + bias
     Tiles:    disjoint row ranges are independent
     Cost:     2*C*OC flop per row; 4*C*OC bytes per tile and 4*(C + OC) per row
     Source:   torch.nn.Linear
     """
     C, OC = inp.shape[1], out.shape[1]
-    multiply_in_pieces(
-        sgemm, piece, 0, 1, row1 - row0, OC, C,
+    multiply(
+        by, 0, 1, row1 - row0, OC, C,
         address_of(inp, row0 * C), C, address_of(weight, 0), C, address_of(out, row0 * OC), OC,
     )  # fmt: skip
     if bias.shape[0]:
@@ -28,7 +27,7 @@ def matmul_forward(out, inp, weight, bias, sgemm, piece, row0, row1):
 
 
 @kernel
-def matmul_backward_input(dinp, dout, weight, sgemm, piece, row0, row1):
+def matmul_backward_input(dinp, dout, weight, by, row0, row1):
     """The gradient of a linear layer's input.
 
     Writes:   dinp (N, C) =, rows [row0, row1)
@@ -38,14 +37,14 @@ def matmul_backward_input(dinp, dout, weight, sgemm, piece, row0, row1):
     Cost:     2*C*OC flop per row; 4*C*OC bytes per tile and 4*(C + OC) per row
     """
     C, OC = dinp.shape[1], dout.shape[1]
-    multiply_in_pieces(
-        sgemm, piece, 0, 0, row1 - row0, C, OC,
+    multiply(
+        by, 0, 0, row1 - row0, C, OC,
         address_of(dout, row0 * OC), OC, address_of(weight, 0), C, address_of(dinp, row0 * C), C,
     )  # fmt: skip
 
 
 @kernel
-def matmul_backward_weight(dweight, dbias, dout, inp, sgemm, piece, out0, out1, to):
+def matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to):
     """The gradient of a linear layer's outputs [out0, out1): their weights and biases, over all rows.
 
     Writes:   dweight (any, C) =, rows from `to` on; dbias (any,) =, elements from `to` on, or (0,) for none
@@ -55,8 +54,8 @@ def matmul_backward_weight(dweight, dbias, dout, inp, sgemm, piece, out0, out1, 
     Cost:     2*N*C flop per output; 4*N*C bytes per tile and 4*(N + C) per output
     """
     N, C, OC = inp.shape[0], inp.shape[1], dout.shape[1]
-    multiply_in_pieces(
-        sgemm, piece, 1, 0, out1 - out0, C, N,
+    multiply(
+        by, 1, 0, out1 - out0, C, N,
         address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C,
     )  # fmt: skip
     if dbias.shape[0]:
@@ -70,17 +69,17 @@ def matmul_backward_weight(dweight, dbias, dout, inp, sgemm, piece, out0, out1, 
 
 @entry
 def matmul_forward_entry(x, t, c):
-    sgemm, piece = product(x, 4)
-    matmul_forward(f2(x, 0), f2(x, 1), f2(x, 2), f1(x, 3), sgemm, piece, t[0], t[1])
+    by = product(x, 4, c)
+    matmul_forward(f2(x, 0), f2(x, 1), f2(x, 2), f1(x, 3), by, t[0], t[1])
 
 
 @entry
 def matmul_backward_input_entry(x, t, c):
-    sgemm, piece = product(x, 3)
-    matmul_backward_input(f2(x, 0), f2(x, 1), f2(x, 2), sgemm, piece, t[0], t[1])
+    by = product(x, 3, c)
+    matmul_backward_input(f2(x, 0), f2(x, 1), f2(x, 2), by, t[0], t[1])
 
 
 @entry
 def matmul_backward_weight_entry(x, t, c):
-    sgemm, piece = product(x, 4)
-    matmul_backward_weight(own2(x, 0, c), own1(x, 1, c), f2(x, 2), f2(x, 3), sgemm, piece, t[0], t[1], t[2])
+    by = product(x, 4, c)
+    matmul_backward_weight(own2(x, 0, c), own1(x, 1, c), f2(x, 2), f2(x, 3), by, t[0], t[1], t[2])

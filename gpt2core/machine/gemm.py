@@ -1,5 +1,6 @@
-"""Matrix products from compiled code. One interface over two libraries: both export the Fortran `sgemm`, whose address
-is passed to compiled code as an argument (a baked-in one would defeat the cache).
+"""Matrix products from compiled code. One interface over our own product (gpt2core.machine.tiles) and two libraries,
+which export the Fortran `sgemm`; its address is passed to compiled code as an argument (a baked-in one would defeat the
+cache).
 """
 
 from __future__ import annotations
@@ -17,21 +18,34 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from gpt2core.errors import MachineError
 from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import address_of, kernel, runtime
+from gpt2core.machine.tiles import INSTRUCTIONS, WORD, multiply_tiled, pack_rows
+from gpt2core.tensors import ALIGN, PRODUCT_SCRATCH
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
+ROUNDED_SIDE, ROUNDED_DEPTH = 384, 512  # of the blocks of bfloat16 that a library multiplies: two fit in the scratch
+SGEMM, TILED, TILED_BF16, ROUNDED = range(4)  # how a library is called
 
 
 @dataclass(frozen=True)
-class Blas:
-    """A loaded library, held to one thread a call."""
+class Library:
+    """What computes products: a loaded library, held to one thread a call, or our own code.
+
+    `call` is SGEMM or ROUNDED for a library's product of float32 or of bfloat16, TILED or TILED_BF16 for ours.
+    """
 
     name: str
     version: str
-    sgemm: int  # address
+    call: int
+    address: int = 0
+
+    def by(self, piece: int, scratch: int = 0) -> tuple[int, int, int, int]:
+        """What `multiply` takes: its first argument."""
+        return (self.call, self.address, piece, scratch)
 
 
 @intrinsic
@@ -77,41 +91,102 @@ def _spill(builder, value):
 
 
 @kernel
-def multiply_in_pieces(sgemm, piece, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
-    """C (m, n) = op(A) @ op(B) as gemm, in pieces of so many columns."""
-    for first in range(0, n, piece):
-        at_b = b + 4 * first * (ldb if trans_b else 1)
-        gemm(
-            sgemm, trans_a, trans_b, m, min(piece, n - first), k,
-            ONE, a, lda, at_b, ldb, ZERO, c + 4 * first, ldc,
-        )  # fmt: skip
+def multiply_rounded(address, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
+    """As multiply, by a library's product of bfloat16, from operands that are rounded block by block."""
+    second = scratch + WORD * (PRODUCT_SCRATCH // 2)
+    for k0 in range(0, k, ROUNDED_DEPTH):
+        depth = min(ROUNDED_DEPTH, k - k0)
+        for m0 in range(0, m, ROUNDED_SIDE):
+            rows = min(ROUNDED_SIDE, m - m0)
+            length_a = pack_matrix(scratch, a, lda, trans_a, m0, k0, rows, depth)
+            for n0 in range(0, n, ROUNDED_SIDE):
+                columns = min(ROUNDED_SIDE, n - n0)
+                length_b = pack_matrix(second, b, ldb, 1 - trans_b, n0, k0, columns, depth)
+                gemm(
+                    address, trans_a, trans_b, rows, columns, depth, ONE, scratch, length_a, second, length_b,
+                    ZERO if k0 == 0 else ONE, c + WORD * (m0 * ldc + n0), ldc,
+                )  # fmt: skip
+
+
+@kernel
+def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
+    """Bfloat16 of rows [first, first + count) from k0 on, `depth` long, of a matrix that may be stored transposed; the
+    new row length in elements.
+    """
+    if transposed:
+        pack_rows(to, source + WORD * (k0 * stride + first), stride, depth, count)
+        return count + count % 2
+    pack_rows(to, source + WORD * (first * stride + k0), stride, count, depth)
+    return depth + depth % 2
+
+
+@kernel
+def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
+    """C (m, n) = op(A) @ op(B) as gemm. `by` = (how to call, address of a library's sgemm, columns that it is asked for
+    at a time, address of this thread's PRODUCT_SCRATCH words).
+    """
+    call, address, piece, scratch = by
+    if call == ROUNDED:
+        multiply_rounded(address, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc)
+    elif call != SGEMM:
+        multiply_tiled(call == TILED_BF16, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc)
+    else:
+        for first in range(0, n, piece):
+            at_b = b + 4 * first * (ldb if trans_b else 1)
+            gemm(
+                address, trans_a, trans_b, m, min(piece, n - first), k,
+                ONE, a, lda, at_b, ldb, ZERO, c + 4 * first, ldc,
+            )  # fmt: skip
 
 
 @runtime
-def time_product(sgemm, piece, trans_a, trans_b, m, n, k, a, b, c):
-    """Ticks of one product in pieces, on matrices without gaps."""
+def time_product(by, trans_a, trans_b, m, n, k, a, b, c):
+    """Ticks of one product, on matrices without gaps."""
     begin = ticks()
-    multiply_in_pieces(
-        sgemm, piece, trans_a, trans_b, m, n, k,
+    multiply(
+        by, trans_a, trans_b, m, n, k,
         address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n,
     )  # fmt: skip
     return ticks() - begin
 
 
-def load(name: str) -> Blas:
-    """Load "mkl" or "openblas"; "auto" is MKL where its wheel is installed, else SciPy's OpenBLAS.
+def new_scratch() -> tuple[NDArray[np.int32], int]:
+    """What `multiply` needs of memory for itself, and its address; for one thread, valid while the array is kept."""
+    words = np.empty(PRODUCT_SCRATCH + ALIGN // 4, np.int32)
+    return words, -(-words.ctypes.data // ALIGN) * ALIGN
+
+
+def own(precision: str = "fp32") -> Library:
+    """Our own product."""
+    return Library("own", INSTRUCTIONS[precision], TILED_BF16 if precision == "bf16" else TILED)
+
+
+def blas(name: str) -> Library:
+    """Load "mkl" or "openblas"; else MKL where its wheel is installed, else SciPy's OpenBLAS.
 
     Raises MachineError if the library asked for is not there.
     """
-    if name == "auto":
+    if name not in ("mkl", "openblas"):
         name = "mkl" if platform.machine() == "x86_64" and _mkl_path() is not None else "openblas"
     return _load_mkl() if name == "mkl" else _load_openblas()
 
 
-def available() -> list[Blas]:
-    """The libraries there are, that of "auto" first."""
-    first = load("auto")
-    return [first] if first.name == "openblas" else [first, load("openblas")]
+def available(precision: str = "fp32") -> list[Library]:
+    """What there is for products of this precision, our own first."""
+    first = blas("auto")
+    if precision == "bf16":
+        return [own(precision)] if first.name == "openblas" else [own(precision), _load_mkl(precision)]
+    return [own(), first] if first.name == "openblas" else [own(), first, blas("openblas")]
+
+
+def load(name: str, precision: str = "fp32") -> Library:
+    """What computes products of this precision if `name` is asked for: ours where that library cannot.
+
+    Raises MachineError if the library asked for is not there.
+    """
+    if precision == "bf16":
+        return _load_mkl(precision) if name == "mkl" else own(precision)
+    return own() if name == "own" else blas(name)
 
 
 def _mkl_path() -> Path | None:
@@ -123,17 +198,18 @@ def _mkl_path() -> Path | None:
     return found[0] if found else None
 
 
-def _load_mkl() -> Blas:
+def _load_mkl(precision: str = "fp32") -> Library:
     path = _mkl_path()
     if path is None:
         raise MachineError("blas = 'mkl' needs the PyPI package mkl (x86-64 Linux); it is not installed")
     library = ctypes.CDLL(str(path))
     library.MKL_Set_Threading_Layer(ctypes.c_int(1))  # sequential; before the first product
-    address = ctypes.cast(library.sgemm_, ctypes.c_void_p).value
-    return Blas("mkl", importlib.metadata.version("mkl"), int(address or 0))
+    function, call = (library.gemm_bf16bf16f32_, ROUNDED) if precision == "bf16" else (library.sgemm_, SGEMM)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    return Library("mkl", importlib.metadata.version("mkl"), call, int(address or 0))
 
 
-def _load_openblas() -> Blas:
+def _load_openblas() -> Library:
     import scipy.linalg.cython_blas as cython_blas
 
     capsule: Any = cython_blas.__pyx_capi__["sgemm"]
@@ -149,4 +225,4 @@ def _load_openblas() -> Blas:
         if i["user_api"] == "blas" and {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)
     ]
     version = "{version} {architecture}".format(**loaded[0]) if loaded else "unknown"
-    return Blas("openblas", version, int(address))
+    return Library("openblas", version, SGEMM, int(address))

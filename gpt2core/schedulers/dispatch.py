@@ -16,6 +16,7 @@ from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import (
     CONTEXT_SIZE,
     OPERAND_SIZE,
+    SCRATCH,
     SGEMM,
     STEP,
     THREAD,
@@ -118,7 +119,11 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     stress = os.environ.get("TASKLOOM_STRESS")
     delays = dawdling(tasks, int(stress)) if stress else np.zeros((0, 0), np.int64)
     context = np.zeros((threads, CONTEXT_SIZE), np.int64)
-    context[:, SGEMM], context[:, THREAD] = products.sgemm if products else 0, np.arange(threads)
+    context[:, THREAD] = np.arange(threads)
+    if products:
+        words = memory.arrays["words"]
+        context[:, SGEMM] = products.blas.address
+        context[:, SCRATCH] = words.ctypes.data + np.arange(threads) * words.strides[0]
     blas = {
         (call.name, call.phase): str(products.of(operand))
         for call in calls

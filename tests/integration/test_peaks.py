@@ -40,8 +40,12 @@ def test_both_threads_do_their_share():
     assert (arrays[0] == 1 + 3 * 2).all()
     matrices = np.ones((2, 3, 64, 64), np.float32)
     addresses = matrices.ctypes.data + np.arange(2) * matrices.strides[0]
-    roof.best_s([0, 1], roof.products_loop, [gemm.load("auto").sgemm, addresses, 64])
-    assert (matrices[:, 2] == 64).all()
+    scratch = [gemm.new_scratch() for _ in range(2)]
+    of_thread = np.array([address for _, address in scratch], np.int64)
+    for library in gemm.available():
+        matrices[:, 2] = 1
+        roof.best_s([0, 1], roof.products_loop, [library.by(64), of_thread, addresses, 64])
+        assert (matrices[:, 2] == 64).all()
     assert (matrices[:, :2] == 1).all()
 
 

@@ -81,23 +81,26 @@ def test_layernorm(seed: int) -> None:
     assert_close(dbias, bias64.grad)
 
 
-def test_matmul(seed: int) -> None:
-    p, sgemm = Problem(seed), gemm.load("auto").sgemm
+@pytest.mark.parametrize("library", ["own", "mkl", "openblas"])
+def test_matmul(seed: int, library: str) -> None:
+    p, (words, scratch) = Problem(seed), gemm.new_scratch()
+    by = gemm.load(library).by(200, scratch)
     N, C, OC = p.size(1, 60), p.size(1, 200), p.size(1, 200)
     (inp, inp64), (weight, weight64) = p.draw(N, C), p.draw(OC, C)
     (bias, bias64), (dout, dout64) = p.draw(OC), p.draw(N, OC)
     out64 = F.linear(inp64, weight64, bias64)
     out64.backward(dout64)
     out, dinp, dweight, dbias = np.empty_like(dout), np.empty_like(inp), np.empty_like(weight), np.empty_like(bias)
-    matmul_forward(out, inp, weight, bias, sgemm, OC, 0, N)
-    matmul_backward_input(dinp, dout, weight, sgemm, C, 0, N)
-    matmul_backward_weight(dweight, dbias, dout, inp, sgemm, C, 0, OC, 0)
+    matmul_forward(out, inp, weight, bias, by, 0, N)
+    matmul_backward_input(dinp, dout, weight, by, 0, N)
+    matmul_backward_weight(dweight, dbias, dout, inp, by, 0, OC, 0)
     for got, expected in ((out, out64), (dinp, inp64.grad), (dweight, weight64.grad), (dbias, bias64.grad)):
         assert_close(got, expected)
+    del words
 
 
 def test_attention(seed: int) -> None:
-    p, sgemm = Problem(seed), gemm.load("auto").sgemm
+    p, sgemm = Problem(seed), gemm.blas("auto").address
     B, T, NH, hs = p.size(1, 3), p.size(1, 150), p.size(1, 4), p.size(1, 40)
     C = NH * hs
     (qkv, qkv64), (dout, dout64) = p.draw(B, T, 3 * C), p.draw(B, T, C)

@@ -61,6 +61,16 @@ def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay
             assert error <= relative, f"{label}: {error:.2e}"
 
 
+def test_bf16_follows_pytorchs_autocast(tmp_path: Path) -> None:
+    """Fifty losses within 1 %: both round operands to bfloat16, PyTorch also what comes out."""
+    model = random_model(SMALL, seed=4)
+    config = prepare(tmp_path, model, batch=4, seq=32, steps=50, data="stdlib", lr=5e-4, precision="bf16", threads=2)
+    losses = train(config).losses
+    expected = train_torch(model, config, open_tokens(config))
+    assert losses[-1] < 0.8 * losses[0]
+    np.testing.assert_allclose(losses, expected, rtol=0.01)
+
+
 def test_our_checkpoint_is_read_by_pytorchs_side(tmp_path: Path) -> None:
     config = prepare(tmp_path, random_model(SMALL, seed=2), batch=2, seq=8, steps=1, data="synthetic")
     train(config)

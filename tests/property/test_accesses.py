@@ -66,13 +66,15 @@ class Views:
 def prepare(config: TrainConfig) -> tuple[Program, Memory, dispatch.Dispatch, object]:
     step, memory = program.build(config), Memory(tensors.plan(config))
     train.fill(memory, config, data.open_tokens(config))
-    libraries = products.load(config.blas, [], lambda _: None)
+    libraries = products.load(config.blas, [], lambda _: None, config.precision)
     return step, memory, dispatch.bind(step, memory, 1, libraries), new_record(1, 1, 0, 64, 0)
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
-@pytest.mark.parametrize("blas", ["mkl", "openblas"])
-def test_tasks_read_and_write_what_they_declare(blas, fusion):
+@pytest.mark.parametrize(
+    ("blas", "precision"), [("own", "fp32"), ("own", "bf16"), ("mkl", "bf16"), ("mkl", "fp32"), ("openblas", "fp32")]
+)
+def test_tasks_read_and_write_what_they_declare(blas, precision, fusion):
     config = slicing.resolve(
         TrainConfig(
             model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),
@@ -83,6 +85,7 @@ def test_tasks_read_and_write_what_they_declare(blas, fusion):
             token_slice=4,
             data="synthetic",
             blas=blas,
+            precision=precision,
             fusion=fusion,
         )
     )
@@ -124,7 +127,7 @@ def test_tasks_read_and_write_what_they_declare(blas, fusion):
         for view in declared(allowed, tile.accesses, True):
             view[...] = 0
         allowed.arrays["control"][:] = 0
-        for own in ("strips", "gradient"):
+        for own in ("strips", "gradient", "words"):
             if own in allowed.arrays:
                 allowed.arrays[own][:] = poisoned.arrays[own]
         for kind, block in allowed.arenas.items():

@@ -91,7 +91,8 @@ def test_any_shape_and_slices(draw_from):
         model=ModelConfig(draw(layers), heads, heads * draw(st.integers(1, 9)), draw(st.integers(2, 300)), context),
         batch=batch, seq=seq, steps=2,
         batch_slice=draw(st.integers(1, batch)), token_slice=draw(st.integers(1, seq)),
-        seed=draw(st.integers(0, 99)), blas=draw(st.sampled_from(["mkl", "openblas"])),
+        seed=draw(st.integers(0, 99)), blas=draw(st.sampled_from(["own", "mkl", "openblas"])),
+        precision=draw(st.sampled_from(["fp32", "bf16"])),
     )  # fmt: skip
     expected = outcome(config)
     for threads in (2, 3):
@@ -111,7 +112,7 @@ def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
     for order in orders:
         memory = Memory(tensors.plan(config))
         train.fill(memory, config, data.open_tokens(config))
-        bound = dispatch.bind(planned.program, memory, 1, products.load("mkl", [], lambda _: None))
+        bound = dispatch.bind(planned.program, memory, 1, products.load("own", [], lambda _: None))
         control = memory.arrays["control"]
         for step in range(3):
             control[:] = 0

@@ -1,14 +1,15 @@
-"""What kernel tests start from: golden values, and the address of the matrix product."""
+"""What kernel tests start from: golden values, and what computes matrix products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 Golden = dict[str, np.ndarray]
+By = Callable[..., tuple[int, int, int, int]]
 
 
 @pytest.fixture(scope="session")
@@ -27,4 +28,15 @@ def sgemm(request: pytest.FixtureRequest) -> int:
     """The address of one library's sgemm: the platform's own choice, and the one that is everywhere."""
     from gpt2core.machine import gemm
 
-    return gemm.load(request.param).sgemm
+    return gemm.blas(request.param).address
+
+
+@pytest.fixture(params=["own", "auto", "openblas"])
+def by(request: pytest.FixtureRequest) -> Iterator[By]:
+    """What computes products, of which a library's are asked for so many columns at a time."""
+    from gpt2core.machine import gemm
+
+    words, scratch = gemm.new_scratch()
+    library = gemm.own() if request.param == "own" else gemm.blas(request.param)
+    yield lambda piece=40: library.by(piece, scratch)
+    del words

@@ -14,7 +14,7 @@ import pytest
 from gpt2core import products
 from gpt2core.errors import MachineError
 from gpt2core.machine import gemm
-from gpt2core.machine.gemm import Blas
+from gpt2core.machine.gemm import Library
 from gpt2core.ops import Product
 from gpt2core.products import Choice, Products
 
@@ -27,8 +27,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def two() -> list[Blas]:
-    return [gemm.load("mkl"), gemm.load("openblas")]
+def two() -> list[Library]:
+    return [gemm.blas("mkl"), gemm.blas("openblas")]
 
 
 def silent(_: dict) -> None:
@@ -37,14 +37,14 @@ def silent(_: dict) -> None:
 
 def test_a_library_by_name_computes_all_at_once():
     found = products.load("openblas", [WIDE], silent)
-    assert (found.name, found.version) == ("openblas", gemm.load("openblas").version)
-    assert found.operand(WIDE) == (found.sgemm, WIDE.n, 0, 0)
+    assert (found.name, found.version) == ("openblas", gemm.blas("openblas").version)
+    assert found.operand(WIDE) == (gemm.SGEMM, found.blas.address, WIDE.n, 0)
 
 
 def test_small_products_are_not_worth_a_choice(cache):
     assert products.LEAST_FLOP > 2 * 8 * 8 * 8
     found = products.load("auto", [Product(0, 1, 8, 8, 8)], silent)
-    assert found.name == gemm.load("auto").name
+    assert found.name == "own"
     assert not list(cache.iterdir())
 
 
@@ -77,11 +77,11 @@ def test_a_table_that_is_none_is_refused(cache):
 
 def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatch):
     """Real products; only the time that is told is another one."""
-    fast = two()[1].sgemm
+    fast = two()[1].address
     real = products.time_product
     for share, wanted in ((0.5, "openblas"), (0.99, "mkl")):
         monkeypatch.setattr(
-            products, "time_product", lambda sgemm, *rest, s=share: real(sgemm, *rest) * 0 + (s if sgemm == fast else 1)
+            products, "time_product", lambda by, *rest, s=share: real(by, *rest) * 0 + (s if by[1] == fast else 1)
         )
         assert products.measure(TALL, two()) == Choice(wanted)
 
@@ -89,9 +89,10 @@ def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatc
 def test_pieces_are_tried_where_there_are_several():
     assert [str(c) for c in products.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
     assert [str(c) for c in products.candidates(TALL, two())] == ["mkl", "openblas"]
-    found = Products(two(), {WIDE: Choice("openblas", 768)}, "t")
-    assert found.operand(WIDE) == (two()[1].sgemm, 768, 0, 0)
-    assert found.operand(dataclasses.replace(WIDE, m=1)) == (two()[0].sgemm, WIDE.n, 0, 0)
+    assert [str(c) for c in products.candidates(WIDE, [gemm.own()])] == ["own"]
+    found = Products(two(), {WIDE: Choice("openblas", 768)}, two()[0], "t")
+    assert found.operand(WIDE) == (gemm.SGEMM, two()[1].address, 768, 0)
+    assert found.operand(dataclasses.replace(WIDE, m=1)) == (gemm.SGEMM, two()[0].address, WIDE.n, 0)
 
 
 def load_in_a_process(begin: float, answer) -> None:
@@ -114,11 +115,11 @@ def test_processes_that_start_together_share_one_table():
 
 @pytest.mark.parametrize("piece", [64, 48, 1])
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
-def test_a_product_in_pieces_is_the_product(sgemm, piece, trans_a, trans_b):
+def test_a_product_in_pieces_is_the_product(by, piece, trans_a, trans_b):
     rng = np.random.default_rng(1)
     m, n, k = 5, 64, 7
     a = rng.standard_normal((k, m) if trans_a else (m, k), dtype=np.float32)
     b = rng.standard_normal((n, k) if trans_b else (k, n), dtype=np.float32)
     c = np.full((m, n), np.nan, np.float32)
-    gemm.time_product(sgemm, piece, trans_a, trans_b, m, n, k, a, b, c)
+    gemm.time_product(by(piece), trans_a, trans_b, m, n, k, a, b, c)
     np.testing.assert_allclose(c, (a.T if trans_a else a) @ (b.T if trans_b else b), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,58 @@
+"""Training with bfloat16 operands: a loss curve as with float32, and the same bits whoever computes what when."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.machine import gemm
+from gpt2core.train import train
+
+SMALL = TrainConfig(
+    model=ModelConfig(layers=3, heads=4, channels=96, vocab=256, context=64),
+    batch=4, seq=32, steps=50, lr=5e-4, precision="bf16", data="stdlib", scheduler="serial",
+)  # fmt: skip
+LIBRARIES = [library.name for library in gemm.available("bf16")]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_loss_curve_is_that_of_fp32(library):
+    config = dataclasses.replace(SMALL, blas=library)
+    half, whole = train(config), train(dataclasses.replace(config, precision="fp32"))
+    assert half.losses[-1] < 0.8 * half.losses[0]
+    assert half.losses != whole.losses
+    np.testing.assert_allclose(half.losses, whole.losses, rtol=0.01)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_same_bits_by_every_scheduler(library):
+    config = dataclasses.replace(
+        SMALL, steps=4, blas=library, batch_slice=2, token_slice=7, allow_oversubscription=True
+    )
+    expected = train(config)
+    for change in (
+        {"scheduler": "fork-join", "threads": 3},
+        {"scheduler": "fork-join", "threads": 2, "assignment": "dynamic"},
+        {"scheduler": "task", "sync": "phase", "threads": 2},
+        {"scheduler": "task", "sync": "none", "threads": 8},
+    ):
+        got = train(dataclasses.replace(config, **change))
+        assert got.losses == expected.losses, change
+        assert got.weights_sha256 == expected.weights_sha256, change
+
+
+def test_the_result_says_what_computed_the_products():
+    result = train(dataclasses.replace(SMALL, steps=2, blas="own"))
+    said = {op.op: op.blas for op in result.ops}
+    assert said["qkv"] == "own"
+    assert said["layernorm"] == ""
+    assert gemm.own("bf16").version in result.environment["blas"]["version"]
+
+
+def test_a_library_without_bfloat16_leaves_it_to_our_own_product():
+    result = train(dataclasses.replace(SMALL, steps=1, blas="openblas"))
+    assert {op.blas for op in result.ops if op.op == "qkv"} == {"own"}
+    assert result.environment["blas"]["name"] == "own"

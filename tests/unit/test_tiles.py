@@ -1,0 +1,146 @@
+"""Our own product: every shape that a tile, a panel or a block can be left with, both precisions, both ways to add."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpt2core.machine import gemm, tiles
+from gpt2core.machine.jit import address_of, pointer_i32, runtime
+from gpt2core.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
+
+SHAPES = [
+    (1, 1, 1),
+    (tiles.TILE_ROWS, PANEL, 32),
+    (tiles.TILE_ROWS - 1, PANEL - 1, 31),
+    (tiles.TILE_ROWS + 1, PANEL + 1, 33),
+    (17, 2 * PANEL + 16, 2),
+    (5, 60, 2 * PRODUCT_DEPTH + 1),
+    (PRODUCT_BLOCK // PRODUCT_DEPTH + 9, PANEL + 17, PRODUCT_DEPTH + 67),
+    (PRODUCT_BLOCK // PRODUCT_DEPTH + 1, 20, 2 * PRODUCT_DEPTH),
+]
+
+
+def bf16(values: np.ndarray) -> np.ndarray:
+    """The nearest bfloat16, ties to even, as float32: another way than the tested one."""
+    whole = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+    low, kept = whole & 0xFFFF, whole >> 16
+    up = (low > 0x8000) | ((low == 0x8000) & (kept % 2 == 1))
+    return ((kept + up) << 16).astype(np.uint32).view(np.float32)
+
+
+def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b: int) -> np.ndarray:
+    """op(A) @ op(B) by our own code, which may not write outside C, read from C, or need clean scratch."""
+    m, k, n = *a.shape, b.shape[1]
+    words, scratch = gemm.new_scratch()
+    words[:] = -1  # NaN
+    c = np.full((m + 2, n), np.nan, np.float32)
+    c[-1], c[0] = 7, 7
+    given_a = np.ascontiguousarray(a.T if trans_a else a)
+    given_b = np.ascontiguousarray(b.T if trans_b else b)
+    by = gemm.own(precision).by(n, scratch)
+    gemm.time_product(by, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel())
+    assert (c[0] == 7).all()
+    assert (c[-1] == 7).all()
+    return c[1:-1]
+
+
+def check(precision: str, m: int, n: int, k: int, trans_a: int, trans_b: int, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
+    got = product(precision, a, b, trans_a, trans_b)
+    x, y = (bf16(a), bf16(b)) if precision == "bf16" else (a, b)
+    bound = np.abs(x).astype(np.float64) @ np.abs(y).astype(np.float64)
+    error = np.abs(got - x.astype(np.float64) @ y.astype(np.float64))
+    assert (error <= bound * (k + 8) * 2**-24).all()  # of any order of float32 sums
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_product(precision, m, n, k, trans_a, trans_b):
+    check(precision, m, n, k, trans_a, trans_b)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    precision=st.sampled_from(["fp32", "bf16"]),
+    m=st.integers(1, 40), n=st.integers(1, 130), k=st.integers(1, 90),
+    trans_a=st.integers(0, 1), trans_b=st.integers(0, 1), seed=st.integers(0, 9),
+)  # fmt: skip
+def test_any_shape(precision, m, n, k, trans_a, trans_b, seed):
+    check(precision, m, n, k, trans_a, trans_b, seed)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_row_does_not_depend_on_its_neighbours(precision):
+    """A tile of many rows and a tile of one give the same bits."""
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((19, 70), dtype=np.float32), rng.standard_normal((70, 50), dtype=np.float32)
+    whole = product(precision, a, b, 0, 0)
+    for i in (0, 7, 8, 18):
+        assert product(precision, a[i : i + 1], b, 0, 0).tobytes() == whole[i : i + 1].tobytes()
+
+
+@runtime
+def pairs_of(low, high, out):
+    words = pointer_i32(address_of(out, 0))
+    for i in range(len(low)):
+        words[i] = tiles.pair(low[i], high[i])
+
+
+def rounded(values: np.ndarray) -> np.ndarray:
+    """Values in the lower halves of pairs, as float32."""
+    out = np.empty(len(values), np.float32)
+    pairs_of(values, np.ones_like(values), out)
+    word = out.view(np.uint32)
+    assert (word >> 16 == 0x3F80).all()
+    return (word << 16).view(np.float32)
+
+
+def test_rounding_to_bfloat16():
+    ties = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0xBF808000, 0x00008000, 0x00018000], np.uint32)
+    edges = np.array([0.0, -0.0, np.inf, -np.inf, 3.4e38, 1e-45, 1.0, -1.0], np.float32)
+    bits = np.random.default_rng(1).integers(0, 1 << 32, 20_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    for values in (ties.view(np.float32), edges, bits[~np.isnan(bits)]):
+        assert rounded(values).tobytes() == bf16(values).tobytes()
+
+
+def test_nan_stays_nan():
+    payloads = np.array([0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000], np.uint32)
+    assert np.isnan(rounded(payloads.view(np.float32))).all()
+    a = np.ones((9, 10), np.float32)
+    a[4, 9] = np.nan
+    for precision in ("fp32", "bf16"):
+        got = product(precision, a, np.ones((10, 50), np.float32), 0, 1)
+        assert np.isnan(got[4]).all()
+        assert (np.delete(got, 4, axis=0) == 10).all()
+
+
+GENERIC = tiles.tile_product(2, pairs=True, dot_bf16=False)
+
+
+@runtime
+def generic_tile(a, panel, length, c, adds):
+    GENERIC(
+        address_of(a, 0), 4 * length, 4, panel, length, address_of(c, 0), 4 * c.shape[1], c.shape[1], adds
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("adds", [0, 1])
+def test_without_instructions_for_bfloat16_the_sums_are_the_same_to_rounding(adds):
+    """What other processors run, from the operands that this one's instructions take."""
+    rng = np.random.default_rng(5)
+    length, (words, panel) = 40, gemm.new_scratch()
+    values = bf16(rng.standard_normal((2, 2 * length), dtype=np.float32))
+    b = bf16(rng.standard_normal((2 * length, PANEL), dtype=np.float32))
+    halves = (values.view(np.uint32) >> 16).astype(np.uint16)
+    a = np.ascontiguousarray(halves).view(np.float32)
+    at = (panel - words.ctypes.data) // 4
+    upper = (b.view(np.uint32) >> 16).astype(np.uint32)
+    words[at : at + length * PANEL] = (upper[0::2] | (upper[1::2] << 16)).view(np.int32).ravel()
+    c = np.ones((2, 30), np.float32)
+    generic_tile(a, panel, length, c, adds)
+    np.testing.assert_allclose(c, adds + (values @ b)[:, :30], rtol=1e-5, atol=1e-4)
