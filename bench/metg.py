@@ -72,9 +72,10 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = arguments()
+    cores = tuple(launch.allowed_cores()[: given.threads])
     config = MetgConfig(
         pattern=tuple(given.patterns.split(",")), scheduler=SCHEDULERS, kernel=given.kernel, width=given.width,
-        threads=given.threads, cores=tuple(launch.allowed_cores()[: given.threads]), repetitions=1,
+        threads=given.threads, cores=cores, repetitions=1,
         max_grain=given.max_grain, point_s=given.point_s,
     )  # fmt: skip
     before = machine()
@@ -89,6 +90,7 @@ def main() -> None:
         "compilers": {compiler: version(compiler) for compiler in built},
         "flags": list(FLAGS),
         "config": config.to_dict(),
+        "stream_bytes": stream_bytes(cores) if config.kernel == "memory" else None,
         "rounds": given.rounds,
         "disturbed": disturbed,
         "peaks_per_s": {builder: peak * WORK[config.kernel] for builder, peak in peaks(sweeps).items()},
@@ -260,10 +262,12 @@ def compare(pattern: str, sweeps: Sweeps) -> dict[str, Any]:
 def table(report: Mapping[str, Any]) -> str:
     """The comparisons as Markdown."""
     config, on = report["config"], report["machine"]
+    streams = report["stream_bytes"]
+    kernel = f"{config['kernel']} kernel" + (f" ({streams >> 20} MiB a thread)" if streams else "")
     rates = ", ".join(f"{name} {value / 1e9:.1f}" for name, value in report["peaks_per_s"].items())
     lines = [
         f"# METG(50 %): {BASE} against OpenMP, {report['at'][:10]}", "",
-        f"{config['kernel']} kernel, width {config['width']}, {config['threads']} threads, {report['rounds']} rounds "
+        f"{kernel}, width {config['width']}, {config['threads']} threads, {report['rounds']} rounds "
         f"of fresh processes. Machine: {on['cpu_model']}, {on['cores']} cores, Linux {on['kernel']}; load "
         f"average {on['load_average'][0]:.2f} before, {on['load_average_after'][0]:.2f} after; "
         f"{'; '.join(report['compilers'].values())}; {' '.join(report['flags'])}. "
