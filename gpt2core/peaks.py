@@ -1,7 +1,7 @@
 """What this node reaches at most: matrix products and memory bandwidth by number of threads, measured once and kept.
 
-Standard library only. `taskloom doctor --peaks` measures (gpt2core.roof); every result's environment holds what is
-kept for its node, or null.
+Standard library only. A worker before its first claim and `taskloom doctor --peaks` have them measured
+(gpt2core.roof); every result's environment holds what is kept for its node, or null.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,17 +38,18 @@ def folder() -> Path:
     return Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
 
 
-def path() -> Path:
-    """This node's file. Another processor, kernel, memory or set of usable cores makes it another node."""
-    cores = sorted(os.sched_getaffinity(0))
-    about = [SCHEMA, platform.node(), host.cpu_model(), platform.release(), host.memory_info_bytes("MemTotal"), cores]
+def path(cores: Sequence[int] | None = None) -> Path:
+    """This node's file; cores: by default those that this process may use. Another processor, kernel, memory or set of
+    cores makes it another node."""
+    of = sorted(os.sched_getaffinity(0) if cores is None else cores)
+    about = [SCHEMA, platform.node(), host.cpu_model(), platform.release(), host.memory_info_bytes("MemTotal"), of]
     return folder() / f"peaks-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
 
 
-def read() -> dict[str, Any] | None:
+def read(cores: Sequence[int] | None = None) -> dict[str, Any] | None:
     """What was measured on this node, or None."""
     try:
-        found = json.loads(path().read_text(encoding="utf-8"))
+        found = json.loads(path(cores).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and found.get("schema") == SCHEMA else None

@@ -8,8 +8,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from gpt2core import launch
+from gpt2core import peaks as roofs
 from gpt2core.errors import ConfigError
-from worker import affinity, orphan, signals
+from worker import affinity, orphan, peaks, signals
 from worker.agent import Agent, DrainAsked
 from worker.claim_loop import ClaimLoop
 from worker.client import ServerClient
@@ -22,8 +23,11 @@ from worker.supervise import Supervisor
 EXIT_STOPPED_AT_ONCE, EXIT_BAD_INPUT = 1, 2
 
 
-def main(arguments: list[str], command: Command = launch.command) -> int:
-    """Work until stopped. `command` is how a trainer is started; nothing that comes over the network can change it."""
+def main(
+    arguments: list[str], command: Command = launch.command, peaks_command: Command = roofs.command
+) -> int:
+    """Work until stopped. The commands are how a trainer is started and how peaks are measured; nothing that comes over
+    the network can change them."""
     try:
         settings = parse(arguments, os.environ)
         spool = Spool(settings.spool)
@@ -50,6 +54,7 @@ def main(arguments: list[str], command: Command = launch.command) -> int:
     affinity.raise_priority()
     client = ServerClient(settings.server, settings.token)
     try:
+        peaks.measure_once(settings, agent, inbox, report, peaks_command)
         executor = Executor(settings, supervisor, command, launch.allowed_cores(), spool.new_folder)
         code = ClaimLoop(settings, client, agent, inbox, spool, executor, report).run()
         report.say("stopped", "worker stopped", exit_code=code)

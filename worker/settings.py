@@ -18,6 +18,7 @@ from worker.walltime import Walltime
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 Drain = Literal["finish", "release"]
+Peaks = Literal["once", "never"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Settings:
     checkpoint_root: Path | None
     wait_s: float
     walltime: Walltime
+    peaks: Peaks
     as_json: bool
 
 
@@ -96,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--checkpoint-root", metavar="DIR", help="weights that runs may name [TASKLOOM_CHECKPOINT_ROOT]")
     out.add_argument("--wait-s", type=float, help="length of a long poll in seconds, at most 25 [TASKLOOM_WAIT_S, 25]")
     out.add_argument("--walltime", metavar="TIME", help="it ends after so long: 2h [TASKLOOM_WALLTIME, Slurm's]")
+    out.add_argument("--peaks", choices=("once", "never"), help="measure the node's peaks first [TASKLOOM_PEAKS, once]")
     out.add_argument("--json", action="store_true", help="one JSON event a line on standard output")
     return out
 
@@ -115,6 +118,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     drain = value("drain") or "finish"
     if drain not in ("finish", "release"):
         raise ConfigError("drain", drain, "finish or release")
+    peaks = value("peaks") or "once"
+    if peaks not in ("once", "never"):
+        raise ConfigError("peaks", peaks, "once or never")
     labels = given.label or list(filter(None, environment.get("TASKLOOM_LABELS", "").split(",")))
     wait_s = value("wait_s") or 25.0
     try:
@@ -137,5 +143,6 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         checkpoint_root=_root("checkpoint_root", value("checkpoint_root")),
         wait_s=wait_s,
         walltime=Walltime.of(value("walltime"), environment),
+        peaks="never" if peaks == "never" else "once",
         as_json=given.json,
     )

@@ -19,6 +19,9 @@ import click
 @click.option("--data-root", metavar="DIR", help="token files that runs may name [TASKLOOM_DATA_ROOT]")
 @click.option("--checkpoint-root", metavar="DIR", help="weights that runs may name [TASKLOOM_CHECKPOINT_ROOT]")
 @click.option("--walltime", metavar="TIME", help="it ends after so long, as 2h [TASKLOOM_WALLTIME, the Slurm job]")
+@click.option("--peaks", type=click.Choice(["once", "never"]),
+              help="measure what the node reaches at most before the first claim, if that is not known yet "
+              "[TASKLOOM_PEAKS, once]")  # fmt: skip
 @click.option("--once", is_flag=True, help="execute one run; exit 0 if it succeeded, 1 if not")
 @click.option("--json", is_flag=True, help="one JSON event a line on standard output")
 def worker(token: str | None, label: tuple[str, ...], once: bool, json: bool, **given: str | None) -> None:

@@ -117,9 +117,10 @@ class House:
         return self.start(name, "-m", "server", *options, **settings)
 
     def start_worker(self, trainer: str | None = "quick", *options: str, **environment: str) -> Process:
-        """A worker with a fake trainer of that behaviour, or with the real one. Options override those given here."""
+        """A worker with a fake trainer of that behaviour, or with the real one; it measures no peaks unless it is told
+        to. Options override those given here."""
         command = self.worker_command(trainer, *options)
-        return self.run("worker", command, **{"FAKE_TRAINER": trainer or "", **environment})
+        return self.run("worker", command, **{"FAKE_TRAINER": trainer or "", "TASKLOOM_PEAKS": "never", **environment})
 
     def worker_command(self, trainer: str | None, *options: str) -> list[str]:
         program = ("-m", "worker") if trainer is None else (str(HERE / "worker_of_fakes.py"),)

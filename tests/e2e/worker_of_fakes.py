@@ -1,13 +1,16 @@
-"""A real worker whose trainer is fake_trainer.py: the command is the only thing that differs."""
+"""A real worker whose trainer is fake_trainer.py, and whose peaks are fake_roof.py's: nothing else differs."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from worker import peaks
 from worker.__main__ import main
 
-FAKE = Path(__file__).with_name("fake_trainer.py")
+HERE = Path(__file__).parent
+peaks.MOST_BUSY_CORES = float("inf")  # other tests run beside
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], command=lambda result: [sys.executable, str(FAKE), "--result", str(result)]))
+    trainer, roof = ([sys.executable, str(HERE / name), "--result"] for name in ("fake_trainer.py", "fake_roof.py"))
+    sys.exit(main(sys.argv[1:], lambda result: [*trainer, str(result)], lambda result: [*roof, str(result)]))

@@ -54,7 +54,7 @@ def test_bad_settings_are_named(arguments: list[str], field: str) -> None:
 
 
 def test_a_bad_value_in_the_environment_is_named_too() -> None:
-    for name, value in (("DRAIN", "explode"), ("WAIT_S", "long")):
+    for name, value in (("DRAIN", "explode"), ("WAIT_S", "long"), ("PEAKS", "always")):
         with pytest.raises(ConfigError) as raised:
             parse([], {f"TASKLOOM_{name}": value})
         assert raised.value.field == name.lower()

@@ -1,0 +1,31 @@
+"""Peaks that nobody measured: it speaks as gpt2core.roof does and behaves as FAKE_ROOF says.
+
+quick  keeps peaks at once
+gated  tells that it has begun, and keeps peaks as soon as the file FAKE_ROOF_GATE exists
+crash  exits 1
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from gpt2core import peaks
+
+
+def main() -> int:
+    behaviour = os.environ["FAKE_ROOF"]
+    if behaviour == "crash":
+        return 1
+    print(json.dumps({"event": "peak", "done": 0, "total": 1, "threads": 1}), flush=True)
+    while behaviour == "gated" and not Path(os.environ["FAKE_ROOF_GATE"]).exists():
+        time.sleep(0.02)
+    peaks.keep({"schema": peaks.SCHEMA, "threads": {"1": {"gflop_per_s": 1.0, "triad_gb_per_s": 1.0}}})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""A worker has the node's peaks measured before it claims anything, once, and never lets that keep it from working."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from processes import House
+from runs import ended, submit
+
+from taskloom import Client
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> dict[str, str]:
+    """The environment of a worker on a node of which nothing is known."""
+    return {"TASKLOOM_PEAKS": "once", "TASKLOOM_CACHE_DIR": str(tmp_path / "cache"), "FAKE_ROOF": "quick"}
+
+
+def kept(fresh: dict[str, str]) -> list[dict]:
+    return [json.loads(path.read_text()) for path in Path(fresh["TASKLOOM_CACHE_DIR"]).glob("peaks-*.json")]
+
+
+def test_nothing_is_claimed_before_the_peaks_are_known(home: House, client: Client, fresh: dict[str, str]) -> None:
+    run_id = submit(client)
+    gate = home.folder / "gate"
+    worker = home.start_worker(**{**fresh, "FAKE_ROOF": "gated", "FAKE_ROOF_GATE": str(gate)})
+    assert worker.event("peak")["threads"] == 1
+    assert client.run(run_id).state == "queued"
+    assert list(client.workers()) == []
+    assert kept(fresh) == []
+    gate.touch()
+    assert worker.event("peaks-measured")
+    assert worker.event("claimed")
+    assert ended(client, run_id).state == "succeeded"
+    assert len(kept(fresh)) == 1
+    worker.end()
+    submit(client)
+    again = home.start_worker("quick", "--once", **{**fresh, "FAKE_ROOF": "crash"})
+    assert again.wait() == 0
+    assert not any('"peaks' in line for line in again.lines)
+
+
+def test_a_measurement_that_fails_keeps_nobody_from_working(home: House, client: Client, fresh: dict[str, str]) -> None:
+    run_id = submit(client)
+    worker = home.start_worker("quick", "--once", **{**fresh, "FAKE_ROOF": "crash"})
+    assert worker.event("peaks-failed")
+    assert worker.wait() == 0
+    assert ended(client, run_id).state == "succeeded"
+    assert kept(fresh) == []
+
+
+def test_a_worker_that_is_told_to_leave_does_not_wait_for_it(home: House, fresh: dict[str, str]) -> None:
+    worker = home.start_worker(**{**fresh, "FAKE_ROOF": "gated", "FAKE_ROOF_GATE": "/nowhere/gate"})
+    worker.event("peak")
+    worker.popen.terminate()
+    assert worker.wait() == 0
+    assert kept(fresh) == []

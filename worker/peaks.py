@@ -1,0 +1,95 @@
+"""Before the first claim: what this node reaches at most, where that is not known yet, so that results carry it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from gpt2core import host, peaks
+from gpt2core.child import Child, Exited, Told
+from worker import orphan
+from worker.agent import Agent, DrainAsked
+from worker.execution import Command
+from worker.report import Report
+from worker.settings import Settings
+
+LOOK_S = 0.5
+MOST_BUSY_CORES = 0.25  # of the whole machine, kept by others: what is measured beside them would be too low for good
+
+
+def measure_once(
+    settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command = peaks.command
+) -> None:
+    """Have the peaks of the worker's cores measured, unless they are known, unwanted, or others keep the node busy.
+
+    Whatever becomes of it, runs can be executed afterwards: without peaks their results say null.
+    """
+    if settings.peaks == "never" or peaks.read(settings.cores) is not None:
+        return
+    with _alone():
+        if peaks.read(settings.cores) is not None:  # another worker of this node was faster
+            return
+        busy = _busy_cores()
+        if busy > MOST_BUSY_CORES:
+            text = f"peaks not measured: others keep {busy:.1f} cores busy; later: taskloom doctor --peaks"
+            report.say("peaks-skipped", text, busy_cores=busy)
+            return
+        report.say("peaks", "measuring the node's peaks, once, before the first claim (--peaks never: not at all)")
+        try:
+            code = _run(settings, agent, inbox, report, command)
+        except OSError as error:
+            report.say("peaks-failed", f"peaks not measured: {error}")
+            return
+        if code == 0:
+            report.say("peaks-measured", "peaks measured and kept")
+        else:
+            report.say("peaks-failed", f"peaks not measured: the measurement ended with {code}")
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One worker of the node at a time."""
+    peaks.folder().mkdir(parents=True, exist_ok=True)
+    with (peaks.folder() / "peaks.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _busy_cores() -> float:
+    """How many cores of the machine other processes keep busy, as seen over a moment; 0 if it does not say."""
+    every = range(os.cpu_count() or 1)
+    before_s, begun = host.core_times_s(every)[0], time.monotonic()
+    time.sleep(LOOK_S)
+    after_s = host.core_times_s(every)[0]
+    if before_s is None or after_s is None:
+        return 0.0
+    return (after_s - before_s) / (time.monotonic() - begun)
+
+
+def _run(settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command) -> int:
+    """The measurement's exit status. A worker that is to leave does not wait for it."""
+    with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
+        child = Child(command(Path(folder) / "peaks.json"), {}, inbox, settings.cores)
+        orphan.remember(settings.spool, child.pid)
+        if agent.draining:
+            child.kill()
+        try:
+            while True:
+                match inbox.get():
+                    case DrainAsked():
+                        agent.drain()
+                        child.kill()
+                    case Told(event) if event["event"] == "peak":
+                        text = f"measuring peaks: {event['threads']} threads, {event['done'] + 1} of {event['total']}"
+                        report.say("peak", text, threads=event["threads"])
+                    case Exited(code):
+                        return code
+        finally:
+            orphan.forget(settings.spool)
