@@ -13,7 +13,8 @@ from typing import Any
 from analysis.efficiency import Counted, Efficiency, Scalability, WaitingSplit, critical_s, efficiency, scalability
 from analysis.efficiency import waiting_split as split_waiting
 from analysis.processes import Process
-from analysis.roofline import MemoryBound, OpRoof, Peaks, memory_bound, peaks_of, roofline
+from analysis.roofline import MemoryBound, OpRoof, Peaks, memory_bound, model_flop, peaks_of, roofline
+from analysis.statistics import step_interval
 from analysis.variants import Group, Variant, by_variant, one_thread, variant_of
 from analysis.work_span import WorkSpan, work_span
 from gpt2core.config import PHASES
@@ -37,10 +38,14 @@ class EfficiencyRow:
 
 @dataclass(frozen=True)
 class RooflineRow:
-    """What each op reached of what it could, and whether each phase is memory bound."""
+    """What each op reached of what it could, and whether each phase is memory bound.
+
+    mfu: model-FLOP utilisation, the flop of the model in a median step over what the peak allows in that time.
+    """
 
     variant: Variant
     peaks: Peaks | None
+    mfu: float | None
     ops: list[OpRoof]
     phases: list[MemoryBound]
     missing: list[str]
@@ -157,9 +162,10 @@ def _roofline(group: Group, reference: Group | None) -> RooflineRow:
     peaks = next((p for p in (peaks_of(process.environment, threads) for process in group) if p is not None), None)
     variant = variant_of(group)
     if peaks is None:
-        return RooflineRow(variant, None, [], [], [f"the node's peaks with {threads} threads were not measured"])
+        return RooflineRow(variant, None, None, [], [], [f"the node's peaks with {threads} threads were not measured"])
     ops = roofline(pooled_ops(group), peaks)
-    return RooflineRow(variant, peaks, ops, memory_bound(ops, phase_scalability(group, reference)), [])
+    mfu = model_flop(group[0].config) / step_interval(group).median / (peaks.gflop_per_s * 1e9)
+    return RooflineRow(variant, peaks, mfu, ops, memory_bound(ops, phase_scalability(group, reference), peaks), [])
 
 
 def pooled_ops(group: Group) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gpt2core.config import ModelConfig
+
 Bound = Literal["memory", "compute"]
 Answer = Literal["yes", "partly", "no"]
 MOSTLY = 0.5  # share of a phase's time
@@ -51,10 +53,15 @@ class OpRoof:
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """The answer for one phase, with what it rests on."""
+    """The answer for one phase, with what it rests on. Rates are those of all threads together while they are in the
+    phase's ops; bandwidth_share: of the measured bandwidth; what caches give is in it, so it may exceed 1."""
 
     phase: str
     answer: Answer
+    intensity: float | None
+    achieved_gflop_per_s: float
+    achieved_gb_per_s: float
+    bandwidth_share: float
     memory_time_share: float  # of the phase's time in ops below the ridge
     computation_scalability: float | None  # of the phase, against one thread
     reason: str
@@ -94,16 +101,30 @@ def _roof(op: Mapping[str, Any], peaks: Peaks, total_s: float) -> OpRoof:
     )  # fmt: skip
 
 
-def memory_bound(roofs: Sequence[OpRoof], scalability: Mapping[str, float]) -> list[MemoryBound]:
+def model_flop(config: Mapping[str, Any]) -> int:
+    """Flop that a step of the model takes, however it is computed: 6 x parameters in matrix products x tokens, and for
+    attention 12 L C T x tokens less the half that the causal mask leaves out. What is recomputed does not count.
+
+    Source: Chowdhery et al. 2022 (PaLM), appendix B: model-FLOP utilisation.
+    """
+    model, seq = ModelConfig.from_value(config["model"]), int(config["seq"])
+    products = model.layers * 12 * model.channels**2 + model.padded_vocab * model.channels
+    attention = 6 * model.layers * model.channels * seq
+    return (6 * products + attention) * int(config["batch"]) * seq
+
+
+def memory_bound(roofs: Sequence[OpRoof], scalability: Mapping[str, float], peaks: Peaks) -> list[MemoryBound]:
     """Is each phase memory bound? Two tests that have to agree for a yes or a no: most of its time is in ops below the
     ridge, and its useful time grows with the number of threads. scalability: by phase, useful time of one thread over
     useful time here; a phase that is not in it is judged by the first test alone."""
     phases = list(dict.fromkeys(roof.phase for roof in roofs))
-    return [_judge(phase, [r for r in roofs if r.phase == phase], scalability.get(phase)) for phase in phases]
+    return [_judge(phase, [r for r in roofs if r.phase == phase], scalability.get(phase), peaks) for phase in phases]
 
 
-def _judge(phase: str, roofs: Sequence[OpRoof], scalability: float | None) -> MemoryBound:
+def _judge(phase: str, roofs: Sequence[OpRoof], scalability: float | None, peaks: Peaks) -> MemoryBound:
     total_s = math.fsum(roof.time_s for roof in roofs)
+    gflop_per_s = math.fsum(roof.achieved_gflop_per_s * roof.time_s for roof in roofs) / total_s
+    gb_per_s = math.fsum(roof.achieved_gb_per_s * roof.time_s for roof in roofs) / total_s
     memory = math.fsum(roof.time_s for roof in roofs if roof.bound == "memory") / total_s
     below, costly = memory >= MOSTLY, scalability is not None and scalability < COSTLY
     reason = f"{memory:.0%} of its time is in ops below the ridge"
@@ -114,4 +135,7 @@ def _judge(phase: str, roofs: Sequence[OpRoof], scalability: float | None) -> Me
         answer = "yes" if below and costly else "partly" if below or costly else "no"
         reason += f"; its useful time grew to {1 / scalability:.2f} of one thread's"
         reason += f" (computation scalability {scalability:.2f})"
-    return MemoryBound(phase, answer, memory, scalability, reason)
+    return MemoryBound(
+        phase, answer, gflop_per_s / gb_per_s if gb_per_s else None, gflop_per_s, gb_per_s,
+        gb_per_s / peaks.triad_gb_per_s, memory, scalability, reason,
+    )  # fmt: skip

@@ -145,11 +145,13 @@ def trace_of(found: Mapping[str, Any]) -> Trace:
             threads=[spans_of(columns) for columns in found["threads"]],
             complete=bool(found["complete"]),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"the trace lacks or garbles {error}") from None
     if not trace.step_end_ns or len(trace.cores) != len(trace.threads):
         raise ValueError("the trace has no step, or not a core for each thread")
     count = len(trace.call_task)
+    if len(trace.call_kind) != count or any(not 0 <= kind < len(trace.kinds) for kind in trace.call_kind):
+        raise ValueError("the columns of `calls` are not equally long, or a call is of a kind that is not there")
     if any(not IDLE <= span.what < count for spans in trace.threads for span in spans):
         raise ValueError("a span is of a call that is not there")
     return trace

@@ -61,8 +61,10 @@ class ExperimentRequest(Request):
     )
     seed: int = Field(0, ge=0, le=2**63 - 1, description="seed of the blocks' order")
     priority: int = Field(0, ge=-100, le=100, description="higher runs first")
-    trace: bool = Field(
-        False, description="once a run has succeeded, trace it in another attempt, whose times count nowhere"
+    trace: bool | Literal["first"] = Field(
+        False,
+        description="once a run has succeeded, trace it in another attempt, whose times count nowhere; first: only "
+        "the first repetition of each variant",
     )
     requires: Requirements = Field(default_factory=Requirements)
     limits: Limits = Field(default_factory=Limits)

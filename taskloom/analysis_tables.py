@@ -75,11 +75,11 @@ def efficiency(rows: Sequence[EfficiencyRow]) -> Shown:
 def roofline(rows: Sequence[RooflineRow]) -> Shown:
     """Each variant's ops against its roof, and whether its phases are memory bound."""
     for row in rows:
-        if row.peaks is None:
+        if row.peaks is None or row.mfu is None:
             continue
         title = (
             f"{row.variant.name}: peak {row.peaks.gflop_per_s:.0f} GFLOP/s, {row.peaks.triad_gb_per_s:.1f} GB/s, "
-            f"ridge {row.peaks.ridge:.1f} flop/byte"
+            f"ridge {row.peaks.ridge:.1f} flop/byte; model-FLOP utilisation {row.mfu:.1%}"
         )
         table = new_table(title, "op", "phase", "share of time", "flop/byte", "GFLOP/s", "GB/s", "of its roof",
                           "bound by", left=2)  # fmt: skip
@@ -90,7 +90,9 @@ def roofline(rows: Sequence[RooflineRow]) -> Shown:
             )  # fmt: skip
         yield table
         for phase in row.phases:
-            yield f"{phase.phase} memory bound? {phase.answer}: {phase.reason}"
+            rates = f"{phase.achieved_gflop_per_s:.1f} GFLOP/s, {phase.achieved_gb_per_s:.1f} GB/s"
+            share = f"{phase.bandwidth_share:.0%} of the bandwidth"
+            yield f"{phase.phase} memory bound? {phase.answer}: {phase.reason}; {rates} ({share})"
     yield from _missing((row.variant, row.missing) for row in rows)
 
 

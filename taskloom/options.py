@@ -96,6 +96,26 @@ def _values(name: str, text: str, kind: type) -> list[Any]:
     return out
 
 
+STOP_RULE = {"rel_ci": float, "max_repetitions": int, "budget_s": float}
+
+
+def stop_rule(text: str) -> dict[str, int | float]:
+    """An experiment's `stop` from name=value pairs. Raises ConfigError for text; which numbers are taken is the
+    contract's to say."""
+    found: dict[str, int | float] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        kind = STOP_RULE.get(name)
+        if kind is None or name in found:
+            raise ConfigError("stop", text, "each at most once, with commas between: " + ", ".join(STOP_RULE))
+        try:
+            found[name] = kind(value)
+        except ValueError:
+            wanted = "an integer" if kind is int else "a number"
+            raise ConfigError(f"stop.{name}", value, wanted) from None
+    return found
+
+
 def several_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """A base and axes from options with comma lists: one value goes to the base, more become an axis.
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from contract.analysis import Comparison, Interval, ScalingTable
 from contract.artifacts import ArtifactList
-from contract.experiments import DryRun, ExperimentSummary
+from contract.experiments import DryRun, ExperimentSummary, StoppingState
 from contract.keys import KeySummary
 from contract.runs import RunSummary, SampleList
 
@@ -79,6 +79,13 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         table.add_row(str(item.id), item.name or NONE, item.state, states or NONE, str(item.runs))
     return table
+
+
+def stopping(state: StoppingState) -> str:
+    """Where an experiment with a stopping rule stands."""
+    width = "no interval yet" if state.rel_ci is None else f"widest interval +-{state.rel_ci:.2%}"
+    ended = "goes on" if state.reason is None else f"ended: {state.reason}"
+    return f"stopping rule: {ended} after {state.repetitions} repetitions and {state.spent_s:.0f} s, {width}"
 
 
 def artifacts(answer: ArtifactList) -> Table:

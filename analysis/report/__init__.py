@@ -2,5 +2,6 @@
 
 from analysis.report.document import SCHEMA, Asked, build
 from analysis.report.page import page
+from analysis.report.timeline import to_show
 
-__all__ = ["SCHEMA", "Asked", "build", "page"]
+__all__ = ["SCHEMA", "Asked", "build", "page", "to_show"]

@@ -10,20 +10,20 @@ from typing import Any
 from analysis.causes import efficiencies, rooflines
 from analysis.comparison import NOISE_FLOOR
 from analysis.fingerprint import FINGERPRINT, environment_differences
-from analysis.forecast import fork_join_spans, task_spans
 from analysis.memory import MemoryRow
-from analysis.outlook import Outlook, outlook
+from analysis.outlook import outlook
 from analysis.processes import Process
 from analysis.profile import Profile
+from analysis.report import timeline
 from analysis.report.card import report_card
 from analysis.report.conclusion import conclusion
 from analysis.scaling import scaling
 from analysis.sweep import axes_of, sweep
+from analysis.trace import Trace
 from analysis.validity import disturbed, marks
 from analysis.variants import by_variant, variant_of
 
 SCHEMA = "taskloom.report/1"
-TIMELINE_CORES = 4
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,11 @@ def build(
     calibration: Mapping[str, Any] | None = None,
     noise_floor: float = NOISE_FLOOR,
     leave_out_disturbed: bool = False,
+    traces: Mapping[int, Trace] | None = None,
+    unreadable: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The report's document. calibration: what the node can see, if it was calibrated.
+    """The report's document. calibration: what the node can see, if it was calibrated. traces: of `to_show`, by run.
+    unreadable: what runs left that cannot be read, in words.
 
     leave_out_disturbed: the rule that runs with foreign load beside them do not count. They stay among the raw samples.
     """
@@ -70,8 +73,9 @@ def build(
         "forecast": dataclasses.asdict(ahead),
         "memory": [dataclasses.asdict(row) for row in memory],
         "samples": _samples(everyone),
-        "timeline": _timeline(ahead, profiles),
-        "marks": marks(everyone),
+        "timeline": timeline.replayed(ahead, profiles),
+        "traced": timeline.traced(everyone, traces or {}),
+        "marks": [*marks(everyone), *unreadable],
         "left_out": sorted({p.run_id for p in everyone} - {p.run_id for p in processes}),
         "calibration": None if calibration is None else dict(calibration),
     }
@@ -129,26 +133,3 @@ def _samples(processes: Sequence[Process]) -> list[dict[str, Any]]:
         }
         for group in by_variant(processes)
     ]
-
-
-def _timeline(ahead: Outlook, profiles: Mapping[int, Profile]) -> dict[str, Any] | None:
-    """One step under both schedulers on a few cores, replayed; None without a profile."""
-    if not ahead.forecasts:
-        return None
-    source = max(ahead.forecasts, key=lambda forecast: forecast.tasks)
-    profile = profiles[source.source_run_id]
-    rows = []
-    for scheduler, spans in (("fork-join", fork_join_spans), ("task", task_spans)):
-        rows.append({
-            "scheduler": scheduler,
-            "spans": [
-                [span.core, *profile.kinds[span.kind], span.begin_s, span.end_s]
-                for span in spans(profile, TIMELINE_CORES)
-            ],
-        })  # fmt: skip
-    return {
-        "cores": TIMELINE_CORES,
-        "slices": f"{source.source.batch_slice}x{source.source.token_slice}",
-        "run_id": source.source_run_id,
-        "rows": rows,
-    }

@@ -157,11 +157,24 @@ def _causes(document: Document) -> str:
         "<h2>Where the time went</h2>"
         + _figure(plots.efficiency(document), "Useful time is spent in tasks; the rest is waiting or scheduling.")
         + _table(columns, rows)
+        + _figure(plots.traced(document), _traced_caption(document["traced"]))
         + _figure(
             plots.timeline(document),
-            "One step replayed from the measured task times of a one-thread run, without a bandwidth limit: where "
-            "fork-join leaves cores idle at barriers and tasks go past each other.",
+            "Forecast: one step replayed from the measured task times of a one-thread run, without a bandwidth limit: "
+            "where fork-join leaves cores idle at barriers and tasks go past each other.",
         )
+    )
+
+
+def _traced_caption(rows: Sequence[Mapping[str, Any]]) -> str:
+    told = [
+        f"run {row['run_id']}: median step {row['traced_step_s']:.4g} s traced, {row['timed_step_s']:.4g} s timed"
+        + ("" if row["complete"] else " (the trace is cut off)")
+        for row in rows
+    ]
+    return (
+        "Measured: consecutive steps near the median, traced in an attempt of their own whose times count nowhere "
+        f"({'; '.join(told)}). Dashed lines end steps; what is neither task nor wait is scheduling."
     )
 
 
@@ -171,11 +184,15 @@ def _memory_bound(document: Document) -> str:
         reasons = sorted({reason for row in document["roofline"] for reason in row["missing"]})
         return f'<h2>Is it memory bound?</h2><p class="soft">{escape("; ".join(reasons) or "nothing is known")}</p>'
     rows = [
-        (variant_name(row["variant"]), phase["phase"], phase["answer"], phase["reason"])
+        (
+            variant_name(row["variant"]), phase["phase"], phase["answer"], phase["reason"],
+            f"{phase['achieved_gflop_per_s']:.1f}", f"{phase['achieved_gb_per_s']:.1f}",
+            f"{phase['bandwidth_share']:.0%}", _number(phase["intensity"], 1), f"{row['mfu']:.1%}",
+        )
         for row in shown
         for phase in row["phases"]
         if phase["phase"] in ("forward", "backward", "update")
-    ]
+    ]  # fmt: skip
     best = document["sweep"]["best"]
     chosen = next((row for row in shown if row["variant"] == best), shown[-1])
     ops = [
@@ -190,7 +207,8 @@ def _memory_bound(document: Document) -> str:
     name = variant_name(chosen["variant"])
     return (
         "<h2>Is it memory bound?</h2>"
-        + _table(["variant", "phase", "memory bound", "because"], rows, 4)
+        + _table(["variant", "phase", "memory bound", "because", "GFLOP/s", "GB/s", "of the bandwidth", "flop/byte",
+                  "model-FLOP utilisation"], rows, 4)
         + _figure(plots.roofline(chosen), f"Roofline of {name}: roofs measured on the node with as many threads; "
                   "the area of a circle is its share of time.")
         + f"<details><summary>Ops of {escape(name)}</summary>{_table(columns, ops, 2)}</details>"

@@ -12,7 +12,9 @@ from sqlalchemy.orm import Session
 
 from analysis.processes import Process
 from analysis.profile import Profile, profile_of
+from analysis.trace import Trace, trace_of
 from server.analysis.selection import Selection
+from server.artifacts.models import Artifact
 from server.artifacts.service import find
 from server.artifacts.store import Store
 from server.attempts import payload as payloads
@@ -23,28 +25,29 @@ from server.experiments.models import Experiment
 from server.runs.models import Run
 
 CHUNK = 500  # results read at a time
-PROFILE = "profile.json.gz"
+MOST_TRACE_BYTES = 8 << 20  # compressed: about a million spans
+PROFILE, TRACE = "profile.json.gz", "trace.json.gz"
 
 
 def selected(session: Session, selection: Selection) -> list[Process]:
-    """The processes of a selection whose runs succeeded, in the order of their runs."""
+    """The processes of a selection whose runs were timed, in the order of their runs."""
     if selection.experiment_id is not None:
         if session.get(Experiment, selection.experiment_id) is None:
             raise NotFound(f"there is no experiment {selection.experiment_id}")
-        query = select(Run).where(Run.experiment_id == selection.experiment_id, Run.state == "succeeded")
+        query = select(Run).where(Run.experiment_id == selection.experiment_id, Run.timed)
         runs = [r for r in session.scalars(query.order_by(Run.id)) if selection.takes(r.spec, r.repetition, r.block)]
         return processes(session, runs)
     found = {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(selection.run_ids)))}
     for run_id in selection.run_ids:
         if run_id not in found:
             raise NotFound(f"there is no run {run_id}")
-        if found[run_id].state != "succeeded":
+        if not found[run_id].timed:
             raise NothingToCompare(f"run {run_id} is {found[run_id].state}", current=found[run_id].state)
     return processes(session, [found[run_id] for run_id in selection.run_ids])
 
 
 def processes(session: Session, runs: Sequence[Run]) -> list[Process]:
-    """The processes of runs that succeeded."""
+    """The processes of runs that were timed."""
     found: list[Process] = []
     for first in range(0, len(runs), CHUNK):
         chunk = runs[first : first + CHUNK]
@@ -75,15 +78,40 @@ def of_experiment(database: Database, experiment_id: int) -> list[Process]:
 
 def profile(database: Database, store: Store, run_id: int) -> Profile | None:
     """The profile that a run left; None if it left none. Raises ValueError if it is not one."""
+    content = _artifact(database, store, run_id, PROFILE)
+    return None if content is None else profile_of(content)
+
+
+def trace(database: Database, store: Store, run_id: int) -> Trace | None:
+    """The trace of a run; None if it has none. Raises ValueError if it is not one, or too large to be drawn."""
+    content = _artifact(database, store, run_id, TRACE, MOST_TRACE_BYTES)
+    return None if content is None else trace_of(content)
+
+
+def traced(database: Database, run_ids: Sequence[int]) -> set[int]:
+    """Which of these runs have a trace."""
+    query = select(Attempt.run_id).join(Artifact, Artifact.attempt_id == Attempt.id).where(Artifact.name == TRACE)
+    with database.read() as session:
+        chunks = (run_ids[first : first + CHUNK] for first in range(0, len(run_ids), CHUNK))
+        return {run_id for chunk in chunks for run_id in session.scalars(query.where(Attempt.run_id.in_(chunk)))}
+
+
+def _artifact(
+    database: Database, store: Store, run_id: int, name: str, most_bytes: int | None = None
+) -> dict[str, Any] | None:
     try:
-        found = find(database, run_id, PROFILE, None)
+        found = find(database, run_id, name, None)
     except NotFound:
         return None
+    if most_bytes is not None and found.size_bytes > most_bytes:
+        raise ValueError(f"{name} of run {run_id} has {found.size_bytes} bytes: at most {most_bytes} are drawn")
     path = store.path(found.sha256)
     if not path.is_file():
         return None
     try:
-        content: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        if not isinstance(content, dict):
+            raise ValueError("it is no JSON object")
     except (OSError, EOFError, ValueError) as error:
-        raise ValueError(f"the profile of run {run_id} cannot be read: {error}") from None
-    return profile_of(content)
+        raise ValueError(f"{name} of run {run_id} cannot be read: {error}") from None
+    return content

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 
@@ -18,8 +19,7 @@ from analysis.memory import Memory, MemoryRow
 from analysis.memory import memory as memory_of
 from analysis.outlook import Outlook, outlook, sources
 from analysis.processes import Process
-from analysis.profile import Profile
-from analysis.report import Asked, build
+from analysis.report import Asked, build, to_show
 from analysis.scaling import scaling as scale_processes
 from analysis.sweep import Sweep
 from analysis.sweep import sweep as sweep_processes
@@ -38,6 +38,7 @@ from server.experiments.models import Experiment
 from server.runs.models import Run
 from server.runs.states import ACTIVE
 
+T = TypeVar("T")
 MOST_CALIBRATIONS = 50  # latest ones that are looked at
 
 
@@ -87,26 +88,24 @@ def roofline(database: Database, experiment_id: int) -> list[RooflineRow]:
 def forecast(database: Database, store: Store, experiment_id: int, cores: Sequence[int]) -> Outlook:
     """Raises NotFound."""
     processes = reading.of_experiment(database, experiment_id)
-    profiles, unreadable = _profiles(database, store, processes)
+    profiles, unreadable = _readable(sources(processes), partial(reading.profile, database, store))
     found = outlook(processes, profiles, cores)
     return dataclasses.replace(found, missing=[*found.missing, *unreadable])
 
 
-def _profiles(
-    database: Database, store: Store, processes: Sequence[Process]
-) -> tuple[dict[int, Profile], list[str]]:
-    """By run, and what is wrong with those that cannot be read."""
-    profiles: dict[int, Profile] = {}
+def _readable(run_ids: Iterable[int], read: Callable[[int], T | None]) -> tuple[dict[int, T], list[str]]:
+    """What runs left, by run, and what is wrong with what cannot be read."""
+    found: dict[int, T] = {}
     unreadable = []
-    for run_id in sources(processes):
+    for run_id in run_ids:
         try:
-            profile = reading.profile(database, store, run_id)
+            content = read(run_id)
         except ValueError as error:
             unreadable.append(str(error))
             continue
-        if profile is not None:
-            profiles[run_id] = profile
-    return profiles, unreadable
+        if content is not None:
+            found[run_id] = content
+    return found, unreadable
 
 
 def report(
@@ -125,13 +124,18 @@ def report(
         request=detail.request,
         stopping=None if detail.stopping is None else detail.stopping.model_dump(),
     )
+    profiles, unreadable = _readable(sources(processes), partial(reading.profile, database, store))
+    shown = to_show(processes, reading.traced(database, [process.run_id for process in processes]))
+    traces, also_unreadable = _readable(shown, partial(reading.trace, database, store))
     return build(
         asked,
         processes,
-        _profiles(database, store, processes)[0],
+        profiles,
         _memory_rows(processes),
         _calibration_for(database, processes),
         leave_out_disturbed=leave_out_disturbed,
+        traces=traces,
+        unreadable=[*unreadable, *also_unreadable],
     )
 
 
@@ -176,6 +180,11 @@ def history(database: Database, noise_floor: float, limit: int, run_id: int | No
             )
         found = series_of(reading.processes(session, latest[::-1]), confirmations, noise_floor)
     return [one for one in found if run_id is None or any(point.run_id == run_id for point in one.points)]
+
+
+def confirmation_key(run_id: int) -> str:
+    """The idempotency key of a confirmation: asked twice, by people or servers, it is queued once."""
+    return f"confirm run {run_id}"
 
 
 def confirmation(database: Database, run_id: int) -> ExperimentRequest:

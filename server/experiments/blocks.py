@@ -42,7 +42,6 @@ def insert_runs(
         "experiment_id": experiment.id,
         "rank": -request.priority,
         "timeout_s": request.limits.timeout_s,
-        "trace": request.trace,
         "purpose": "timing",
         "state": RUN.states[0],
         "attempts": 0,
@@ -59,6 +58,7 @@ def insert_runs(
                 "position": run.position,
                 "block": run.block,
                 "repetition": run.repetition,
+                "trace": request.trace is True or (request.trace == "first" and run.repetition == 1),
             }
             for run in planned
         ],

@@ -17,6 +17,7 @@ from sqlalchemy import (
     literal,
     text,
 )
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db import Base
@@ -57,6 +58,11 @@ class Run(Base):
     median_step_s: Mapped[float | None]
     tokens_per_s: Mapped[float | None]
     final_loss: Mapped[float | None]
+
+    @hybrid_property
+    def timed(self) -> bool:
+        """Whether its result is there; it may be waiting to be traced, or being traced."""
+        return (self.state == "succeeded") | (self.purpose == "tracing")
 
     __table_args__ = (
         CheckConstraint(one_of("state", RUN.states), name="state"),

@@ -100,7 +100,7 @@ def result(database: Database, run_id: int) -> tuple[dict[str, Any], int]:
             .join(Attempt, Attempt.id == Result.attempt_id)
             .where(Result.run_id == run_id, Result.canonical)
         ).first()
-        found = payloads.unpack(row.payload).get("result") if row is not None and run.state == "succeeded" else None
+        found = payloads.unpack(row.payload).get("result") if row is not None and run.timed else None
         if row is None or found is None:
             raise NoResult(f"run {run_id} is {run.state}", current=run.state, error=run.error)
         return found, row.attempt_no

@@ -58,19 +58,19 @@ def select_ids(database: Database, selection: Selection, cursor: str | None, lim
 
 
 def _known(session: Session, run_ids: tuple[int, ...], after: int, most: int) -> list[int]:
-    rows = session.execute(select(Run.id, Run.state).where(Run.id.in_(run_ids)))
-    found = {row.id: row.state for row in rows}
+    rows = session.execute(select(Run.id, Run.timed).where(Run.id.in_(run_ids)))
+    found = {row.id: row.timed for row in rows}
     unknown = sorted(set(run_ids) - found.keys())
     if unknown:
         raise NotFound(f"there is no run {', '.join(map(str, unknown[:10]))}")
-    return [id_ for id_ in sorted(found) if id_ > after and found[id_] == "succeeded"][:most]
+    return [id_ for id_ in sorted(found) if id_ > after and found[id_]][:most]
 
 
 def _of_experiment(session: Session, selection: Selection, experiment_id: int, after: int, most: int) -> list[int]:
     if session.get(Experiment, experiment_id) is None:
         raise NotFound(f"there is no experiment {experiment_id}")
     query = select(Run.id, Run.spec, Run.repetition, Run.block).where(
-        Run.experiment_id == experiment_id, Run.state == "succeeded", Run.id > after
+        Run.experiment_id == experiment_id, Run.timed, Run.id > after
     )
     query = query.order_by(Run.id)
     if not selection.settings:

@@ -75,3 +75,5 @@ def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
     out = console()
     out.print(tables.experiments([experiment]))
     out.print(tables.runs(client.runs(experiment.id)))
+    if experiment.stopping is not None:
+        out.print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from taskloom import request_file, tables, watch
 from taskloom.client import Client
 from taskloom.commands.output import console, error_console, json_option, print_json, server_option
 from taskloom.errors import EXIT_WORK_FAILED
-from taskloom.options import several_settings, train_options
+from taskloom.options import several_settings, stop_rule, train_options
 
 
 @click.command()
@@ -21,7 +21,10 @@ from taskloom.options import several_settings, train_options
 @click.option("--name", default="", help="what to call it")
 @click.option("--repetitions", type=click.IntRange(1), help="each variant so often, each in a fresh process")
 @click.option("--timeout-s", type=float, help="an attempt is killed and failed after so many seconds")
-@click.option("--trace", is_flag=True, help="once a run has succeeded, trace it in an attempt of its own")
+@click.option("--trace", "trace", flag_value="all", help="once a run has succeeded, trace it in an attempt of its own")
+@click.option("--trace-first", "trace", flag_value="first", help="the same for each variant's first repetition only")
+@click.option("--stop", metavar="RULE", help="repeat until the answer is known, as rel_ci=0.02,max_repetitions=30,"
+              "budget_s=3600: half the interval of each median / median, and limits; --repetitions run in any case")
 @click.option("--dry-run", is_flag=True, help="say what it would become; queue nothing")
 @click.option("--wait", is_flag=True, help="follow it to its end; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print on standard error what the trainers print")
@@ -33,7 +36,8 @@ def submit(
     name: str,
     repetitions: int | None,
     timeout_s: float | None,
-    trace: bool,
+    trace: str | None,
+    stop: str | None,
     dry_run: bool,
     wait: bool,
     follow_logs: bool,
@@ -45,7 +49,14 @@ def submit(
     """Queue an experiment: from FILE (.toml, .yaml, .json), or from options, where a comma list becomes an axis."""
     if follow_logs and not wait:
         raise click.UsageError("--follow-logs goes with --wait")
-    request = _request(file, given, name, repetitions, timeout_s, trace)
+    asked = {
+        "name": name or None,
+        "repetitions": repetitions,
+        "limits": None if timeout_s is None else {"timeout_s": timeout_s},
+        "trace": {"all": True, "first": "first", None: None}[trace],
+        "stop": None if stop is None else stop_rule(stop),
+    }
+    request = _request(file, given, {key: value for key, value in asked.items() if value is not None})
     with Client(server) as client:
         if dry_run:
             _print_plan(client, request, as_json)
@@ -59,20 +70,16 @@ def submit(
             print_json({"experiment": experiment.model_dump(mode="json"), "runs": _runs(client, experiment)})
         else:
             console().print(tables.runs(client.runs(experiment.id)))
+            if experiment.stopping is not None:
+                console().print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
         if experiment.by_state.get("succeeded", 0) < experiment.runs:
             raise click.exceptions.Exit(EXIT_WORK_FAILED)
 
 
-def _request(
-    file: Path | None, given: dict[str, Any], name: str, repetitions: int | None, timeout_s: float | None, trace: bool
-) -> ExperimentRequest:
+def _request(file: Path | None, given: dict[str, Any], overrides: dict[str, Any]) -> ExperimentRequest:
     used = [key for key, value in given.items() if value is not None]
     if file is not None and used:
         raise click.UsageError(f"{file} holds the settings already; leave out --{used[0].replace('_', '-')}")
-    overrides: dict[str, Any] = {"repetitions": repetitions, "name": name or None, "trace": trace or None}
-    if timeout_s is not None:
-        overrides["limits"] = {"timeout_s": timeout_s}
-    overrides = {key: value for key, value in overrides.items() if value is not None}
     if file is not None:
         content = request_file.read(file).model_dump(mode="json", exclude_unset=True)
         return request_file.parse({**content, **overrides})

@@ -235,6 +235,11 @@ def test_submit_reads_files_and_dry_runs_queue_nothing(home: House, client: Clie
     assert list(client.experiments()) == []
     told(taskloom("submit", str(request), "--json", server=home.url))
     assert len(list(client.runs())) == 4
+    ruled = ("submit", str(request), "--repetitions", "1", "--trace-first", "--stop", "rel_ci=0.5,max_repetitions=1")
+    asked = told(taskloom(*ruled, "--json", server=home.url))["request"]
+    assert (asked["stop"], asked["trace"]) == ({"rel_ci": 0.5, "max_repetitions": 1}, "first")
+    shown = taskloom("experiments", "show", "2", server=home.url).stdout
+    assert "stopping rule: goes on after 0 repetitions and 0 s, no interval yet" in shown
 
 
 def test_what_the_server_refuses_names_the_field(home: House) -> None:

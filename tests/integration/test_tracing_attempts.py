@@ -1,6 +1,10 @@
 """A run that is to be traced: timed first, traced in another attempt, known by its timing whatever tracing does."""
 
+import gzip
+import json
+
 import pytest
+from trace_example import FOUND
 
 pytestmark = pytest.mark.both_databases
 
@@ -19,11 +23,25 @@ def timed(api, make_result):
     return node, run["id"]
 
 
+def check_timed(api, run):
+    """What was timed is served and analysed, whatever becomes of the tracing."""
+    assert api.get(f"/runs/{run['id']}/result")["step_s"] == [0.9, 0.2, 0.2]
+    assert api.get(f"/runs/{run['id']}/samples")["attempt_no"] == 1
+    for selection in (str(run["id"]), f"experiment_id={run['experiment_id']}"):
+        (samples,) = api.get("/samples", runs=selection)["items"]
+        assert samples["attempt_no"] == 1
+    (row,) = api.get("/analysis/scaling", experiment_id=run["experiment_id"])["rows"]
+    assert row["step_s"]["median"] == pytest.approx(0.2)
+
+
 def test_a_traced_run_is_known_by_its_timing(api, timed, make_result):
     node, run_id = timed
-    assert api.get(f"/runs/{run_id}")["state"] == "queued"
+    run = api.get(f"/runs/{run_id}")
+    assert run["state"] == "queued"
+    check_timed(api, run)
     lease = node.claim()
     assert (lease["purpose"], lease["attempt_no"], lease["run_id"]) == ("tracing", 2, run_id)
+    check_timed(api, run)
     assert "trace" not in lease["spec"] or lease["spec"]["trace"] is None
     node.beat(lease, stage="training")
     node.leave(lease, "trace.json.gz", b"trace", "application/gzip")
@@ -79,6 +97,31 @@ def test_cancelling_a_run_that_is_traced_cancels_the_tracing(api, timed, under_w
         node.upload(lease, error={"slug": "cancelled"}, outcome="cancelled")
     assert api.get(f"/runs/{run_id}")["state"] == "succeeded"
     assert api.get(f"/runs/{run_id}/samples")["attempt_no"] == 1
+
+
+@pytest.mark.parametrize("content", [gzip.compress(json.dumps(FOUND).encode()), b"trace", gzip.compress(b"[]")])
+def test_the_report_shows_the_trace_or_says_what_is_wrong_with_it(api, timed, content):
+    node, run_id = timed
+    lease = node.claim()
+    node.leave(lease, "trace.json.gz", content, "application/gzip")
+    asked = api.get(f"/runs/{run_id}")["experiment_id"]
+    document = api.get("/analysis/report", experiment_id=asked)
+    page = api.http.get(f"/reports/{asked}").text
+    wrong = [mark for mark in document["marks"] if f"trace.json.gz of run {run_id} cannot be read" in mark]
+    assert ([row["run_id"] for row in document["traced"]], len(wrong)) in (([run_id], 0), ([], 1))
+    assert bool(wrong) == (len(content) < 100)
+    assert ("Timeline as traced" in page) == bool(document["traced"])
+
+
+def test_only_the_first_repetition_is_traced_where_that_is_asked_for(api, make_result):
+    experiment = api.submit(base={"model": "tiny", "seq": 16}, axes={"seed": [1, 2]}, repetitions=2, trace="first")
+    node = api.worker()
+    for _ in range(6):
+        lease = node.claim()
+        node.upload(lease, make_result([0.9, 0.2, 0.2], seed=lease["spec"]["seed"]))
+    node.claim(status=204)
+    executed = [(r["repetition"], r["attempts"]) for r in api.runs(experiment["id"])]
+    assert executed == [(1, 2), (1, 2), (2, 1), (2, 1)]
 
 
 def test_a_run_that_failed_is_not_traced(api):

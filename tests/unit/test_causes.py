@@ -2,6 +2,7 @@ import pytest
 
 from analysis.causes import efficiencies, rooflines
 from analysis.processes import Process
+from analysis.roofline import model_flop
 
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
                                "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0}}}}  # fmt: skip
@@ -66,6 +67,7 @@ def test_rooflines_join_with_computation_scalability(processes):
     for process in processes[1:]:
         process.result["phase_busy_s"]["update"] = [0.1, 0.2, 0.2]  # one thread: 0.1 of 1 s
     _, row = rooflines(processes)
+    assert row.mfu == pytest.approx(model_flop(processes[1].config) / (0.6 * 400e9))
     roofs = {roof.op: roof for roof in row.ops}
     assert roofs["fc"].bound == "compute"
     assert roofs["fc"].achieved_gflop_per_s == pytest.approx(200.0)

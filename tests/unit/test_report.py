@@ -6,11 +6,13 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
+from trace_example import FOUND
 
 from analysis.memory import MemoryRow, memory
 from analysis.processes import Process
 from analysis.profile import profile_of
-from analysis.report import Asked, build, page
+from analysis.report import Asked, build, page, to_show
+from analysis.trace import trace_of
 from analysis.variants import by_variant, variant_of
 
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
@@ -49,7 +51,7 @@ def document(processes):
     return make_document(processes)
 
 
-def make_document(processes, **request):
+def make_document(processes, traces=None, **request):
     asked = Asked(7, "tasks or <fork-join>?", "finished", len(processes), {"succeeded": len(processes)},
                   "2026-11-21T12:00:00+00:00", {"repetitions": 7, **request})  # fmt: skip
     rows = [
@@ -58,7 +60,7 @@ def make_document(processes, **request):
         for group in by_variant(processes)
     ]  # fmt: skip
     profiles = {p.run_id: profile_of(PROFILE) for p in processes if p.config["threads"] == 1}
-    return json.loads(json.dumps(build(asked, processes, profiles, rows), allow_nan=False))
+    return json.loads(json.dumps(build(asked, processes, profiles, rows, traces=traces), allow_nan=False))
 
 
 def test_the_conclusion_says_what_the_verdicts_do(document):
@@ -66,6 +68,7 @@ def test_the_conclusion_says_what_the_verdicts_do(document):
     assert "Fastest is task (sync step) 1x64, 2 threads: 4.0" in told
     assert "with threads 2 task is 1." in told
     assert "times as fast as fork-join" in told
+    assert "Its model-FLOP utilisation is 0.0% of the peak" in told  # a tiny model in 4 s
     assert "Of the threads' time under fork-join 66.1% is useful; they wait 33.9% at barriers" in told
     assert "Forward is partly memory bound" in told or "Forward is not memory bound" in told
     assert "forecasts the measured steps on more within 0." in told
@@ -110,13 +113,14 @@ def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(document):
     assert "<fork-join>" not in html
 
 
-def test_every_figure_is_well_formed_and_stays_on_its_page(document):
+def test_every_figure_is_well_formed_and_stays_on_its_page(processes):
+    document = make_document(processes, traces={2: trace_of(FOUND), 4: trace_of(FOUND)})
     figures = re.findall(r"<svg.*?</svg>", page(document), re.S)
     labels = [ElementTree.fromstring(svg).get("aria-label") for svg in figures]
     assert labels == [
         "Time of a step by variant and phase", "Speedup", "Distribution of samples", "Where the threads' time went",
-        "Timeline of one step", "Roofline of task (sync step) 1x64, 2 threads", "Forecast", "Memory by variant",
-        "Growth of memory",
+        "Timeline as traced", "Timeline of one step", "Roofline of task (sync step) 1x64, 2 threads", "Forecast",
+        "Memory by variant", "Growth of memory",
     ]  # fmt: skip
     for svg in figures:
         root = ElementTree.fromstring(svg)
@@ -127,6 +131,32 @@ def test_every_figure_is_well_formed_and_stays_on_its_page(document):
                 if mark.get(name) and mark.tag.rsplit("}")[-1] in ("text", "circle", "rect"):
                     inside = abs(float(mark.get(name))) if mark.tag.endswith("text") else float(mark.get(name))
                     assert -1 <= inside <= limit + 1, (root.get("aria-label"), mark.attrib)
+
+
+def test_one_traced_run_of_each_scheduler_is_shown_on_the_most_threads(processes):
+    runs = {run_id: (p.config["scheduler"], p.config["threads"]) for run_id, p in enumerate(processes, 1)}
+    shown = to_show(processes, set(runs))
+    assert [runs[run_id] for run_id in shown] == [("fork-join", 2), ("task", 2)]
+    assert to_show(processes, {1, 3, 8}) == [8]
+    assert to_show(processes, {1, 3}) == [1, 3]
+    assert to_show(processes, ()) == []
+
+
+def test_a_traced_timeline_is_what_the_trace_holds(processes):
+    document = make_document(processes, traces={4: trace_of(FOUND)})
+    (row,) = document["traced"]
+    assert (row["run_id"], row["threads"], row["variant"]["scheduler"]) == (4, 2, "task")
+    assert [[step, begin, pytest.approx(end)] for step, begin, end in row["steps"]] == [
+        [2, 0.0, 10e-6], [3, pytest.approx(10e-6), 21e-6]
+    ]  # fmt: skip
+    assert sum(end - begin for *_, begin, end in row["spans"]) == pytest.approx((17_300 + 4_500) * 1e-9)
+    assert {tuple(span[1:3]) for span in row["spans"]} == {tuple(kind) for kind in FOUND["call_ops"]}
+    waits = {kind: end - begin for _, kind, begin, end in row["waits"]}
+    assert waits == {"starvation": pytest.approx(4e-6), "barrier": pytest.approx(8e-6)}
+    assert sum(row["busy"]) / len(row["busy"]) == pytest.approx((17_300 + 4_500) / 21_000)
+    assert row["traced_step_s"] == pytest.approx(10.5e-6)
+    assert row["timed_step_s"] == pytest.approx(processes[3].median_step_s)
+    assert "median step 1.05e-05 s traced, 4.012 s timed" in page(document)
 
 
 def test_runs_with_foreign_load_stay_or_are_left_out_as_declared(processes):

@@ -1,6 +1,7 @@
 import pytest
 
-from analysis.roofline import Peaks, memory_bound, peaks_of, roofline
+from analysis.roofline import Peaks, memory_bound, model_flop, peaks_of, roofline
+from gpt2core.config import TrainConfig
 
 PEAKS = Peaks(2, 400.0, 20.0)  # the ridge is at 20 flop a byte
 
@@ -44,9 +45,25 @@ def test_costliest_first_and_what_took_no_time_is_left_out():
 )  # fmt: skip
 def test_memory_bound_takes_both_tests(low_s, high_s, scalability, answer):
     roofs = roofline([op("low", "update", low_s, 1e9, 1e9), op("high", "update", high_s, 1e12, 1e9)], PEAKS)
-    (found,) = memory_bound(roofs, {} if scalability is None else {"update": scalability})
+    (found,) = memory_bound(roofs, {} if scalability is None else {"update": scalability}, PEAKS)
     assert found.answer == answer
     assert found.memory_time_share == pytest.approx(low_s / 10)
+
+
+def test_a_phases_rates_are_its_work_over_its_time():
+    # 1.001e12 flop and 2e9 bytes in 10 s of two threads, 5 s elapsed.
+    roofs = roofline([op("low", "update", 9, 1e9, 1e9), op("high", "update", 1, 1e12, 1e9)], PEAKS)
+    (found,) = memory_bound(roofs, {}, PEAKS)
+    assert found.achieved_gflop_per_s == pytest.approx(200.2)
+    assert found.achieved_gb_per_s == pytest.approx(0.4)
+    assert found.bandwidth_share == pytest.approx(0.02)
+    assert found.intensity == pytest.approx(500.5)
+
+
+def test_model_flop_of_gpt2_by_hand():
+    """12 layers of 12 x 768^2 and 50304 x 768: 123.57 M parameters in products; 256 tokens, T 64."""
+    by_hand = 6 * (84_934_656 + 38_633_472) * 256 + 6 * 12 * 768 * 64 * 256
+    assert model_flop(TrainConfig(model="gpt2-124m", batch=4, seq=64).to_dict()) == by_hand
 
 
 def test_peaks_are_those_of_equally_many_threads():

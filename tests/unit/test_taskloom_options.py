@@ -7,11 +7,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from contract.experiments import Stop
 from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError, CoreError, FileError
 from taskloom import request_file
 from taskloom.cli import main
-from taskloom.options import several_settings, single_settings
+from taskloom.options import several_settings, single_settings, stop_rule
 
 
 def test_every_setting_is_an_option_of_train_and_of_submit() -> None:
@@ -51,6 +52,31 @@ def test_one_value_goes_to_the_base_and_several_become_an_axis() -> None:
 
 def test_a_list_of_cores_is_one_value() -> None:
     assert several_settings({"cores": "0,1"}) == ({"cores": "0,1"}, {})
+
+
+def test_a_stopping_rule_is_written_as_pairs() -> None:
+    whole = stop_rule("rel_ci=0.02, max_repetitions=30,budget_s=3600")
+    assert request_file.parse({"stop": whole}).stop == Stop(rel_ci=0.02, max_repetitions=30, budget_s=3600.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "accepted"),
+    [
+        ("rel=0.02", "stop", "rel_ci, max_repetitions, budget_s"),
+        ("rel_ci=0.1,rel_ci=0.2", "stop", "at most once"),
+        ("", "stop", "rel_ci"),
+        ("rel_ci", "stop.rel_ci", "a number"),
+        ("rel_ci=0.1,max_repetitions=3.5", "stop.max_repetitions", "an integer"),
+        ("rel_ci=2", "stop.rel_ci", "less than 1"),
+        ("rel_ci=nan", "stop.rel_ci", ""),
+        ("budget_s=60", "stop.rel_ci", "required"),
+    ],
+)
+def test_a_stopping_rule_that_is_none_is_named(text: str, field: str, accepted: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        request_file.parse({"stop": stop_rule(text)})
+    assert raised.value.field == field
+    assert accepted in raised.value.accepted
 
 
 def test_sizes_in_lists_multiply_with_the_models() -> None:

@@ -8,40 +8,12 @@ from datetime import datetime
 
 import pytest
 from trace_checks import check_chrome, check_paraver
+from trace_example import FOUND
 
 from analysis import chrome, paraver
-from analysis.trace import BARRIER, STARVATION, Trace, busy, op_numbers, trace_of
-from gpt2core.config import TrainConfig
+from analysis.trace import Trace, busy, op_numbers, trace_of
 
 AT = datetime(2026, 11, 21, 13, 5)
-# Three tasks of one layer and a loss of two calls; two threads, two steps. Task 1 waits for task 0 of the other thread.
-FOUND = {
-    "schema": "taskloom-trace-1",
-    "config": TrainConfig(threads=2, batch_slice=1, token_slice=16).to_dict(),
-    "environment": {},
-    "ops": [["qkv", "forward"], ["attention", "forward"], ["cross_entropy+logits_dinp", "loss"]],
-    "tasks": {
-        "op": [0, 1, 1, 2], "layer": [0, 0, 0, None], "label": ["s0", "s0", "s1", ""], "mean_s": [1e-6] * 4,
-        "flop": [10] * 4, "bytes": [7] * 4,
-    },
-    "op_first": [0, 1, 3, 4],
-    "call_ops": [["qkv", "forward"], ["attention", "forward"], ["cross_entropy", "loss"], ["logits_dinp", "backward"]],
-    "calls": {"op": [0, 1, 1, 2, 3], "task": [0, 1, 2, 3, 3]},
-    "nodes": [-1, 0, 1, 2, 3, -1],
-    "edges": [[0, 1], [1, 2], [1, 3], [2, 4], [3, 4], [4, 5]],
-    "crossing": [[5, 0], [4, 1]],
-    "cores": [4, 9],
-    "first_step": 2,
-    "step_end_ns": [10_000, 21_000],
-    "threads": [
-        {"what": [0, 2, 3, 4, 0, 2, 3, 4], "step": [2, 2, 2, 2, 3, 3, 3, 3],
-         "gap_ns": [100, 50, 1200, 0, 200, 50, 2000, 0],
-         "duration_ns": [4000, 2000, 1500, 1000, 4000, 2000, 800, 2000]},
-        {"what": [STARVATION, 1, BARRIER, 1], "step": [-1, 2, -1, 3],
-         "gap_ns": [0, 150, 0, 100], "duration_ns": [4000, 2500, 8000, 2000]},
-    ],
-    "complete": True,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -141,6 +113,8 @@ def test_busy_cores_between_edges():
     [
         ({"schema": "x"}, "schema is 'x'"),
         ({"cores": [1]}, "a core for each thread"),
+        ({"calls": {"op": [0, 1, 1, 2, 9], "task": [0, 1, 2, 3, 3]}}, "of a kind that is not there"),
+        ({"calls": {"op": [0], "task": [0, 1, 2, 3, 3]}}, "not equally long"),
         ({"threads": None}, "lacks or garbles"),
         ({"threads": [{"what": [9], "step": [0], "gap_ns": [0], "duration_ns": [1]}] * 2}, "a call that is not there"),
         ({"threads": [{"what": [1], "step": [0], "gap_ns": [0], "duration_ns": [-1]}] * 2}, "overlap"),

@@ -1,0 +1,124 @@
+"""What ran where and when, for the report: as it was traced, and as a one-thread profile replayed on more cores."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from analysis.forecast import fork_join_spans, task_spans
+from analysis.outlook import Outlook
+from analysis.processes import Process
+from analysis.profile import Profile
+from analysis.statistics import step_interval
+from analysis.trace import IDLE, WAITS, Trace, busy
+from analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
+from gpt2core.result import median
+
+REPLAYED_CORES = 4
+STEPS = 2  # traced ones that are shown, so that what overlaps their boundary is seen
+PIECES = 2500  # what is shorter than such a part of the time shown is joined with its neighbours
+COUNTS = 300  # points of the curve of busy cores
+
+
+def replayed(ahead: Outlook, profiles: Mapping[int, Profile]) -> dict[str, Any] | None:
+    """One step under both schedulers on a few cores, replayed; None without a profile."""
+    if not ahead.forecasts:
+        return None
+    source = max(ahead.forecasts, key=lambda forecast: forecast.tasks)
+    profile = profiles[source.source_run_id]
+    rows = []
+    for scheduler, spans in (("fork-join", fork_join_spans), ("task", task_spans)):
+        rows.append({
+            "scheduler": scheduler,
+            "spans": [
+                [span.core, *profile.kinds[span.kind], span.begin_s, span.end_s]
+                for span in spans(profile, REPLAYED_CORES)
+            ],
+        })  # fmt: skip
+    return {
+        "cores": REPLAYED_CORES,
+        "slices": f"{source.source.batch_slice}x{source.source.token_slice}",
+        "run_id": source.source_run_id,
+        "rows": rows,
+    }
+
+
+def to_show(processes: Sequence[Process], traced_runs: Collection[int]) -> list[int]:
+    """Of the traced runs one for each scheduler: on the most threads, of the slices that most schedulers were traced
+    with, of those the fastest."""
+    places: dict[tuple[int, str], dict[str, list[Group]]] = {}
+    for group in by_variant(processes):
+        traced = [process for process in group if process.run_id in traced_runs]
+        if traced:
+            place = int(group[0].config["threads"]), tiles_of(group)
+            places.setdefault(place, {}).setdefault(variant_of(group).scheduler, []).append(traced)
+    if not places:
+        return []
+
+    def worth(place: tuple[int, str]) -> tuple[int, int, float]:
+        groups = [group for alike in places[place].values() for group in alike]
+        return place[0], len(places[place]), -min(step_interval(group).median for group in groups)
+
+    schedulers = places[max(places, key=worth)]
+    return [min(groups, key=lambda g: step_interval(g).median)[0].run_id for _, groups in sorted(schedulers.items())]
+
+
+def traced(processes: Sequence[Process], traces: Mapping[int, Trace]) -> list[dict[str, Any]]:
+    """Consecutive steps of each trace, by run: the pair nearest to the median. Seconds count from their begin."""
+    found = []
+    for group in by_variant(processes):
+        for process in group:
+            if process.run_id in traces:
+                found.append(_row(variant_of(group), process, traces[process.run_id]))
+    return found
+
+
+def _row(variant: Variant, process: Process, trace: Trace) -> dict[str, Any]:
+    steps = list(trace.steps())
+    lengths = [step.end_ns - step.begin_ns for step in steps]
+    middle = median(lengths)
+    shown = min(STEPS, len(steps))
+    first = min(range(len(steps) - shown + 1), key=lambda i: abs(sum(lengths[i : i + shown]) - shown * middle))
+    begin_ns, end_ns = steps[first].begin_ns, steps[first + shown - 1].end_ns
+    spans: list[list[Any]] = []
+    waits: list[list[Any]] = []
+    tasks: list[tuple[int, int]] = []
+    for thread, all_spans in enumerate(trace.threads):
+        mine: list[list[Any]] = []
+        for what, _, span_begin_ns, span_end_ns in all_spans:
+            low, high = max(span_begin_ns, begin_ns) - begin_ns, min(span_end_ns, end_ns) - begin_ns
+            if low >= high:
+                continue
+            names = list(trace.kind(what)) if what >= 0 else ["idle" if what == IDLE else WAITS[what], ""]
+            mine.append([thread, *names, low * 1e-9, high * 1e-9])
+            if what >= 0:
+                tasks.append((low, high))
+        for span in joined(mine, (end_ns - begin_ns) * 1e-9 / PIECES):
+            (spans if span[2] else waits).append(span)
+    edges = [(end_ns - begin_ns) * i // COUNTS for i in range(COUNTS + 1)]
+    return {
+        "variant": dataclasses.asdict(variant),
+        "run_id": process.run_id,
+        "threads": len(trace.threads),
+        "steps": [[step.step, (step.begin_ns - begin_ns) * 1e-9, (step.end_ns - begin_ns) * 1e-9]
+                  for step in steps[first : first + shown]],
+        "spans": spans,
+        "waits": [[thread, kind, low, high] for thread, kind, _, low, high in waits],
+        "busy": busy([low for low, _ in tasks], [high for _, high in tasks], edges),
+        "traced_step_s": middle * 1e-9,
+        "timed_step_s": process.median_step_s,
+        "complete": trace.complete,
+    }  # fmt: skip
+
+
+def joined(spans: Sequence[Sequence[Any]], gap_s: float) -> list[list[Any]]:
+    """One thread's spans (thread, op, phase, begin, end), neighbours of one op and phase as one where nothing that
+    could be seen lies between."""
+    found: list[list[Any]] = []
+    for span in spans:
+        if found and list(span[:3]) == found[-1][:3] and span[3] - found[-1][4] < gap_s:
+            found[-1][4] = span[4]
+        else:
+            found.append(list(span))
+    return found
