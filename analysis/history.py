@@ -27,6 +27,7 @@ SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numpy", "blas", "core_vers
 MACHINE = tuple(name for name in FINGERPRINT if name not in (*SOFTWARE, "memory_bytes"))
 NOT_SERIES = ("steps", "warmup", "seed", "save", "trace", "cores")
 MIN_SEGMENT = 4  # runs on each side of a change
+MOVES = MIN_SEGMENT // 2  # by so many runs a change may move as more runs come; what was asked about it stays asked
 PENALTY = 3.0  # x log n, on ranks: see tests/unit/test_history.py for the error rates that it gives
 CONFIRMING_RUNS = 6  # fresh runs that a confirmation takes
 
@@ -168,7 +169,9 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
         )
         changes.append(change)
         if change.ratio > 1:
-            confirmation = confirmations.get(change.first_after)
+            near = seen[max(0, start - MOVES) : start + MOVES + 1]
+            asked_near = [confirmations[process.run_id] for process in near if process.run_id in confirmations]
+            confirmation = asked_near[-1] if asked_near else None
             asked = frozenset() if confirmation is None else confirmation.run_ids
             fresh_s = [process.median_step_s for process in group if process.run_id in asked]
             alerts.append(alert(change, before, confirmation, fresh_s, noise_floor))

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request
 
 from contract.runs import MOST_ID
+from server.analysis.alerts import Alerts
 from server.artifacts.store import Store
 from server.attempts.waiting import WaitingRoom
 from server.db import Database
@@ -26,6 +27,7 @@ class Context:
     streams: Streams
     rates: Rates
     metrics: Metrics
+    alerts: Alerts
     public: bool  # whether other machines can reach the server
 
 

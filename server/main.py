@@ -22,6 +22,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
 from server import auth, logs, migrate, openapi, problems, replicas
+from server.analysis.alerts import Alerts
 from server.analysis.routes import router as analysis
 from server.artifacts.routes import router as artifacts
 from server.artifacts.store import Store
@@ -77,6 +78,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         streams=Streams(waiting, settings.events_every_s, settings.stream_s, settings.max_streams),
         rates=Rates(settings.rate_per_s),
         metrics=Metrics(database, settings.lease_s),
+        alerts=Alerts(database, settings),
         public=public,
     )
 
@@ -88,7 +90,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         settings = context.settings
         reaping = _repeat(functools.partial(_reap, context), settings.reap_after_s, settings.reap_every_s, stopping)
         watching = _repeat(_watch_queue(context), 0.0, settings.poll_s, stopping)
-        loops = [asyncio.create_task(loop) for loop in (reaping, watching)]
+        alerting = _repeat(functools.partial(_look_at_alerts, context), 0.0, settings.poll_s, stopping)
+        loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting)]
         try:
             yield
         finally:
@@ -127,6 +130,12 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
 async def _reap(context: Context) -> None:
     """Look for lost and overdue attempts."""
     if await to_thread.run_sync(attempts_service.reap, context.database, context.settings):
+        context.waiting.changed()
+
+
+async def _look_at_alerts(context: Context) -> None:
+    """Have confirmed what became slower."""
+    if await to_thread.run_sync(context.alerts.look):
         context.waiting.changed()
 
 

@@ -29,6 +29,9 @@ class Settings(BaseSettings):
         120.0, gt=0, description="a block leaves its node when no worker there was heard of for this long"
     )
     poll_s: float = Field(1.0, gt=0, description="how often waiting claims look for runs that another server queued")
+    confirm_alerts: bool = Field(
+        True, description="queue fresh runs of what has become slower, once the experiment that shows it has ended"
+    )
     max_wait_s: float = Field(25.0, ge=0, description="how long a claim waits at most, whatever it asks for")
     events_every_s: float = Field(0.5, gt=0, description="how often an event stream looks for what has changed")
     stream_s: float = Field(

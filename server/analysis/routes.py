@@ -125,7 +125,7 @@ def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
     Asked again, the same experiment is answered.
     """
     request = service.confirmation(context.database, run_id)
-    detail, new = submit(context.database, context.settings, request, f"confirm run {run_id}", caller.key_id)
+    detail, new = submit(context.database, context.settings, request, service.confirmation_key(run_id), caller.key_id)
     if new:
         context.waiting.changed()
     return detail

@@ -127,4 +127,5 @@ def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload) -> R
     receipt, requeued = service.finish(context.database, attempt_id, upload)
     if requeued:
         context.waiting.changed()
+    context.alerts.heard(attempt_id)
     return receipt

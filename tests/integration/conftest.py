@@ -49,8 +49,9 @@ def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
     clients: list[httpx.Client] = []
 
     def start(public: bool = False, **settings: object) -> Caller:
-        # The reaper looks when a test says so, unless the test says otherwise.
-        given = {"database_url": database_url, "artifact_root": artifacts, "reap_after_s": 3600.0, **settings}
+        # The reaper looks, and alerts are confirmed, when a test says so, unless the test says otherwise.
+        quiet = {"reap_after_s": 3600.0, "confirm_alerts": False}
+        given = {"database_url": database_url, "artifact_root": artifacts, **quiet, **settings}
         server = ThreadedServer(Settings.model_validate(given), public)
         servers.append(server)
         server.thread.start()

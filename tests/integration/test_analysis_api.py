@@ -1,6 +1,7 @@
 import gzip
 import json
 import math
+import time
 
 import pytest
 
@@ -229,6 +230,53 @@ def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(api, mak
     run_all(node, make_result, [s * again for s in NOISE])
     (alert,) = api.get("/analysis/history", run_id=3)[0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == (state, made["id"])
+
+
+def until(found):
+    """What it answers, once that is something."""
+    end = time.monotonic() + 30
+    while not (answer := found()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return answer
+
+
+@pytest.mark.both_databases
+def test_what_became_slower_is_run_again_without_being_asked(start_server, make_result):
+    api, other = (start_server(confirm_alerts=True, poll_s=0.05) for _ in range(2))
+    node = api.worker()
+
+    def run_experiment(level):
+        made = api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
+        run_all(node, make_result, [s * level for s in NOISE])
+        return made["id"]
+
+    def experiments():
+        return {each["id"] for each in api.get("/experiments")["items"]}
+
+    known = {run_experiment(1.0), run_experiment(1.0)}
+    slower = run_experiment(1.1)
+    (confirming,) = until(lambda: experiments() - known - {slower})
+    asked = api.get(f"/experiments/{confirming}")
+    suspected = asked["request"]["confirms"]
+    assert suspected in (12, 13)  # where ranks place the change
+    assert asked["runs"] == 6
+    assert other.post(f"/analysis/history/{suspected}/confirm", status=201)["id"] == confirming
+    run_all(node, make_result, [s * 1.1 for s in NOISE])
+    (alert,) = api.get("/analysis/history", run_id=13)[0]["alerts"]
+    assert (alert["state"], alert["confirming_experiment_id"]) == ("confirmed", confirming)
+    known = experiments() | {run_experiment(1.1), run_experiment(1.1)}
+    api.context.alerts.look()
+    assert experiments() == known
+
+
+def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(api, make_result):
+    node = api.worker()
+    for level in (1.0, 1.1):
+        api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
+        run_all(node, make_result, [s * level for s in NOISE])
+    assert not api.context.alerts.look()
+    assert api.get("/analysis/history")[0]["alerts"][0]["state"] == "suspected"
 
 
 def test_history_of_an_unknown_run_is_not_found(empty_api):

@@ -105,6 +105,14 @@ def test_a_regression_is_called_only_after_fresh_runs_confirm_it(fresh_s, active
     assert found.confirming_experiment_id == (None if fresh_s is None else 7)
 
 
+def test_a_change_that_moves_by_a_run_stays_asked_about(measured):
+    values = noisy(np.random.default_rng(6), (10, 1.0), (16, 1.1))
+    for run_id, state in ((9, "confirmed"), (13, "confirmed"), (7, "suspected"), (15, "suspected")):
+        again = {run_id: Confirmation(7, frozenset(range(21, 27)), active=False)}
+        (found,) = series(measured(values), again)
+        assert [(a.change.first_after, a.state) for a in found.alerts] == [(11, state)], run_id
+
+
 def test_fresh_runs_of_another_machine_confirm_nothing(measured):
     values = noisy(np.random.default_rng(6), (10, 1.0), (16, 1.1))
     again = {11: Confirmation(7, frozenset(range(21, 27)), active=False)}
