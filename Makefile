@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?= small
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity e2e bench bench-schedulers bench-slices bench-metg bench-server bench-agent clean
+.PHONY: demo test check parity e2e bench bench-schedulers bench-slices bench-metg bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -54,6 +54,9 @@ bench-server: .venv/installed-dev  ## the server under load, on SQLite and Postg
 
 bench-agent: .venv/installed  ## what the agent's heartbeats cost a run
 	$(BIN)/python -m bench.agent_cost $(ARGS)
+
+example: .venv/installed   ## the report of docs/examples anew, about 20 minutes (ARGS=calibrate: the node's A/A runs)
+	$(BIN)/python -m bench.example $(ARGS)
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -1,0 +1,155 @@
+"""The report of docs/examples made anew: is task faster than fork-join on this machine, and why?
+
+    python -m bench.example                      # run the experiment, write docs/examples/gpt2-124m.{html,json}
+    python -m bench.example calibrate            # equal runs (A/A) in the same database, and the report again with them
+
+Everything is declared here, before any run: {fork-join, task} x {1, 2 threads} x 3 slicings in interleaved blocks, a
+fresh process each, the first repetition of each variant also traced; blocks are added beyond REPETITIONS until every
+median's interval is within REL_CI or the budget ends; runs beside which other processes used more than 2 % of the cores
+do not count (they are listed, with their samples). Noise floor 1 %. Database and logs stay in --folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from analysis.report import page
+from contract.experiments import ExperimentRequest
+from taskloom import demo, watch
+from taskloom.client import Client
+from taskloom.commands.output import console, error_console
+from taskloom.errors import TaskloomError
+from taskloom.stopping import Stopped, Stopping
+
+ROOT = Path(__file__).parent.parent
+REPETITIONS, MOST_REPETITIONS, REL_CI = 6, 8, 0.02
+CALIBRATION_RUNS = 20
+SLICES = {"batch_slice": [1, 1, 2], "token_slice": [64, 32, 64]}
+
+
+def base(model: str, steps: int) -> dict[str, Any]:
+    return {"model": model, "batch": 4, "seq": 64, "steps": steps, "warmup": 1, "sync": "none", "data": "stdlib"}
+
+
+def experiment(model: str, steps: int, repetitions: int, budget_s: float) -> ExperimentRequest:
+    """The question, and everything that is to be known before it is answered."""
+    asked = {
+        "name": f"{model}: fork-join or tasks, 1 or 2 threads, which slices?",
+        "base": base(model, steps),
+        "axes": {"scheduler": ["fork-join", "task"], "threads": [1, 2]},
+        "zip": [SLICES],
+        "repetitions": repetitions,
+        "stop": {"rel_ci": REL_CI, "max_repetitions": max(repetitions, MOST_REPETITIONS), "budget_s": budget_s},
+        "seed": 7,
+        "trace": "first",
+    }
+    return ExperimentRequest.model_validate(asked)
+
+
+def calibration(model: str, steps: int) -> ExperimentRequest:
+    """Equal runs of the experiment's largest slices on both threads."""
+    asked = {
+        "name": f"A/A: {model}",
+        "base": {**base(model, steps), "scheduler": "task", "threads": 2, "batch_slice": 2, "token_slice": 64},
+        "repetitions": CALIBRATION_RUNS,
+        "calibrates": True,
+    }
+    return ExperimentRequest.model_validate(asked)
+
+
+def write(document: Mapping[str, Any], out: Path, name: str) -> None:
+    """The page and its document."""
+    out.mkdir(parents=True, exist_ok=True)
+    for suffix, content in ((".html", page(document)), (".json", json.dumps(document) + "\n")):
+        (out / f"{name}{suffix}").write_text(content, encoding="utf-8")
+
+
+def told(document: Mapping[str, Any]) -> list[str]:
+    """What to look at first: the forecast's errors, runs that do not count, flagged steps, the answer."""
+    lines = ["", document["conclusion"], "", "forecast from one thread against the measured step on more:"]
+    for one in document["forecast"]["forecasts"]:
+        slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
+        for curve in one["curves"]:
+            for point in curve["points"]:
+                if point["error"] is not None and point["cores"] > 1 and curve["bandwidth"] == "grows":
+                    lines.append(
+                        f"  {slices} {curve['scheduler']}, {point['cores']} threads: forecast {point['step_s']:.4g} s, "
+                        f"measured {point['measured_s']:.4g} s, error {point['error']:+.1%}"
+                    )
+    errors = [one["worst_error"] for one in document["forecast"]["forecasts"] if one["worst_error"] is not None]
+    lines.append(f"  largest error: {max(errors):.1%}" if errors else "  nothing to hold it against")
+    lines += [f"  {reason}" for reason in document["forecast"]["missing"]]
+    missing = sorted({reason for row in document["roofline"] for reason in row["missing"]})
+    lines += [f"roofline: {reason}" for reason in missing]
+    lines.append(f"runs with foreign load, which do not count: {document['left_out'] or 'none'}")
+    lines.append(f"marks: {len(document['marks'])}")
+    lines += [f"  {mark}" for mark in document["marks"]]
+    lines.append(f"traced runs shown: {[row['run_id'] for row in document['traced']] or 'none'}")
+    lines += [f"rule {rule['number']} {rule['holds']}: {rule['evidence']}" for rule in document["card"]]
+    return lines
+
+
+def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
+    """Submit, wait, write; the exit code."""
+    out, notes = console(), error_console()
+    began = time.monotonic()
+    url = demo.start(given.folder, processes)
+    question = experiment(given.model, given.steps, given.repetitions, given.budget_s)
+    asked = calibration(given.model, given.steps) if given.what == "calibrate" else question
+    with Client(url, timeout_s=600) as client:
+        made = client.submit(asked)
+        notes.print(f"server {url}, experiment {made.id}: {made.runs} runs; logs in {given.folder}", highlight=False)
+        finished = watch.until_finished(client, made.id, notes, check=processes.check)
+        out.print(f"{finished.by_state} in {time.monotonic() - began:.0f} s, {finished.stopping}", highlight=False)
+        for seen in client.calibrations():
+            found = ", ".join(f"{each.relative:.2%} with {each.pairs} pairs" for each in seen.detectable)
+            out.print(f"{seen.node} can tell apart {found} (spread {seen.spread:.2%})", highlight=False)
+        reported = next((each for each in client.experiments() if each.name == question.name), None)
+        if reported is None:
+            return 0
+        document = client.report(reported.id, leave_out_disturbed=True)
+    write(document, given.out, given.model)
+    for line in (*told(document), "", f"written: {given.out / given.model}.html and .json"):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0 if set(finished.by_state) == {"succeeded"} else 1
+
+
+def main() -> None:
+    """Run one of both, and stop what was started."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("run", "calibrate"), default="run")
+    parser.add_argument("--model", default="gpt2-124m")
+    parser.add_argument("--steps", type=int, default=6, help="of each run, one of them warm-up")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="that are run in any case")
+    parser.add_argument("--budget-s", type=float, default=1320.0, help="of workers' time; then no further block")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs/example", help="database, logs, artifacts")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/examples")
+    given = parser.parse_args()
+    given.folder = given.folder.absolute()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    stopping, code = Stopping(), 1
+    processes = demo.Processes(given.folder, stopping)
+    os.chdir(ROOT)
+    with stopping.listening():
+        try:
+            code = carry_out(given, processes)
+        except Stopped:
+            print("stopped", file=sys.stderr)
+        except TaskloomError as error:
+            print(f"error: {error}", file=sys.stderr)
+        finally:
+            with contextlib.suppress(Stopped), stopping.held_back():
+                processes.stop()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
