@@ -158,8 +158,9 @@ def _graph(group: Group) -> tuple[float, float, float] | None:
 
 
 def _roofline(group: Group, reference: Group | None) -> RooflineRow:
-    threads = int(group[0].config["threads"])
-    peaks = next((p for p in (peaks_of(process.environment, threads) for process in group) if p is not None), None)
+    threads, precision = int(group[0].config["threads"]), str(group[0].config.get("precision", "fp32"))
+    known = (peaks_of(process.environment, threads, precision) for process in group)
+    peaks = next((p for p in known if p is not None), None)
     variant = variant_of(group)
     if peaks is None:
         return RooflineRow(variant, None, None, [], [], [f"the node's peaks with {threads} threads were not measured"])

@@ -137,7 +137,7 @@ def _peaks(processes: Sequence[Process]) -> tuple[Peaks, ...]:
     threads: dict[int, list[Peaks]] = {}
     for process in processes:
         for count in (process.environment.get("peaks") or {}).get("threads") or {}:
-            found = peaks_of(process.environment, int(count))
+            found = peaks_of(process.environment, int(count), str(process.config.get("precision", "fp32")))
             if found is not None:
                 threads.setdefault(int(count), []).append(found)
     return tuple(

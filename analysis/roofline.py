@@ -67,12 +67,13 @@ class MemoryBound:
     reason: str
 
 
-def peaks_of(environment: Mapping[str, Any], threads: int) -> Peaks | None:
-    """The node's measured peaks with so many threads; None if they were not measured."""
-    measured = ((environment.get("peaks") or {}).get("threads") or {}).get(str(threads))
-    if not measured or not measured.get("gflop_per_s") or not measured.get("triad_gb_per_s"):
+def peaks_of(environment: Mapping[str, Any], threads: int, precision: str = "fp32") -> Peaks | None:
+    """The node's measured peaks with so many threads, of products in a precision; None if they were not measured."""
+    measured = ((environment.get("peaks") or {}).get("threads") or {}).get(str(threads)) or {}
+    gflop_per_s = measured.get("gflop_per_s" if precision == "fp32" else f"{precision}_gflop_per_s")
+    if not gflop_per_s or not measured.get("triad_gb_per_s"):
         return None
-    return Peaks(threads, float(measured["gflop_per_s"]), float(measured["triad_gb_per_s"]))
+    return Peaks(threads, float(gflop_per_s), float(measured["triad_gb_per_s"]))
 
 
 def roofline(ops: Sequence[Mapping[str, Any]], peaks: Peaks) -> list[OpRoof]:

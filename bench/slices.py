@@ -230,7 +230,7 @@ class Trial:
             profiles = {way: profile_of(self.profiles[case.batch, case.seq, way]) for way in self.ways[case]}
             for cores in self.cores:
                 auto = self.auto(case, cores)
-                for beyond, ceiling in ceilings(profiles[auto].environment).items():
+                for beyond, ceiling in ceilings(profiles[auto].environment, self.base.precision).items():
                     for scheduler, forecast_s in (("task", task_step_s), ("fork-join", fork_join_step_s)):
                         step_s = {way: forecast_s(profile, cores, ceiling) for way, profile in profiles.items()}
                         best = min(step_s, key=lambda way: step_s[way])
@@ -242,12 +242,12 @@ class Trial:
         return found
 
 
-def ceilings(environment: Mapping[str, Any]) -> dict[str, Ceiling | None]:
+def ceilings(environment: Mapping[str, Any], precision: str) -> dict[str, Ceiling | None]:
     """What bandwidth does on more cores than were measured; without measured peaks it has no limit."""
     measured = tuple(
         peaks
         for count in (environment.get("peaks") or {}).get("threads") or {}
-        if (peaks := peaks_of(environment, int(count))) is not None
+        if (peaks := peaks_of(environment, int(count), precision)) is not None
     )
     return {beyond: Ceiling(measured, beyond) for beyond in BEYOND} if measured else {"unlimited": None}
 

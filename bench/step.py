@@ -202,7 +202,7 @@ def roof_of(case: Case, variant: str, runs: Sequence[Measured]) -> Measured | No
     mine = of_case(case, variant, runs)
     if variant in PEERS or not mine:
         return None
-    peaks = peaks_of(mine[0]["environment"], case.threads)
+    peaks = peaks_of(mine[0]["environment"], case.threads, case.precision)
     label = f"{case}, {variant}"
     if peaks is None:
         return {"label": label, "peaks": None, "ops": []}
@@ -276,7 +276,7 @@ def roof_lines(roof: Measured) -> list[str]:
             f"{roof['label']}: no share of the roof, the node's peaks are not measured (`taskloom doctor --peaks`)."
         ]
     lines = [
-        f"{roof['label']}: ops against the roof of {peaks['gflop_per_s']:.0f} GFLOP/s (fp32 products) and "
+        f"{roof['label']}: ops against the roof of {peaks['gflop_per_s']:.0f} GFLOP/s and "
         f"{peaks['triad_gb_per_s']:.1f} GB/s, all threads together:", "",
         "| op | phase | share of time | flop/byte | GFLOP/s | GB/s | of its roof | bound by |",
         "|---|---|---|---|---|---|---|---|",

@@ -1,8 +1,8 @@
 """Measure this node's peaks: `python -m gpt2core.roof --result FILE`. One JSON event a line, as gpt2core.launch says.
 
-For each number of threads, pinned: GFLOP/s of single-precision matrix products of 1024 x 1024, each thread its own, by
-the fastest library; and GB/s of triad, a = b + s * c on arrays larger than the caches, counted as STREAM does: two
-reads, a write. The best of some repetitions counts: a peak is what the node can do undisturbed.
+For each number of threads, pinned: GFLOP/s of matrix products of 1024 x 1024, each thread its own, by the fastest
+library, in single precision and in bfloat16; and GB/s of triad, a = b + s * c on arrays larger than the caches, counted
+as STREAM does: two reads, a write. The best of some repetitions counts: a peak is what the node can do undisturbed.
 
 Source: McCalpin 1995 (STREAM).
 """
@@ -99,8 +99,11 @@ def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> di
     for done, count in enumerate(counts):
         tell({"event": "peak", "done": done, "total": len(counts), "threads": count})
         team = cores[:count]
-        best = max(gflop_per_s(team, library) for library in libraries)
-        found[str(count)] = {"gflop_per_s": best, "triad_gb_per_s": triad_gb_per_s(team)}
+        found[str(count)] = {
+            "gflop_per_s": max(gflop_per_s(team, library) for library in libraries),
+            "bf16_gflop_per_s": max(gflop_per_s(team, library) for library in gemm.available("bf16")),
+            "triad_gb_per_s": triad_gb_per_s(team),
+        }
     return {
         "schema": peaks.SCHEMA,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),

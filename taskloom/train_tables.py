@@ -76,7 +76,8 @@ def _phases(found: Mapping[str, Any], warmup: int) -> Table:
 def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
     """Rates are those of all threads together, as the node's peaks are."""
     threads = int(found["config"]["threads"])
-    peaks = peaks_of(found["environment"], threads)
+    precision = str(found["config"]["precision"])
+    peaks = peaks_of(found["environment"], threads, precision)
     roofs = {} if peaks is None else {(roof.op, roof.phase): roof for roof in roofline(found["ops"], peaks)}
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("op", "phase"):
@@ -91,9 +92,9 @@ def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
         table.add_row(op["op"], op["phase"], f"{op['calls']:,}", seconds(op["time_s"]), *rates, *share)
     yield table
     if peaks is None:
-        yield f"roof: not measured for {threads} threads on this node; `taskloom doctor --peaks` measures it"
+        yield f"roof: not measured for {precision} with {threads} threads; `taskloom doctor --peaks` measures it"
     else:
         yield (
-            f"roof, measured with {threads} threads: {peaks.gflop_per_s:.0f} GFLOP/s in fp32 products, "
+            f"roof, measured with {threads} threads: {peaks.gflop_per_s:.0f} GFLOP/s in {precision} products, "
             f"{peaks.triad_gb_per_s:.1f} GB/s; an op that finds its data in a cache may be above it."
         )

@@ -13,6 +13,7 @@ from rich.table import Table
 from gpt2core import peaks
 from taskloom import diagnosis, local_run
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
+from taskloom.tables import number
 
 
 @click.command()
@@ -52,8 +53,9 @@ def peaks_table(found: Mapping[str, Any]) -> Table:
     blas = found["blas"]
     title = f"peaks, measured {found['measured_at']} with {blas['name']} {blas['version']}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("threads", "matrix products, GFLOP/s", "triad, GB/s"):
+    for column in ("threads", "fp32 products, GFLOP/s", "bf16 products, GFLOP/s", "triad, GB/s"):
         table.add_column(column, justify="right")
     for threads, reached in found["threads"].items():
-        table.add_row(threads, f"{reached['gflop_per_s']:.0f}", f"{reached['triad_gb_per_s']:.1f}")
+        rates = (reached["gflop_per_s"], reached.get("bf16_gflop_per_s"))  # measured before bf16 came: without it
+        table.add_row(threads, *(number(rate, 0) for rate in rates), f"{reached['triad_gb_per_s']:.1f}")
     return table

@@ -29,6 +29,7 @@ def test_peaks_are_rates_of_work_that_was_done():
     assert list(found["threads"]) == ["1", "2"]
     for reached in found["threads"].values():
         assert 0.1 < reached["gflop_per_s"] < 1e5
+        assert 0.1 < reached["bf16_gflop_per_s"] < 1e5
         assert 0.1 < reached["triad_gb_per_s"] < 1e5
     assert [event["threads"] for event in told] == [1, 2]
 

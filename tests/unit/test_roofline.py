@@ -70,5 +70,8 @@ def test_peaks_are_those_of_equally_many_threads():
     environment = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 13.0}}}}
     assert peaks_of(environment, 1) == Peaks(1, 200.0, 13.0)
     assert peaks_of(environment, 2) is None
+    assert peaks_of(environment, 1, "bf16") is None
+    environment["peaks"]["threads"]["1"]["bf16_gflop_per_s"] = 380.0
+    assert peaks_of(environment, 1, "bf16") == Peaks(1, 380.0, 13.0)
     assert peaks_of({}, 1) is None
     assert peaks_of({"peaks": None}, 1) is None

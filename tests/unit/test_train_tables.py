@@ -16,7 +16,7 @@ def printed(peaks: dict[str, Any] | None) -> list[str]:
     by_phase = {phase: [0.1, 0.2] for phase in PHASES}
     found = {
         "config": {"model": {"name": "tiny"}, "scheduler": "task", "threads": 2, "batch": 2, "seq": 8, "warmup": 0,
-                   "batch_slice": 1, "token_slice": 8, "save": None},
+                   "batch_slice": 1, "token_slice": 8, "precision": "fp32", "save": None},
         "environment": {"peaks": peaks},
         "step_s": [1.0, 2.0], "losses": [5.0, 4.0], "phase_s": by_phase, "phase_busy_s": by_phase,
         "ops": [
