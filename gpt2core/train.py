@@ -15,7 +15,7 @@ from gpt2core import checkpoint, data, graph, products, profile, program, slicin
 from gpt2core.arena import Memory, check_fits
 from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError, MachineError, UnreadableFile
-from gpt2core.machine import environment, memory, pinning
+from gpt2core.machine import environment, memory, pinning, tiles
 from gpt2core.ops import Product, Program
 from gpt2core.result import TrainResult
 from gpt2core.run import Emit, Plan, Run, silent
@@ -70,12 +70,12 @@ def train(
     stream = data.open_tokens(config)
     emit(planned.event())
     resident.grew_by("plan")
+    compile_entries(planned.program, emit)
+    resident.grew_by("compiled")
     libraries = load_products(planned.program, config, emit)
     resident.grew_by("blas")
     team = Team(planned.cores)
     arenas = Memory(tensors.plan(config))
-    compile_entries(planned.program, emit)
-    resident.grew_by("compiled")
     first_touch(team, arenas)
     fill(arenas, config, stream)
     resident.grew_by("arenas")
@@ -107,7 +107,7 @@ def load_products(step: Program, config: TrainConfig, emit: Emit) -> products.Pr
 
 def compile_entries(step: Program, emit: Emit) -> None:
     """Compile or load every kernel; says so once one is not in the cache."""
-    entries = list(dict.fromkeys(call.entry for op in step.ops for call in op.calls))
+    entries = list(dict.fromkeys([tiles.product, *(call.entry for op in step.ops for call in op.calls)]))
     cold = False
     for number, entry in enumerate(entries):
         if cold:

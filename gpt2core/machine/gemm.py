@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gpt2core.errors import MachineError
 from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import address_of, kernel, runtime
-from gpt2core.machine.tiles import INSTRUCTIONS, WORD, multiply_tiled, pack_rows
+from gpt2core.machine.tiles import INSTRUCTIONS, WORD, call_product, pack_rows, product
 from gpt2core.tensors import ALIGN, PRODUCT_SCRATCH
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
@@ -41,7 +41,7 @@ class Library:
     name: str
     version: str
     call: int
-    address: int = 0
+    address: int
 
     def by(self, piece: int, scratch: int = 0) -> tuple[int, int, int, int]:
         """What `multiply` takes: its first argument."""
@@ -122,14 +122,15 @@ def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
 
 @kernel
 def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
-    """C (m, n) = op(A) @ op(B) as gemm. `by` = (how to call, address of a library's sgemm, columns that it is asked for
-    at a time, address of this thread's PRODUCT_SCRATCH words).
+    """C (m, n) = op(A) @ op(B) as gemm. `by` = (how to call, address of a library's or of our own product, columns that
+    a library is asked for at a time, address of this thread's PRODUCT_SCRATCH words).
     """
     call, address, piece, scratch = by
     if call == ROUNDED:
         multiply_rounded(address, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc)
     elif call != SGEMM:
-        multiply_tiled(call == TILED_BF16, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc)
+        pairs = 1 if call == TILED_BF16 else 0
+        call_product(address, (pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc))
     else:
         for first in range(0, n, piece):
             at_b = b + 4 * first * (ldb if trans_b else 1)
@@ -158,7 +159,7 @@ def new_scratch() -> tuple[NDArray[np.int32], int]:
 
 def own(precision: str = "fp32") -> Library:
     """Our own product."""
-    return Library("own", INSTRUCTIONS[precision], TILED_BF16 if precision == "bf16" else TILED)
+    return Library("own", INSTRUCTIONS[precision], TILED_BF16 if precision == "bf16" else TILED, product.address)
 
 
 def blas(name: str) -> Library:

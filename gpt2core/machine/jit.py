@@ -72,8 +72,8 @@ def inlined(function: Callable[..., Any]) -> Any:
 class Entry:
     """A kernel's C face, compiled or loaded from the cache when its address is first asked for."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], signature: Any = ENTRY_SIGNATURE) -> None:
+        self.function, self.signature = function, signature
         self.name = function.__name__.removesuffix("_entry")
         self.was_cached = False
         self._compiled: Any = None
@@ -81,7 +81,7 @@ class Entry:
     @property
     def address(self) -> int:
         if self._compiled is None:
-            self._compiled = numba.cfunc(ENTRY_SIGNATURE, cache=True, error_model="numpy", fastmath=FASTMATH)(
+            self._compiled = numba.cfunc(self.signature, cache=True, error_model="numpy", fastmath=FASTMATH)(
                 self.function
             )
             self.was_cached = self._compiled.cache_hits > 0

@@ -18,9 +18,10 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gpt2core.machine.jit import kernel, pointer_f32, pointer_i32
+from gpt2core.machine.jit import Entry, kernel, pointer_f32, pointer_i32
 from gpt2core.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 FEATURES = llvm.get_host_cpu_features()
@@ -367,6 +368,27 @@ def multiply_tiled(pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c,
                     at_a, a_row, a_word, panel, length, c + WORD * (m0 * ldc + j), WORD * ldc, rows, columns, k0, pairs,
                     after, WORD * ldb, lines, size,
                 )  # fmt: skip
+
+
+def tiled_product(pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
+    multiply_tiled(pairs != 0, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc)
+
+
+ARGUMENTS = (ADDRESSES,) * 13
+product = Entry(tiled_product, types.void(*ARGUMENTS))  # called by its address as a library's is: compiled once
+
+
+@intrinsic
+def call_product(typingctx, address, arguments):
+    """Call `product` at its address with a tuple of its arguments."""
+
+    def codegen(context, builder, signature, args):
+        values = cgutils.unpack_tuple(builder, args[1], len(ARGUMENTS))
+        function = builder.inttoptr(args[0], ir.PointerType(ir.FunctionType(ir.VoidType(), [I64] * len(ARGUMENTS))))
+        builder.call(function, values)
+        return context.get_dummy_value()
+
+    return types.void(ADDRESSES, types.UniTuple(ADDRESSES, len(ARGUMENTS))), codegen
 
 
 # --- vectors in LLVM's language
