@@ -32,6 +32,7 @@ INSTRUCTIONS = {
     "bf16": "avx512-bf16" if DOT_BF16 else "widened",
 }
 LANES = 16  # of 32 bits, in one vector
+LANE = range(LANES)
 VECTORS = PANEL // LANES
 WORD, LINE = 4, 64  # bytes
 PANEL_ROW = PANEL * WORD  # bytes
@@ -39,7 +40,7 @@ ZERO = np.float32(0)
 
 I1, I32, I64, F32 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType()
 WORDS, FLOATS, MASK = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES), ir.VectorType(I1, LANES)
-ADDRESSES = types.int64
+ZERO64, ADDRESS = ir.Constant(I64, 0), types.int64
 
 
 # --- from float32 to pairs
@@ -116,12 +117,11 @@ def transposer(pairs: bool) -> Any:
                 _store(builder, row, panel, i * PANEL_ROW, align=64)
             return context.get_dummy_value()
 
-        return types.void(ADDRESSES, ADDRESSES, ADDRESSES), codegen
+        return types.void(ADDRESS, ADDRESS, ADDRESS), codegen
 
     return transpose
 
 
-LANE = range(LANES)
 transpose_floats, transpose_pairs = transposer(pairs=False), transposer(pairs=True)
 
 
@@ -141,7 +141,7 @@ def packer(pairs: bool) -> Any:
             _store(builder, words, to, 0, align=64)
             return context.get_dummy_value()
 
-        return types.void(*[ADDRESSES] * 5), codegen
+        return types.void(*[ADDRESS] * 5), codegen
 
     return pack
 
@@ -247,18 +247,15 @@ def tile_product(rows: int, pairs: bool, dot_bf16: bool = DOT_BF16) -> Any:
                 for v in range(VECTORS):
                     total[i, v] = _add_products(builder, pairs, dot_bf16, sums[i, v], word, b[v])
             following = builder.add(k, ir.Constant(I64, 1))
-            for phi, first, then in (
-                (k, ir.Constant(I64, 0), following),
-                (at_a, ir.Constant(I64, 0), builder.add(at_a, a_word)),
-                (at_b, panel, builder.add(at_b, ir.Constant(I64, PANEL_ROW))),
-                *((sums[cell], None, total[cell]) for cell in cells),
+            for phi, first, other, then in (
+                (k, ZERO64, ZERO64, following),
+                (at_a, ZERO64, ZERO64, builder.add(at_a, a_word)),
+                (at_b, panel, panel, builder.add(at_b, ir.Constant(I64, PANEL_ROW))),
+                *((sums[cell], ir.Constant(FLOATS, [0.0] * LANES), there[cell], total[cell]) for cell in cells),
             ):
-                phi.add_incoming(ir.Constant(FLOATS, [0.0] * LANES) if first is None else first, begin)
+                phi.add_incoming(first, begin)
+                phi.add_incoming(other, old)
                 phi.add_incoming(then, loop)
-            for phi, first in ((k, ir.Constant(I64, 0)), (at_a, ir.Constant(I64, 0)), (at_b, panel)):
-                phi.add_incoming(first, old)
-            for cell in cells:
-                sums[cell].add_incoming(there[cell], old)
             builder.cbranch(builder.icmp_signed("<", following, length), loop, end)
 
             builder.position_at_end(end)
@@ -266,7 +263,7 @@ def tile_product(rows: int, pairs: bool, dot_bf16: bool = DOT_BF16) -> Any:
                 _masked_store(builder, total[i, v], outs[i], v, masks[v])
             return context.get_dummy_value()
 
-        return types.void(*[ADDRESSES] * 9), codegen
+        return types.void(*[ADDRESS] * 9), codegen
 
     return tile
 
@@ -302,7 +299,7 @@ def prefetch(typingctx, address):
         builder.call(function, [pointer, *(ir.Constant(I32, value) for value in (0, 2, 1))])
         return context.get_dummy_value()
 
-    return types.void(ADDRESSES), codegen
+    return types.void(ADDRESS), codegen
 
 
 @kernel
@@ -374,7 +371,7 @@ def tiled_product(pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, 
     multiply_tiled(pairs != 0, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc)
 
 
-ARGUMENTS = (ADDRESSES,) * 13
+ARGUMENTS = (ADDRESS,) * 13
 product = Entry(tiled_product, types.void(*ARGUMENTS))  # called by its address as a library's is: compiled once
 
 
@@ -388,7 +385,7 @@ def call_product(typingctx, address, arguments):
         builder.call(function, values)
         return context.get_dummy_value()
 
-    return types.void(ADDRESSES, types.UniTuple(ADDRESSES, len(ARGUMENTS))), codegen
+    return types.void(ADDRESS, types.UniTuple(ADDRESS, len(ARGUMENTS))), codegen
 
 
 # --- vectors in LLVM's language
