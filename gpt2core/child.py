@@ -1,5 +1,8 @@
 """A trainer as a child process: started on chosen cores, heard line by line, stopped as a group, reaped.
 
+It holds one end of a pipe, its lifeline, and only we hold the other: when we are gone, even by SIGKILL, it hears so.
+(A signal on the parent's death, PR_SET_PDEATHSIG, would come as soon as the thread ends that started the child.)
+
 Standard library only, so that the worker and `taskloom train` start their trainers in the same way without loading one.
 """
 
@@ -78,18 +81,26 @@ class Child:
         cores: Sequence[int] | None = None,
     ) -> None:
         self._inbox = inbox
-        with spawning_on(cores):
-            self._process = subprocess.Popen(
-                list(command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=launch.environment(),
-                start_new_session=True,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-            )
+        theirs, self._lifeline = os.pipe()
+        try:
+            with spawning_on(cores):
+                self._process = subprocess.Popen(
+                    list(command),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**launch.environment(), launch.LIFELINE: str(theirs)},
+                    pass_fds=(theirs,),
+                    start_new_session=True,
+                    text=True,
+                    encoding="utf-8",
+                    errors="replace",
+                )
+        except BaseException:
+            os.close(self._lifeline)
+            raise
+        finally:
+            os.close(theirs)
         self.pid = self._process.pid
         process = self._process
         assert process.stdin
@@ -131,6 +142,7 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         code = self._process.wait()
+        os.close(self._lifeline)
         for reader in self._readers:
             reader.join()
         self._inbox.put(Exited(code))

@@ -14,6 +14,8 @@ JSON event a line on its standard output, notes for people on its standard error
     result     path, sha256                   the last one of a run that succeeded
 
 Exit codes: 0 done, 1 the work failed, 2 bad input, 130 cancelled by SIGTERM or SIGINT at a step's end.
+
+Where the environment names a LIFELINE, a pipe nobody writes to, the child's process group is killed when it closes.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 
 PROTOCOL = 1
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_CANCELLED = 0, 1, 2, 130
+LIFELINE = "TASKLOOM_LIFELINE_FD"
 
 # Every BLAS call is made by one thread of the team; a library's own threads would fight it for the cores.
 ONE_THREAD = {

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from gpt2core.errors import Cancelled, CoreError, InputError, UnreadableFile
-from gpt2core.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, ONE_THREAD, PROTOCOL
+from gpt2core.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
 
 os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
 
 def main(work: Callable[[threading.Event], None]) -> int:
     """Do the work and return the exit code; its errors become events. SIGTERM and SIGINT set the event it gets."""
+    end_with_parent()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -33,6 +34,19 @@ def main(work: Callable[[threading.Event], None]) -> int:
         emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
         return EXIT_FAILED
     return EXIT_OK
+
+
+def end_with_parent() -> None:
+    """Have this process group killed once whoever started it is gone, however that ended."""
+    descriptor = os.environ.pop(LIFELINE, None)
+    if descriptor is None:  # started by hand
+        return
+
+    def watch() -> None:
+        os.read(int(descriptor), 1)  # no byte ever comes: it returns when the last writer, the parent, is gone
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
 
 
 def read_settings() -> dict[str, Any]:

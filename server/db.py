@@ -34,7 +34,10 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map = {  # noqa: RUF012
-        dict[str, Any]: JSON(none_as_null=True), list[int]: JSON(none_as_null=True), float: Double
+        dict[str, Any]: JSON(none_as_null=True),
+        list[int]: JSON(none_as_null=True),
+        list[str]: JSON(none_as_null=True),
+        float: Double,
     }
 
 

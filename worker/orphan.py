@@ -1,4 +1,8 @@
-"""A trainer that outlived its worker: remembered on disk, killed before the next worker claims anything."""
+"""A trainer that outlived its worker: remembered on disk, killed before the next worker claims anything.
+
+A trainer hears of its worker's end by itself (gpt2core.child). This is for one that cannot: stopped, or in a call
+that does not return.
+"""
 
 from __future__ import annotations
 

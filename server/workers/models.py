@@ -15,6 +15,7 @@ class Worker(Base):
 
     worker_id: Mapped[str] = mapped_column(Text, primary_key=True)
     boot_id: Mapped[str] = mapped_column(Text)
+    former_boots: Mapped[list[str] | None]  # the last ones that others replaced, oldest first
     node: Mapped[str] = mapped_column(Text, index=True)
     cores: Mapped[list[int]]
     core_set: Mapped[str] = mapped_column(Text)  # the cores, ascending, as "0,1,2"

@@ -10,7 +10,16 @@ from contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
 from server import paging
 from server.auth import Who
 from server.context import Ctx, Cursor, PageSize
-from server.errors import BadCursor, BodyTooLarge, InvalidRequest, MalformedBody, NotFound, NotYourWorker, PageTooLarge
+from server.errors import (
+    BadCursor,
+    BodyTooLarge,
+    InvalidRequest,
+    MalformedBody,
+    NotFound,
+    NotYourWorker,
+    PageTooLarge,
+    StaleBoot,
+)
 from server.keys.service import Caller
 from server.problems import responses
 from server.workers import service
@@ -32,12 +41,12 @@ def _register(context: Ctx, caller: Caller, registration: WorkerRegistration, re
     "",
     responses={
         201: {"model": WorkerSummary, "description": "a worker not known before"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker),
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot),
     },
 )
 def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
     """A worker introduces itself; again at will. Another boot_id says that it is a new process: what the old one held
-    is lost."""
+    is lost, and its boot_id is taken no more."""
     return _register(context, caller, registration, response)
 
 
@@ -45,7 +54,7 @@ def register(context: Ctx, caller: Who, registration: WorkerRegistration, respon
     "/{worker_id}",
     responses={
         201: {"model": WorkerSummary, "description": "a worker not known before"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker),
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot),
     },
 )
 def put(

@@ -10,12 +10,14 @@ from server import paging
 from server.attempts.models import Attempt, is_active
 from server.attempts.service import lose_attempts_of
 from server.db import Database, now, utc
-from server.errors import NotFound
+from server.errors import NotFound, StaleBoot
 from server.experiments.expansion import Capacity
 from server.keys.service import Caller
 from server.settings import Settings
 from server.workers import ownership
 from server.workers.models import Worker
+
+FORMER_BOOTS = 100  # that are known of a worker: a message is late by seconds, not by a hundred restarts
 
 
 def register(
@@ -24,7 +26,7 @@ def register(
     """The worker as it is known now; whether it is new; whether runs were queued again because it had restarted.
 
     The same boot_id is the same process: what it holds stays its own. Another one is a new process: the old one's
-    attempts are lost. Raises NotYourWorker.
+    attempts are lost, and what it sent before its end changes nothing any more. Raises NotYourWorker, StaleBoot.
     """
     cores = sorted(set(given.cores))
     with database.write() as session:
@@ -37,6 +39,10 @@ def register(
             worker = Worker(worker_id=given.worker_id, registered_at=at)
             session.add(worker)
         elif worker.boot_id != given.boot_id:
+            former = worker.former_boots or []
+            if given.boot_id in former:
+                raise StaleBoot(f"worker {given.worker_id} was registered again by another process")
+            worker.former_boots = [*former, worker.boot_id][-FORMER_BOOTS:]
             requeued = lose_attempts_of(session, worker.worker_id, settings)
             worker.registered_at = at
         worker.boot_id = given.boot_id

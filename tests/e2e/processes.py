@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
+
 DEADLINE_S = 60.0
 HERE = Path(__file__).parent
 T = TypeVar("T")
@@ -29,6 +31,11 @@ def until(found: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> 
             return answer
         assert time.monotonic() < end, f"waited {deadline_s} s in vain for {what}"
         time.sleep(0.02)
+
+
+def gone(process: psutil.Process) -> None:
+    """Return once it runs no more, whether or not anybody has reaped it."""
+    until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, f"the end of {process}")
 
 
 class Process:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import psutil
-from processes import House, Process, until
+from processes import House, Process, gone, until
 from runs import ended, submit, training
 
 from contract.experiments import ExperimentRequest
@@ -146,7 +146,7 @@ def test_a_second_sigterm_stops_a_worker_and_its_trainer_at_once(home: House, cl
     worker.popen.send_signal(signal.SIGTERM)
     worker.popen.send_signal(signal.SIGINT)  # another number, so that the two cannot become one
     assert worker.wait(deadline_s=9) == 1  # less than the grace that a trainer gets otherwise
-    until(lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE, "the trainer's end")
+    gone(trainer)
 
 
 def test_a_result_outlives_a_server_that_is_gone(home: House, client: Client) -> None:
@@ -191,6 +191,15 @@ def test_a_result_sent_twice_is_one_result(home: House, client: Client) -> None:
     assert (run.state, run.attempts, len(run.history)) == ("succeeded", 1, 1)
 
 
+def test_a_trainer_ends_with_its_worker_however_that_ends(home: House, client: Client) -> None:
+    worker = home.start_worker(None)
+    run_id = submit(client, steps=10_000_000, threads=1)
+    training(client, run_id)
+    trainer = trainer_of(worker)
+    worker.popen.kill()
+    gone(trainer)
+
+
 def test_a_trainer_left_by_a_killed_worker_is_ended_before_the_next_claim(home: House, client: Client) -> None:
     worker = home.start_worker("stubborn")
     run_id = submit(client)
@@ -202,7 +211,7 @@ def test_a_trainer_left_by_a_killed_worker_is_ended_before_the_next_claim(home: 
     again = home.start_worker("quick")
     again.event("orphan-killed")
     assert ended(client, run_id).attempts == 2
-    until(lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE, "the old trainer's end")
+    gone(trainer)
 
 
 def test_names_of_files_stay_names_and_never_leave_the_root(home: House, client: Client, tmp_path: Path) -> None:

@@ -53,10 +53,9 @@ class Protocol(RuleBasedStateMachine):
         for name in self.boots:
             self.register(name)
 
-    def register(self, name: str) -> None:
-        given = WorkerRegistration(
-            worker_id=name, boot_id=f"boot-{self.boots[name]}", node=f"n-{name}", cores=[0], memory_bytes=8 << 30
-        )
+    def register(self, name: str, boot: int | None = None) -> None:
+        boot_id = f"boot-{self.boots[name] if boot is None else boot}"
+        given = WorkerRegistration(worker_id=name, boot_id=boot_id, node=f"n-{name}", cores=[0], memory_bytes=8 << 30)
         workers.register(self.database, self.settings, ANYBODY, given)
 
     def sql(self, statement: str, **values: Any) -> list[Any]:
@@ -99,6 +98,17 @@ class Protocol(RuleBasedStateMachine):
         except StaleBoot:
             return
         raise AssertionError("a process that was replaced claimed a run")
+
+    @precondition(lambda self: any(self.boots.values()))
+    @rule(pick=PICK)
+    def register_late(self, pick: int) -> None:
+        """What a process sent before it was replaced arrives now."""
+        name = [name for name, boot in self.boots.items() if boot][pick % sum(map(bool, self.boots.values()))]
+        try:
+            self.register(name, boot=pick % self.boots[name])
+        except StaleBoot:
+            return
+        raise AssertionError("a process that was replaced took its worker back")
 
     @precondition(lambda self: self.leases)
     @rule(pick=PICK)

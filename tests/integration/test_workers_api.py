@@ -14,6 +14,23 @@ def test_a_worker_registers_and_is_listed(api):
     assert again["memory_bytes"] == 5
 
 
+def test_a_late_registration_of_a_process_that_was_replaced_changes_nothing(api):
+    node = api.worker(labels={"process": "old"})
+    api.submit()
+    node.register(200, boot_id="boot-2", labels={"process": "new"})
+    lease = node.claim()
+    late = {**node.identity, "boot_id": "boot-1", "labels": {"process": "old"}}
+    for send, path in ((api.put, "/workers/w1"), (api.post, "/workers")):
+        assert send(path, late, 409)["type"] == "/problems/stale-boot"
+    found = api.get("/workers/w1")
+    assert (found["boot_id"], found["labels"]) == ("boot-2", {"process": "new"})
+    assert found["current_attempt_id"] == lease["attempt_id"]
+    node.beat(lease)
+    node.register(200, boot_id="boot-3")
+    for boot in ("boot-1", "boot-2"):
+        node.register(409, boot_id=boot)
+
+
 def test_registering_by_post_is_the_same(api):
     node = api.worker()
     assert api.post("/workers", node.identity)["worker_id"] == "w1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from queue import SimpleQueue
@@ -27,6 +28,13 @@ def everything(inbox: SimpleQueue[Any]) -> list[Any]:
     while not messages or not isinstance(messages[-1], Exited):
         messages.append(inbox.get(timeout=DEADLINE_S))
     return messages
+
+
+def wait_until_gone(pid: int) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_events_lines_and_the_end_arrive() -> None:
@@ -92,10 +100,23 @@ def test_nothing_the_child_started_outlives_it() -> None:
     )
     messages = everything(start(program)[1])  # would never end: the grandchild holds standard output open
     grandchild = int(next(m.text for m in messages if isinstance(m, Printed)))
-    end = time.monotonic() + DEADLINE_S
-    while psutil.pid_exists(grandchild) and psutil.Process(grandchild).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until_gone(grandchild)
+
+
+def test_a_trainer_ends_with_the_process_that_started_it_but_not_with_a_thread() -> None:
+    trainer = "from gpt2core import process; process.main(lambda stop: (process.started(), stop.wait()))"
+    parent = (
+        "import sys, threading; from queue import SimpleQueue; from gpt2core.child import Child; box = SimpleQueue(); "
+        f"t = threading.Thread(target=Child, args=([sys.executable, '-c', {trainer!r}], {{}}, box)); t.start(); "
+        "t.join(); print(box.get().event['pid'], flush=True); box.get()"
+    )
+    started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    assert started.stdout
+    with started, started.stdout as told:
+        pid = int(told.readline())
+        assert psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        started.kill()
+    wait_until_gone(pid)
 
 
 def test_long_lines_and_bytes_that_are_no_text_are_survived() -> None:
