@@ -15,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import uvicorn
-from alembic.util import CommandError
 from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
@@ -42,6 +41,7 @@ from server.keys.routes import router as keys
 from server.limits import Limits
 from server.listening import bind, resolve
 from server.metrics import Metrics
+from server.neighbours import Neighbours
 from server.observing import Observing
 from server.pages.routes import router as pages
 from server.rates import Rates
@@ -69,7 +69,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     public: other machines can reach it, so that even pages take a key.
     """
     database = Database(settings.database_url, settings.busy_timeout_s)
-    waiting = WaitingRoom()
+    neighbours = Neighbours(database)
+    waiting = WaitingRoom(tell_others=neighbours.tell)
     context = Context(
         settings=settings,
         database=database,
@@ -88,15 +89,18 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         context.waiting.open()
         stopping = asyncio.Event()
         settings = context.settings
-        reaping = _repeat(functools.partial(_reap, context), settings.reap_after_s, settings.reap_every_s, stopping)
+        reap = functools.partial(to_thread.run_sync, _reap, context)
+        reaping = _repeat(reap, settings.reap_after_s, settings.reap_every_s, stopping)
         watching = _repeat(_watch_queue(context), 0.0, settings.poll_s, stopping)
         alerting = _repeat(functools.partial(_look_at_alerts, context), 0.0, settings.poll_s, stopping)
         loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting)]
+        listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
         try:
             yield
         finally:
             context.waiting.close()
             stopping.set()
+            listening.cancel()
             await asyncio.gather(*loops)  # not cancelled: a query under way would outlive its database
             context.database.close()
 
@@ -127,9 +131,9 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     return app
 
 
-async def _reap(context: Context) -> None:
+def _reap(context: Context) -> None:
     """Look for lost and overdue attempts."""
-    if await to_thread.run_sync(attempts_service.reap, context.database, context.settings):
+    if attempts_service.reap(context.database, context.settings):
         context.waiting.changed()
 
 
@@ -147,7 +151,7 @@ def _watch_queue(context: Context) -> Callable[[], Awaitable[None]]:
         nonlocal seen
         latest = await to_thread.run_sync(latest_queued_at, context.database)
         if latest is not None and latest != seen:
-            context.waiting.changed()
+            context.waiting.heard()
         seen = latest
 
     return watch
@@ -255,8 +259,6 @@ def _migrate(settings: Settings) -> None:
         migrate.upgrade(database)
     except DBAPIError as error:
         raise StartRefused(f"the database cannot be used: {error.orig}") from None
-    except CommandError as error:
-        raise StartRefused(f"the database is not one this version can migrate: {error}") from None
     finally:
         database.close()
 

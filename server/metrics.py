@@ -1,11 +1,16 @@
-"""What /metrics tells Prometheus: requests from this process's memory, the queue from the database when asked."""
+"""What /metrics tells Prometheus: requests from memory, the queue from the database when asked.
+
+Processes that share a port share a folder of counters too (replicas.py): whichever is asked answers for all of them.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
@@ -13,6 +18,7 @@ from server.db import Database, db_now, now
 from server.runs.models import Run, is_queued
 from server.workers.models import Worker
 
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder; prometheus_client looks for it when it is imported
 OPEN_STATES = ("queued", "leased", "running", "quarantined")
 BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)
 
@@ -22,13 +28,15 @@ class Metrics:
 
     def __init__(self, database: Database, alive_s: float) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "taskloom_requests", "Requests answered", ("route", "status"), registry=self.registry
-        )
+        own = None if SHARED in os.environ else self.registry
+        self._requests = Counter("taskloom_requests", "Requests answered", ("route", "status"), registry=own)
         self._seconds = Histogram(
-            "taskloom_request_seconds", "Time to answer", ("route",), registry=self.registry, buckets=BUCKETS_S
+            "taskloom_request_seconds", "Time to answer", ("route",), registry=own, buckets=BUCKETS_S
         )
-        ProcessCollector(registry=self.registry)
+        if own is None:
+            MultiProcessCollector(self.registry)  # type: ignore[no-untyped-call]
+        else:
+            ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self.registry.register(_Queue(database, alive_s))
 

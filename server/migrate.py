@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
 import migrations
 from server.db import Database
+from server.errors import StartRefused
+
+if TYPE_CHECKING:  # loaded only where there is something to migrate: most starts find the newest schema
+    from alembic.config import Config
 
 LOCK = 0x7A5C_1003  # any number, the same in every server
 STATEMENT_TIMEOUT_S = 600
+SCRIPTS = Path(migrations.__path__[0])
+HEAD = max(path.stem.partition("_")[0] for path in (SCRIPTS / "versions").glob("[0-9]*.py"))
 
 
 def config(connection: Connection | None = None) -> Config:
     """Alembic's configuration: the packaged scripts, on a given connection."""
+    from alembic.config import Config
+
     made = Config()
-    made.set_main_option("script_location", migrations.__path__[0].replace("%", "%%"))
+    made.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     made.attributes["connection"] = connection
     return made
 
 
-def upgrade(database: Database, revision: str = "head") -> None:
-    """Run the missing migrations, in one transaction that holds a lock."""
+def upgrade(database: Database) -> None:
+    """Run the missing migrations, in one transaction that holds a lock. Raises StartRefused."""
+    if is_current(database):
+        return
+    from alembic import command
+    from alembic.util import CommandError
+
     with database.writing_connection() as connection:
         _lock(connection)
-        command.upgrade(config(connection), revision)
+        try:
+            command.upgrade(config(connection), "head")
+        except CommandError as error:
+            raise StartRefused(f"the database is not one this version can migrate: {error}") from None
 
 
 def downgrade(database: Database, revision: str) -> None:
     """Undo migrations down to `revision` ("base": all)."""
+    from alembic import command
+
     with database.writing_connection() as connection:
         _lock(connection)
         command.downgrade(config(connection), revision)
@@ -41,8 +58,9 @@ def downgrade(database: Database, revision: str) -> None:
 def is_current(database: Database) -> bool:
     """Whether the database has exactly this server's schema."""
     with database.engine.connect() as connection:
-        heads = MigrationContext.configure(connection).get_current_heads()
-    return set(heads) == set(ScriptDirectory.from_config(config()).get_heads())
+        if not inspect(connection).has_table("alembic_version"):
+            return False
+        return connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [HEAD]
 
 
 def _lock(connection: Connection) -> None:

@@ -9,11 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from server.errors import StartRefused
+from server.metrics import SHARED
 from server.settings import Settings
 
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
@@ -26,10 +28,11 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
     """Until SIGTERM or SIGINT. A replica that dies is replaced. Raises StartRefused where one cannot start."""
     listener.listen(2048)
     listener.set_inheritable(True)
-    with _signals() as signals:
+    with _signals() as signals, tempfile.TemporaryDirectory(prefix="taskloom-metrics-") as counters:
+        environment = {**os.environ, "TASKLOOM_DATABASE_URL": settings.database_url, SHARED: counters}
         replicas: list[subprocess.Popen[bytes]] = []
         try:
-            replicas += [_start(listener, settings, public) for _ in range(count)]
+            replicas += [_start(listener, environment, public) for _ in range(count)]
             for replica in replicas:
                 _wait_until_listening(replica)
             listening()
@@ -38,7 +41,7 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
                     if replica.poll() is not None:
                         log.error("server process %d ended with %d; another follows", replica.pid, replica.returncode)
                         time.sleep(RESTART_S)
-                        replicas[i] = _start(listener, settings, public)
+                        replicas[i] = _start(listener, environment, public)
         finally:
             _stop(replicas)
 
@@ -53,14 +56,14 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
-def _start(listener: socket.socket, settings: Settings, public: bool) -> subprocess.Popen[bytes]:
+def _start(listener: socket.socket, environment: Mapping[str, str], public: bool) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "server", "--replica", str(listener.fileno()), *["--public"] * public]
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,  # never written to: it ends when we do
         stdout=subprocess.PIPE,
         pass_fds=(listener.fileno(),),
-        env={**os.environ, "TASKLOOM_DATABASE_URL": settings.database_url},
+        env=environment,
     )
 
 

@@ -28,7 +28,9 @@ class Settings(BaseSettings):
     block_release_s: float = Field(
         120.0, gt=0, description="a block leaves its node when no worker there was heard of for this long"
     )
-    poll_s: float = Field(1.0, gt=0, description="how often waiting claims look for runs that another server queued")
+    poll_s: float = Field(
+        1.0, gt=0, description="how often waiting claims look for other servers' runs, beside being told on PostgreSQL"
+    )
     confirm_alerts: bool = Field(
         True, description="queue fresh runs of what has become slower, once the experiment that shows it has ended"
     )
@@ -41,7 +43,7 @@ class Settings(BaseSettings):
     max_runs: int = Field(10_000, ge=1, description="runs one experiment may become")
     max_queued: int = Field(100_000, ge=1, description="queued runs of one key; without keys, of everybody")
     rate_per_s: float = Field(
-        200.0, gt=0, description="requests a second with one key, at each server; twice as many may come at once"
+        200.0, gt=0, description="requests a second with one key, at each process; twice as many may come at once"
     )
     max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, results and artifacts excepted")
     max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")

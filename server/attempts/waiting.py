@@ -20,10 +20,10 @@ class Empty:
 
 
 class WaitingRoom:
-    """Open from `open` to `close`; `changed` may be called from any thread, the rest only from the event loop."""
+    """Open from `open` to `close`. `changed` and `heard` may be called from any thread, the rest in the event loop."""
 
-    def __init__(self, at_once: int = 4) -> None:
-        self._at_once = at_once
+    def __init__(self, at_once: int = 4, tell_others: Callable[[], None] = lambda: None) -> None:
+        self._tell_others = tell_others
         self._generation = 0
         self._empty_at = -1
         self._closed = False
@@ -36,7 +36,12 @@ class WaitingRoom:
         self._loop = asyncio.get_running_loop()
 
     def changed(self) -> None:
-        """Something was queued: those who wait look again."""
+        """Something was queued here: those who wait look again, and others are told. Not from the event loop."""
+        self.heard()
+        self._tell_others()
+
+    def heard(self) -> None:
+        """Something was queued, perhaps elsewhere: those who wait look again."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._advance)
 

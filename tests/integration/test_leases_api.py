@@ -3,6 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from server.neighbours import LISTENER
+
 pytestmark = pytest.mark.both_databases
 
 
@@ -133,6 +135,41 @@ def test_a_waiting_worker_is_woken_by_what_another_server_queues(start_server):
         until_waiting(ours)
         made = theirs.submit()
         assert waiting.result(10)["experiment_id"] == made["id"]
+
+
+@pytest.mark.on_postgres
+def test_servers_on_postgresql_tell_each_other_at_once_and_again_after_a_lost_connection(start_server):
+    ours, theirs = start_server(poll_s=3600), start_server(poll_s=3600)  # so that neither finds it by looking
+    listening = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = :name"
+    before = until(lambda: two(ours.sql(listening, name=LISTENER)))
+    node = ours.worker()
+    for round_no in range(2):
+        with ThreadPoolExecutor(1) as pool:
+            ours.sql("UPDATE worker SET seen_at = registered_at")
+            waiting = pool.submit(node.claim, 201, 20)
+            until_waiting(ours)
+            made = theirs.submit()
+            lease = waiting.result(10)
+        assert lease["experiment_id"] == made["id"]
+        node.upload(lease, error={"slug": "null-trainer"})
+        if round_no == 0:
+            ours.sql(f"SELECT pg_terminate_backend(pid) FROM ({listening}) AS found", name=LISTENER)
+            until(lambda: two(set(ours.sql(listening, name=LISTENER)) - set(before)))
+
+
+def two(found):
+    return found if len(found) == 2 else None
+
+
+def until(found):
+    """The first true answer."""
+    pause = threading.Event()
+    for _ in range(1000):
+        answer = found()
+        if answer:
+            return answer
+        pause.wait(0.02)
+    raise AssertionError("waited 20 s in vain")
 
 
 def until_waiting(api):

@@ -2,13 +2,13 @@
 
 import json
 import os
-import re
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import httpx
 import psutil
@@ -205,17 +205,22 @@ def several(start, postgres, tmp_path):
 def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together(several):
     first = replicas_of(several)
     assert len(first) == 2
+    counters = Path(next(iter(first)).environ()["PROMETHEUS_MULTIPROC_DIR"])
+    asked = 0
+
+    def both_have_answered():
+        nonlocal asked
+        asked += 1
+        assert httpx.get(f"{several.url}/healthz").status_code == 200  # a connection each
+        return all((counters / f"counter_{replica.pid}.db").exists() for replica in first)
+
+    until(both_have_answered)
     dead = first.pop()
     dead.kill()
     until(lambda: len(replicas_of(several) - {dead}) == 2)
-    met = set()
-
-    def both_met():  # a connection each
-        text = httpx.get(f"{several.url}/metrics").text
-        met.add(re.search(r"^process_start_time_seconds (.*)$", text, re.M)[1])
-        return len(met) == 2
-
-    until(both_met)
+    # Whichever is asked tells what all of them answered, the dead one included.
+    told = f'taskloom_requests_total{{route="server_health",status="200"}} {asked}.0'
+    until(lambda: told in httpx.get(f"{several.url}/metrics").text)
     # Those who wait are answered when all end together.
     identity = {"worker_id": "w1", "boot_id": "b"}
     registration = {**identity, "node": "n", "cores": [0], "memory_bytes": 1}

@@ -1,0 +1,60 @@
+"""Servers on one PostgreSQL tell each other that something was queued: who waits at another one is woken at once.
+
+Nothing depends on it: each server also looks by itself, every TASKLOOM_POLL_S, which is all there is on SQLite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError
+
+from server.db import Database
+
+CHANNEL = "taskloom_queue"
+LISTENER = "taskloom listener"  # as pg_stat_activity shows it
+RECONNECT_S = 1.0
+log = logging.getLogger("taskloom.server")
+
+
+class Neighbours:
+    """The other servers on a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._name = uuid.uuid4().hex
+
+    def tell(self) -> None:
+        """Something was queued here, and is committed."""
+        if self._database.is_sqlite:
+            return
+        try:
+            with self._database.write() as session:
+                session.execute(select(func.pg_notify(CHANNEL, self._name)))
+        except DBAPIError as error:  # what was queued is safe, and found a little later
+            log.warning("other servers were not told of what was queued: %s", error.orig)
+
+    async def listen(self, heard: Callable[[], None]) -> None:
+        """Call `heard` when another server queued something, or may have; until cancelled."""
+        if self._database.is_sqlite:
+            return
+        import psycopg  # which a server on SQLite need not have
+
+        engine = self._database.engine
+        _, given = engine.dialect.create_connect_args(engine.url)
+        options = {**given, "autocommit": True, "application_name": LISTENER, "keepalives_idle": 30}
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(**options) as connection:
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    heard()  # what came before
+                    async for notice in connection.notifies():
+                        if notice.payload != self._name:
+                            heard()
+            except psycopg.Error as error:
+                log.warning("not told of what other servers queue: %s; trying again", str(error).strip())
+            await asyncio.sleep(RECONNECT_S)
