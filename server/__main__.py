@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 from server.errors import StartRefused
-from server.keys.command import main as keys
-from server.main import serve, serve_replica
 
 
 def main() -> int:
@@ -26,8 +24,12 @@ def main() -> int:
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
         if sys.argv[1:2] == ["keys"]:
+            from server.keys.command import main as keys
+
             return keys(sys.argv[2:])
         options = parser.parse_args()
+        from server.main import serve, serve_replica  # loads all of the server: after what is quickly refused
+
         if options.replica is not None:
             serve_replica(options.replica, options.public)
         else:

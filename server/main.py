@@ -92,7 +92,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         reap = functools.partial(to_thread.run_sync, _reap, context)
         reaping = _repeat(reap, settings.reap_after_s, settings.reap_every_s, stopping)
         watching = _repeat(_watch_queue(context), 0.0, settings.poll_s, stopping)
-        alerting = _repeat(functools.partial(_look_at_alerts, context), 0.0, settings.poll_s, stopping)
+        look_at_alerts = functools.partial(to_thread.run_sync, _look_at_alerts, context)
+        alerting = _repeat(look_at_alerts, 0.0, settings.poll_s, stopping)
         loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting)]
         listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
         try:
@@ -137,9 +138,9 @@ def _reap(context: Context) -> None:
         context.waiting.changed()
 
 
-async def _look_at_alerts(context: Context) -> None:
+def _look_at_alerts(context: Context) -> None:
     """Have confirmed what became slower."""
-    if await to_thread.run_sync(context.alerts.look):
+    if context.alerts.look():
         context.waiting.changed()
 
 

@@ -1,6 +1,20 @@
 """The public face of Taskloom: the command line and `taskloom.Client`, the Python SDK."""
 
-from taskloom.client import Client
-from taskloom.errors import Problem, ServerUnreachable, TaskloomError
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taskloom.client import Client
+    from taskloom.errors import Problem, ServerUnreachable, TaskloomError
 
 __all__ = ["Client", "Problem", "ServerUnreachable", "TaskloomError"]
+DEFAULT_SERVER = "http://127.0.0.1:8321"
+
+
+def __getattr__(name: str) -> Any:
+    """What is public, when it is asked for: HTTP and models take longer to load than some commands to run."""
+    if name in __all__:
+        return getattr(importlib.import_module("taskloom.client" if name == "Client" else "taskloom.errors"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

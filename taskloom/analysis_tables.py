@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from analysis.calibration import Calibration
-from analysis.causes import EfficiencyRow, RooflineRow
-from analysis.history import Series
-from analysis.memory import MemoryRow
-from analysis.outlook import Outlook
-from analysis.sweep import Sweep
-from analysis.variants import Variant
 from taskloom.tables import NONE, new_table, number, seconds, variant
+
+if TYPE_CHECKING:
+    from analysis.calibration import Calibration
+    from analysis.causes import EfficiencyRow, RooflineRow
+    from analysis.history import Series
+    from analysis.memory import MemoryRow
+    from analysis.outlook import Outlook
+    from analysis.sweep import Sweep
+    from analysis.variants import Variant
 
 MIB = 1 << 20
 Shown = Iterator[Table | str]

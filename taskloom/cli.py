@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import click
 
 from gpt2core.errors import CoreError
-from taskloom.commands import (
-    analysis,
-    compare,
-    doctor,
-    experiments,
-    keys,
-    metg,
-    prune,
-    runs,
-    serve,
-    submit,
-    train,
-    worker,
-)
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
+
+# Each is taskloom.commands.NAME.NAME, loaded when it is asked for: `train` needs no HTTP, `serve` nothing at all.
+COMMANDS = (
+    "serve",
+    "worker",
+    "submit",
+    "runs",
+    "experiments",
+    "compare",
+    "train",
+    "metg",
+    "doctor",
+    "keys",
+    "prune",
+)
 
 
 class Taskloom(click.Group):
     """The group that turns Taskloom's errors into exit codes: 0 ok, 1 the work failed, 2 bad input, 3 the server."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        del context
+        return sorted(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        del context
+        if name not in COMMANDS:
+            return None
+        found: click.Command = getattr(importlib.import_module(f"taskloom.commands.{name}"), name)
+        return found
 
     def invoke(self, context: click.Context) -> Any:
         wants_json = "--json" in (*context.args, *getattr(context, "_protected_args", ()))
@@ -47,23 +60,6 @@ def main() -> None:
     Exit codes: 0 ok, 1 the work failed, 2 bad usage or bad input, 3 the server is unreachable or refuses.
     """
 
-
-for command in (
-    serve.serve,
-    worker.worker,
-    submit.submit,
-    runs.runs,
-    experiments.experiments,
-    compare.compare,
-    train.train,
-    metg.metg,
-    doctor.doctor,
-    keys.keys,
-    prune.prune,
-):
-    main.add_command(command)
-for command in analysis.COMMANDS:
-    experiments.experiments.add_command(command)
 
 if __name__ == "__main__":
     main()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from contract import problems
+if TYPE_CHECKING:
+    from contract import problems
 
 EXIT_OK, EXIT_WORK_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
 

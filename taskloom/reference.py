@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from taskloom.cli import main
+from taskloom.cli import COMMANDS, main
 
 PREAMBLE = """\
 # The command line
@@ -28,7 +28,10 @@ A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `
 
 def _leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     if isinstance(command, click.Group):
-        for name, child in command.commands.items():
+        context = click.Context(command)
+        for name in COMMANDS if command is main else command.commands:
+            child = command.get_command(context, name)
+            assert child is not None
             yield from _leaves(child, (*path, name))
     else:
         yield path, command

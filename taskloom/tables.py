@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
-from contract.analysis import Comparison, Interval, ScalingTable
-from contract.artifacts import ArtifactList
-from contract.experiments import DryRun, ExperimentSummary, StoppingState
-from contract.keys import KeySummary
-from contract.runs import RunSummary, SampleList
+if TYPE_CHECKING:
+    from contract.analysis import Comparison, Interval, ScalingTable
+    from contract.artifacts import ArtifactList
+    from contract.experiments import DryRun, ExperimentSummary, StoppingState
+    from contract.keys import KeySummary
+    from contract.runs import RunSummary, SampleList
 
 NONE = "-"
 

@@ -60,4 +60,5 @@ def postgres_server() -> Iterator[Postgres]:
         try:
             yield server
         finally:
+            server.crash()  # what it would write in its last seconds goes with its folder
             server._server.cleanup()

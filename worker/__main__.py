@@ -9,6 +9,7 @@ from typing import Any
 
 from gpt2core import launch
 from gpt2core import peaks as roofs
+from gpt2core.child import GRACE_S
 from gpt2core.errors import ConfigError
 from worker import affinity, orphan, peaks, signals
 from worker.agent import Agent, DrainAsked
@@ -24,10 +25,14 @@ EXIT_STOPPED_AT_ONCE, EXIT_BAD_INPUT = 1, 2
 
 
 def main(
-    arguments: list[str], command: Command = launch.command, peaks_command: Command = roofs.command
+    arguments: list[str],
+    command: Command = launch.command,
+    peaks_command: Command = roofs.command,
+    grace_s: float = GRACE_S,
 ) -> int:
     """Work until stopped. The commands are how a trainer is started and how peaks are measured; nothing that comes over
-    the network can change them."""
+    the network can change them. grace_s: from asking a trainer to stop to killing it.
+    """
     try:
         settings = parse(arguments, os.environ)
         spool = Spool(settings.spool)
@@ -40,7 +45,7 @@ def main(
         report.say("orphan-killed", f"killed trainer {ended}, left by an earlier worker")
     inbox: SimpleQueue[Any] = SimpleQueue()
     agent = Agent(settings.drain)
-    supervisor = Supervisor(agent, inbox)
+    supervisor = Supervisor(agent, inbox, grace_s)
 
     def drain() -> None:
         agent.draining = True

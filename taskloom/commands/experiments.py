@@ -9,6 +9,7 @@ import click
 from contract.experiments import ExperimentDetail
 from taskloom import tables
 from taskloom.client import Client
+from taskloom.commands import analysis
 from taskloom.commands.output import console, error_console, json_option, print_json, server_option
 
 
@@ -77,3 +78,7 @@ def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
     out.print(tables.runs(client.runs(experiment.id)))
     if experiment.stopping is not None:
         out.print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
+
+
+for command in analysis.COMMANDS:
+    experiments.add_command(command)

@@ -6,13 +6,14 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from pydantic import BaseModel
-from rich.console import Console
 
-from taskloom.client import DEFAULT_SERVER
+from taskloom import DEFAULT_SERVER
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,6 +29,8 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
+    from pydantic import BaseModel
+
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, list | tuple):
@@ -45,9 +48,13 @@ def failure(message: str, told: Mapping[str, Any], exit_code: int, as_json: bool
 
 def console() -> Console:
     """For tables: as wide as the terminal, or wide enough that nothing is cut where there is none."""
+    from rich.console import Console
+
     return Console() if sys.stdout.isatty() else Console(width=160)
 
 
 def error_console() -> Console:
     """For progress and notes: standard error."""
+    from rich.console import Console
+
     return Console(stderr=True)

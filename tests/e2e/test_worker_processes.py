@@ -100,7 +100,7 @@ def test_a_running_run_is_cancelled(home: House, client: Client) -> None:
 
 
 def test_a_trainer_past_its_deadline_is_killed_though_it_takes_no_notice(home: House, client: Client) -> None:
-    home.start_worker("stubborn")
+    home.start_worker("stubborn", FAKE_GRACE_S="0.5")
     request = {"base": {"model": "tiny", "seq": 16}, "limits": {"timeout_s": 1.0}}
     experiment = client.submit(ExperimentRequest.model_validate(request))
     run = ended(client, next(iter(client.runs(experiment.id))).id)

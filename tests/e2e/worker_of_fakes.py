@@ -1,10 +1,12 @@
-"""A real worker whose trainer is fake_trainer.py, and whose peaks are fake_roof.py's: nothing else differs."""
+"""A real worker whose trainer is fake_trainer.py, given FAKE_GRACE_S to stop, and whose peaks are fake_roof.py's."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+from gpt2core.child import GRACE_S
 from worker import peaks
 from worker.__main__ import main
 
@@ -13,4 +15,5 @@ peaks.MOST_BUSY_CORES = float("inf")  # other tests run beside
 
 if __name__ == "__main__":
     trainer, roof = ([sys.executable, str(HERE / name), "--result"] for name in ("fake_trainer.py", "fake_roof.py"))
-    sys.exit(main(sys.argv[1:], lambda result: [*trainer, str(result)], lambda result: [*roof, str(result)]))
+    grace_s = float(os.environ.get("FAKE_GRACE_S", GRACE_S))
+    sys.exit(main(sys.argv[1:], lambda result: [*trainer, str(result)], lambda result: [*roof, str(result)], grace_s))

@@ -17,7 +17,8 @@ from taskloom.options import several_settings, single_settings, stop_rule
 
 def test_every_setting_is_an_option_of_train_and_of_submit() -> None:
     for name in ("train", "submit"):
-        command = main.commands[name]
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
         found = {parameter.name for parameter in command.params if isinstance(parameter, click.Option)}
         assert {item.name for item in dataclasses.fields(TrainConfig)} <= found
         assert {"layers", "heads", "channels", "vocab", "context", "as_json"} <= found
@@ -25,9 +26,11 @@ def test_every_setting_is_an_option_of_train_and_of_submit() -> None:
 
 def test_every_command_takes_json() -> None:
     def leaves(command: click.Command) -> list[click.Command]:
-        if isinstance(command, click.Group):
-            return [leaf for child in command.commands.values() for leaf in leaves(child)]
-        return [command]
+        if not isinstance(command, click.Group):
+            return [command]
+        context = click.Context(command)
+        children = [command.get_command(context, name) for name in command.list_commands(context)]
+        return [leaf for child in children if child is not None for leaf in leaves(child)]
 
     for leaf in leaves(main):
         assert any("--json" in parameter.opts for parameter in leaf.params), leaf.name

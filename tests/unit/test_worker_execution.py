@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -141,12 +140,3 @@ def test_an_orphan_is_ended_and_a_stranger_with_its_number_is_not(tmp_path: Path
     (tmp_path / orphan.NAME).write_text("{")
     assert orphan.end(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("rooms", "absent"), [("worker.__main__", {"numba", "numpy"}), ("taskloom.cli, taskloom.demo", {"numba", "scipy"})]
-)
-def test_neither_a_worker_nor_the_command_line_loads_what_only_the_trainer_needs(rooms: str, absent: set[str]) -> None:
-    program = f"import sys, {rooms}; print(sorted({absent!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
-    assert done.stdout.strip() == "[]"

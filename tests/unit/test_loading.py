@@ -1,0 +1,28 @@
+"""What each process loads when it starts: little, because users wait for it, and never what only the trainer needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from taskloom.cli import COMMANDS
+
+ALL_COMMANDS = tuple(f"taskloom.commands.{name}" for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("rooms", "absent"),
+    [
+        (("worker.__main__",), {"numba", "numpy"}),
+        ((*ALL_COMMANDS, "taskloom.demo"), {"numba", "scipy"}),
+        (("taskloom.cli", "taskloom.commands.serve", "taskloom.commands.worker"), {"pydantic", "httpx", "rich"}),
+        (("taskloom.commands.train",), {"pydantic", "httpx", "numpy"}),
+        (("server.main",), {"numba", "scipy", "alembic", "ruptures"}),
+    ],
+)
+def test_a_process_loads_only_what_it_needs(rooms: tuple[str, ...], absent: set[str]) -> None:
+    program = f"import sys, {', '.join(rooms)}; print(sorted({absent!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
