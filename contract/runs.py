@@ -12,9 +12,7 @@ from gpt2core.config import ModelConfig, TrainConfig, field_type, parse_cores
 
 Purpose = Literal["timing", "tracing"]
 RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]
-AttemptState = Literal[
-    "leased", "running", "succeeded", "failed", "cancelled", "lost", "superseded"
-]
+AttemptState = Literal["leased", "running", "succeeded", "failed", "cancelled", "lost", "superseded"]
 
 
 MOST = (1 << 53) - 1  # whole numbers up to here are the same in every JSON library
@@ -247,7 +245,7 @@ class ResultUpload(Request):
     attempt_no: int = Field(ge=1, le=MOST_ID)
     outcome: Literal["succeeded", "failed", "cancelled"]
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    payload: str = Field(description="JSON text: {\"result\": TrainResult | null, \"error\": {...} | null}")
+    payload: str = Field(description='JSON text: {"result": TrainResult | null, "error": {...} | null}')
 
 
 class ResultReceipt(Model):

@@ -10,16 +10,30 @@ from server.errors import StartRefused
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m server", description="Taskloom's server.",
-                                     epilog="`python -m server keys --help`: keys, without a server.")
-    parser.add_argument("--host", default="127.0.0.1", help="default %(default)s; elsewhere than on loopback an "
-                        "admin key is needed to start")
+    parser = argparse.ArgumentParser(
+        prog="python -m server",
+        description="Taskloom's server.",
+        epilog="`python -m server keys --help`: keys, without a server.",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="default %(default)s; elsewhere than on loopback an admin key is needed to start",
+    )
     parser.add_argument("--port", type=int, default=8321, help="0 takes a free one (default %(default)s)")
-    parser.add_argument("--database-url", help="sqlite:///FILE or postgresql://USER@HOST/NAME; default TASKLOOM_"
-                        "DATABASE_URL, or sqlite:///taskloom.db")
+    parser.add_argument(
+        "--database-url",
+        help="sqlite:///FILE or postgresql://USER@HOST/NAME; default TASKLOOM_DATABASE_URL, or sqlite:///taskloom.db",
+    )
     parser.add_argument("--port-file", type=Path, help="the port is written here when the server listens")
-    parser.add_argument("--workers", type=int, default=1, choices=range(1, 65), metavar="N",
-                        help="processes, 1 to 64; more than one takes PostgreSQL (default %(default)s)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        choices=range(1, 65),
+        metavar="N",
+        help="processes, 1 to 64; more than one takes PostgreSQL (default %(default)s)",
+    )
     parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # one of several workers
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:

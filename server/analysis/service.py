@@ -108,9 +108,7 @@ def _readable(run_ids: Iterable[int], read: Callable[[int], T | None]) -> tuple[
     return found, unreadable
 
 
-def report(
-    database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False
-) -> dict[str, Any]:
+def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
     detail = experiments.show(database, experiment_id)
     processes = reading.of_experiment(database, experiment_id)

@@ -37,9 +37,7 @@ def _claim(database: Database, settings: Settings, request: LeaseRequest) -> Lea
         worker = _known_worker(session, request)
         worker.seen_at = at = now(session)
         worker.ends_at = None if request.remaining_s is None else at + request.remaining_s
-        held = session.scalars(
-            select(Attempt).where(Attempt.worker_id == worker.worker_id, is_active())
-        ).first()
+        held = session.scalars(select(Attempt).where(Attempt.worker_id == worker.worker_id, is_active())).first()
         if held is not None:
             return _again(session, settings, held)
         if _cores_taken(session, worker):

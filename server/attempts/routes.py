@@ -68,9 +68,7 @@ async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Reques
         now_wanted = wanted.model_copy(update={"remaining_s": left_s})
         return await to_thread.run_sync(claim, context.database, context.settings, now_wanted)
 
-    found = await context.waiting.wait_for(
-        claim_if_connected, min(wanted.wait_s, context.settings.max_wait_s)
-    )
+    found = await context.waiting.wait_for(claim_if_connected, min(wanted.wait_s, context.settings.max_wait_s))
     return Response(status_code=204) if found is None else found
 
 

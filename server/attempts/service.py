@@ -179,9 +179,7 @@ def _apply(attempt: Attempt, run: Run, change: rules.Change, at: float) -> None:
 
 def _check_cores_free(session: Session, attempt: Attempt) -> None:
     """A lost attempt comes back only if its worker has not begun another one meanwhile. Raises LeaseLost."""
-    taken = select(Attempt.id).where(
-        Attempt.node == attempt.node, Attempt.core_set == attempt.core_set, is_active()
-    )
+    taken = select(Attempt.id).where(Attempt.node == attempt.node, Attempt.core_set == attempt.core_set, is_active())
     if session.execute(taken).first() is not None:
         raise LeaseLost(f"the cores of attempt {attempt.id} run another one", current=attempt.state, allowed=[])
 

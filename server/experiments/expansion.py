@@ -29,8 +29,10 @@ MODEL_SETTINGS = tuple(f.name for f in dataclasses.fields(ModelConfig))
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 MAX_ERRORS = 100
 # What two runs may differ in and still take as long per step.
-NOT_SHAPE = ("steps", "warmup", "seed", "data", "distribution", "checkpoint", "save", "trace", "lr", "beta1", "beta2",
-             "eps", "weight_decay", "cores")
+NOT_SHAPE = (
+    "steps", "warmup", "seed", "data", "distribution", "checkpoint", "save", "trace", "lr", "beta1", "beta2", "eps",
+    "weight_decay", "cores",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,12 @@ def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:
     if request.order != "interleaved":
         refusals.add("/order", "order", request.order, "interleaved: repetitions are added a block at a time")
     if request.stop.max_repetitions < request.repetitions:
-        refusals.add("/stop/max_repetitions", "max_repetitions", request.stop.max_repetitions,
-                     f"at least repetitions ({request.repetitions})")
+        refusals.add(
+            "/stop/max_repetitions",
+            "max_repetitions",
+            request.stop.max_repetitions,
+            f"at least repetitions ({request.repetitions})",
+        )
 
 
 def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
@@ -224,9 +230,7 @@ def _variants(
     base = {name: list(v) if isinstance(v, tuple) else v for name, v in base.items()}
     defaults = TrainConfig().to_dict() | {"model": TrainConfig().model.name}
     axes = [[{name: value} for value in values] for name, values in request.axes.items()]
-    zips = [
-        [dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)] for group in request.zip
-    ]
+    zips = [[dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)] for group in request.zip]
     seen: set[str] = set()
     for combination in itertools.product(*axes, *zips):
         choice = {name: value for part in combination for name, value in part.items()}
@@ -246,17 +250,19 @@ def _variants(
         seen.add(identity)
         if slices(config) > MAX_SLICES:
             name = "batch_slice" if config.batch_slice else "token_slice"
-            refusals.add(refusals.where(name, choice), name, getattr(config, name),
-                         f"slices that cut the batch into at most {MAX_SLICES} pieces")
+            refusals.add(
+                refusals.where(name, choice),
+                name,
+                getattr(config, name),
+                f"slices that cut the batch into at most {MAX_SLICES} pieces",
+            )
             continue
         variant = Variant(choice, config, memory_bytes(config))
         _check_runnable(variant, request, refusals, capacity)
         yield variant
 
 
-def _check_runnable(
-    variant: Variant, request: ExperimentRequest, refusals: Refusals, capacity: Capacity
-) -> None:
+def _check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refusals, capacity: Capacity) -> None:
     """Refuse what no worker could run, or should be asked to open."""
     config, asked = variant.config, request.requires
 
@@ -280,20 +286,34 @@ def _check_runnable(
             name = "threads" if config.cores is None else "cores"
             refuse(name, cores_needed, f"at most the cores of the largest known node ({capacity.cores})")
         else:
-            refusals.add("/requires/cores", "cores", asked.cores,
-                         f"at most the cores of the largest known node ({capacity.cores})")
+            refusals.add(
+                "/requires/cores",
+                "cores",
+                asked.cores,
+                f"at most the cores of the largest known node ({capacity.cores})",
+            )
     if capacity.memory_bytes is not None and variant.memory_bytes > capacity.memory_bytes:
-        refuse("model", variant.memory_bytes,
-               f"arenas of at most the memory of the largest known node ({capacity.memory_bytes} bytes); "
-               f"this one needs {variant.memory_bytes} bytes")
+        refuse(
+            "model",
+            variant.memory_bytes,
+            f"arenas of at most the memory of the largest known node ({capacity.memory_bytes} bytes); "
+            f"this one needs {variant.memory_bytes} bytes",
+        )
     if asked.memory_bytes is not None and variant.memory_bytes > asked.memory_bytes:
-        refuse("model", variant.memory_bytes,
-               f"arenas of at most the memory asked for (requires.memory_bytes = {asked.memory_bytes}); "
-               f"this one needs {variant.memory_bytes} bytes")
+        refuse(
+            "model",
+            variant.memory_bytes,
+            f"arenas of at most the memory asked for (requires.memory_bytes = {asked.memory_bytes}); "
+            f"this one needs {variant.memory_bytes} bytes",
+        )
     if (
         asked.memory_bytes is not None
         and capacity.memory_bytes is not None
         and asked.memory_bytes > capacity.memory_bytes
     ):
-        refusals.add("/requires/memory_bytes", "memory_bytes", asked.memory_bytes,
-                     f"at most the memory of the largest known node ({capacity.memory_bytes} bytes)")
+        refusals.add(
+            "/requires/memory_bytes",
+            "memory_bytes",
+            asked.memory_bytes,
+            f"at most the memory of the largest known node ({capacity.memory_bytes} bytes)",
+        )

@@ -37,9 +37,7 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
     response_model=ExperimentDetail,
     responses={
         200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"},
-        **responses(
-            MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict, QueueFull
-        ),
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict, QueueFull),
     },
 )
 def submit(

@@ -153,9 +153,7 @@ def _storable(request: ExperimentRequest) -> dict[str, Any]:
     return body
 
 
-def _expand(
-    database: Database, settings: Settings, request: ExperimentRequest
-) -> tuple[list[Variant], list[Planned]]:
+def _expand(database: Database, settings: Settings, request: ExperimentRequest) -> tuple[list[Variant], list[Planned]]:
     with database.read() as session:
         largest = capacity(session)
     memory_bytes: Callable[[TrainConfig], int] = functools.lru_cache(maxsize=1024)(run_memory_bytes)

@@ -54,8 +54,10 @@ def _candidates(request: PruneRequest, at: float) -> Select[int]:
     """Ids of experiments that have ended and have runs to delete."""
     other = aliased(Run)
     unfinished = exists().where(other.experiment_id == Run.experiment_id, other.state.not_in(RUN.final()))
-    query = select(Run.experiment_id).distinct().where(
-        Run.state.in_(request.states), Run.finished_at <= at - request.older_than_s, ~unfinished
+    query = (
+        select(Run.experiment_id)
+        .distinct()
+        .where(Run.state.in_(request.states), Run.finished_at <= at - request.older_than_s, ~unfinished)
     )
     if request.experiment_id is not None:
         query = query.where(Run.experiment_id == request.experiment_id)

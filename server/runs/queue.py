@@ -98,14 +98,18 @@ def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
         (
             lambda offer: wish.memory_bytes <= offer.memory_bytes,
             "too-little-memory",
-            lambda: f"needs {wish.memory_bytes:,} bytes of memory; the largest {kind} has "
-            f"{max(offer.memory_bytes for offer in left):,}",
+            lambda: (
+                f"needs {wish.memory_bytes:,} bytes of memory; the largest {kind} has "
+                f"{max(offer.memory_bytes for offer in left):,}"
+            ),
         ),
         (
             lambda offer: wish.timeout_s <= offer.remaining_s,
             "too-little-time",
-            lambda: f"may take {wish.timeout_s:g} s; the {kind} that lives longest has "
-            f"{max(offer.remaining_s for offer in left):.0f} s left",
+            lambda: (
+                f"may take {wish.timeout_s:g} s; the {kind} that lives longest has "
+                f"{max(offer.remaining_s for offer in left):.0f} s left"
+            ),
         ),
     ]
     for fits, reason, text in tests:

@@ -139,9 +139,7 @@ def calibrate(repetitions: int, show: bool, server: str, as_json: bool, **given:
 @click.option("--leave-out-disturbed", is_flag=True, help="runs with foreign load beside them do not count")
 @server_option
 @json_option
-def report(
-    experiment_id: int, output: Path | None, leave_out_disturbed: bool, server: str, as_json: bool
-) -> None:
+def report(experiment_id: int, output: Path | None, leave_out_disturbed: bool, server: str, as_json: bool) -> None:
     """Everything in one self-contained page: question, answer, tables, plots, report card; with --json its document."""
     with Client(server) as client:
         document = client.report(experiment_id, leave_out_disturbed)

@@ -23,8 +23,12 @@ from taskloom.options import several_settings, stop_rule, train_options
 @click.option("--timeout-s", type=float, help="an attempt is killed and failed after so many seconds")
 @click.option("--trace", "trace", flag_value="all", help="once a run has succeeded, trace it in an attempt of its own")
 @click.option("--trace-first", "trace", flag_value="first", help="the same for each variant's first repetition only")
-@click.option("--stop", metavar="RULE", help="repeat until the answer is known, as rel_ci=0.02,max_repetitions=30,"
-              "budget_s=3600: half the interval of each median / median, and limits; --repetitions run in any case")
+@click.option(
+    "--stop",
+    metavar="RULE",
+    help="repeat until the answer is known, as rel_ci=0.02,max_repetitions=30,"
+    "budget_s=3600: half the interval of each median / median, and limits; --repetitions run in any case",
+)
 @click.option("--dry-run", is_flag=True, help="say what it would become; queue nothing")
 @click.option("--wait", is_flag=True, help="follow it to its end; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print on standard error what the trainers print")
