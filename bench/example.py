@@ -23,8 +23,10 @@ from typing import Any
 
 from analysis.report import page
 from contract.experiments import ExperimentRequest
+from gpt2core import peaks
 from taskloom import demo, watch
 from taskloom.client import Client
+from taskloom.commands import doctor
 from taskloom.commands.output import console, error_console
 from taskloom.errors import TaskloomError
 from taskloom.stopping import Stopped, Stopping
@@ -100,6 +102,8 @@ def told(document: Mapping[str, Any]) -> list[str]:
 def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
     """Submit, wait, write; the exit code."""
     out, notes = console(), error_console()
+    if peaks.read() is None:  # here, and not by the worker, which would leave it where the machine is not quiet
+        doctor.measured_peaks(as_json=False)
     began = time.monotonic()
     url = demo.start(given.folder, processes)
     question = experiment(given.model, given.steps, given.repetitions, given.budget_s)

@@ -18,7 +18,7 @@ from typing import Any
 
 from gpt2core import host
 
-SCHEMA = "taskloom.peaks/1"
+SCHEMA = "taskloom.peaks/2"  # since our own product is among those measured, and bfloat16
 
 
 @dataclass(frozen=True)

@@ -110,9 +110,14 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     Source: Hoefler & Belli 2015, section 4.2.2 (after Le Boudec). At least 6 values are needed for 95 %.
     """
     ordered, n = sorted(values), len(values)
-    below = [math.comb(n, k) / 2.0**n for k in range(n + 1)]
-    for low in range(n // 2, -1, -1):
-        high = n - 1 - low
-        if high > low and sum(below[low + 1 : high + 1]) >= confidence:
-            return ordered[low], ordered[high]
+
+    def share(k: int) -> float:
+        """How probably k of n values are below the median."""
+        return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))
+
+    covered = share(n // 2) * (1 + n % 2)
+    for low in range((n - 2) // 2, -1, -1):
+        if covered >= confidence:
+            return ordered[low], ordered[n - 1 - low]
+        covered += 2 * share(low)
     return None

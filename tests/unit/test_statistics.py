@@ -37,6 +37,13 @@ def test_the_interval_is_that_of_scipy(values):
     assert found == (expected.low, expected.high)
 
 
+@pytest.mark.parametrize("n", [1023, 1024, 1500, 100_000])
+def test_the_interval_of_many_steps_is_that_of_scipy(n):
+    values = np.random.default_rng(n).permutation(n).astype(float)
+    expected = stats.quantile_test(values, q=0, p=0.5).confidence_interval(0.95)
+    assert statistics.median_interval(list(values), 0.95) == (expected.low, expected.high)
+
+
 @pytest.mark.parametrize(("n_a", "n_b"), [(7, 8), (1, 2), (5, 5), (30, 31)])
 def test_order_statistics_give_the_bootstrap(n_a, n_b):
     rng = np.random.default_rng(3)
