@@ -31,7 +31,7 @@ WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
 SCHEDULER = {"serial": "#555555", "fork-join": "#d55e00", "task": "#0072b2"}
 PHASE = dict(zip(PHASES, ("#999999", "#56b4e9", "#f0e442", "#e69f00", "#009e73"), strict=True))
 TIME = {"useful": "#009e73", "work not ready": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
-WAIT = {"barrier": TIME["at barriers"], "starvation": TIME["work not ready"], "idle": "#bbbbbb"}
+WAIT = {"barrier": "#222222", "starvation": "#f0e442", "idle": "#cfcfcf"}  # none of them an op's colour
 ARENA = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
 
