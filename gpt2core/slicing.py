@@ -17,7 +17,7 @@ BLOCK_ELEMENTS = 384 * 768  # of a weight matrix in one tile: its gradient and m
 MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # a matrix is cut finer than that only if its rows allow it
 AUTO_ROWS = (256, 128, 64, 32, 16)  # tokens of a slice that are tried: docs/decisions/0008-automatic-slices.md
 HALVED = 1.15  # what a token costs in a slice of half as many, beside what it costs here
-AUTO_THREADS = 2  # fewer take the slices of so many, so that they can be compared
+AUTO_THREADS = 2  # one thread, and more threads than cores, take the slices of two: they can be compared
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,12 @@ class Slice:
         return self.row1 - self.row0
 
 
-def sizes(config: TrainConfig) -> tuple[int, int]:
-    """(sequences, tokens) of a slice. Automatic sizes depend on the shape and the number of threads: those with which
-    the busiest thread, if slices are dealt out evenly, is done first.
+def sizes(config: TrainConfig, threads: int | None = None) -> tuple[int, int]:
+    """(sequences, tokens) of a slice. Automatic sizes depend on the shape and the number of threads, by default the
+    config's: those with which the busiest thread, if slices are dealt out evenly, is done first.
     """
-    threads = max(config.threads, AUTO_THREADS)
+    wanted = config.threads if threads is None else threads
+    threads = AUTO_THREADS if config.allow_oversubscription else max(wanted, AUTO_THREADS)
 
     def busiest(slice_: tuple[int, int]) -> float:
         rows = slice_[0] * slice_[1]

@@ -17,6 +17,7 @@ from typing import Any
 
 from analysis.calibration import FEWEST_PAIRS
 from contract.experiments import ExperimentRequest
+from gpt2core import slicing
 from gpt2core.config import ModelConfig, TrainConfig
 from gpt2core.errors import ConfigError
 from server.errors import ExpansionTooLarge, InvalidRequest
@@ -146,7 +147,22 @@ def expand(
     repetitions = request.repetitions if request.stop is None else request.stop.max_repetitions
     if len(variants) * repetitions > max_runs:
         _refuse_size(len(variants) * repetitions, max_runs)
-    return variants, order(request, len(variants))
+    return _sliced_alike(variants), order(request, len(variants))
+
+
+def _sliced_alike(variants: list[Variant]) -> list[Variant]:
+    """Slices that are chosen automatically are everywhere those of the widest team, so that numbers of threads are
+    compared on the same tasks.
+    """
+    widest = max(variant.config.threads for variant in variants)
+    alike = []
+    for variant in variants:
+        batch_slice, token_slice = slicing.sizes(variant.config, widest)
+        if (batch_slice, token_slice) != slicing.sizes(variant.config):
+            config = dataclasses.replace(variant.config, batch_slice=batch_slice, token_slice=token_slice)
+            variant = dataclasses.replace(variant, config=config)
+        alike.append(variant)
+    return alike
 
 
 def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.experiments import ExperimentRequest
+from gpt2core import slicing
 from server.errors import ExpansionTooLarge, InvalidRequest
 from server.experiments.expansion import Capacity, expand, order
 from server.experiments.memory import run_memory_bytes
@@ -33,6 +34,17 @@ def test_axes_are_combined_and_repeated():
 def test_no_axes_are_one_variant():
     variants, runs = expanded({"base": {"threads": 2}})
     assert ([dict(v.values) for v in variants], len(runs)) == ([{}], 1)
+
+
+def test_automatic_slices_are_those_of_the_widest_team():
+    base = {"batch": 4, "seq": 64}
+    variants, _ = expanded({"axes": {"threads": [1, 2, 4]}, "base": base})
+    assert {slicing.sizes(v.config) for v in variants} == {(1, 64)}
+    assert [v.values for v in variants] == [{"threads": threads} for threads in (1, 2, 4)]
+    variants, _ = expanded({"axes": {"threads": [1, 2]}, "base": base})
+    assert {(v.config.batch_slice, v.config.token_slice) for v in variants} == {(None, None)}
+    variants, _ = expanded({"axes": {"threads": [1, 4]}, "base": {**base, "batch_slice": 4}})
+    assert {slicing.sizes(v.config) for v in variants} == {(4, 16)}
 
 
 def test_zipped_settings_vary_together():

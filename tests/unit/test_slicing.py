@@ -77,6 +77,7 @@ def test_automatic_slices_are_as_large_as_leaves_one_for_each_thread():
     assert [sizes(1, 1024, threads) for threads in (1, 2, 4, 8, 16)] == [(1, 256)] * 3 + [(1, 128), (1, 64)]
     assert sizes(8, 128, 3) == (1, 128)  # 8 of 128 tokens: three for the busiest; of 256 it would have two
     assert sizes(16, 1024, 64) == (1, 256)
+    assert sizes(4, 64, 8, allow_oversubscription=True) == (2, 64)
 
 
 def test_automatic_slices_fill_in_for_the_size_that_was_not_given():
