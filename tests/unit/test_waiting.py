@@ -133,3 +133,15 @@ def test_an_error_of_a_claim_is_the_waiters():
 
     with pytest.raises(LookupError):
         run(scene())
+
+
+def test_other_servers_are_told_of_what_changed_here_and_not_of_what_they_told():
+    async def scene():
+        told = []
+        room = WaitingRoom(tell_others=lambda: told.append(1))
+        room.open()
+        room.heard()
+        await asyncio.to_thread(room.changed)
+        return told
+
+    assert run(scene()) == [1]
