@@ -103,6 +103,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
             stopping.set()
             listening.cancel()
             await asyncio.gather(*loops)  # not cancelled: a query under way would outlive its database
+            with contextlib.suppress(asyncio.CancelledError):
+                await listening
             context.database.close()
 
     app = FastAPI(

@@ -55,6 +55,6 @@ class Neighbours:
                     async for notice in connection.notifies():
                         if notice.payload != self._name:
                             heard()
-            except psycopg.Error as error:
+            except (psycopg.Error, OSError) as error:
                 log.warning("not told of what other servers queue: %s; trying again", str(error).strip())
             await asyncio.sleep(RECONNECT_S)
