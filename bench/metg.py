@@ -4,7 +4,8 @@
 
 The peer is bench/openmp_tasks.c, built here with GCC and, where there is one, Clang. Every sweep is a fresh process; in
 each round every system runs each pattern once, in a random order, so rounds are pairs. A sweep that other processes
-disturbed is repeated. Efficiency is a share of the kernel's best rate in this run, each compiler's own. The ratio is
+disturbed is repeated. Efficiency is a share of the kernel's best rate in this run, each compiler's own; of the memory
+kernel, of the best in the same sweep, because what memory gives may change from one to the next. The ratio is
 METG of the peer's tasks / METG of ours, above 1 where ours is finer, with a bootstrap interval that resamples whole
 rounds. Raw points, the machine and a table are written to --out (.json and .md).
 """
@@ -43,6 +44,7 @@ from gpt2core.granularity import (
     stream_bytes,
     summary,
 )
+from gpt2core.result import median
 
 COMPILERS = {"gcc": "GCC", "clang": "LLVM"}
 FLAGS = ("-O3", "-march=native", "-fopenmp")
@@ -95,7 +97,7 @@ def main() -> None:
         "disturbed": disturbed,
         "peaks_per_s": {builder: peak * WORK[config.kernel] for builder, peak in peaks(sweeps).items()},
         "unit": UNIT[config.kernel],
-        "comparisons": [compare(pattern, sweeps) for pattern in config.pattern],
+        "comparisons": [compare(pattern, sweeps, config.kernel) for pattern in config.pattern],
         "sweeps": [
             {"pattern": pattern, "system": system, "round": number, "points": [dataclasses.asdict(p) for p in points]}
             for (pattern, system), mine in sweeps.items()
@@ -240,11 +242,16 @@ def peaks(sweeps: Sweeps) -> dict[str, float]:
     return {builder: peak_iterations_per_s(points) for builder, points in by_builder.items()}
 
 
-def compare(pattern: str, sweeps: Sweeps) -> dict[str, Any]:
+def compare(pattern: str, sweeps: Sweeps, kernel: str) -> dict[str, Any]:
     """METG of every system on a pattern, and the ratio of each to ours."""
     peak = peaks(sweeps)
     of = {system: mine for (name, system), mine in sweeps.items() if name == pattern}
-    values = {system: [metg_s(points, peak[system.split()[0]]) for points in mine] for system, mine in of.items()}
+
+    def value(system: str, points: list[Point]) -> float | None:
+        best = peak_iterations_per_s([points]) if kernel == "memory" else peak[system.split()[0]]
+        return metg_s(points, best)
+
+    values = {system: [value(system, points) for points in mine] for system, mine in of.items()}
     rows = []
     for system in sorted(of, key=lambda name: (not name.startswith("ours"), name.endswith("loop"), name)):
         pairs = [(a, b) for a, b in zip(values[system], values[BASE], strict=True) if a is not None and b is not None]
@@ -252,11 +259,19 @@ def compare(pattern: str, sweeps: Sweeps) -> dict[str, Any]:
         rows.append({
             "system": system,
             **summary(of[system], peak[system.split()[0]]),
+            **spread([reached for reached in values[system] if reached is not None]),
             "reached": sum(value is not None for value in values[system]),
             "ratio": None if ratio is None else ratio.value,
             "ratio_interval": None if ratio is None else [ratio.low, ratio.high],
         })  # fmt: skip
     return {"pattern": pattern, "base": BASE, "rows": rows}
+
+
+def spread(found: list[float]) -> dict[str, float | None]:
+    """Median, smallest and largest METG of a system's sweeps."""
+    if not found:
+        return {"metg_s": None, "metg_min_s": None, "metg_max_s": None}
+    return {"metg_s": median(found), "metg_min_s": min(found), "metg_max_s": max(found)}
 
 
 def table(report: Mapping[str, Any]) -> str:
@@ -285,7 +300,7 @@ def table(report: Mapping[str, Any]) -> str:
 def row_line(pattern: str, row: Mapping[str, Any]) -> str:
     """One system's line."""
     if row["metg_s"] is None:
-        return f"| {pattern} | {row['system']} | never at 50 % | | | |"
+        return f"| {pattern} | {row['system']} | never at 50 %, or finer than measured | | | |"
     low, high = row["ratio_interval"] or (float("nan"), float("nan"))
     cells = [f"{row['metg_s'] * 1e6:.3f}", f"{row['metg_min_s'] * 1e6:.3f} to {row['metg_max_s'] * 1e6:.3f}"]
     cells += ["", ""] if row["ratio"] is None else [f"{row['ratio']:.2f}", f"{low:.2f} to {high:.2f}"]
