@@ -41,8 +41,11 @@ class Alerts:
 
     def look(self) -> bool:
         """Queue fresh runs of what became slower in experiments that ended since; whether any were queued."""
+        ended = set(_drained(self._ended))
+        if not ended:
+            return False
         with self._database.read() as session:
-            found = {run.id for run in _slower(session, set(_drained(self._ended)))}
+            found = {run.id for run in _slower(session, ended)}
         suspected = {
             alert.change.first_after
             for run_id in found
