@@ -19,7 +19,7 @@ ATTENTION_BLOCK = 64  # queries that attention takes at a time
 PANEL = 48  # columns of B that our own matrix product brings together
 PRODUCT_DEPTH = 768  # words of a column that it takes at a time
 PRODUCT_BLOCK = 256 * PRODUCT_DEPTH  # words of A: with a panel, what a core's second cache holds
-PRODUCT_SCRATCH = PRODUCT_DEPTH * PANEL + PRODUCT_BLOCK  # words
+PRODUCT_SCRATCH = PRODUCT_DEPTH * (PANEL + 2) + PRODUCT_BLOCK  # words; two for the place of a line
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from contract.runs import LogLine, RunDetail, RunSummary
 from taskloom import tables
 from taskloom.client import Client
 
-POLL_S = 0.5
+POLL_S, MOST_POLL_S = 0.5, 5.0
 ENDED = ("succeeded", "failed", "cancelled", "quarantined")
 
 
@@ -57,6 +57,7 @@ def until_finished(
     def tell(line: LogLine) -> None:
         console.print(f"run {line.run_id}: {line.text}", markup=False, highlight=False, soft_wrap=True)
 
+    begun = time.monotonic()
     logs = Logs(client, tell)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not shown, transient=True) as bar:
@@ -72,7 +73,12 @@ def until_finished(
                 return experiment
             if shown:
                 bar.update(task, description=_doing(client, experiment_id))
-            time.sleep(POLL_S)
+            time.sleep(pause_s(time.monotonic() - begun))
+
+
+def pause_s(waited_s: float) -> float:
+    """Seconds until the next look: more after long waits, since a look takes time from cores that may be measured."""
+    return min(max(POLL_S, waited_s / 20), MOST_POLL_S)
 
 
 def _doing(client: Client, experiment_id: int) -> str:

@@ -21,7 +21,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gpt2core.machine.jit import Entry, kernel, pointer_f32, pointer_i32
+from gpt2core.machine.jit import Entry, kernel, pointer_f32, pointer_i32, pointer_i64
 from gpt2core.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 FEATURES = llvm.get_host_cpu_features()
@@ -215,16 +215,17 @@ def pack_transposed(panel, source, stride, count, depth, pairs):
 
 
 def tile_product(rows: int, pairs: bool, dot_bf16: bool = DOT_BF16) -> Any:
-    """An intrinsic (a, a_row, a_word, panel, length, c, c_row, columns, adds): `rows` rows of C and the first `columns`
-    of a panel's columns, from `length` words; added to what is there if `adds` is set.
+    """An intrinsic (a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places): `rows` rows of C and the
+    first `columns` of a panel's columns, from `length` words; added to what is there if `adds` is set. With each word
+    the line at ahead + the next of `places` (int64, bytes) is fetched, whether or not there is memory.
 
-    a, panel and c are addresses, panel a multiple of 64; a_row, a_word and c_row are strides in bytes.
+    a, panel, c, ahead and places are addresses, panel a multiple of 64; a_row, a_word and c_row are strides in bytes.
     """
 
     @intrinsic
-    def tile(typingctx, a, a_row, a_word, panel, length, c, c_row, columns, adds):
+    def tile(typingctx, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places):
         def codegen(context, builder, signature, args):
-            a, a_row, a_word, panel, length, c, c_row, columns, adds = args
+            a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places = args
             lines = [builder.add(a, builder.mul(a_row, ir.Constant(I64, i))) for i in range(rows)]
             outs = [builder.add(c, builder.mul(c_row, ir.Constant(I64, i))) for i in range(rows)]
             cells = [(i, v) for i in range(rows) for v in range(VECTORS)]
@@ -240,6 +241,8 @@ def tile_product(rows: int, pairs: bool, dot_bf16: bool = DOT_BF16) -> Any:
             builder.position_at_end(loop)
             k, at_a, at_b = builder.phi(I64), builder.phi(I64), builder.phi(I64)
             sums = {cell: builder.phi(FLOATS) for cell in cells}
+            place = _load(builder, builder.add(places, builder.shl(k, ir.Constant(I64, 3))), I64, 0, align=8)
+            _prefetch(builder, builder.add(ahead, place))
             b = [_load(builder, at_b, WORDS, v * LANES * WORD) for v in range(VECTORS)]
             total = {}
             for i in range(rows):
@@ -263,7 +266,7 @@ def tile_product(rows: int, pairs: bool, dot_bf16: bool = DOT_BF16) -> Any:
                 _masked_store(builder, total[i, v], outs[i], v, masks[v])
             return context.get_dummy_value()
 
-        return types.void(*[ADDRESS] * 9), codegen
+        return types.void(*[ADDRESS] * 11), codegen
 
     return tile
 
@@ -289,39 +292,44 @@ many_floats, one_float = tile_product(TILE_ROWS, pairs=False), tile_product(1, p
 many_pairs, one_pair = tile_product(TILE_ROWS, pairs=True), tile_product(1, pairs=True)
 
 
-@intrinsic
-def prefetch(typingctx, address):
-    """Ask for the line at an address, which need not be valid, to be brought into the core's second cache."""
-
-    def codegen(context, builder, signature, args):
-        pointer = _pointer(builder, args[0], ir.IntType(8), 0)
-        function = _declared(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer.type, I32, I32, I32])
-        builder.call(function, [pointer, *(ir.Constant(I32, value) for value in (0, 2, 1))])
-        return context.get_dummy_value()
-
-    return types.void(ADDRESS), codegen
+@kernel
+def place_lines(places, length, rows, size, stride):
+    """Spread the lines of `rows` rows of `size` bytes, `stride` bytes apart, evenly over `length` places, in bytes from
+    the first row's start. So few are under way at a time that loads are not held up.
+    """
+    to = pointer_i64(places)
+    lines = rows * ((size + LINE - 1) // LINE)
+    row, at, due = 0, 0, 0
+    for t in range(length):
+        to[t] = row + at
+        due += lines
+        while due >= length:
+            due -= length
+            at += LINE
+            if at >= size:
+                row, at = row + stride, 0
 
 
 @kernel
-def multiply_panel(a, a_row, a_word, panel, length, c, c_row, m, columns, adds, pairs, after, stride, rows, size):
+def multiply_panel(a, a_row, a_word, panel, length, c, c_row, m, columns, adds, pairs, ahead, ahead_row, rows, places):
     """C (m, columns) from words of A and a panel; strides in bytes.
 
-    Meanwhile the matrix that the next panel is made from is fetched: `rows` of `size` bytes, `stride` apart.
+    Meanwhile the `rows` rows, ahead_row bytes apart, that the next panel is made from are fetched, each tile's share at
+    its `places`.
     """
     whole = m - m % TILE_ROWS
     for i in range(0, whole, TILE_ROWS):
-        for row in range(rows * i // whole, rows * (i + TILE_ROWS) // whole):
-            for at in range(0, size, LINE):
-                prefetch(after + row * stride + at)
+        x, y, z = a + i * a_row, c + i * c_row, ahead + rows * i // whole * ahead_row
         if pairs:
-            many_pairs(a + i * a_row, a_row, a_word, panel, length, c + i * c_row, c_row, columns, adds)
+            many_pairs(x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
         else:
-            many_floats(a + i * a_row, a_row, a_word, panel, length, c + i * c_row, c_row, columns, adds)
+            many_floats(x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
     for i in range(whole, m):
+        x, y = a + i * a_row, c + i * c_row
         if pairs:
-            one_pair(a + i * a_row, a_row, a_word, panel, length, c + i * c_row, c_row, columns, adds)
+            one_pair(x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places)
         else:
-            one_float(a + i * a_row, a_row, a_word, panel, length, c + i * c_row, c_row, columns, adds)
+            one_float(x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places)
 
 
 @kernel
@@ -331,7 +339,8 @@ def multiply_tiled(pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c,
     With `pairs` operands are rounded to bfloat16. a, b, c are addresses; ld* are row lengths in elements; scratch is
     the address, a multiple of 64, of PRODUCT_SCRATCH words that are the caller's alone.
     """
-    panel, words = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
+    panel, places = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
+    words = places + 2 * WORD * PRODUCT_DEPTH
     most = 2 * PRODUCT_DEPTH if pairs else PRODUCT_DEPTH
     parts = (k + most - 1) // most  # nearly equal, so that C is not read again for a short rest
     most = (k + 2 * parts - 1) // (2 * parts) * 2
@@ -350,20 +359,22 @@ def multiply_tiled(pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c,
                 pack_rows(words, a + WORD * (m0 * lda + k0), lda, rows, depth)
             else:
                 at_a, a_row, a_word = a + WORD * (m0 * lda + k0), WORD * lda, WORD
+            from_rows, size, step = depth, PANEL_ROW, PANEL  # what a panel is made from, and how far it is to the next
+            if trans_b:
+                from_rows, size, step = PANEL, WORD * depth, PANEL * ldb
+            tiles = max(1, rows // TILE_ROWS)
+            place_lines(places, length, (from_rows + tiles - 1) // tiles, size, WORD * ldb)
             for j in range(0, n, PANEL):
                 columns = min(PANEL, n - j)
-                more = min(PANEL, n - j - columns)  # columns of the next panel
                 if trans_b:
                     source = b + WORD * (j * ldb + k0)
                     pack_transposed(panel, source, ldb, columns, depth, pairs)
-                    after, lines, size = source + WORD * PANEL * ldb, more, WORD * depth
                 else:
                     source = b + WORD * (k0 * ldb + j)
                     pack_depth(panel, PANEL_ROW, source, ldb, depth, columns, PANEL, pairs)
-                    after, lines, size = source + WORD * PANEL, depth, WORD * more
                 multiply_panel(
                     at_a, a_row, a_word, panel, length, c + WORD * (m0 * ldc + j), WORD * ldc, rows, columns, k0, pairs,
-                    after, WORD * ldb, lines, size,
+                    source + WORD * step, WORD * ldb, from_rows, places,
                 )  # fmt: skip
 
 
@@ -417,6 +428,13 @@ def _shuffle(builder, first, second, lanes):
 def _splat(builder, word):
     nothing = ir.Constant(WORDS, ir.Undefined)
     return _shuffle(builder, builder.insert_element(nothing, word, ir.Constant(I32, 0)), nothing, [0] * LANES)
+
+
+def _prefetch(builder, address):
+    """Into the second cache, for reading."""
+    pointer = _pointer(builder, address, ir.IntType(8), 0)
+    function = _declared(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer.type, I32, I32, I32])
+    builder.call(function, [pointer, *(ir.Constant(I32, value) for value in (0, 2, 1))])
 
 
 def _mask(builder, columns, vector):

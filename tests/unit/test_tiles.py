@@ -119,13 +119,32 @@ def test_nan_stays_nan():
         assert (np.delete(got, 4, axis=0) == 10).all()
 
 
+@runtime
+def placed(places, rows, size, stride):
+    tiles.place_lines(address_of(places, 0), len(places), rows, size, stride)
+
+
+@pytest.mark.parametrize(
+    ("length", "rows", "size"), [(384, 3, 3072), (768, 48, 192), (7, 1, 64), (50, 50, 64), (30, 2, 100)]
+)
+def test_every_line_ahead_has_a_place_and_they_are_spread_evenly(length, rows, size):
+    places = np.full(length, -1, np.int64)
+    placed(places, rows, size, 10_000)
+    lines = [row * 10_000 + at for row in range(rows) for at in range(0, size, 64)]
+    assert sorted(set(places.tolist())) == lines
+    assert (np.diff(places) >= 0).all()
+    times = np.unique(places, return_counts=True)[1]
+    assert times.max() - times.min() <= 1
+
+
 GENERIC = tiles.tile_product(2, pairs=True, dot_bf16=False)
 
 
 @runtime
-def generic_tile(a, panel, length, c, adds):
+def generic_tile(a, panel, length, c, adds, places):
     GENERIC(
-        address_of(a, 0), 4 * length, 4, panel, length, address_of(c, 0), 4 * c.shape[1], c.shape[1], adds
+        address_of(a, 0), 4 * length, 4, panel, length, address_of(c, 0), 4 * c.shape[1], c.shape[1], adds, panel,
+        address_of(places, 0),
     )  # fmt: skip
 
 
@@ -142,5 +161,5 @@ def test_without_instructions_for_bfloat16_the_sums_are_the_same_to_rounding(add
     upper = (b.view(np.uint32) >> 16).astype(np.uint32)
     words[at : at + length * PANEL] = (upper[0::2] | (upper[1::2] << 16)).view(np.int32).ravel()
     c = np.ones((2, 30), np.float32)
-    generic_tile(a, panel, length, c, adds)
+    generic_tile(a, panel, length, c, adds, np.zeros(length, np.int64))
     np.testing.assert_allclose(c, adds + (values @ b)[:, :30], rtol=1e-5, atol=1e-4)
