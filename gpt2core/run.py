@@ -186,8 +186,8 @@ class Run:
         return "; ".join([told, *lines, *([f"and {len(waiting) - MAX_TOLD} more"] if len(waiting) > MAX_TOLD else [])])
 
     def mean_task_s(self, steps: int) -> list[float]:
-        """Mean seconds of each task over some steps that have just run."""
-        scale = clock.Calibration.between(self.start, clock.pair()).seconds_per_tick / steps
+        """Mean seconds of each task over some steps that have just run and were told of."""
+        scale = self.calibration.seconds_per_tick / steps
         return [float(t) for t in self.record.task_time * scale]
 
     def step_event(self, done: int) -> dict[str, Any]:
