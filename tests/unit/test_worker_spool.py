@@ -31,6 +31,20 @@ def test_what_is_put_waits_in_order_of_attempts_until_it_is_removed(spool: Spool
     assert [each.attempt_id for each in spool.entries()] == [9, 100]
 
 
+def test_a_folder_is_reached_from_elsewhere_however_the_spool_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trainer's artifacts lie behind a link that stands in another folder."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    relative = Spool(Path("spool"))
+    folder = relative.new_folder(3)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (folder / "artifacts" / "profile").write_text("left")
+    assert [path.name for path in relative.artifacts(3)] == ["profile"]
+    relative.close()
+
+
 def test_an_entry_comes_back_as_it_was_put(spool: Spool) -> None:
     put = entry(3, payload='{"result": null, "error": {"detail": "\\u00e4\\n"}}')
     spool.put(put)
