@@ -26,12 +26,16 @@ class SizedShape:
 @dataclass(frozen=True)
 class Memory:
     """Of one configuration. planned_bytes: by the formula; measured_bytes: the arenas that runs allocated; per_sequence
-    and per_token: bytes that one more sequence, or one more token in each, takes. explained: arenas / peak RSS."""
+    and per_token: bytes that one more sequence, or one more token in each, takes. peak_rss_bytes: the highest of a run;
+    arenas_share: what of it the arenas are; resident_bytes: what that run's memory consisted of as it grew, arenas
+    included; explained: their sum / peak RSS, null for results of version 1."""
 
     planned_bytes: dict[str, int]
     measured_bytes: dict[str, int]
     exact: bool
     peak_rss_bytes: int | None
+    arenas_share: float | None
+    resident_bytes: dict[str, int]
     explained: float | None
     per_sequence_bytes: dict[str, int]
     per_token_bytes: dict[str, int]
@@ -48,22 +52,30 @@ class MemoryRow:
 
 
 def memory(
-    measured: Sequence[Sizes], batch: int, seq: int, context: int, sizes_at: SizesAt, doublings: int = 4
+    measured: Sequence[Sizes],
+    resident: Sequence[Sizes],
+    batch: int,
+    seq: int,
+    context: int,
+    sizes_at: SizesAt,
+    doublings: int = 4,
 ) -> Memory:
-    """From `memory_bytes` of equally configured runs; peak RSS is their largest. Raises ValueError for no run."""
+    """From `memory_bytes` and `resident_bytes` of equally configured runs. Raises ValueError for no run."""
     if not measured:
         raise ValueError("no run")
     planned = dict(sizes_at(batch, seq))
     arenas = {name: size for name, size in measured[0].items() if name != PEAK}
-    peaks = [sizes[PEAK] for sizes in measured if sizes.get(PEAK)]
-    peak = max(peaks, default=None)
+    highest = max(range(len(measured)), key=lambda run: measured[run].get(PEAK, 0))
+    peak, pieces = measured[highest].get(PEAK) or None, dict(resident[highest])
     seqs = [seq << i for i in range(doublings + 1) if seq << i <= context]
     return Memory(
         planned_bytes=planned,
         measured_bytes=arenas,
         exact=all({k: v for k, v in sizes.items() if k != PEAK} == planned for sizes in measured),
         peak_rss_bytes=peak,
-        explained=None if peak is None else sum(arenas.values()) / peak,
+        arenas_share=None if peak is None else sum(arenas.values()) / peak,
+        resident_bytes=pieces,
+        explained=None if peak is None or not pieces else sum(pieces.values()) / peak,
         per_sequence_bytes=_more(planned, sizes_at(batch + 1, seq)),
         per_token_bytes=_more(planned, sizes_at(batch, seq + 1)) if seq < context else {},
         with_batch=[_sized(batch << i, seq, sizes_at) for i in range(doublings + 1)],

@@ -101,9 +101,7 @@ def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
     return [all(digest(process) == right[rounding_key(process)] for process in group) for group in variants]
 
 
-def _row(
-    group: Sequence[Process], agrees: bool, base: Sequence[Process] | None, best: Sequence[Process] | None
-) -> Row:
+def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None, best: Sequence[Process] | None) -> Row:
     config, threads = group[0].config, int(group[0].config["threads"])
     step_s, phase_s = step_interval(group), _phases(group)
     speedup = None if base is None else ratio_of_medians(step_values(base), step_values(group))

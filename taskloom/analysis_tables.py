@@ -119,21 +119,26 @@ def forecast(found: Outlook) -> Shown:
 
 
 def memory(rows: Sequence[MemoryRow]) -> Shown:
-    """Arenas of each variant, what more sequences and tokens take, and what of the peak they explain."""
+    """Arenas of each variant, what more sequences and tokens take, and what the peak consists of."""
     kinds = list(rows[0].memory.measured_bytes) if rows else []
-    table = new_table("MiB", "scheduler", "threads", "slices BxT", *kinds, "peak RSS", "explained", "per sequence",
-                      "per token")  # fmt: skip
+    table = new_table("MiB", "scheduler", "threads", "slices BxT", *kinds, "peak RSS", "arenas of it",
+                      "per sequence", "per token")  # fmt: skip
     for row in rows:
         found = row.memory
         table.add_row(
             *_row(row.variant),
             *(f"{found.measured_bytes.get(kind, 0) / MIB:,.1f}" for kind in kinds),
             NONE if found.peak_rss_bytes is None else f"{found.peak_rss_bytes / MIB:,.1f}",
-            NONE if found.explained is None else f"{found.explained:.0%}",
+            NONE if found.arenas_share is None else f"{found.arenas_share:.0%}",
             f"{sum(found.per_sequence_bytes.values()) / MIB:,.2f}",
             f"{sum(found.per_token_bytes.values()) / MIB:,.2f}" if found.per_token_bytes else NONE,
         )
     yield table
+    for row in rows:
+        found = row.memory
+        if found.explained is not None:
+            told = ", ".join(f"{name} {size / MIB:,.1f}" for name, size in found.resident_bytes.items())
+            yield f"{row.variant.name}: resident, MiB: {told}; {found.explained:.0%} of the peak"
 
 
 def history(found: Sequence[Series]) -> Shown:

@@ -41,9 +41,7 @@ def page(document: Document) -> str:
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     def cells(kind: str, values: Sequence[str]) -> str:
-        shown = (
-            f'<{kind}{" class=l" if i < left else ""}>{escape(value)}</{kind}>' for i, value in enumerate(values)
-        )
+        shown = (f"<{kind}{' class=l' if i < left else ''}>{escape(value)}</{kind}>" for i, value in enumerate(values))
         return f"<tr>{''.join(shown)}</tr>"
 
     return f"<figure><table>{cells('th', columns)}{''.join(cells('td', row) for row in rows)}</table></figure>"
@@ -55,6 +53,10 @@ def _figure(svg: str, caption: str) -> str:
 
 def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _mib(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:,.1f}"
 
 
 def _interval(low: float | None, high: float | None, digits: int = 3) -> str:
@@ -105,9 +107,12 @@ def _answer(document: Document) -> str:
         for row in sweep["pooled"]
     ]
     rows = [*pooled, *rows]
-    return _table(
-        ["with", str(sweep["axis"]), "verdict", "ratio [95 %]", "p, corrected", "superiority", "processes"], rows, 3
-    ) + '<p class="soft">ratio: median of the first / median of the second, above 1 the second is faster.</p>'
+    return (
+        _table(
+            ["with", str(sweep["axis"]), "verdict", "ratio [95 %]", "p, corrected", "superiority", "processes"], rows, 3
+        )
+        + '<p class="soft">ratio: median of the first / median of the second, above 1 the second is faster.</p>'
+    )
 
 
 def _runtime(document: Document) -> str:
@@ -249,18 +254,34 @@ def _memory(document: Document) -> str:
     rows = [
         (
             variant_name(row["variant"]),
-            *(f"{size / 2**20:,.1f}" for size in row["memory"]["measured_bytes"].values()),
-            "-" if row["memory"]["peak_rss_bytes"] is None else f"{row['memory']['peak_rss_bytes'] / 2**20:,.1f}",
-            "-" if row["memory"]["explained"] is None else f"{row['memory']['explained']:.0%}",
+            *(_mib(size) for size in row["memory"]["measured_bytes"].values()),
+            _mib(row["memory"]["peak_rss_bytes"]),
+            "-" if row["memory"]["arenas_share"] is None else f"{row['memory']['arenas_share']:.0%}",
             "yes" if row["memory"]["exact"] else "no",
         )
         for row in document["memory"]
     ]
     kinds = list(document["memory"][0]["memory"]["measured_bytes"])
+    pieces = list(dict.fromkeys(name for row in document["memory"] for name in row["memory"]["resident_bytes"]))
+    resident = [
+        (
+            variant_name(row["variant"]),
+            *(_mib(row["memory"]["resident_bytes"].get(name)) for name in pieces),
+            _mib(row["memory"]["peak_rss_bytes"]),
+            f"{row['memory']['explained']:.0%}",
+        )
+        for row in document["memory"]
+        if row["memory"]["explained"] is not None
+    ]
     return (
         "<h2>Memory</h2>"
-        + _figure(plots.memory(document), "Arenas, exact to the byte, and the peak of the process.")
-        + _table(["MiB", *kinds, "peak RSS", "explained", "as the formula says"], rows)
+        + _figure(
+            plots.memory(document),
+            "Arenas, exact to the byte, and the peak of the process. Below: what the memory of the run with "
+            "the highest peak consisted of, by when it grew.",
+        )
+        + _table(["MiB", *kinds, "peak RSS", "arenas of it", "as the formula says"], rows)
+        + (_table(["resident, MiB", *pieces, "peak RSS", "explained"], resident) if resident else "")
         + _figure(plots.memory_growth(document), "All arenas together, by the formula, against batch and sequence.")
     )
 

@@ -99,7 +99,7 @@ def forecast(
 
 @router.get("/memory", responses=responses(InvalidRequest, NotFound))
 def memory(context: Ctx, experiment_id: ExperimentId) -> list[MemoryRow]:
-    """Each variant's memory: its split, how it grows with batch and sequence, and what of the peak it explains."""
+    """Each variant's memory: its split, how it grows with batch and sequence, and what the peak consists of."""
     return service.memory(context.database, experiment_id)
 
 

@@ -149,12 +149,13 @@ def _memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:
 def _memory(group: Group) -> Memory:
     config = TrainConfig.from_dict(dict(group[0].config))
     measured = [process.result["memory_bytes"] for process in group]
+    resident = [process.result.get("resident_bytes") or {} for process in group]
 
     @functools.lru_cache
     def sizes_at(batch: int, seq: int) -> dict[str, int]:
         return arenas_bytes(dataclasses.replace(config, batch=batch, seq=seq))
 
-    return memory_of(measured, config.batch, config.seq, config.model.context, sizes_at)
+    return memory_of(measured, resident, config.batch, config.seq, config.model.context, sizes_at)
 
 
 def history(database: Database, noise_floor: float, limit: int, run_id: int | None) -> list[Series]:

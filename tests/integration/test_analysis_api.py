@@ -125,6 +125,7 @@ def explained(api, make_result):
         result["graph"] = {"t1_s": 8.0, "tinf_s": 4.0, "fork_join_tinf_s": 6.0}
         result["ops"] = [{"op": "fc", "phase": "forward", "calls": 8, "time_s": 16.0, "flop": 10**12, "bytes": 10**9}]
         result["memory_bytes"] = {"weights": 1, "peak_rss": 10**9}
+        result["resident_bytes"] = {"interpreter": 9 * 10**8, "arenas": 5 * 10**7}
         if threads == 1:
             node.leave(lease, "profile.json.gz", gzip.compress(json.dumps(PROFILE).encode()))
         node.upload(lease, result)
@@ -177,6 +178,7 @@ def test_memory_is_what_the_formula_says(api, explained):
         memory = row["memory"]
         assert memory["exact"] is False  # the results above made it up
         assert memory["planned_bytes"]["weights"] > 100_000
+        assert memory["explained"] == pytest.approx(0.95)
         assert memory["per_sequence_bytes"]["weights"] == 0
         assert memory["per_sequence_bytes"]["activations"] > 0
         totals = [shape["total_bytes"] for shape in memory["with_seq"]]

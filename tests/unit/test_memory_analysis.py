@@ -9,10 +9,12 @@ def sizes_at(batch, seq):
 
 def test_split_growth_and_what_of_the_peak_is_explained():
     measured = [{**sizes_at(4, 8), "peak_rss": 2000}, {**sizes_at(4, 8), "peak_rss": 1800}]
-    found = memory(measured, 4, 8, 32, sizes_at)
+    resident = [{"interpreter": 500, "arenas": 1376, "run": 24}, {"interpreter": 1, "arenas": 2}]
+    found = memory(measured, resident, 4, 8, 32, sizes_at)
     assert found.exact
     assert found.measured_bytes == {"weights": 1000, "activations": 320, "temporary": 56}
-    assert (found.peak_rss_bytes, found.explained) == (2000, pytest.approx(1376 / 2000))
+    assert (found.peak_rss_bytes, found.arenas_share) == (2000, pytest.approx(1376 / 2000))
+    assert (found.resident_bytes, found.explained) == (resident[0], pytest.approx(1900 / 2000))
     assert found.per_sequence_bytes == {"weights": 0, "activations": 80, "temporary": 0}
     assert found.per_token_bytes == {"weights": 0, "activations": 40, "temporary": 7}
     assert [(s.batch, s.total_bytes) for s in found.with_batch][:2] == [(4, 1376), (8, 1696)]
@@ -20,11 +22,13 @@ def test_split_growth_and_what_of_the_peak_is_explained():
 
 
 def test_arenas_that_are_not_what_the_formula_says_are_marked():
-    assert not memory([{**sizes_at(4, 8), "weights": 1001}], 4, 8, 8, sizes_at).exact
-    assert memory([sizes_at(4, 8)], 4, 8, 8, sizes_at).explained is None
-    assert memory([sizes_at(4, 8)], 4, 8, 8, sizes_at).per_token_bytes == {}
+    assert not memory([{**sizes_at(4, 8), "weights": 1001}], [{}], 4, 8, 8, sizes_at).exact
+    silent = memory([sizes_at(4, 8)], [{}], 4, 8, 8, sizes_at)
+    assert (silent.peak_rss_bytes, silent.arenas_share, silent.explained) == (None, None, None)
+    assert silent.per_token_bytes == {}
+    assert memory([{**sizes_at(4, 8), "peak_rss": 2000}], [{}], 4, 8, 8, sizes_at).explained is None
 
 
 def test_no_run_has_no_memory():
     with pytest.raises(ValueError):
-        memory([], 1, 1, 1, sizes_at)
+        memory([], [], 1, 1, 1, sizes_at)

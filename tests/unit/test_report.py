@@ -41,6 +41,7 @@ def processes(make_result):
             result["graph"] = {"t1_s": 8.0, "tinf_s": 4.0, "fork_join_tinf_s": 6.0}
             result["ops"] = OPS
             result["memory_bytes"] = {"weights": 1000, "peak_rss": 2000}
+            result["resident_bytes"] = {"interpreter": 900, "arenas": 1000}
             variant = {"scheduler": scheduler, "threads": threads}
             made.append(Process(len(made) + 1, result, variant, (1, block)))
     return made
@@ -55,7 +56,8 @@ def make_document(processes, traces=None, **request):
     asked = Asked(7, "tasks or <fork-join>?", "finished", len(processes), {"succeeded": len(processes)},
                   "2026-11-21T12:00:00+00:00", {"repetitions": 7, **request})  # fmt: skip
     rows = [
-        MemoryRow(variant_of(group), memory([p.result["memory_bytes"] for p in group], 4, 64, 128,
+        MemoryRow(variant_of(group), memory([p.result["memory_bytes"] for p in group],
+                                            [p.result["resident_bytes"] for p in group], 4, 64, 128,
                                             lambda b, t: {"weights": 250 * b * t // 64}))
         for group in by_variant(processes)
     ]  # fmt: skip
