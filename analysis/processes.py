@@ -56,18 +56,26 @@ class Process:
     def median_step_s(self) -> float:
         return median(self.timed_s)
 
-    @cached_property
-    def median_phase_s(self) -> Mapping[str, float]:
-        """The median of each phase over the steps after warm-up.
+    @property
+    def phases_overlap(self) -> bool:
+        return bool(self.config["scheduler"] == "task" and self.config["sync"] != "phase")
+
+    def timed_phase_s(self, phase: str) -> list[float]:
+        """A phase in each step after warm-up.
 
         Where phases overlap (task with sync step or none) a phase's span holds tasks of the others too: there it is
         the time of the phase's own tasks divided by the threads, which leaves the waiting out.
         """
         warmup = self.config["warmup"]
-        if self.config["scheduler"] == "task" and self.config["sync"] != "phase":
-            busy, threads = self.result["phase_busy_s"], int(self.config["threads"])
-            return {phase: median(busy[phase][warmup:]) / threads for phase in PHASES}
-        return {phase: median(self.result["phase_s"][phase][warmup:]) for phase in PHASES}
+        if self.phases_overlap:
+            threads = int(self.config["threads"])
+            return [busy_s / threads for busy_s in self.result["phase_busy_s"][phase][warmup:]]
+        return [float(span_s) for span_s in self.result["phase_s"][phase][warmup:]]
+
+    @cached_property
+    def median_phase_s(self) -> Mapping[str, float]:
+        """The median of each phase over the steps after warm-up: see timed_phase_s."""
+        return {phase: median(self.timed_phase_s(phase)) for phase in PHASES}
 
     @property
     def tokens(self) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from analysis.agreement import agree, digest, rounding_key, without
 from analysis.fingerprint import core_differences, environment_differences
 from analysis.processes import Process
-from analysis.statistics import Interval, Ratio, ratio_of_medians, step_interval, step_values
+from analysis.statistics import Interval, outliers, ratio_of_medians, step_interval, step_values
 from analysis.validity import marks
 from analysis.variants import by_variant
 from gpt2core.config import PHASES
@@ -22,7 +23,9 @@ PLACE = ("threads", "cores")
 
 @dataclass(frozen=True)
 class Row:
-    """One variant. Speedups are null without a base, and where results do not agree."""
+    """One variant. Speedups are null without a base, and where results do not agree. outliers: runs whose median lies
+    far from those of the variant's others; phases_overlap: forward and backward are the time of their own tasks
+    divided by the threads, so that waiting is in neither."""
 
     variant: dict[str, Any]
     scheduler: str
@@ -37,9 +40,19 @@ class Row:
     speedup_low: float | None
     speedup_high: float | None
     speedup_best_serial: float | None
+    speedup_best_serial_low: float | None
+    speedup_best_serial_high: float | None
     efficiency: float | None
+    speedup_forward: float | None
+    speedup_forward_low: float | None
+    speedup_forward_high: float | None
     efficiency_forward: float | None
+    speedup_backward: float | None
+    speedup_backward_low: float | None
+    speedup_backward_high: float | None
     efficiency_backward: float | None
+    phases_overlap: bool
+    outliers: list[int]
     final_loss: float
     agrees: bool
 
@@ -103,11 +116,11 @@ def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
 
 def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None, best: Sequence[Process] | None) -> Row:
     config, threads = group[0].config, int(group[0].config["threads"])
-    step_s, phase_s = step_interval(group), _phases(group)
-    speedup = None if base is None else ratio_of_medians(step_values(base), step_values(group))
-    if base is group:
-        speedup = Ratio(1.0, 1.0, 1.0)
-    base_s = None if base is None else _phases(base)
+    speedup = _speedup(base, group, step_values)
+    best_serial = _speedup(best, group, step_values)
+    forward = _speedup(base, group, partial(_phase_values, "forward"))
+    backward = _speedup(base, group, partial(_phase_values, "backward"))
+    medians_s = [process.median_step_s for process in group]
     return Row(
         variant=dict(group[0].variant),
         scheduler=config["scheduler"],
@@ -115,29 +128,63 @@ def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None,
         batch_slice=config["batch_slice"],
         token_slice=config["token_slice"],
         runs=len(group),
-        step_s=step_s,
+        step_s=step_interval(group),
         tokens_per_s=sum(p.tokens for p in group) / sum(sum(p.timed_s) for p in group),
-        phase_s=phase_s,
-        speedup=None if speedup is None else speedup.value,
-        speedup_low=None if speedup is None else speedup.low,
-        speedup_high=None if speedup is None else speedup.high,
-        speedup_best_serial=None if best is None else step_interval(best).median / step_s.median,
-        efficiency=None if speedup is None else speedup.value / threads,
-        efficiency_forward=_efficiency(base_s, phase_s, "forward", threads),
-        efficiency_backward=_efficiency(base_s, phase_s, "backward", threads),
+        phase_s={phase: median([process.median_phase_s[phase] for process in group]) for phase in PHASES},
+        speedup=speedup.value,
+        speedup_low=speedup.low,
+        speedup_high=speedup.high,
+        speedup_best_serial=best_serial.value,
+        speedup_best_serial_low=best_serial.low,
+        speedup_best_serial_high=best_serial.high,
+        efficiency=_per_thread(speedup, threads),
+        speedup_forward=forward.value,
+        speedup_forward_low=forward.low,
+        speedup_forward_high=forward.high,
+        efficiency_forward=_per_thread(forward, threads),
+        speedup_backward=backward.value,
+        speedup_backward_low=backward.low,
+        speedup_backward_high=backward.high,
+        efficiency_backward=_per_thread(backward, threads),
+        phases_overlap=group[0].phases_overlap,
+        outliers=[group[i].run_id for i in outliers(medians_s)],
         final_loss=float(group[0].losses[-1]),
         agrees=agrees,
     )
 
 
-def _phases(group: Sequence[Process]) -> dict[str, float]:
-    return {phase: median([process.median_phase_s[phase] for process in group]) for phase in PHASES}
+@dataclass(frozen=True)
+class _Speedup:
+    """A ratio, or none."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
-def _efficiency(base_s: dict[str, float] | None, phase_s: dict[str, float], phase: str, threads: int) -> float | None:
-    if base_s is None or phase_s[phase] == 0:
-        return None
-    return base_s[phase] / phase_s[phase] / threads
+def _speedup(
+    base: Sequence[Process] | None,
+    group: Sequence[Process],
+    values: Callable[[Sequence[Process]], Sequence[float]],
+) -> _Speedup:
+    if base is None:
+        return _Speedup()
+    if base is group:
+        return _Speedup(1.0, 1.0, 1.0)
+    base_s, here_s = values(base), values(group)
+    if min(here_s) <= 0:
+        return _Speedup()
+    ratio = ratio_of_medians(base_s, here_s)
+    return _Speedup(ratio.value, ratio.low, ratio.high)
+
+
+def _phase_values(phase: str, group: Sequence[Process]) -> Sequence[float]:
+    """What is sampled of a phase, as step_values of the step."""
+    return group[0].timed_phase_s(phase) if len(group) == 1 else [p.median_phase_s[phase] for p in group]
+
+
+def _per_thread(speedup: _Speedup, threads: int) -> float | None:
+    return None if speedup.value is None else speedup.value / threads
 
 
 def _warnings(

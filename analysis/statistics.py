@@ -23,6 +23,7 @@ class Interval:
     """A median with its nonparametric 95 % interval; no bounds where there are too few values for one.
 
     `n` values, which are the medians of `processes` processes, or, where there is one process only, its steps.
+    q1, q3: their quartiles; cv: standard deviation / mean, null for one value.
     """
 
     median: float
@@ -31,6 +32,9 @@ class Interval:
     n: int
     processes: int
     over: Literal["processes", "steps"]
+    q1: float
+    q3: float
+    cv: float | None
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,24 @@ def step_interval(processes: Sequence[Process]) -> Interval:
     values = step_values(processes)
     bounds = median_interval(values, CONFIDENCE)
     low, high = (None, None) if bounds is None else bounds
-    return Interval(
-        median(values), low, high, len(values), len(processes), "steps" if len(processes) == 1 else "processes"
-    )
+    q1, q3 = _quartiles(values)
+    cv = float(np.std(values, ddof=1) / np.mean(values)) if len(values) > 1 else None
+    over: Literal["processes", "steps"] = "steps" if len(processes) == 1 else "processes"
+    return Interval(median(values), low, high, len(values), len(processes), over, q1, q3, cv)
+
+
+def outliers(values: Sequence[float]) -> list[int]:
+    """Which values, by index, lie more than 1.5 interquartile ranges beyond a quartile. They are labelled and count.
+
+    Source: Tukey 1977.
+    """
+    q1, q3 = _quartiles(values)
+    return [i for i, value in enumerate(values) if not 2.5 * q1 - 1.5 * q3 <= value <= 2.5 * q3 - 1.5 * q1]
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    q1, q3 = np.quantile(values, [0.25, 0.75])
+    return float(q1), float(q3)
 
 
 def ratio_of_medians(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Ratio:

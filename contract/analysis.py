@@ -20,6 +20,9 @@ class Interval(Model):
     over: Literal["processes", "steps"] | None = Field(
         None, description="what the values are: medians of processes, or the steps of the only one"
     )
+    q1: float | None = Field(None, description="first quartile of the values")
+    q3: float | None = Field(None, description="third quartile")
+    cv: float | None = Field(None, description="standard deviation / mean; null for one value")
 
 
 class Selection(Model):
@@ -70,9 +73,24 @@ class ScalingRow(Model):
     speedup_low: float | None = Field(None, description="bootstrap 95 % interval of the ratio of medians")
     speedup_high: float | None = None
     speedup_best_serial: float | None = Field(description="the best one-thread median of the table / T(P)")
+    speedup_best_serial_low: float | None = None
+    speedup_best_serial_high: float | None = None
     efficiency: float | None = Field(description="speedup / P")
+    speedup_forward: float | None = Field(None, description="of the forward phase alone, against the same base")
+    speedup_forward_low: float | None = None
+    speedup_forward_high: float | None = None
     efficiency_forward: float | None
+    speedup_backward: float | None = None
+    speedup_backward_low: float | None = None
+    speedup_backward_high: float | None = None
     efficiency_backward: float | None
+    phases_overlap: bool = Field(
+        False, description="phases are the time of their own tasks divided by the threads: waiting is in none of them"
+    )
+    outliers: list[int] = Field(
+        default_factory=list,
+        description="runs whose median is over 1.5 interquartile ranges beyond its variant's quartiles; they count",
+    )
     final_loss: float
     agrees: bool = Field(description="losses and weights bit-identical to the other rows of the same slices")
 

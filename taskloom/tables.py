@@ -120,8 +120,8 @@ def dry_run(plan: DryRun) -> Table:
 
 
 def scaling(answer: ScalingTable, title: str | None = None) -> Table:
-    """Scheduler, threads, slices, median step with its interval, speedup and efficiencies."""
-    table = new_table(title, "scheduler", "threads", "slices BxT", "median step [95 %]", "tokens/s", "speedup", left=1)
+    """Scheduler, threads, slices, median step with its interval and spread, speedup and efficiencies."""
+    table = new_table(title, "scheduler", "threads", "slices BxT", "median step [95 %]", "CV", "tokens/s", "speedup")
     for column in ("efficiency fwd", "efficiency bwd", "final loss"):
         table.add_column(column, justify="right")
     for row in answer.rows:
@@ -130,6 +130,7 @@ def scaling(answer: ScalingTable, title: str | None = None) -> Table:
             str(row.threads),
             f"{row.batch_slice}x{row.token_slice}",
             interval(row.step_s),
+            NONE if row.step_s.cv is None else f"{row.step_s.cv:.1%}",
             number(row.tokens_per_s, 0),
             number(row.speedup),
             number(row.efficiency_forward),

@@ -18,6 +18,7 @@ from analysis.report import timeline
 from analysis.report.card import report_card
 from analysis.report.conclusion import conclusion
 from analysis.scaling import scaling
+from analysis.statistics import outliers
 from analysis.sweep import axes_of, sweep
 from analysis.trace import Trace
 from analysis.validity import disturbed, marks
@@ -126,10 +127,20 @@ def _environment(processes: Sequence[Process]) -> dict[str, Any]:
 
 
 def _samples(processes: Sequence[Process]) -> list[dict[str, Any]]:
+    """outlier: the process among its variant's; outlier_steps: by their place among its timed steps."""
     return [
         {
             "variant": dataclasses.asdict(variant_of(group)),
-            "processes": [{"run_id": process.run_id, "step_s": list(process.timed_s)} for process in group],
+            "processes": [
+                {
+                    "run_id": process.run_id,
+                    "step_s": list(process.timed_s),
+                    "outlier": i in odd,
+                    "outlier_steps": outliers(process.timed_s),
+                }
+                for i, process in enumerate(group)
+            ],
         }
         for group in by_variant(processes)
+        for odd in [outliers([process.median_step_s for process in group])]
     ]

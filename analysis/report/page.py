@@ -22,6 +22,13 @@ height:auto}.yes{color:#00664d;font-weight:600}.no{color:#a33c00;font-weight:600
 details{margin:.6em 0}summary{cursor:pointer}pre{font-size:.8em;overflow-x:auto;background:#f5f5f5;padding:.6em}
 """
 
+SPEEDUPS = ("variant", "speedup [95 %]", "efficiency", "forward [95 %]", "efficiency", "backward [95 %]", "efficiency",
+            "against the best one-thread [95 %]")  # fmt: skip
+OVERLAP = (
+    " Under task with sync step or none phases overlap: theirs is the time of their own tasks divided by the threads, "
+    "so waiting is in no phase, and they tell what sharing the machine costs; the step has all of it."
+)
+
 
 def page(document: Document) -> str:
     """The whole file."""
@@ -120,26 +127,47 @@ def _runtime(document: Document) -> str:
         (
             variant_name({**row, "sync": ""}),
             f"{row['step_s']['median']:.4g}" + _interval(row["step_s"]["low"], row["step_s"]["high"], 4),
+            f"{row['step_s']['q1']:.4g} to {row['step_s']['q3']:.4g}",
+            "-" if row["step_s"]["cv"] is None else f"{row['step_s']['cv']:.1%}",
             f"{row['step_s']['n']} {row['step_s']['over']}",
+            ", ".join(map(str, row["outliers"])) or "-",
             f"{row['tokens_per_s']:,.0f}",
-            _number(row["speedup"]) + _interval(row["speedup_low"], row["speedup_high"], 2),
-            _number(row["efficiency"]),
-            _number(row["efficiency_forward"]),
-            _number(row["efficiency_backward"]),
             f"{row['final_loss']:.5f}" + ("" if row["agrees"] else " disagrees"),
         )
         for row in document["scaling"]["rows"]
     ]
-    columns = ["variant", "median step, s [95 %]", "n", "tokens/s", "speedup [95 %]", "efficiency", "forward",
-               "backward", "final loss"]  # fmt: skip
+    columns = ["variant", "median step, s [95 %]", "quartiles", "CV", "n", "outlier runs", "tokens/s", "final loss"]
+    speedups = [
+        (
+            variant_name({**row, "sync": ""}),
+            *(
+                cell
+                for name in ("", "_forward", "_backward")
+                for cell in (
+                    _number(row[f"speedup{name}"])
+                    + _interval(row[f"speedup{name}_low"], row[f"speedup{name}_high"], 2),
+                    _number(row[f"efficiency{name}"]),
+                )
+            ),
+            _number(row["speedup_best_serial"])
+            + _interval(row["speedup_best_serial_low"], row["speedup_best_serial_high"], 2),
+        )
+        for row in document["scaling"]["rows"]
+        if row["threads"] > 1
+    ]
+    overlap = any(row["phases_overlap"] for row in document["scaling"]["rows"])
     return (
         "<h2>Runtime, speedup, samples</h2>"
         + _figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median.")
         + _table(columns, rows)
-        + f'<p class="soft">{escape(document["scaling"]["base"])}</p>'
+        + _figure(plots.samples(document), "Every timed step (dots) and the median of each process (rings); black ones "
+                  "are outliers, more than 1.5 interquartile ranges beyond a quartile: they count like all others.")
+        + (_table(SPEEDUPS, speedups) if speedups else "")
+        + f'<p class="soft">{escape(document["scaling"]["base"])}.{OVERLAP if overlap else ""}</p>'
         + _figure(plots.speedup(document), "Speedup against one thread of the same scheduler and slices, with its 95 % "
                   "interval; short bars: what work and span allow.")
-        + _figure(plots.samples(document), "Every timed step (dots) and the median of each process (rings).")
+        + _figure(plots.phase_speedups(document), "The same of forward and backward alone."
+                  + (OVERLAP if overlap else ""))
     )  # fmt: skip
 
 
@@ -322,11 +350,11 @@ def _raw(document: Document) -> str:
     rows = [
         (
             variant_name(row["variant"]), str(process["run_id"]),
-            " ".join(f"{s:.5g}" for s in process["step_s"]),
+            " ".join(f"{s:.5g}" + "*" * (i in process["outlier_steps"]) for i, s in enumerate(process["step_s"])),
         )
         for row in document["samples"] for process in row["processes"]
     ]  # fmt: skip
     return (
         f"<h2>Raw samples</h2><details><summary>{len(rows)} processes</summary>"
-        f"{_table(['variant', 'run', 'seconds of each timed step'], rows, 3)}</details>"
+        f"{_table(['variant', 'run', 'seconds of each timed step (*: an outlier)'], rows, 3)}</details>"
     )

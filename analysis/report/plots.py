@@ -100,39 +100,24 @@ def samples(document: Document) -> str:
         colour, count = SCHEDULER[row["variant"]["scheduler"]], len(row["processes"])
         for j, process in enumerate(row["processes"]):
             y = top + ROW * i + 5 + (ROW - 10) * (j + 0.5) / count
-            parts += [f'<circle cx="{x(s):.1f}" cy="{y:.1f}" r="1.6" fill="{colour}" fill-opacity="0.45"/>'
-                      for s in process["step_s"]]  # fmt: skip
+            for place, s in enumerate(process["step_s"]):
+                shade = INK if place in process["outlier_steps"] else colour
+                parts.append(f'<circle cx="{x(s):.1f}" cy="{y:.1f}" r="1.6" fill="{shade}" fill-opacity="0.45"/>')
             middle = median(process["step_s"])
-            parts.append(dot(x(middle), y, colour, 3, f"run {process['run_id']}: {middle:.5g} s", hollow=True))
+            told = f"run {process['run_id']}: {middle:.5g} s" + ", an outlier" * process["outlier"]
+            parts.append(dot(x(middle), y, INK if process["outlier"] else colour, 3, told, hollow=True))
     return figure(WIDTH, height, parts, "Distribution of samples")
 
 
 def speedup(document: Document) -> str:
     """Speedup against one thread of the same scheduler and slices, ideal scaling and work-span bounds."""
-    rows = [row for row in document["scaling"]["rows"] if row["speedup"] is not None]
-    most = max((row["threads"] for row in rows), default=1)
+    rows = document["scaling"]["rows"]
+    most = max((row["threads"] for row in rows if row["speedup"] is not None), default=1)
     if most == 1:
         return ""
     height, bottom, right = 380, 320, WIDTH - 330
     x, y = Scale(1, most, 70, right), Scale(0, most * 1.1, bottom, 30)
-    parts = [*x_axis(x, 30, bottom, "threads", plain), *y_axis(y, 70, right, "speedup", plain)]
-    parts.append(line([(x(1), y(1)), (x(most), y(most))], SOFT, 1.5, "2 3"))
-    entries = [("ideal", SOFT, "2 3")]
-    groups: dict[tuple[str, int, int], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["scheduler"], row["batch_slice"], row["token_slice"]), []).append(row)
-    slices = list(dict.fromkeys(key[1:] for key in groups))
-    for (scheduler, *cut), same in groups.items():
-        dash, colour = DASHES[slices.index((cut[0], cut[1])) % len(DASHES)], SCHEDULER[scheduler]
-        points = [(x(row["threads"]), y(row["speedup"])) for row in sorted(same, key=lambda row: row["threads"])]
-        shift = 3 * (list(groups).index((scheduler, cut[0], cut[1])) - len(groups) / 2)
-        parts.append(line(points, colour, 2, dash))
-        for row in same:
-            told = f"{scheduler} {cut[0]}x{cut[1]}: {row['speedup']:.3f}"
-            if row["threads"] > 1 and row["speedup_low"] is not None:
-                parts.append(bar(x(row["threads"]) - 12 + shift, y(row["speedup_low"]), y(row["speedup_high"]), colour))
-            parts.append(dot(x(row["threads"]), y(row["speedup"]), colour, 3.5, told))
-        entries.append((f"{scheduler} {cut[0]}x{cut[1]}", colour, dash))
+    parts, entries = _speedups(rows, "speedup", x, y)
     for kind in ("fork_join", "task"):
         highest = [bound for row in document["efficiency"] if row["bounds"] for bound in row["bounds"][kind]
                    if bound["threads"] == most]  # fmt: skip
@@ -142,6 +127,50 @@ def speedup(document: Document) -> str:
             entries.append((f"bound of {name}: {best:.2f}", SCHEDULER[name], ""))
     parts += legend(entries, right + 30, 48)
     return figure(WIDTH, height, parts, "Speedup")
+
+
+def phase_speedups(document: Document) -> str:
+    """Speedups of forward and of backward, beside each other."""
+    rows = document["scaling"]["rows"]
+    most = max((row["threads"] for row in rows if row["speedup_forward"] is not None), default=1)
+    if most == 1:
+        return ""
+    parts: list[str] = []
+    entries: list[tuple[str, str, str]] = []
+    for i, phase in enumerate(("forward", "backward")):
+        left = 70 + 320 * i
+        x, y = Scale(1, most, left, left + 250), Scale(0, most * 1.1, 260, 30)
+        drawn, entries = _speedups(rows, f"speedup_{phase}", x, y)
+        parts += [*drawn, text(left + 125, 20, phase, "middle", 12, INK, bold=True)]
+    return figure(WIDTH, 310, [*parts, *legend(entries, 670, 48)], "Speedup of forward and backward")
+
+
+def _speedups(
+    rows: Sequence[Mapping[str, Any]], key: str, x: Scale, y: Scale
+) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Axes, ideal scaling and a line for each scheduler and slicing, with the legend's entries."""
+    label = "speedup" if x.start == 70 else ""  # once on the page's left
+    parts = [*x_axis(x, y.end, y.start, "threads", plain), *y_axis(y, x.start, x.end, label, plain)]
+    parts.append(line([(x(1), y(1)), (x(x.high), y(x.high))], SOFT, 1.5, "2 3"))
+    entries = [("ideal", SOFT, "2 3")]
+    groups: dict[tuple[str, int, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row[key] is not None:
+            groups.setdefault((row["scheduler"], row["batch_slice"], row["token_slice"]), []).append(row)
+    slices = list(dict.fromkeys(key[1:] for key in groups))
+    for number, ((scheduler, *cut), same) in enumerate(groups.items()):
+        name = f"{scheduler} {cut[0]}x{cut[1]}"
+        dash, colour = DASHES[slices.index((cut[0], cut[1])) % len(DASHES)], SCHEDULER[scheduler]
+        ordered = sorted(same, key=lambda row: row["threads"])
+        parts.append(line([(x(row["threads"]), y(row[key])) for row in ordered], colour, 2, dash))
+        for row in ordered:
+            at = x(row["threads"])
+            if row["threads"] > 1 and row[f"{key}_low"] is not None:
+                shift = 3 * (number - len(groups) / 2) - 12
+                parts.append(bar(at + shift, y(row[f"{key}_low"]), y(row[f"{key}_high"]), colour))
+            parts.append(dot(at, y(row[key]), colour, 3.5, f"{name}: {row[key]:.3f}"))
+        entries.append((name, colour, dash))
+    return parts, entries
 
 
 def efficiency(document: Document) -> str:

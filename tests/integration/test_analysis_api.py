@@ -35,6 +35,9 @@ def test_scaling_has_a_row_for_each_variant(api, measured):
     )
     assert best["speedup"] == pytest.approx(2)
     assert best["efficiency_forward"] == pytest.approx(1)
+    assert best["speedup_backward_low"] <= best["speedup_backward"] <= best["speedup_backward_high"]
+    assert 0 < best["step_s"]["cv"] < 0.01
+    assert best["step_s"]["q1"] <= best["step_s"]["median"] <= best["step_s"]["q3"]
     assert best["variant"] == {"scheduler": "task", "threads": 2}
     assert best["agrees"] is True
     assert table["warnings"] == []
@@ -295,7 +298,7 @@ def test_the_report_is_one_document_and_one_page(api, explained):
     page = api.http.get(f"/reports/{explained}")
     assert page.headers["content-type"].startswith("text/html")
     assert "script" not in page.headers["content-security-policy"]
-    assert page.text.count("<svg") == 9
+    assert page.text.count("<svg") == 10
     assert document["conclusion"].partition("<")[0][:60] in page.text
 
 

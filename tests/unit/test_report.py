@@ -120,7 +120,8 @@ def test_every_figure_is_well_formed_and_stays_on_its_page(processes):
     figures = re.findall(r"<svg.*?</svg>", page(document), re.S)
     labels = [ElementTree.fromstring(svg).get("aria-label") for svg in figures]
     assert labels == [
-        "Time of a step by variant and phase", "Speedup", "Distribution of samples", "Where the threads' time went",
+        "Time of a step by variant and phase", "Distribution of samples", "Speedup", "Speedup of forward and backward",
+        "Where the threads' time went",
         "Timeline as traced", "Timeline of one step", "Roofline of task (sync step) 1x64, 2 threads", "Forecast",
         "Memory by variant", "Growth of memory",
     ]  # fmt: skip

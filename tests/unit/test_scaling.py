@@ -46,6 +46,8 @@ def test_efficiency_of_each_phase_comes_from_its_own_times(make_result):
     found = row(scaling([one, two]), "fork-join", 2)
     assert found.efficiency_forward == pytest.approx(0.3 / 0.3 / 2)
     assert found.efficiency_backward == pytest.approx(0.5 / 0.24 / 2)
+    assert (found.speedup_forward, found.speedup_backward) == pytest.approx((1.0, 0.5 / 0.24))
+    assert found.phases_overlap is False
 
 
 def test_tokens_per_second_are_total_work_by_total_time(make_result):
@@ -100,6 +102,33 @@ def test_speedup_has_an_interval(processes):
     found = row(scaling(processes(("task", 1, 1.0), ("task", 2, 0.5), repetitions=6)), "task", 2)
     assert (found.speedup_low, found.speedup, found.speedup_high) == (2.0, 2.0, 2.0)
     assert (found.step_s.n, found.step_s.processes) == (6, 6)
+
+
+def test_speedups_of_phases_and_against_the_best_have_intervals_over_processes(make_result):
+    times = {("task", 1): [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], ("task", 2): [0.5] * 6, ("serial", 1): [0.8] * 6}
+    given = [
+        Process(i, make_result([9.0, s, s], scheduler=scheduler, threads=threads), {"s": scheduler, "threads": threads})
+        for (scheduler, threads), medians in times.items()
+        for i, s in enumerate(medians)
+    ]
+    found = row(scaling(given), "task", 2)
+    assert found.phases_overlap is True
+    for value, low, high in (
+        (found.speedup_forward, found.speedup_forward_low, found.speedup_forward_high),
+        (found.speedup_backward, found.speedup_backward_low, found.speedup_backward_high),
+    ):
+        assert value == pytest.approx(1.25 / 0.5)
+        assert 1.0 / 0.5 <= low < value < high <= 1.5 / 0.5
+    best = found.speedup_best_serial, found.speedup_best_serial_low, found.speedup_best_serial_high
+    assert best == pytest.approx((1.6, 1.6, 1.6))
+
+
+def test_an_outlier_is_labelled_and_counts(processes):
+    given = processes(("task", 1, 1.0), repetitions=7)
+    given[3].result["step_s"] = [9.0, 3.0, 3.0]
+    found = row(scaling(given), "task", 1)
+    assert found.outliers == [4]
+    assert found.step_s.n == 7
 
 
 def test_an_unlike_machine_and_too_few_cores_are_warned_of(make_result):

@@ -25,6 +25,21 @@ def test_several_processes_count_as_one_value_each(make_result):
     assert (interval.low, interval.high) == (1, 100)
 
 
+def test_the_spread_stands_beside_the_median(make_result):
+    found = statistics.step_interval(of(make_result, 1, 2, 3, 4, 10))
+    assert (found.q1, found.q3) == (2, 4)
+    assert found.cv == pytest.approx(stats.variation([1, 2, 3, 4, 10], ddof=1))
+    assert statistics.step_interval([Process(1, make_result([9.0, 2.0]))]).cv is None
+
+
+@pytest.mark.parametrize(
+    ("values", "found"), [([1, 2, 3, 4, 7], []), ([1, 2, 3, 4, 7.01], [4]), ([-1.01, 2, 3, 4, 5], [0]), ([5], [])]
+)
+def test_outliers_are_beyond_tukeys_fences(values, found):
+    """Quartiles 2 and 4: the fences are at -1 and 7."""
+    assert statistics.outliers(values) == found
+
+
 def test_too_few_processes_have_no_interval(make_result):
     interval = statistics.step_interval(of(make_result, 1, 2, 3, 4, 5))
     assert (interval.median, interval.low, interval.high) == (3, None, None)
