@@ -34,6 +34,7 @@ ACCESS: dict[str, frozenset[str]] = {
     "experiments_index": READERS,
     "experiments_show": READERS,
     "experiments_cancel": SUBMITTERS,
+    "experiments_retry": SUBMITTERS,
     "runs_index": READERS,
     "runs_show": READERS,
     "runs_samples": READERS,

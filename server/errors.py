@@ -155,7 +155,7 @@ class TooManyArtifacts(ServerError):
 
 
 class UnknownMediaType(ServerError):
-    """The file is declared to be of a kind that is not kept; `accepted` are those that are."""
+    """The body is declared to be of a kind that is not taken here; `accepted` are those that are."""
 
     slug, title, status = "unknown-media-type", "Media type not taken", 415
 

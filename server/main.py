@@ -20,7 +20,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
-from server import auth, logs, migrate, openapi, problems, replicas
+from server import auth, logs, migrate, openapi, problems, queries, replicas
 from server.analysis.alerts import Alerts
 from server.analysis.routes import router as analysis
 from server.artifacts.routes import router as artifacts
@@ -120,7 +120,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         generate_unique_id_function=openapi.operation_name,
     )
     app.state.context = context
-    api = APIRouter(prefix="/api/v1")
+    api = APIRouter(prefix="/api/v1", dependencies=[Depends(queries.check_known)])
     for router in ROUTERS:
         api.include_router(router)
     app.include_router(api)

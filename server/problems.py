@@ -25,6 +25,7 @@ from server.errors import (
     NotFound,
     RequestRefused,
     ServerError,
+    UnknownMediaType,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -57,6 +58,8 @@ def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
     """OpenAPI's `responses` for the problems an address may answer with, each with an example."""
     out: dict[int | str, dict[str, Any]] = {}
     both: tuple[type[ServerError], ...] = (*kinds, InternalError, DatabaseUnavailable)
+    if MalformedBody in kinds:
+        both = (*both, UnknownMediaType)
     for kind in both:
         content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": {}}}
         entry = out.setdefault(kind.status, {"description": "", "content": content})
@@ -108,6 +111,8 @@ def _resolve(loc: tuple[str | int, ...], body: object, keep_last: bool) -> list[
 
 def from_validation(error: RequestValidationError) -> ServerError:
     """One entry per refused value, named by its pointer into the body, or by its place and name."""
+    if isinstance(error.body, bytes):  # FastAPI reads what is declared to be JSON, and leaves the rest
+        return UnknownMediaType("a body is JSON: send Content-Type: application/json", accepted=["application/json"])
     entries: dict[str, dict[str, Any]] = {}
     for item in error.errors():
         if item["type"] == "json_invalid":

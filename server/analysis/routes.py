@@ -143,7 +143,7 @@ def report(
     return service.report(context.database, context.store, experiment_id, disturbed == "leave-out")
 
 
-@router.get("/calibration", responses=responses())
+@router.get("/calibration", responses=responses(InvalidRequest))
 def calibration(context: Ctx) -> list[Calibration]:
     """What each node can tell apart, by its latest A/A experiment (`calibrates`)."""
     return service.calibrations(context.database)

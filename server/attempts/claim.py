@@ -6,10 +6,10 @@ import json
 import math
 
 from sqlalchemy import Select, and_, exists, func, or_, select, update
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from contract.runs import Lease, LeaseRequest
+from server.attempts import cores
 from server.attempts.models import Attempt, is_active
 from server.attempts.waiting import Empty
 from server.db import Database, db_now, now, utc
@@ -26,13 +26,6 @@ def claim(database: Database, settings: Settings, request: LeaseRequest) -> Leas
 
     Raises UnknownWorker, StaleBoot or WorkerBusy.
     """
-    try:
-        return _claim(database, settings, request)
-    except IntegrityError:  # another server gave a run to the same cores at the same moment
-        return None
-
-
-def _claim(database: Database, settings: Settings, request: LeaseRequest) -> Lease | Empty | None:
     with database.write() as session:
         worker = _known_worker(session, request)
         worker.seen_at = at = now(session)
@@ -40,7 +33,7 @@ def _claim(database: Database, settings: Settings, request: LeaseRequest) -> Lea
         held = session.scalars(select(Attempt).where(Attempt.worker_id == worker.worker_id, is_active())).first()
         if held is not None:
             return _again(session, settings, held)
-        if _cores_taken(session, worker):
+        if cores.are_taken(session, worker.node, worker.core_set):
             return None
         run = _next_run(session, settings, worker)
         if run is None:
@@ -65,13 +58,6 @@ def _again(session: Session, settings: Settings, held: Attempt) -> Lease:
     run = session.get_one(Run, held.run_id)
     held.expires_at = now(session) + settings.lease_s
     return _as_lease(settings, held, run)
-
-
-def _cores_taken(session: Session, worker: Worker) -> bool:
-    """Whether another attempt runs on one of the worker's cores: two would spoil each other's measurement."""
-    mine = set(worker.core_set.split(","))
-    others = session.scalars(select(Attempt.core_set).where(Attempt.node == worker.node, is_active()))
-    return any(mine & set(core_set.split(",")) for core_set in others)
 
 
 def _next_run(session: Session, settings: Settings, worker: Worker) -> Run | None:

@@ -16,7 +16,7 @@ from contract.runs import (
     ResultReceipt,
     ResultUpload,
 )
-from server.attempts import output, rules
+from server.attempts import cores, output, rules
 from server.attempts import payload as payloads
 from server.attempts.models import Attempt, Result, is_active
 from server.db import Database, db_now, now, utc
@@ -178,9 +178,8 @@ def _apply(attempt: Attempt, run: Run, change: rules.Change, at: float) -> None:
 
 
 def _check_cores_free(session: Session, attempt: Attempt) -> None:
-    """A lost attempt comes back only if its worker has not begun another one meanwhile. Raises LeaseLost."""
-    taken = select(Attempt.id).where(Attempt.node == attempt.node, Attempt.core_set == attempt.core_set, is_active())
-    if session.execute(taken).first() is not None:
+    """A lost attempt comes back only if its cores run no other one meanwhile. Raises LeaseLost."""
+    if cores.are_taken(session, attempt.node, attempt.core_set):
         raise LeaseLost(f"the cores of attempt {attempt.id} run another one", current=attempt.state, allowed=[])
 
 

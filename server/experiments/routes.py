@@ -86,3 +86,11 @@ def show(context: Ctx, experiment_id: Id) -> ExperimentDetail:
 def cancel(context: Ctx, experiment_id: Id) -> ExperimentDetail:
     """Cancel what has not ended: queued runs at once, others when their worker next beats."""
     return service.cancel(context.database, experiment_id)
+
+
+@router.post("/{experiment_id}/retry", responses=responses(NotFound, InvalidRequest, InvalidTransition))
+def retry(context: Ctx, experiment_id: Id) -> ExperimentDetail:
+    """Queue again every run that failed, was cancelled or quarantined. Their attempts so far stay in their history."""
+    detail = service.retry(context.database, experiment_id)
+    context.waiting.changed()
+    return detail

@@ -1,4 +1,4 @@
-"""Experiments: submitted once, listed, shown, cancelled."""
+"""Experiments: submitted once, listed, shown, cancelled, tried again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import func, insert, select
@@ -26,13 +26,13 @@ from gpt2core.config import TrainConfig
 from gpt2core.result import median
 from server import paging
 from server.db import Database, now, utc
-from server.errors import IdempotencyConflict, InvalidRequest, NotFound, QueueFull
+from server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
 from server.experiments.blocks import insert_runs, stopping
 from server.experiments.expansion import Planned, Variant, canonical_sha256, expand
 from server.experiments.memory import run_memory_bytes
 from server.experiments.models import Experiment, ExperimentKey, RequiredLabel
 from server.runs.models import Run, is_queued
-from server.runs.service import cancel_locked
+from server.runs.service import cancel_locked, retry_locked
 from server.runs.states import ACTIVE, RUN
 from server.settings import Settings
 from server.workers.service import capacity
@@ -128,16 +128,47 @@ def show(database: Database, experiment_id: int) -> ExperimentDetail:
 
 
 def cancel(database: Database, experiment_id: int) -> ExperimentDetail:
-    """Cancel every run that has not ended: queued ones at once, others at their next heartbeat. Raises NotFound."""
+    """Cancel every run that has not ended: queued ones at once, others at their next heartbeat; again at will.
+
+    Raises NotFound or InvalidTransition.
+    """
     with database.write() as session:
         experiment = _get(session, experiment_id)
         at = now(session)
-        open_runs = select(Run).where(Run.experiment_id == experiment_id, Run.state.in_((*ACTIVE, "queued")))
-        for run in session.scalars(open_runs.order_by(Run.id).with_for_update()):
+        open_runs = _locked(session, experiment_id, (*ACTIVE, "queued"))
+        if not open_runs and experiment.cancelled_at is None:
+            raise InvalidTransition(
+                f"experiment {experiment_id} is finished; there is nothing to cancel", current="finished", allowed=[]
+            )
+        for run in open_runs:
             cancel_locked(run, at)
         experiment.cancelled_at = experiment.cancelled_at or at
         session.flush()
         return _detail(session, experiment)
+
+
+def retry(database: Database, experiment_id: int) -> ExperimentDetail:
+    """Queue every run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
+    with database.write() as session:
+        experiment = _get(session, experiment_id)
+        at = now(session)
+        runs = _locked(session, experiment_id, tuple(RUN.verbs["retry"]))
+        if not runs:
+            state = _summaries(session, [experiment])[0].state
+            raise InvalidTransition(
+                f"experiment {experiment_id} is {state}; none of its runs can be tried again", current=state, allowed=[]
+            )
+        for run in runs:
+            retry_locked(run, at)
+        experiment.cancelled_at = None
+        session.flush()
+        return _detail(session, experiment)
+
+
+def _locked(session: Session, experiment_id: int, states: tuple[str, ...]) -> Sequence[Run]:
+    """The experiment's runs in these states."""
+    query = select(Run).where(Run.experiment_id == experiment_id, Run.state.in_(states))
+    return session.scalars(query.order_by(Run.id).with_for_update()).all()
 
 
 def _storable(request: ExperimentRequest) -> dict[str, Any]:

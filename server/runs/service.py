@@ -149,12 +149,16 @@ def retry(database: Database, settings: Settings, run_id: int) -> RunDetail:
     """Queue a run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         run = _get(session, run_id, lock=True)
-        at = now(session)
-        run.state, run.queued_at = RUN.after(run.state, "retry", run.id), at
-        run.losses = 0
-        run.finished_at = run.cancel_requested_at = run.error = None
+        retry_locked(run, now(session))
         session.flush()
         return _detail(session, settings, run)
+
+
+def retry_locked(run: Run, at: float) -> None:
+    """Raises InvalidTransition."""
+    run.state, run.queued_at = RUN.after(run.state, "retry", run.id), at
+    run.losses = 0
+    run.finished_at = run.cancel_requested_at = run.error = None
 
 
 def _get(session: Session, run_id: int, lock: bool = False) -> Run:

@@ -34,6 +34,7 @@ REQUESTS = {
     "experiments_index": (200, None, None),
     "experiments_show": (200, "/api/v1/experiments/1", None),
     "experiments_cancel": (200, "/api/v1/experiments/1/cancel", None),
+    "experiments_retry": (200, "/api/v1/experiments/2/retry", None),
     "runs_index": (200, None, None),
     "runs_show": (200, "/api/v1/runs/1", None),
     "runs_samples": (200, "/api/v1/runs/1/samples", None),
@@ -111,6 +112,8 @@ def test_every_caller_gets_what_the_table_says(house, name):
         house.use(house.tokens["admin"])
         if name == "runs_retry":
             house.post("/runs/3/cancel")
+        if name == "experiments_retry":
+            house.post("/experiments/2/cancel")
         house.use(house.tokens[caller])
         answer = house.http.request(next(iter(route.methods)), path, json=body)
         got[caller] = answer.status_code

@@ -112,6 +112,20 @@ def test_a_renewal_does_not_take_cores_that_run_another_attempt(api, node, lease
     assert node.beat(lease, 409)["type"] == "/problems/lease-lost"
 
 
+def test_a_renewal_takes_no_core_that_another_worker_uses(api, make_result):
+    api.submit()
+    left, right = api.worker("w1", node="n", cores=[0, 1]), api.worker("w2", node="n", cores=[1, 2])
+    lease = left.claim()
+    api.let_lease_run_out(lease["attempt_id"])
+    api.reap()
+    high = api.submit(priority=9)
+    other = right.claim()
+    assert other["experiment_id"] == high["id"]
+    assert left.beat(lease, 409)["type"] == "/problems/lease-lost"
+    right.upload(other, make_result())
+    left.beat(lease)
+
+
 def test_a_late_result_counts_when_nobody_took_the_run(api, node, lease, make_result):
     api.let_lease_run_out(lease["attempt_id"])
     api.reap()

@@ -139,6 +139,30 @@ def test_cancelling_an_experiment_cancels_what_has_not_ended(api, make_result):
     assert api.post(f"/experiments/{made['id']}/cancel")["by_state"] == {"succeeded": 1, "cancelled": 11}
 
 
+def test_what_came_to_nothing_in_an_experiment_is_tried_again(api, make_result):
+    path = f"/experiments/{api.submit(axes={'seed': [1, 2, 3]}, order='sequential')['id']}"
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    node.upload(node.claim(), error={"slug": "boom"})
+    api.post(f"{path}/cancel")
+    again = api.post(f"{path}/retry")
+    assert (again["state"], again["by_state"]) == ("active", {"succeeded": 1, "queued": 2})
+    for _ in range(2):
+        node.upload(node.claim(), make_result())
+    assert [api.get(f"/runs/{run_id}")["attempts"] for run_id in (1, 2, 3)] == [1, 2, 1]
+    assert api.get(path)["state"] == "finished"  # and no longer cancelled
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry"])
+def test_an_experiment_that_succeeded_is_neither_cancelled_nor_tried_again(api, make_result, verb):
+    path = f"/experiments/{api.submit()['id']}"
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    problem = api.post(f"{path}/{verb}", status=409)
+    assert (problem["type"], problem["current"]) == ("/problems/invalid-transition", "finished")
+    assert api.get(path)["state"] == "finished"
+
+
 def test_an_experiment_is_finished_when_its_runs_are(api, make_result):
     made = api.submit()
     node = api.worker()
@@ -149,4 +173,5 @@ def test_an_experiment_is_finished_when_its_runs_are(api, make_result):
 
 def test_unknown_experiments_are_not_found(empty_api):
     assert empty_api.get("/experiments/7", 404)["type"] == "/problems/not-found"
-    assert empty_api.post("/experiments/7/cancel", status=404)["detail"] == "there is no experiment 7"
+    for verb in ("cancel", "retry"):
+        assert empty_api.post(f"/experiments/7/{verb}", status=404)["detail"] == "there is no experiment 7"

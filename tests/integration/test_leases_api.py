@@ -2,6 +2,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import text
 
 from server.neighbours import LISTENER
 
@@ -116,6 +117,24 @@ def test_cores_run_one_attempt_at_a_time(api, make_result):
     assert other["run_id"] != lease["run_id"]
     first.upload(lease, make_result())
     api.worker("w5", node="m", cores=[0]).claim()
+
+
+@pytest.mark.on_postgres
+def test_cores_that_overlap_are_not_given_twice_at_the_same_moment(api):
+    api.submit(repetitions=2, order="sequential")
+    nodes = [api.worker("w1", node="n", cores=[0, 1]), api.worker("w2", node="n", cores=[1, 2])]
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+
+    def claim(node):
+        body = {"worker_id": node.worker_id, "boot_id": node.identity["boot_id"], "wait_s": 0}
+        return api.http.post("/api/v1/leases", json=body).status_code
+
+    with ThreadPoolExecutor(2) as pool:
+        with api.context.database.write() as session:
+            session.execute(text("LOCK TABLE attempt IN SHARE MODE"))  # read it, but add nothing to it
+            claims = [pool.submit(claim, node) for node in nodes]
+            until(lambda: api.sql(waiting) == [(2,)])
+        assert sorted(one.result(10) for one in claims) == [201, 204]
 
 
 def test_a_waiting_worker_is_woken_by_a_submission(api):

@@ -30,7 +30,8 @@ def test_addresses_that_do_not_exist(empty_api, method, path, status, kind):
     [
         (b"{", "application/json", 400, "malformed-body"),
         (b"", "application/json", 422, "invalid-request"),
-        (b"{}", "text/plain", 422, "invalid-request"),
+        (b"{}", "text/plain", 415, "unknown-media-type"),
+        (b"{}", "application/x-www-form-urlencoded", 415, "unknown-media-type"),
         (b"[]", "application/json", 422, "invalid-request"),
         (b"null", "application/json", 422, "invalid-request"),
         (b"\xff\xfe", "application/json", 400, "malformed-body"),

@@ -155,6 +155,14 @@ class Protocol(RuleBasedStateMachine):
         except InvalidTransition:
             return
 
+    @precondition(lambda self: self.sql("SELECT count(*) FROM run") != [(0,)])
+    @rule(pick=PICK, verb=st.sampled_from([experiments.cancel, experiments.retry]))
+    def user_of_an_experiment(self, pick: int, verb: Any) -> None:
+        try:
+            verb(self.database, 1 + pick % self.sql("SELECT max(id) FROM experiment")[0][0])
+        except InvalidTransition:
+            return
+
     @invariant()
     def runs_and_attempts_agree(self) -> None:
         for run_id, state, attempts_no in self.sql("SELECT id, state, attempts FROM run"):

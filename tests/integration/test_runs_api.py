@@ -49,6 +49,14 @@ def test_bad_queries_have_their_problem(empty_api, path, query, kind):
     assert empty_api.get(path, 422, **query)["type"] == f"/problems/{kind}"
 
 
+def test_a_parameter_that_there_is_not_is_named(empty_api):
+    problem = empty_api.get("/runs", 422, sate="failed", limit=5)
+    accepted = "no such parameter here; known: experiment_id, state, cursor, limit"
+    assert problem["errors"] == [{"pointer": "#query/sate", "field": "sate", "value": "failed", "accepted": accepted}]
+    assert empty_api.post("/experiments?dry-run=true", {}, 422)["errors"][0]["field"] == "dry-run"
+    assert empty_api.sql("SELECT count(*) FROM experiment") == [(0,)]
+
+
 def test_an_experiment_that_does_not_exist_has_no_runs(empty_api):
     assert empty_api.get("/runs", experiment_id=7)["items"] == []
 
