@@ -159,11 +159,9 @@ class ClaimLoop:
                 entry = Entry(lease.attempt_id, execution.upload(self._settings.worker_id, lease.attempt_no, verdict))
                 self._keep(entry)
                 beats.send_last_lines()
-                self._delivery.deliver_artifacts(entry)  # under the lease: they may take longer than it lasts
+                self._delivery.deliver(entry)  # under the lease: it may take longer than that lasts
         finally:
             beats.stop()
-        if verdict is not None:
-            self._delivery.deliver(entry)
         agent.acknowledge()
         return verdict
 

@@ -26,6 +26,7 @@ from contract.workers import WorkerRegistration
 from worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
 
 ANSWER_S = 30.0  # beyond what a long poll may take
+BEAT_ANSWER_S = 10.0  # where an answer gets lost, there is time for another beat before the lease is over
 ARTIFACT_S = 120.0  # for the server to sync a large file
 M = TypeVar("M", bound=BaseModel)
 
@@ -61,7 +62,9 @@ class ServerClient:
     ) -> HeartbeatAnswer:
         given = {} if output is None else {"output": output}
         body = HeartbeatRequest(worker_id=worker_id, attempt_no=attempt_no, progress=progress, **given)
-        return self._parsed(self._send("POST", f"/attempts/{attempt_id}/heartbeat", body), HeartbeatAnswer)
+        return self._parsed(
+            self._send("POST", f"/attempts/{attempt_id}/heartbeat", body, BEAT_ANSWER_S), HeartbeatAnswer
+        )
 
     def deliver(self, attempt_id: int, upload: ResultUpload) -> ResultReceipt:
         return self._parsed(self._send("PUT", f"/attempts/{attempt_id}/result", upload), ResultReceipt)

@@ -73,7 +73,7 @@ class HeartbeatLoop:
                 cancel = self._beat()
             except Unreachable as error:
                 failures += 1
-                wait_s = min(self._policy.delay_s(failures, error.retry_after_s), self._lease.lease_s)
+                wait_s = min(self._policy.delay_s(failures, error.retry_after_s), self._lease.heartbeat_s)
                 self._report.say("heartbeat-failed", f"heartbeat failed: {error}; again in {wait_s:.1f} s")
             except Refused as error:
                 failures, wait_s = failures + 1, self._lease.heartbeat_s

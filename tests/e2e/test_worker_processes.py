@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
+import httpx
 import psutil
-from processes import House, Process, gone, until
+from processes import DEADLINE_S, House, Process, gone, until
 from runs import ended, submit, training
+from wire import Message, Send, Wire
 
 from contract.experiments import ExperimentRequest
 from taskloom import Client
@@ -189,6 +193,30 @@ def test_a_result_sent_twice_is_one_result(home: House, client: Client) -> None:
     assert again.event("delivered")["state"] == "succeeded"
     run = client.run(run_id)
     assert (run.state, run.attempts, len(run.history)) == ("succeeded", 1, 1)
+
+
+def test_a_lease_is_kept_while_its_result_is_on_its_way(home: House, client: Client) -> None:
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def carry(message: Message, send: Send) -> httpx.Response:
+        if message.path.endswith("/result"):
+            arrived.set()
+            go_on.wait(DEADLINE_S)
+        return send(message)
+
+    def lease_end() -> datetime.datetime:
+        return client.run(run_id).history[0].expires_at
+
+    run_id = submit(client)
+    with Wire(home.url, carry) as wire:
+        worker = home.start_worker("quick", "--server", wire.url)
+        assert arrived.wait(DEADLINE_S)
+        for _ in range(3):  # one beat may have been under way
+            before = lease_end()
+            until(lambda before=before: lease_end() > before, "another beat")
+        go_on.set()
+        assert worker.event("delivered")["canonical"] is True
+        worker.end()
 
 
 def test_a_trainer_ends_with_its_worker_however_that_ends(home: House, client: Client) -> None:

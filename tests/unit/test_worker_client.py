@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 from http_double import Script, scripted
 
 from contract.runs import LeaseRequest, Progress, ResultUpload
-from worker.client import Refused, ServerClient
+from worker.client import ANSWER_S, Refused, ServerClient
 from worker.retry import RETRIED_STATUSES, Unreachable
 
 CLAIM = LeaseRequest(worker_id="n:0", boot_id="b", wait_s=0)
@@ -85,6 +86,17 @@ def test_nobody_listening_is_unreachable() -> None:
     with pytest.raises(Unreachable, match=str(port)):
         client.claim(CLAIM)
     client.close()
+
+
+def test_a_beat_is_not_waited_for_as_long_as_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.client.BEAT_ANSWER_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = ServerClient(f"http://127.0.0.1:{silent.getsockname()[1]}", None)
+        asked_at = time.monotonic()
+        with pytest.raises(Unreachable):
+            client.heartbeat(5, "n:0", 1, Progress())
+        assert time.monotonic() - asked_at < ANSWER_S / 2
+        client.close()
 
 
 def test_a_result_is_put_under_its_attempt(script: Script, client: ServerClient) -> None:

@@ -68,7 +68,7 @@ def test_beats_go_on_until_a_cancellation_is_heard(beats: Beats) -> None:
 
 
 def test_a_server_that_is_down_for_a_while_costs_nothing_but_time(beats: Beats) -> None:
-    beats.script.answer(503, b"")
+    beats.script.answer(503, b"", Retry_After="300")  # longer than the lease
     beats.script.answer(500, b"")
     beats.script.answer(200, {**FINE, "cancel": True})
     beats.script.answers += [(200, FINE, {})] * 1000
