@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -111,12 +112,21 @@ def decide(a: Sequence[float], b: Sequence[float], paired: bool, noise_floor: fl
     return Decision(verdict, ratio, p_value, reason)
 
 
-def rejudged(found: Comparison, p_adjusted: float) -> Comparison:
-    """The same comparison as one of several: judged by a corrected p-value. Same and undecided stay what they are."""
+def rejudged(found: Comparison, p_adjusted: float, family: int) -> Comparison:
+    """The same comparison as one of `family`: judged by a corrected p-value. Same and undecided stay what they are."""
     if found.verdict not in ("faster", "slower") or p_adjusted < 1 - CONFIDENCE:
         return found
-    reason = f"one of several comparisons: corrected p = {p_adjusted:.2g} ({found.reason})"
-    return replace(found, verdict="undecided", reason=reason)
+    why = f"one of {family} comparisons: corrected p = {p_adjusted:.2g}"
+    if not can_tell(found, family):
+        enough = next(n for n in itertools.count(1) if family * smallest_p_value(n, n, found.paired) < 1 - CONFIDENCE)
+        why = f"too few processes for {family} comparisons, whatever they show: it takes {enough} a side"
+    return replace(found, verdict="undecided", reason=f"{why} ({found.reason})")
+
+
+def can_tell(found: Comparison, family: int) -> bool:
+    """Whether so many processes can call any difference where it is one of `family` comparisons."""
+    smallest = smallest_p_value(len(found.a.runs), len(found.b.runs), found.paired)
+    return family * smallest < 1 - CONFIDENCE
 
 
 def _side(processes: Sequence[Process]) -> Side:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.comparison import NOISE_FLOOR, Verdict, compare, rejudged, verdict_of
+from analysis.comparison import NOISE_FLOOR, Verdict, can_tell, compare, rejudged, verdict_of
 from analysis.processes import Process
 from analysis.statistics import holm, median_of_pair_ratios, paired_p_value, step_interval
 from analysis.variants import Group, Variant, by_variant, variant_of
@@ -58,7 +58,8 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Along one axis, and which variant is fastest: it beats `beats_share` of the others beyond doubt."""
+    """Along one axis, and which variant is fastest: it beats `beats_share` of the others beyond doubt; null where there
+    are too few processes for so many comparisons."""
 
     axis: str | None
     comparisons: int
@@ -83,11 +84,12 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
     chosen = axis or next(iter(axes), None)
     pairs = _pairs(groups, chosen) if chosen in axes else []
     compared = [compare(a, b, noise_floor) for _, a, b in pairs]
-    corrected = iter(holm([found.p_value for found in compared if found.p_value is not None]))
+    corrected = holm([found.p_value for found in compared if found.p_value is not None])
+    following = iter(corrected)
     rows = []
     for (at, a, b), found in zip(pairs, compared, strict=True):
-        p_adjusted = None if found.p_value is None else next(corrected)
-        found = found if p_adjusted is None else rejudged(found, p_adjusted)
+        p_adjusted = None if found.p_value is None else next(following)
+        found = found if p_adjusted is None else rejudged(found, p_adjusted, len(corrected))
         rows.append(SweepRow(
             at, a[0].variant[str(chosen)], b[0].variant[str(chosen)], found.verdict, found.ratio, found.ratio_low,
             found.ratio_high, found.p_value, p_adjusted, found.superiority, found.paired, found.differs,
@@ -96,7 +98,7 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
     best = min(groups, key=lambda group: step_interval(group).median, default=None)
     return Sweep(
         axis=chosen,
-        comparisons=sum(found.p_value is not None for found in compared),
+        comparisons=len(corrected),
         noise_floor=noise_floor,
         rows=rows,
         pooled=_pooled(
@@ -117,11 +119,14 @@ def _pairs(groups: Sequence[Group], axis: str | None) -> list[tuple[dict[str, An
     return [(json.loads(rest), same[0], other) for rest, same in by_rest.items() for other in same[1:]]
 
 
-def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float:
-    """The share of the other variants that are slower than the best, corrected for asking of each."""
+def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float | None:
+    """The share of the other variants that are slower than the best, corrected for asking of each; None where there are
+    too few processes to tell of any."""
     found = [compare(best, other, noise_floor) for other in groups if other is not best]
+    if not any(can_tell(each, len(found)) for each in found):
+        return None
     adjusted = holm([1.0 if each.p_value is None else each.p_value for each in found])
-    judged = [rejudged(each, p) for each, p in zip(found, adjusted, strict=True) if each.p_value is not None]
+    judged = [rejudged(each, p, len(found)) for each, p in zip(found, adjusted, strict=True)]
     return sum(each.verdict == "slower" for each in judged) / len(found)
 
 

@@ -142,9 +142,14 @@ class Client:
     def workers(self) -> Iterator[WorkerSummary]:
         return self._pages(lambda query: self._page("/workers", WorkerPage, query), {})
 
-    def compare(self, a: str, b: str) -> Comparison:
-        """Two runs, or two selections of runs: B against A."""
-        return self._ask("GET", "/analysis/compare", Comparison, query={"a": a, "b": b})
+    def compare(
+        self, a: str, b: str, noise_floor: float | None = None, leave_out_flagged: bool = False
+    ) -> Comparison:
+        """Two runs, or two selections of runs: B against A. noise_floor: declared beforehand, relative."""
+        query: dict[str, Any] = {"a": a, "b": b} | ({} if noise_floor is None else {"noise_floor": noise_floor})
+        if leave_out_flagged:
+            query["flagged"] = "leave-out"
+        return self._ask("GET", "/analysis/compare", Comparison, query=query)
 
     def scaling(self, experiment_id: int) -> ScalingTable:
         """Step time, speedup and efficiency of every variant of an experiment."""

@@ -99,7 +99,8 @@ def _stopping(document: Document) -> tuple[str, str]:
     if not reached or not reached["reason"]:
         return "partly", f"{asked}; not ended yet"
     width = "no interval yet" if reached["rel_ci"] is None else f"widest interval {reached['rel_ci']:.2%}"
-    return "yes", f"{asked}; ended after {reached['repetitions']} repetitions: {reached['reason']}, {width}"
+    known = "yes" if reached["reason"] == "narrow-enough" else "partly"
+    return known, f"{asked}; ended after {reached['repetitions']} repetitions: {reached['reason']}, {width}"
 
 
 def _agreement(document: Document) -> tuple[str, str]:

@@ -20,12 +20,16 @@ def conclusion(document: Document) -> str:
     return " ".join(sentences)
 
 
+def seconds(value: float) -> str:
+    """A step's time, in milliseconds below a second."""
+    return f"{value:.4g} s" if value >= 1 else f"{value * 1e3:.4g} ms"
+
+
 def variant_name(variant: Mapping[str, Any]) -> str:
     """task 1x64, 2 threads"""
-    threads = variant["threads"]
     sync = f" (sync {variant['sync']})" if variant["scheduler"] == "task" and variant.get("sync") else ""
     slices = f"{variant['batch_slice']}x{variant['token_slice']}"
-    return f"{variant['scheduler']}{sync} {slices}, {threads} thread{'s' * (threads > 1)}"
+    return f"{variant['scheduler']}{sync} {slices}, {threads(variant['threads'])}"
 
 
 def _fastest(document: Document) -> Iterator[str]:
@@ -33,11 +37,12 @@ def _fastest(document: Document) -> Iterator[str]:
     best = sweep["best"]
     row = next(row for row in document["scaling"]["rows"] if row["step_s"]["median"] == sweep["best_step_s"])
     bounds = row["step_s"]
-    interval = "" if bounds["low"] is None else f" (95 % interval {bounds['low']:.4g} to {bounds['high']:.4g} s)"
+    low, high = bounds["low"], bounds["high"]
+    interval = "" if low is None else f" (95 % interval {seconds(low)} to {seconds(high)})"
     beats = sweep["beats_share"]
     share = f"; beyond doubt faster than {beats:.0%} of the other variants" if beats else ""
     yield (
-        f"Fastest is {variant_name(best)}: {bounds['median']:.4g} s a step{interval}, "
+        f"Fastest is {variant_name(best)}: {seconds(bounds['median'])} a step{interval}, "
         f"{row['tokens_per_s']:,.0f} tokens/s{share}."
     )
     if row["speedup"] is not None and row["threads"] > 1:
@@ -54,18 +59,24 @@ def _comparisons(document: Document) -> Iterator[str]:
     most = max((row["at"].get("threads", 0) for row in rows), default=0)
     pooled = [row for row in document["sweep"]["pooled"] if row["ratio_low"] is not None]
     for row in pooled:
-        where = f"Over {row['places']} slicings ({row['pairs']} pairs of runs) on {row['threads']} thread"
-        yield f"{where}{'s' * (row['threads'] > 1)} {_verdict(row)}."
+        where = f"Over {row['places']} slicings ({row['pairs']} pairs of runs) on {threads(row['threads'])}"
+        yield f"{where} {_verdict(row)}."
     told = [f"with {_at(row)} {_verdict(row)}" for row in rows if row["at"].get("threads", most) == most]
     if told:
-        yield ("One by one, " if pooled else "") + "; ".join(told) + "."
+        listed = "; ".join(told)
+        yield (f"One by one, {listed}" if pooled else listed[0].upper() + listed[1:]) + "."
     for row in document["sweep"]["rows"]:
         if row["verdict"] == "refused":
             yield f"{row['b']} against {row['a']} is refused: {row['reason']}."
 
 
 def _at(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in row["at"].items()) or "everything else equal"
+    told = (threads(value) if name == "threads" else f"{name} {value}" for name, value in row["at"].items())
+    return ", ".join(told) or "everything else equal"
+
+
+def threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
@@ -74,21 +85,27 @@ def _verdict(row: Mapping[str, Any]) -> str:
         "faster": f"{row['b']} is {figures} times as fast as {row['a']}",
         "slower": f"{row['b']} is slower than {row['a']}, {figures} times as fast",
         "same": f"{row['b']} and {row['a']} are the same within the noise floor, ratio {figures}",
-        "undecided": f"nothing is decided between {row['b']} and {row['a']}, ratio {figures}",
+        "undecided": f"nothing is decided between {row['b']} and {row['a']}, ratio {figures}{_too_few(row)}",
     }[str(row["verdict"])]
 
 
+def _too_few(row: Mapping[str, Any]) -> str:
+    reason = str(row.get("reason", ""))
+    return f" ({reason.partition(',')[0]})" if reason.startswith("too few processes") else ""
+
+
 def _waiting(document: Document) -> Iterator[str]:
-    rows = {row["variant"]["scheduler"]: row for row in _best_rows(document, "efficiency") if row["waiting"]}
-    for scheduler, row in rows.items():
+    for row in _best_rows(document, "efficiency"):
+        if not row["waiting"]:
+            continue
         parts = row["waiting"]
         capacity_s = sum(parts[name] for name in ("useful_s", "serial_s", "load_balance_s", "scheduling_s"))
         useful, serial, barrier, scheduling = (
             parts[name] / capacity_s for name in ("useful_s", "serial_s", "load_balance_s", "scheduling_s")
         )
         yield (
-            f"Of the threads' time under {scheduler} {useful:.1%} is useful; they wait {barrier:.1%} at barriers and "
-            f"{serial:.1%} for work that is not ready, scheduling takes {scheduling:.2%}."
+            f"Under {variant_name(row['variant'])}, {useful:.1%} of the threads' time is useful; they wait "
+            f"{barrier:.1%} at barriers and {serial:.1%} for work that is not ready, scheduling takes {scheduling:.2%}."
         )
 
 
@@ -96,10 +113,10 @@ def _memory_bound(document: Document) -> Iterator[str]:
     for row in _best_rows(document, "roofline"):
         if row["variant"]["scheduler"] != document["sweep"]["best"]["scheduler"]:
             continue
-        for phase in row["phases"]:
-            if phase["phase"] in PHASES:
-                answer = {"yes": "is memory bound", "no": "is not memory bound", "partly": "is partly memory bound"}
-                yield f"{phase['phase'].capitalize()} {answer[phase['answer']]}: {phase['reason']}."
+        known = {phase["phase"]: phase for phase in row["phases"]}
+        for phase in (known[name] for name in PHASES if name in known):
+            answer = {"yes": "is memory bound", "no": "is not memory bound", "partly": "is partly memory bound"}
+            yield f"{phase['phase'].capitalize()} {answer[phase['answer']]}: {phase['reason']}."
 
 
 def _best_rows(document: Document, table: str) -> list[Mapping[str, Any]]:

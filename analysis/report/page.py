@@ -9,21 +9,24 @@ from typing import Any
 
 from analysis.report import plots
 from analysis.report.conclusion import variant_name
+from gpt2core.config import PHASES
 
 Document = Mapping[str, Any]
 STYLE = """
-:root{color-scheme:light}body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;
+:root{color-scheme:light}body{font:16px/1.5 system-ui,sans-serif;max-width:66rem;margin:2rem auto;padding:0 1rem;
 color:#222;background:#fff}h1{margin-bottom:.2em}h2{margin:2.2em 0 .4em;border-bottom:1px solid #ddd}
 .lead{font-size:1.1em;background:#f4f7fa;border-left:4px solid #0072b2;padding:.8em 1em}.soft{color:#555}
 table{border-collapse:collapse;font-size:.88em;margin:.8em 0}th,td{padding:.25em .7em;text-align:right;
 border-bottom:1px solid #e5e5e5;vertical-align:top}th{color:#444;border-bottom:2px solid #bbb}
-td.l,th.l{text-align:left}figure{margin:1em 0;overflow-x:auto}figcaption{color:#444;font-size:.92em}svg{max-width:100%;
+td.l,th.l{text-align:left}td{white-space:nowrap}
+td.l+td.l{white-space:normal}
+figure{margin:1em 0;overflow-x:auto}figcaption{color:#444;font-size:.92em}svg{max-width:100%;
 height:auto}.yes{color:#00664d;font-weight:600}.no{color:#a33c00;font-weight:600}.partly{color:#7a5a00;font-weight:600}
 details{margin:.6em 0}summary{cursor:pointer}pre{font-size:.8em;overflow-x:auto;background:#f5f5f5;padding:.6em}
 """
 
-SPEEDUPS = ("variant", "speedup [95 %]", "efficiency", "forward [95 %]", "efficiency", "backward [95 %]", "efficiency",
-            "against the best one-thread [95 %]")  # fmt: skip
+SPEEDUPS = ("variant", "step [95 %]", "per thread", "forward [95 %]", "per thread", "backward [95 %]", "per thread",
+            "to best T(1)")  # fmt: skip
 OVERLAP = (
     " Under task with sync step or none phases overlap: theirs is the time of their own tasks divided by the threads, "
     "so waiting is in no phase, and they tell what sharing the machine costs; the step has all of it."
@@ -60,6 +63,14 @@ def _figure(svg: str, caption: str) -> str:
 
 def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _ms(value_s: float) -> str:
+    return f"{value_s * 1e3:,.4g}" if value_s < 1 else f"{value_s * 1e3:,.0f}"
+
+
+def _ms_interval(low_s: float | None, high_s: float | None) -> str:
+    return "" if low_s is None or high_s is None else f" [{_ms(low_s)}, {_ms(high_s)}]"
 
 
 def _mib(size: int | None) -> str:
@@ -126,8 +137,8 @@ def _runtime(document: Document) -> str:
     rows = [
         (
             variant_name({**row, "sync": ""}),
-            f"{row['step_s']['median']:.4g}" + _interval(row["step_s"]["low"], row["step_s"]["high"], 4),
-            f"{row['step_s']['q1']:.4g} to {row['step_s']['q3']:.4g}",
+            _ms(row["step_s"]["median"]) + _ms_interval(row["step_s"]["low"], row["step_s"]["high"]),
+            f"{_ms(row['step_s']['q1'])} to {_ms(row['step_s']['q3'])}",
             "-" if row["step_s"]["cv"] is None else f"{row['step_s']['cv']:.1%}",
             f"{row['step_s']['n']} {row['step_s']['over']}",
             ", ".join(map(str, row["outliers"])) or "-",
@@ -136,7 +147,8 @@ def _runtime(document: Document) -> str:
         )
         for row in document["scaling"]["rows"]
     ]
-    columns = ["variant", "median step, s [95 %]", "quartiles", "CV", "n", "outlier runs", "tokens/s", "final loss"]
+    columns = ["variant", "median step, ms [95 %]", "quartiles, ms", "CV", "n", "outlier runs", "tokens/s",
+               "final loss"]  # fmt: skip
     speedups = [
         (
             variant_name({**row, "sync": ""}),
@@ -216,14 +228,16 @@ def _memory_bound(document: Document) -> str:
     if not shown:
         reasons = sorted({reason for row in document["roofline"] for reason in row["missing"]})
         return f'<h2>Is it memory bound?</h2><p class="soft">{escape("; ".join(reasons) or "nothing is known")}</p>'
+    sharing = [row for row in shown if row["variant"]["threads"] > 1]  # one thread shares the memory with nobody
     rows = [
         (
-            variant_name(row["variant"]), phase["phase"], phase["answer"], phase["reason"],
+            variant_name(row["variant"]), phase["phase"], phase["answer"],
+            f"{phase['memory_time_share']:.0%}", _number(phase["computation_scalability"]),
             f"{phase['achieved_gflop_per_s']:.1f}", f"{phase['achieved_gb_per_s']:.1f}",
             f"{phase['bandwidth_share']:.0%}", _number(phase["intensity"], 1), f"{row['mfu']:.1%}",
         )
-        for row in shown
-        for phase in row["phases"]
+        for row in sharing or shown
+        for phase in sorted(row["phases"], key=lambda phase: PHASES.index(phase["phase"]))
         if phase["phase"] in ("forward", "backward", "update")
     ]  # fmt: skip
     best = document["sweep"]["best"]
@@ -240,8 +254,11 @@ def _memory_bound(document: Document) -> str:
     name = variant_name(chosen["variant"])
     return (
         "<h2>Is it memory bound?</h2>"
-        + _table(["variant", "phase", "memory bound", "because", "GFLOP/s", "GB/s", "of the bandwidth", "flop/byte",
-                  "model-FLOP utilisation"], rows, 4)
+        + _table(["variant", "phase", "memory bound", "below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
+                  "of the bandwidth", "flop/byte", "MFU"], rows, 3)
+        + '<p class="soft">Memory bound: at least half of the time is in ops below the ridge, and the same work takes '
+        "more useful time than on one thread (computation scalability below 0.9); one of both: partly. MFU: model-FLOP "
+        "utilisation, of the peak measured with as many threads, by the step.</p>"
         + _figure(plots.roofline(chosen), f"Roofline of {name}: roofs measured on the node with as many threads; "
                   "the area of a circle is its share of time.")
         + f"<details><summary>Ops of {escape(name)}</summary>{_table(columns, ops, 2)}</details>"

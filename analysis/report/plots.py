@@ -30,7 +30,7 @@ WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
 # Okabe & Ito 2008: told apart with any kind of colour vision.
 SCHEDULER = {"serial": "#555555", "fork-join": "#d55e00", "task": "#0072b2"}
 PHASE = dict(zip(PHASES, ("#999999", "#56b4e9", "#f0e442", "#e69f00", "#009e73"), strict=True))
-TIME = {"useful": "#009e73", "work not ready": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
+TIME = {"useful": "#009e73", "no work ready": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
 WAIT = {"barrier": "#222222", "starvation": "#f0e442", "idle": "#cfcfcf"}  # none of them an op's colour
 ARENA = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
@@ -116,7 +116,7 @@ def speedup(document: Document) -> str:
     if most == 1:
         return ""
     height, bottom, right = 380, 320, WIDTH - 330
-    x, y = Scale(1, most, 70, right), Scale(0, most * 1.1, bottom, 30)
+    x, y = Scale(1, most, 70, right), Scale(0, _highest(rows, "speedup", most), bottom, 30)
     parts, entries = _speedups(rows, "speedup", x, y)
     for kind in ("fork_join", "task"):
         highest = [bound for row in document["efficiency"] if row["bounds"] for bound in row["bounds"][kind]
@@ -139,10 +139,15 @@ def phase_speedups(document: Document) -> str:
     entries: list[tuple[str, str, str]] = []
     for i, phase in enumerate(("forward", "backward")):
         left = 70 + 320 * i
-        x, y = Scale(1, most, left, left + 250), Scale(0, most * 1.1, 260, 30)
+        x, y = Scale(1, most, left, left + 250), Scale(0, _highest(rows, f"speedup_{phase}", most), 260, 30)
         drawn, entries = _speedups(rows, f"speedup_{phase}", x, y)
         parts += [*drawn, text(left + 125, 20, phase, "middle", 12, INK, bold=True)]
     return figure(WIDTH, 310, [*parts, *legend(entries, 670, 48)], "Speedup of forward and backward")
+
+
+def _highest(rows: Sequence[Mapping[str, Any]], key: str, most: int) -> float:
+    """The end of an axis of speedups: beyond ideal scaling and what was reached, intervals included."""
+    return 1.1 * max(most, *(row[f"{key}_high"] or 0 for row in rows))
 
 
 def _speedups(
@@ -150,7 +155,8 @@ def _speedups(
 ) -> tuple[list[str], list[tuple[str, str, str]]]:
     """Axes, ideal scaling and a line for each scheduler and slicing, with the legend's entries."""
     label = "speedup" if x.start == 70 else ""  # once on the page's left
-    parts = [*x_axis(x, y.end, y.start, "threads", plain), *y_axis(y, x.start, x.end, label, plain)]
+    parts = x_axis(x, y.end, y.start, "threads", plain, min(6, round(x.high) - 1))  # whole threads
+    parts += y_axis(y, x.start, x.end, label, plain)
     parts.append(line([(x(1), y(1)), (x(x.high), y(x.high))], SOFT, 1.5, "2 3"))
     entries = [("ideal", SOFT, "2 3")]
     groups: dict[tuple[str, int, int], list[Mapping[str, Any]]] = {}
@@ -190,7 +196,7 @@ def efficiency(document: Document) -> str:
             parts.append(rect(x(at), top + ROW * i + 4, x(at + share) - x(at), ROW - 8, colour, told))
             at += share
         parts.append(text(WIDTH - RIGHT + 6, top + ROW * i + 16, f"{100 * values[0] / sum(values):.1f} %", size=11))
-    parts += legend([(name, colour, "box") for name, colour in TIME.items()], WIDTH - RIGHT + 50, top + 10)
+    parts += legend([(name, colour, "box") for name, colour in TIME.items()], WIDTH - RIGHT + 46, top + 10)
     return figure(WIDTH, height, parts, "Where the threads' time went")
 
 
@@ -199,7 +205,7 @@ def roofline(row: Mapping[str, Any]) -> str:
     ops = [op for op in row["ops"] if op["intensity"] and op["achieved_gflop_per_s"] > 0]
     if not ops:
         return ""
-    peaks, height, bottom, right = row["peaks"], 430, 370, WIDTH - 250
+    peaks, height, bottom, right = row["peaks"], 430, 370, WIDTH - 310
     ridge = peaks["gflop_per_s"] / peaks["triad_gb_per_s"]
     spread = [op["intensity"] for op in ops]
     x = Scale(min(*spread, ridge) / 1.5, max(*spread, ridge) * 1.5, 80, right, 10)

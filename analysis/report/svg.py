@@ -85,10 +85,12 @@ def figure(width: float, height: float, parts: Sequence[str], title: str) -> str
     )
 
 
-def x_axis(scale: Scale, top: float, bottom: float, label: str, show: Callable[[float], str]) -> list[str]:
-    """Grid lines, tick labels and the axis's name below."""
+def x_axis(
+    scale: Scale, top: float, bottom: float, label: str, show: Callable[[float], str], about: int = 6
+) -> list[str]:
+    """Grid lines at about so many ticks, their labels and the axis's name below."""
     parts = []
-    for tick in scale.ticks():
+    for tick in scale.ticks(about):
         x = scale(tick)
         parts.append(f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{GRID}"/>')
         parts.append(text(x, bottom + 17, show(tick), "middle", 11, SOFT))

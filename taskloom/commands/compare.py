@@ -12,15 +12,20 @@ from taskloom.commands.output import console, json_option, print_json, server_op
 @click.command()
 @click.argument("a")
 @click.argument("b")
+@click.option("--noise-floor", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
+              help="a smaller difference is none; to be declared beforehand  [default: 0.01]")  # fmt: skip
+@click.option("--leave-out-flagged", is_flag=True, help="steps that the trainer flagged do not count")
 @server_option
 @json_option
-def compare(a: str, b: str, server: str, as_json: bool) -> None:
+def compare(
+    a: str, b: str, noise_floor: float | None, leave_out_flagged: bool, server: str, as_json: bool
+) -> None:
     """Compare two runs, or two selections of runs: verdict on B against A, ratio of medians, its interval.
 
     A and B are run ids as 12,13, or experiment_id=7,scheduler=task,threads=2.
     """
     with Client(server) as client:
-        answer = client.compare(a, b)
+        answer = client.compare(a, b, noise_floor, leave_out_flagged)
     if as_json:
         print_json(answer)
         return

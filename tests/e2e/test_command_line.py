@@ -204,6 +204,8 @@ def test_from_submission_to_comparison(home: House, client: Client) -> None:
     assert {row["scheduler"] for row in rows} == {"fork-join", "task"}
     compared = told(taskloom("compare", *ids, "--json", server=home.url))
     assert compared["verdict"] in ("faster", "slower", "same", "undecided")
+    declared = ("--noise-floor", "0.25", "--leave-out-flagged", "--json")
+    assert told(taskloom("compare", *ids, *declared, server=home.url))["noise_floor"] == 0.25
     for command in (
         ("runs", "list"),
         ("runs", "show", ids[0]),

@@ -52,9 +52,9 @@ def document(processes):
     return make_document(processes)
 
 
-def make_document(processes, traces=None, **request):
+def make_document(processes, traces=None, stopping=None, **request):
     asked = Asked(7, "tasks or <fork-join>?", "finished", len(processes), {"succeeded": len(processes)},
-                  "2026-11-21T12:00:00+00:00", {"repetitions": 7, **request})  # fmt: skip
+                  "2026-11-21T12:00:00+00:00", {"repetitions": 7, **request}, stopping)  # fmt: skip
     rows = [
         MemoryRow(variant_of(group), memory([p.result["memory_bytes"] for p in group],
                                             [p.result["resident_bytes"] for p in group], 4, 64, 128,
@@ -68,10 +68,10 @@ def make_document(processes, traces=None, **request):
 def test_the_conclusion_says_what_the_verdicts_do(document):
     told = document["conclusion"]
     assert "Fastest is task (sync step) 1x64, 2 threads: 4.0" in told
-    assert "with threads 2 task is 1." in told
+    assert "With 2 threads task is 1." in told
     assert "times as fast as fork-join" in told
     assert "Its model-FLOP utilisation is 0.0% of the peak" in told  # a tiny model in 4 s
-    assert "Of the threads' time under fork-join 66.1% is useful; they wait 33.9% at barriers" in told
+    assert "Under fork-join 1x64, 2 threads, 66.1% of the threads' time is useful; they wait 33.9% at barriers" in told
     assert "Forward is partly memory bound" in told or "Forward is not memory bound" in told
     assert "forecasts the measured steps on more within 0." in told
     assert "On 128 cores" in told
@@ -84,6 +84,10 @@ def test_the_card_says_which_rules_hold(processes):
     assert card == {**dict.fromkeys(range(1, 12), "yes"), 8: "no", 11: "no"}
     card = make_document(processes, stop={"rel_ci": 0.02})["card"]
     assert (card[7]["holds"], card[7]["evidence"]) == ("partly", "rel_ci = 0.02; not ended yet")
+    for reason, holds in (("narrow-enough", "yes"), ("budget", "partly")):
+        reached = {"reason": reason, "repetitions": 7, "rel_ci": 0.01}
+        card = make_document(processes, stopping=reached, stop={"rel_ci": 0.02})["card"]
+        assert card[7]["holds"] == holds
     processes[3].result["environment"]["kernel"] = "Other"
     processes[3].result["losses"][-1] += 1e-9
     card = {rule["number"]: rule["holds"] for rule in make_document(processes)["card"]}

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from analysis.processes import Process
@@ -42,8 +44,21 @@ def test_what_one_comparison_calls_many_do_not(experiment):
     assert [row.verdict for row in one.rows] == ["faster"]
     six = sweep(experiment({(2, size): 1.2 for size in (2, 4, 8, 16, 32, 64)}, repetitions=6))
     assert {row.verdict for row in six.rows} == {"undecided"}
-    assert "one of several" in six.rows[0].reason
+    assert "too few processes for 6 comparisons, whatever they show: it takes 8 a side" in six.rows[0].reason
+    assert sweep(experiment({(2, 64): 1.2}, repetitions=3)).beats_share is None
     assert six.rows[0].ratio == pytest.approx(1.2)
+
+
+def test_enough_pairs_for_many_comparisons_may_still_fail_to_agree(experiment):
+    """Eight pairs could tell among six, but not where one of the pairs says the opposite."""
+    made = experiment({(2, size): 1.2 for size in (2, 4, 8, 16, 32, 64)}, repetitions=7)
+    again = experiment({(2, size): 0.99 for size in (2, 4, 8, 16, 32, 64)}, repetitions=1)
+    for process in again:
+        made.append(dataclasses.replace(process, run_id=process.run_id + 1000, pair=("again", *process.pair)))
+    found = sweep(made)
+    assert {row.verdict for row in found.rows} == {"undecided"}
+    assert "one of 6 comparisons: corrected p" in found.rows[0].reason
+    assert found.beats_share is not None
 
 
 def test_another_axis(experiment):
