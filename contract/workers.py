@@ -15,6 +15,15 @@ class WorkerRegistration(Request):
 
     worker_id: str = Field(min_length=1, max_length=200, pattern=r"^[\w.:@-]+$")
     boot_id: str = Field(min_length=1, max_length=200)
+    machine_boot_id: str | None = Field(
+        None, min_length=1, max_length=200, description="the boot of the machine, as its kernel names it"
+    )
+    started_s: float | None = Field(
+        None,
+        ge=0,
+        le=MOST,
+        description="when the process started, since that boot: of two processes the older one is refused",
+    )
     node: str = Field(min_length=1, max_length=200, description="the machine's name")
     cores: list[Annotated[int, Field(ge=0, le=1 << 16)]] = Field(
         min_length=1, max_length=4096, description="cores a trainer may be pinned to"

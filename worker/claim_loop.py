@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -48,7 +47,7 @@ class ClaimLoop:
     ) -> None:
         self._settings, self._client, self._agent, self._inbox = settings, client, agent, inbox
         self._spool, self._executor, self._report = spool, executor, report
-        self._boot_id = uuid.uuid4().hex
+        self._life = node.new_life()
         self._delivery = Delivery(client, spool, self.pause, report)
         self._policy = RetryPolicy()
         self._failures = 0
@@ -91,7 +90,7 @@ class ClaimLoop:
         return False
 
     def _register(self) -> None:
-        introduction = node.registration(self._settings, self._boot_id)
+        introduction = node.registration(self._settings, self._life)
         call_until_answered(lambda: self._client.register(introduction), self.pause, self._tell_retry)
         name, cores = self._settings.worker_id, list(self._settings.cores)
         text = f"worker {name} (cores {cores}) registered with {self._settings.server}"
@@ -102,7 +101,7 @@ class ClaimLoop:
         remaining_s = self._settings.walltime.remaining_s()
         request = LeaseRequest(
             worker_id=self._settings.worker_id,
-            boot_id=self._boot_id,
+            boot_id=self._life.boot_id,
             wait_s=min(self._settings.wait_s, self._settings.wait_s if remaining_s is None else remaining_s),
             remaining_s=remaining_s,
         )

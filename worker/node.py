@@ -5,6 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import socket
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
 
 from contract.workers import WorkerRegistration
 from gpt2core import host
@@ -24,11 +28,34 @@ def software() -> dict[str, str]:
     return versions
 
 
-def registration(settings: Settings, boot_id: str) -> WorkerRegistration:
-    """This worker's introduction. boot_id names one life of the process, so that a repeat is known as such."""
+MACHINE_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Life:
+    """One life of a worker's process: what is said of it again is known as such, and what an older one said as that."""
+
+    boot_id: str
+    machine_boot_id: str | None
+    started_s: float
+
+
+def new_life() -> Life:
+    """It begins now."""
+    try:
+        machine = MACHINE_BOOT.read_text().strip()
+    except OSError:  # a sandbox without it: which process is older is not known then
+        machine = None
+    return Life(uuid.uuid4().hex, machine, time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def registration(settings: Settings, life: Life) -> WorkerRegistration:
+    """This worker's introduction."""
     return WorkerRegistration(
         worker_id=settings.worker_id,
-        boot_id=boot_id,
+        boot_id=life.boot_id,
+        machine_boot_id=life.machine_boot_id,
+        started_s=life.started_s,
         node=socket.gethostname()[:200],
         cores=list(settings.cores),
         memory_bytes=host.usable_memory_bytes(),

@@ -16,6 +16,8 @@ class Worker(Base):
     worker_id: Mapped[str] = mapped_column(Text, primary_key=True)
     boot_id: Mapped[str] = mapped_column(Text)
     former_boots: Mapped[list[str] | None]  # the last ones that others replaced, oldest first
+    machine_boot_id: Mapped[str | None] = mapped_column(Text)
+    started_s: Mapped[float | None]  # on the machine's clock, since it was booted
     node: Mapped[str] = mapped_column(Text, index=True)
     cores: Mapped[list[int]]
     core_set: Mapped[str] = mapped_column(Text)  # the cores, ascending, as "0,1,2"

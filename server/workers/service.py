@@ -40,12 +40,13 @@ def register(
             session.add(worker)
         elif worker.boot_id != given.boot_id:
             former = worker.former_boots or []
-            if given.boot_id in former:
+            if given.boot_id in former or _started_before(given, worker):
                 raise StaleBoot(f"worker {given.worker_id} was registered again by another process")
             worker.former_boots = [*former, worker.boot_id][-FORMER_BOOTS:]
             requeued = lose_attempts_of(session, worker.worker_id, settings)
             worker.registered_at = at
         worker.boot_id = given.boot_id
+        worker.machine_boot_id, worker.started_s = given.machine_boot_id, given.started_s
         worker.node = given.node
         worker.cores = cores
         worker.core_set = ",".join(map(str, cores))
@@ -59,6 +60,13 @@ def register(
             ownership.take(session, caller, given.worker_id)
             session.flush()
         return _summaries(session, [worker])[0], new, requeued
+
+
+def _started_before(given: WorkerRegistration, known: Worker) -> bool:
+    """By the clock of the machine that both processes were started on; of two machines nothing is known."""
+    if given.machine_boot_id is None or given.machine_boot_id != known.machine_boot_id:
+        return False
+    return given.started_s is not None and known.started_s is not None and given.started_s < known.started_s
 
 
 def show(database: Database, worker_id: str) -> WorkerSummary:
@@ -92,6 +100,8 @@ def _summaries(session: Session, workers: list[Worker]) -> list[WorkerSummary]:
         WorkerSummary(
             worker_id=worker.worker_id,
             boot_id=worker.boot_id,
+            machine_boot_id=worker.machine_boot_id,
+            started_s=worker.started_s,
             node=worker.node,
             cores=worker.cores,
             memory_bytes=worker.memory_bytes,

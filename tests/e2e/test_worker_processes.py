@@ -219,6 +219,27 @@ def test_a_lease_is_kept_while_its_result_is_on_its_way(home: House, client: Cli
         worker.end()
 
 
+def test_the_first_word_of_a_dead_worker_changes_nothing_when_it_comes_late(home: House, client: Client) -> None:
+    arrived, go_on, answers = threading.Event(), threading.Event(), list[int]()
+
+    def carry(message: Message, send: Send) -> httpx.Response:
+        arrived.set()
+        go_on.wait(DEADLINE_S)
+        answers.append(send(message).status_code)
+        return httpx.Response(500)
+
+    with Wire(home.url, carry) as wire:
+        dead = home.start_worker("quick", "--server", wire.url)
+        assert arrived.wait(DEADLINE_S)
+        dead.popen.kill()
+        dead.wait()
+        home.start_worker("quick").event("registered")
+        go_on.set()
+        until(lambda: answers, "the late registration's answer")
+    assert answers == [409]
+    assert ended(client, submit(client)).attempts == 1
+
+
 def test_a_trainer_ends_with_its_worker_however_that_ends(home: House, client: Client) -> None:
     worker = home.start_worker(None)
     run_id = submit(client, steps=10_000_000, threads=1)

@@ -31,6 +31,15 @@ def test_a_late_registration_of_a_process_that_was_replaced_changes_nothing(api)
         node.register(409, boot_id=boot)
 
 
+def test_an_older_process_of_the_same_machine_is_never_the_newer_one(api):
+    node = api.worker(boot_id="newer", machine_boot_id="m", started_s=20.0)
+    older = {"boot_id": "older", "started_s": 10.0}  # its first message arrives last: nobody has heard of it
+    assert node.register(409, **older)["type"] == "/problems/stale-boot"
+    assert api.get("/workers/w1")["boot_id"] == "newer"
+    node.register(200, **older, machine_boot_id="n")  # of another machine, or of this one after it was booted again
+    node.register(200, boot_id="newest", started_s=10.5)
+
+
 def test_registering_by_post_is_the_same(api):
     node = api.worker()
     assert api.post("/workers", node.identity)["worker_id"] == "w1"
