@@ -148,7 +148,7 @@ class TrainConfig:
     batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1)
     token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
     precision: str = setting(
-        "fp32", "of the operands of linear layers' products; sums, weights and all else are fp32", choices=PRECISIONS
+        "fp32", "of the operands of matrix products; sums, weights and all else are fp32", choices=PRECISIONS
     )
     blas: str = setting(
         "auto",

@@ -43,6 +43,9 @@ class Layers:
         self.blocks = WeightBlocks(self.config)
         self.shape = self.blocks.shape
         self.keeps_gradients = config.fused != "all"
+        # Stands for all products of attention: a block of queries by all keys of a head.
+        block, width = min(tensors.ATTENTION_BLOCK, self.token_slice), self.model.channels // self.model.heads
+        self.scores = Product(0, 1, block, self.config.seq, width)
 
     # --- what layers are made of
 
@@ -248,7 +251,10 @@ class Layers:
         C, T, TS, NH = self.model.channels, self.config.seq, self.token_slice, self.model.heads
         self.program.add(
             "attention", "forward", attention.attention_forward_entry,
-            [Tensor("attended", layer), Tensor("lse", layer), Tensor("qkv", layer), Own("strips"), T, TS],
+            [
+                Tensor("attended", layer), Tensor("lse", layer), Tensor("qkv", layer), Own("strips"), T, TS,
+                self.scores,
+            ],
             layer=layer,
             tiles=[
                 self.attention_tile(
@@ -271,7 +277,7 @@ class Layers:
             "attention", "backward", attention.attention_backward_entry,
             [
                 Tensor("dqkv", r), Tensor("dattended", r), Tensor("qkv", layer), Tensor("attended", layer),
-                Tensor("lse", layer), Own("strips"), T, TS,
+                Tensor("lse", layer), Own("strips"), T, TS, self.scores,
             ],
             layer=layer,
             tiles=[

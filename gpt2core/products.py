@@ -26,39 +26,34 @@ from gpt2core.machine import gemm
 from gpt2core.machine.gemm import Library, time_product
 from gpt2core.ops import Product
 
-SCHEMA = "taskloom.products/2"
+SCHEMA = "taskloom.products/3"
 PIECES = (768, 1536, 3072)  # columns
-LEAST_FLOP = 10_000_000  # of a product that is worth a choice: 0.1 ms
+LEAST_FLOP = 500_000  # of a product that is worth a choice: 5 us
 LEAST_GAIN = 0.03  # for which another than the first library, or a piece, is taken
-ROUNDS, MAX_ROUNDS_FLOP = 5, 3_000_000_000  # of larger products fewer rounds
+FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 15_000_000_000  # that a candidate is measured in, and for
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A library by name, and columns of a piece; 0 for all at once."""
+    """A library by its name, and columns of a piece; 0 for all at once."""
 
-    library: str
+    name: str
     piece: int = 0
 
     def __str__(self) -> str:
-        return f"{self.library}/{self.piece}" if self.piece else self.library
+        return f"{self.name}/{self.piece}" if self.piece else self.name
 
 
 class Products:
-    """What is chosen for each product. Without choices everything is the first library's, at once.
+    """What is chosen for each product. Without choices everything is the first library's, at once."""
 
-    `blas` computes attention's many small products, whatever the precision.
-    """
-
-    def __init__(
-        self, libraries: Sequence[Library], choices: Mapping[Product, Choice], blas: Library, table: str = ""
-    ) -> None:
+    def __init__(self, libraries: Sequence[Library], choices: Mapping[Product, Choice], table: str = "") -> None:
         self.libraries = {library.name: library for library in libraries}
-        self.first, self.choices, self.blas = libraries[0], choices, blas
-        together = dict.fromkeys([*libraries, blas])
-        versions = [f"{library.name} {library.version}" for library in together]
-        self.name = self.first.name if len(libraries) == 1 else "auto"
-        self.version = self.first.version if len(together) == 1 else ", ".join(versions)
+        self.first, self.choices = libraries[0], choices
+        self.name, self.version = self.first.name, self.first.version
+        if len(libraries) > 1:
+            self.name = "auto"
+            self.version = ", ".join(f"{library.name} {library.version}" for library in libraries)
         if table:
             self.version += f", table {table}"
 
@@ -68,23 +63,19 @@ class Products:
     def operand(self, product: Product) -> tuple[int, int, int, int]:
         """What a kernel is called with, less its thread's scratch."""
         choice = self.of(product)
-        return self.libraries[choice.library].by(choice.piece or product.n)
+        return self.libraries[choice.name].by(choice.piece)
 
 
-def load(
-    name: str, products: Sequence[Product], tell: Callable[[dict[str, Any]], None], precision: str = "fp32"
+def choose(
+    libraries: Sequence[Library], products: Sequence[Product], tell: Callable[[dict[str, Any]], None]
 ) -> Products:
-    """One library by name, or for "auto" the kept table of what this node has, completed by measuring.
+    """The kept table of what this node's fastest of several libraries is for each product, completed by measuring.
 
-    tell gets events `measuring` (done, total, product). Raises MachineError if the library asked for is not there.
+    tell gets events `measuring` (done, total, product).
     """
-    blas = gemm.blas(name)
-    if name != "auto":
-        return Products([gemm.load(name, precision)], {}, blas)
-    libraries = gemm.available(precision)
     worth = [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
     if len(libraries) == 1 or not worth:
-        return Products(libraries[:1], {}, blas)
+        return Products(libraries[:1], {})
     path = _path(libraries)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
@@ -96,7 +87,7 @@ def load(
             kept[product] = measure(product, libraries)
         if missing:
             _write(path, table, kept)
-    return Products(libraries, kept, blas, table)
+    return Products(libraries, kept, table)
 
 
 def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
@@ -105,7 +96,7 @@ def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
     return [
         Choice(library.name, piece)
         for library in libraries
-        for piece in (pieces if library.call == gemm.SGEMM else pieces[:1])
+        for piece in (pieces if library.entry is gemm.product_of_floats else pieces[:1])
     ]
 
 
@@ -122,9 +113,10 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     tried = candidates(product, libraries)
     best = dict.fromkeys(tried, np.inf)
     shape = (product.trans_a, product.trans_b, product.m, product.n, product.k)
-    for _ in range(ROUNDS if 2 * product.m * product.n * product.k < MAX_ROUNDS_FLOP else 2):
+    rounds = ROUNDS_FLOP // (2 * product.m * product.n * product.k)
+    for _ in range(max(FEW_ROUNDS, min(rounds, MANY_ROUNDS))):
         for choice in tried:
-            by = named[choice.library].by(choice.piece or product.n, scratch)
+            by = named[choice.name].by(choice.piece, scratch)
             elapsed = time_product(by, *shape, a, b, c)
             best[choice] = min(best[choice], elapsed)
     fastest = min(tried, key=lambda choice: best[choice])
@@ -151,9 +143,7 @@ def _read(path: Path) -> tuple[str, dict[Product, Choice]]:
 
 
 def _write(path: Path, table: str, choices: Mapping[Product, Choice]) -> None:
-    rows = [
-        {"product": [p.trans_a, p.trans_b, p.m, p.n, p.k], "choice": [c.library, c.piece]} for p, c in choices.items()
-    ]
+    rows = [{"product": [p.trans_a, p.trans_b, p.m, p.n, p.k], "choice": [c.name, c.piece]} for p, c in choices.items()]
     part = path.with_suffix(f".{os.getpid()}")
     part.write_text(json.dumps({"schema": SCHEMA, "id": table, "choices": rows}), encoding="utf-8")
     part.replace(path)

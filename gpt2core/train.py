@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from gpt2core import checkpoint, data, graph, products, profile, program, slicin
 from gpt2core.arena import Memory, check_fits
 from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError, MachineError, UnreadableFile
-from gpt2core.machine import environment, memory, pinning, tiles
+from gpt2core.machine import environment, gemm, memory, pinning
+from gpt2core.machine.gemm import Library
 from gpt2core.ops import Product, Program
 from gpt2core.result import TrainResult
 from gpt2core.run import Emit, Plan, Run, silent
@@ -70,22 +72,24 @@ def train(
     stream = data.open_tokens(config)
     emit(planned.event())
     resident.grew_by("plan")
-    compile_entries(planned.program, emit)
+    libraries = gemm.load(config.blas, config.precision)
+    resident.grew_by("blas")
+    compile_entries(planned.program, libraries, emit)
     resident.grew_by("compiled")
-    libraries = load_products(planned.program, config, emit)
+    chosen = choose_products(planned.program, libraries, emit)
     resident.grew_by("blas")
     team = Team(planned.cores)
     arenas = Memory(tensors.plan(config))
     first_touch(team, arenas)
     fill(arenas, config, stream)
     resident.grew_by("arenas")
-    run = Run(planned, arenas, dispatch.bind(planned.program, arenas, config.threads, libraries), team)
+    run = Run(planned, arenas, dispatch.bind(planned.program, arenas, config.threads, chosen), team)
     run.execute(emit, stop)
     resident.grew_by("run")
     weights = arenas.weights(config)
     if config.save is not None:
         checkpoint.write_checkpoint(config.save, config.model, weights)
-    about = environment.describe(libraries.name, libraries.version, planned.cores)
+    about = environment.describe(chosen.name, chosen.version, planned.cores)
     if config.trace is not None:
         profile.write_json_gz(Path(config.trace), run.trace(about))
     if profile_path is not None:
@@ -98,16 +102,16 @@ def train(
     return run.result(about, weights_sha256(weights), resident.pieces)
 
 
-def load_products(step: Program, config: TrainConfig, emit: Emit) -> products.Products:
+def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> products.Products:
     """What computes the program's matrix products: one library, or the fastest for each."""
     wanted = [operand for op in step.ops for call in op.calls for operand in call.operands]
-    shapes = [operand for operand in wanted if isinstance(operand, Product)]
-    return products.load(config.blas, shapes, emit, config.precision)
+    return products.choose(libraries, [operand for operand in wanted if isinstance(operand, Product)], emit)
 
 
-def compile_entries(step: Program, emit: Emit) -> None:
+def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> None:
     """Compile or load every kernel; says so once one is not in the cache."""
-    entries = list(dict.fromkeys([tiles.product, *(call.entry for op in step.ops for call in op.calls)]))
+    kernels = [call.entry for op in step.ops for call in op.calls]
+    entries = list(dict.fromkeys([*(library.entry for library in libraries), *kernels]))
     cold = False
     for number, entry in enumerate(entries):
         if cold:

@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from gpt2core.machine.gemm import gemm
-from gpt2core.machine.jit import SGEMM, address_of, entry, f2, kernel, own2, scalar
-from gpt2core.machine.vector import exp32
+from gpt2core.machine.gemm import multiply
+from gpt2core.machine.jit import address_of, entry, f2, kernel, own2, product, scalar
+from gpt2core.machine.vector import exp32, maximum32
 from gpt2core.tensors import ATTENTION_BLOCK
 
 BLOCK = ATTENTION_BLOCK
@@ -35,7 +35,7 @@ def run_length(t, end, first, last, T, TS):
 
 
 @kernel
-def attention_forward(out, lse, qkv, sgemm, strips, first, last, time0, time1, T, TS):
+def attention_forward(out, lse, qkv, by, strips, first, last, time0, time1, T, TS):
     """Attend from the tokens [time0, time1) of the sequences [first, last) to all that are not later.
 
     Writes:   out (N, C) =; lse (N, NH) =: log of the sum of the scores' exponentials; strips (2, >= BLOCK*T): scratch
@@ -58,11 +58,10 @@ def attention_forward(out, lse, qkv, sgemm, strips, first, last, time0, time1, T
                 key = 0
                 while key < q1:
                     run = run_length(key, q1, first, last, T, TS)
-                    gemm(
-                        sgemm, 0, 1, n, run, hs,
-                        scale, address_of(qkv, row * C3 + h * hs), C3,
-                        address_of(qkv, row_of(b, key, first, last, T, TS) * C3 + C + h * hs), C3,
-                        ZERO, at + 4 * key, q1,
+                    base = row_of(b, key, first, last, T, TS) * C3
+                    multiply(
+                        by, 0, 1, n, run, hs, address_of(qkv, row * C3 + h * hs), C3,
+                        address_of(qkv, base + C + h * hs), C3, at + 4 * key, q1, 0,
                     )  # fmt: skip
                     key += run
                 for i in range(n):
@@ -70,10 +69,11 @@ def attention_forward(out, lse, qkv, sgemm, strips, first, last, time0, time1, T
                     line = scores[i * q1 : (i + 1) * q1]
                     top = line[0]
                     for j in range(seen):
-                        top = max(top, line[j])
+                        top = maximum32(top, line[j])
+                    top *= scale
                     total = ZERO
                     for j in range(seen):
-                        e = exp32(line[j] - top)
+                        e = exp32(scale * line[j] - top)
                         line[j] = e
                         total += e
                     share = ONE / total
@@ -85,20 +85,19 @@ def attention_forward(out, lse, qkv, sgemm, strips, first, last, time0, time1, T
                 key = 0
                 while key < q1:
                     run = run_length(key, q1, first, last, T, TS)
-                    gemm(
-                        sgemm, 0, 0, n, hs, run,
-                        ONE, at + 4 * key, q1,
-                        address_of(qkv, row_of(b, key, first, last, T, TS) * C3 + 2 * C + h * hs), C3,
-                        ZERO if key == 0 else ONE, address_of(out, row * C + h * hs), C,
+                    base = row_of(b, key, first, last, T, TS) * C3
+                    multiply(
+                        by, 0, 0, n, hs, run, at + 4 * key, q1,
+                        address_of(qkv, base + 2 * C + h * hs), C3, address_of(out, row * C + h * hs), C, key,
                     )  # fmt: skip
                     key += run
 
 
 @kernel
 def score_gradients(p, ds, n, width, row, key0, time0, out, dout, lse, h, hs, scale):
-    """From scaled scores and dout v^T to probabilities and the scores' gradients, in place on two (n, width) strips.
+    """From q k^T and dout v^T to probabilities and the products' gradients, in place on two (n, width) strips.
 
-    Query i stands at row + i and time0 + i, column j at key0 + j; later keys get 0. Maths: p = exp(s - lse);
+    Query i stands at row + i and time0 + i, column j at key0 + j; later keys get 0. Maths: p = exp(scale * s - lse);
     ds = scale * p * (dp - sum over channels of dout * out).
     """
     for i in range(n):
@@ -109,7 +108,7 @@ def score_gradients(p, ds, n, width, row, key0, time0, out, dout, lse, h, hs, sc
             delta += theirs[c] * ours[c]
         pl, dl = p[i * width : (i + 1) * width], ds[i * width : (i + 1) * width]
         for j in range(seen):
-            e = exp32(pl[j] - level)
+            e = exp32(scale * pl[j] - level)
             pl[j] = e
             dl[j] = scale * e * (dl[j] - delta)
         for j in range(seen, width):
@@ -118,7 +117,7 @@ def score_gradients(p, ds, n, width, row, key0, time0, out, dout, lse, h, hs, sc
 
 
 @kernel
-def attention_backward(dqkv, dout, qkv, out, lse, sgemm, strips, first, last, time0, time1, T, TS):
+def attention_backward(dqkv, dout, qkv, out, lse, by, strips, first, last, time0, time1, T, TS):
     """The gradients of one slice's queries, keys and values: every value has one owner, so nothing is accumulated
     across tiles. Scores are computed again from q, k and lse.
 
@@ -143,73 +142,53 @@ def attention_backward(dqkv, dout, qkv, out, lse, sgemm, strips, first, last, ti
             for q0 in range(time0, time1, BLOCK):
                 q1 = min(q0 + BLOCK, time1)
                 n, row = q1 - q0, own + q0 - time0
+                q, dy = address_of(qkv, row * C3 + at_q), address_of(dout, row * C + at_q)
                 key = 0
                 while key < q1:
                     run = run_length(key, q1, first, last, T, TS)
                     base = row_of(b, key, first, last, T, TS) * C3
-                    gemm(
-                        sgemm, 0, 1, n, run, hs, scale, address_of(qkv, row * C3 + at_q), C3,
-                        address_of(qkv, base + at_k), C3, ZERO, at_p + 4 * key, q1,
-                    )  # fmt: skip
-                    gemm(
-                        sgemm, 0, 1, n, run, hs, ONE, address_of(dout, row * C + at_q), C,
-                        address_of(qkv, base + at_v), C3, ZERO, at_ds + 4 * key, q1,
-                    )  # fmt: skip
+                    multiply(by, 0, 1, n, run, hs, q, C3, address_of(qkv, base + at_k), C3, at_p + 4 * key, q1, 0)
+                    multiply(by, 0, 1, n, run, hs, dy, C, address_of(qkv, base + at_v), C3, at_ds + 4 * key, q1, 0)
                     key += run
                 score_gradients(p, ds, n, q1, row, 0, q0, out, dout, lse, h, hs, scale)
                 key = 0
                 while key < q1:
                     run = run_length(key, q1, first, last, T, TS)
-                    gemm(
-                        sgemm, 0, 0, n, hs, run, ONE, at_ds + 4 * key, q1,
-                        address_of(qkv, row_of(b, key, first, last, T, TS) * C3 + at_k), C3,
-                        ZERO if key == 0 else ONE, address_of(dqkv, row * C3 + at_q), C3,
-                    )  # fmt: skip
+                    k = address_of(qkv, row_of(b, key, first, last, T, TS) * C3 + at_k)
+                    multiply(
+                        by, 0, 0, n, hs, run, at_ds + 4 * key, q1, k, C3, address_of(dqkv, row * C3 + at_q), C3, key
+                    )
                     key += run
                 width = q1 - time0
-                gemm(
-                    sgemm, 1, 0, width, hs, n, ONE, at_ds + 4 * time0, q1, address_of(qkv, row * C3 + at_q), C3,
-                    ONE, address_of(dqkv, own * C3 + at_k), C3,
-                )  # fmt: skip
-                gemm(
-                    sgemm, 1, 0, width, hs, n, ONE, at_p + 4 * time0, q1, address_of(dout, row * C + at_q), C,
-                    ONE, address_of(dqkv, own * C3 + at_v), C3,
-                )  # fmt: skip
+                multiply(by, 1, 0, width, hs, n, at_ds + 4 * time0, q1, q, C3, address_of(dqkv, own * C3 + at_k), C3, 1)
+                multiply(by, 1, 0, width, hs, n, at_p + 4 * time0, q1, dy, C, address_of(dqkv, own * C3 + at_v), C3, 1)
             # Own keys and values, against the queries of later slices.
             width, q0 = time1 - time0, time1
+            k, v = address_of(qkv, own * C3 + at_k), address_of(qkv, own * C3 + at_v)
             while q0 < T:
                 n = min(BLOCK, run_length(q0, T, first, last, T, TS))
                 row = row_of(b, q0, first, last, T, TS)
-                gemm(
-                    sgemm, 0, 1, n, width, hs, scale, address_of(qkv, row * C3 + at_q), C3,
-                    address_of(qkv, own * C3 + at_k), C3, ZERO, at_p, width,
-                )  # fmt: skip
-                gemm(
-                    sgemm, 0, 1, n, width, hs, ONE, address_of(dout, row * C + at_q), C,
-                    address_of(qkv, own * C3 + at_v), C3, ZERO, at_ds, width,
-                )  # fmt: skip
+                q, dy = address_of(qkv, row * C3 + at_q), address_of(dout, row * C + at_q)
+                multiply(by, 0, 1, n, width, hs, q, C3, k, C3, at_p, width, 0)
+                multiply(by, 0, 1, n, width, hs, dy, C, v, C3, at_ds, width, 0)
                 score_gradients(p, ds, n, width, row, time0, q0, out, dout, lse, h, hs, scale)
-                gemm(
-                    sgemm, 1, 0, width, hs, n, ONE, at_ds, width, address_of(qkv, row * C3 + at_q), C3,
-                    ONE, address_of(dqkv, own * C3 + at_k), C3,
-                )  # fmt: skip
-                gemm(
-                    sgemm, 1, 0, width, hs, n, ONE, at_p, width, address_of(dout, row * C + at_q), C,
-                    ONE, address_of(dqkv, own * C3 + at_v), C3,
-                )  # fmt: skip
+                multiply(by, 1, 0, width, hs, n, at_ds, width, q, C3, address_of(dqkv, own * C3 + at_k), C3, 1)
+                multiply(by, 1, 0, width, hs, n, at_p, width, dy, C, address_of(dqkv, own * C3 + at_v), C3, 1)
                 q0 += n
 
 
 @entry
 def attention_forward_entry(x, t, c):
+    by = product(x, 6, c)
     attention_forward(
-        f2(x, 0), f2(x, 1), f2(x, 2), c[SGEMM], own2(x, 3, c), t[0], t[1], t[2], t[3], scalar(x, 4), scalar(x, 5)
+        f2(x, 0), f2(x, 1), f2(x, 2), by, own2(x, 3, c), t[0], t[1], t[2], t[3], scalar(x, 4), scalar(x, 5)
     )
 
 
 @entry
 def attention_backward_entry(x, t, c):
+    by = product(x, 8, c)
     attention_backward(
-        f2(x, 0), f2(x, 1), f2(x, 2), f2(x, 3), f2(x, 4), c[SGEMM], own2(x, 5, c),
+        f2(x, 0), f2(x, 1), f2(x, 2), f2(x, 3), f2(x, 4), by, own2(x, 5, c),
         t[0], t[1], t[2], t[3], scalar(x, 6), scalar(x, 7),
     )  # fmt: skip

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from gpt2core.machine.jit import STEP, d1, entry, f1, f2, i1, kernel, l1, scalar
-from gpt2core.machine.vector import exp32
+from gpt2core.machine.vector import exp32, maximum32
 
 
 @kernel
@@ -24,7 +24,7 @@ def cross_entropy(logits, loss, targets, V, row0, row1):
         row = logits[n]
         top = row[0]
         for v in range(V):
-            top = max(top, row[v])
+            top = maximum32(top, row[v])
         target = targets[n]
         wanted = row[target]
         total = np.float32(0)

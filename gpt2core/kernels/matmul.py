@@ -18,7 +18,7 @@ def matmul_forward(out, inp, weight, bias, by, row0, row1):
     C, OC = inp.shape[1], out.shape[1]
     multiply(
         by, 0, 1, row1 - row0, OC, C,
-        address_of(inp, row0 * C), C, address_of(weight, 0), C, address_of(out, row0 * OC), OC,
+        address_of(inp, row0 * C), C, address_of(weight, 0), C, address_of(out, row0 * OC), OC, 0,
     )  # fmt: skip
     if bias.shape[0]:
         for n in range(row0, row1):
@@ -39,7 +39,7 @@ def matmul_backward_input(dinp, dout, weight, by, row0, row1):
     C, OC = dinp.shape[1], dout.shape[1]
     multiply(
         by, 0, 0, row1 - row0, C, OC,
-        address_of(dout, row0 * OC), OC, address_of(weight, 0), C, address_of(dinp, row0 * C), C,
+        address_of(dout, row0 * OC), OC, address_of(weight, 0), C, address_of(dinp, row0 * C), C, 0,
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to):
     N, C, OC = inp.shape[0], inp.shape[1], dout.shape[1]
     multiply(
         by, 1, 0, out1 - out0, C, N,
-        address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C,
+        address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C, 0,
     )  # fmt: skip
     if dbias.shape[0]:
         sums = dbias[to : to + out1 - out0]

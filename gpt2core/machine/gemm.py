@@ -1,5 +1,5 @@
 """Matrix products from compiled code. One interface over our own product (gpt2core.machine.tiles) and two libraries,
-which export the Fortran `sgemm`; its address is passed to compiled code as an argument (a baked-in one would defeat the
+which export the Fortran `sgemm`; addresses are passed to compiled code as arguments (a baked-in one would defeat the
 cache).
 """
 
@@ -22,35 +22,37 @@ from numpy.typing import NDArray
 
 from gpt2core.errors import MachineError
 from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import address_of, kernel, runtime
-from gpt2core.machine.tiles import INSTRUCTIONS, WORD, call_product, pack_rows, product
+from gpt2core.machine.jit import Entry, address_of, entry_of, kernel, runtime
+from gpt2core.machine.lanes import ADDRESS, WORD
+from gpt2core.machine.tiles import INSTRUCTIONS, multiply_tiled
+from gpt2core.machine.words import pack_rows
 from gpt2core.tensors import ALIGN, PRODUCT_SCRATCH
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 ROUNDED_SIDE, ROUNDED_DEPTH = 384, 512  # of the blocks of bfloat16 that a library multiplies: two fit in the scratch
-SGEMM, TILED, TILED_BF16, ROUNDED = range(4)  # how a library is called
+ARGUMENTS = (ADDRESS,) * 15  # of an entry: see `multiply`
 
 
 @dataclass(frozen=True)
 class Library:
     """What computes products: a loaded library, held to one thread a call, or our own code.
 
-    `call` is SGEMM or ROUNDED for a library's product of float32 or of bfloat16, TILED or TILED_BF16 for ours.
+    `entry` is compiled code for either precision, `address` the library's function that it calls, 0 for our own.
     """
 
     name: str
     version: str
-    call: int
-    address: int
+    entry: Entry
+    address: int = 0
 
-    def by(self, piece: int, scratch: int = 0) -> tuple[int, int, int, int]:
+    def by(self, piece: int = 0, scratch: int = 0) -> tuple[int, int, int, int]:
         """What `multiply` takes: its first argument."""
-        return (self.call, self.address, piece, scratch)
+        return (self.entry.address, self.address, piece, scratch)
 
 
 @intrinsic
-def gemm(typingctx, sgemm, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
-    """C (m, n) = alpha * op(A) (m, k) @ op(B) (k, n) + beta * C; row-major float32, op transposes if its flag is set.
+def gemm(typingctx, sgemm, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc):
+    """C (m, n) = op(A) (m, k) @ op(B) (k, n) + beta * C; row-major, op transposes if its flag is set.
 
     sgemm is the library's address; a, b, c are addresses in bytes; ld* are row lengths in elements.
     Row-major C is column-major C^T = op(B)^T op(A)^T: the operands change places.
@@ -58,7 +60,7 @@ def gemm(typingctx, sgemm, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, bet
     i8, i32, f32 = ir.IntType(8), ir.IntType(32), ir.FloatType()
 
     def codegen(context, builder, signature, args):
-        sgemm, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = args
+        sgemm, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc = args
 
         def letter(flag):
             nonzero = builder.icmp_signed("!=", flag, ir.Constant(flag.type, 0))
@@ -72,15 +74,16 @@ def gemm(typingctx, sgemm, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, bet
             return builder.inttoptr(address, ir.PointerType(f32))
 
         call = [
-            letter(trans_b), letter(trans_a), integer(n), integer(m), integer(k), _spill(builder, alpha),
-            matrix(b), integer(ldb), matrix(a), integer(lda), _spill(builder, beta), matrix(c), integer(ldc),
+            letter(trans_b), letter(trans_a), integer(n), integer(m), integer(k),
+            _spill(builder, ir.Constant(f32, 1.0)), matrix(b), integer(ldb), matrix(a), integer(lda),
+            _spill(builder, beta), matrix(c), integer(ldc),
         ]  # fmt: skip
         kind = ir.FunctionType(ir.VoidType(), [value.type for value in call])
         builder.call(builder.inttoptr(sgemm, ir.PointerType(kind)), call)
         return context.get_dummy_value()
 
     i64, f = types.int64, types.float32
-    return types.void(i64, i64, i64, i64, i64, i64, f, i64, i64, i64, i64, f, i64, i64), codegen
+    return types.void(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, f, i64, i64), codegen
 
 
 def _spill(builder, value):
@@ -88,24 +91,6 @@ def _spill(builder, value):
     slot = cgutils.alloca_once(builder, value.type)
     builder.store(value, slot)
     return slot
-
-
-@kernel
-def multiply_rounded(address, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
-    """As multiply, by a library's product of bfloat16, from operands that are rounded block by block."""
-    second = scratch + WORD * (PRODUCT_SCRATCH // 2)
-    for k0 in range(0, k, ROUNDED_DEPTH):
-        depth = min(ROUNDED_DEPTH, k - k0)
-        for m0 in range(0, m, ROUNDED_SIDE):
-            rows = min(ROUNDED_SIDE, m - m0)
-            length_a = pack_matrix(scratch, a, lda, trans_a, m0, k0, rows, depth)
-            for n0 in range(0, n, ROUNDED_SIDE):
-                columns = min(ROUNDED_SIDE, n - n0)
-                length_b = pack_matrix(second, b, ldb, 1 - trans_b, n0, k0, columns, depth)
-                gemm(
-                    address, trans_a, trans_b, rows, columns, depth, ONE, scratch, length_a, second, length_b,
-                    ZERO if k0 == 0 else ONE, c + WORD * (m0 * ldc + n0), ldc,
-                )  # fmt: skip
 
 
 @kernel
@@ -120,24 +105,70 @@ def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
     return depth + depth % 2
 
 
+@entry_of(*ARGUMENTS)
+def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    """By a library's product of float32, which is asked for `piece` columns at a time, or for all if that is 0."""
+    most = piece if piece else n
+    for first in range(0, n, most):
+        at_b = b + WORD * first * (ldb if trans_b else 1)
+        gemm(
+            address, trans_a, trans_b, m, min(most, n - first), k,
+            a, lda, at_b, ldb, ONE if adds else ZERO, c + WORD * first, ldc,
+        )  # fmt: skip
+
+
+@entry_of(*ARGUMENTS)
+def product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    """By a library's product of bfloat16, from operands that are rounded block by block."""
+    second = scratch + WORD * (PRODUCT_SCRATCH // 2)
+    for k0 in range(0, k, ROUNDED_DEPTH):
+        depth = min(ROUNDED_DEPTH, k - k0)
+        for m0 in range(0, m, ROUNDED_SIDE):
+            rows = min(ROUNDED_SIDE, m - m0)
+            length_a = pack_matrix(scratch, a, lda, trans_a, m0, k0, rows, depth)
+            for n0 in range(0, n, ROUNDED_SIDE):
+                columns = min(ROUNDED_SIDE, n - n0)
+                length_b = pack_matrix(second, b, ldb, 1 - trans_b, n0, k0, columns, depth)
+                gemm(
+                    address, trans_a, trans_b, rows, columns, depth, scratch, length_a, second, length_b,
+                    ONE if adds or k0 else ZERO, c + WORD * (m0 * ldc + n0), ldc,
+                )  # fmt: skip
+
+
+@entry_of(*ARGUMENTS)
+def own_product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    multiply_tiled(False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+
+
+@entry_of(*ARGUMENTS)
+def own_product_of_pairs(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    multiply_tiled(True, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+
+
 @kernel
-def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
-    """C (m, n) = op(A) @ op(B) as gemm. `by` = (how to call, address of a library's or of our own product, columns that
-    a library is asked for at a time, address of this thread's PRODUCT_SCRATCH words).
+def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    """C (m, n) = op(A) (m, k) @ op(B) (k, n), added to what is there if `adds` is set; row-major float32, op transposes
+    if its flag is set. a, b, c are addresses in bytes; ld* are row lengths in elements.
+
+    `by` = (address of an entry, and what that takes first: address of a library's function, columns that it is asked
+    for at a time or 0, address of this thread's PRODUCT_SCRATCH words). Products are compiled once, not into each
+    kernel.
     """
-    call, address, piece, scratch = by
-    if call == ROUNDED:
-        multiply_rounded(address, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc)
-    elif call != SGEMM:
-        pairs = 1 if call == TILED_BF16 else 0
-        call_product(address, (pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc))
-    else:
-        for first in range(0, n, piece):
-            at_b = b + 4 * first * (ldb if trans_b else 1)
-            gemm(
-                address, trans_a, trans_b, m, min(piece, n - first), k,
-                ONE, a, lda, at_b, ldb, ZERO, c + 4 * first, ldc,
-            )  # fmt: skip
+    code, address, piece, scratch = by
+    _call(code, (address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds))
+
+
+@intrinsic
+def _call(typingctx, code, arguments):
+    """Call an entry of matrix products at its address with a tuple of its arguments."""
+
+    def codegen(context, builder, signature, args):
+        values = cgutils.unpack_tuple(builder, args[1], len(ARGUMENTS))
+        kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+        builder.call(builder.inttoptr(args[0], ir.PointerType(kind)), values)
+        return context.get_dummy_value()
+
+    return types.void(ADDRESS, types.UniTuple(ADDRESS, len(ARGUMENTS))), codegen
 
 
 @runtime
@@ -146,7 +177,7 @@ def time_product(by, trans_a, trans_b, m, n, k, a, b, c):
     begin = ticks()
     multiply(
         by, trans_a, trans_b, m, n, k,
-        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n,
+        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, 0,
     )  # fmt: skip
     return ticks() - begin
 
@@ -159,7 +190,9 @@ def new_scratch() -> tuple[NDArray[np.int32], int]:
 
 def own(precision: str = "fp32") -> Library:
     """Our own product."""
-    return Library("own", INSTRUCTIONS[precision], TILED_BF16 if precision == "bf16" else TILED, product.address)
+    return Library(
+        "own", INSTRUCTIONS[precision], own_product_of_pairs if precision == "bf16" else own_product_of_floats
+    )
 
 
 def blas(name: str) -> Library:
@@ -180,14 +213,17 @@ def available(precision: str = "fp32") -> list[Library]:
     return [own(), first] if first.name == "openblas" else [own(), first, blas("openblas")]
 
 
-def load(name: str, precision: str = "fp32") -> Library:
-    """What computes products of this precision if `name` is asked for: ours where that library cannot.
+def load(name: str, precision: str = "fp32") -> list[Library]:
+    """What may compute products of this precision if `name` is asked for: with "auto" all that there is; ours where
+    that library cannot.
 
     Raises MachineError if the library asked for is not there.
     """
+    if name == "auto":
+        return available(precision)
     if precision == "bf16":
-        return _load_mkl(precision) if name == "mkl" else own(precision)
-    return own() if name == "own" else blas(name)
+        return [_load_mkl(precision) if name == "mkl" else own(precision)]
+    return [own() if name == "own" else blas(name)]
 
 
 def _mkl_path() -> Path | None:
@@ -205,9 +241,11 @@ def _load_mkl(precision: str = "fp32") -> Library:
         raise MachineError("blas = 'mkl' needs the PyPI package mkl (x86-64 Linux); it is not installed")
     library = ctypes.CDLL(str(path))
     library.MKL_Set_Threading_Layer(ctypes.c_int(1))  # sequential; before the first product
-    function, call = (library.gemm_bf16bf16f32_, ROUNDED) if precision == "bf16" else (library.sgemm_, SGEMM)
+    function, entry = (
+        (library.gemm_bf16bf16f32_, product_of_rounded) if precision == "bf16" else (library.sgemm_, product_of_floats)
+    )
     address = ctypes.cast(function, ctypes.c_void_p).value
-    return Library("mkl", importlib.metadata.version("mkl"), call, int(address or 0))
+    return Library("mkl", importlib.metadata.version("mkl"), entry, int(address or 0))
 
 
 def _load_openblas() -> Library:
@@ -226,4 +264,4 @@ def _load_openblas() -> Library:
         if i["user_api"] == "blas" and {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)
     ]
     version = "{version} {architecture}".format(**loaded[0]) if loaded else "unknown"
-    return Library("openblas", version, SGEMM, int(address))
+    return Library("openblas", version, product_of_floats, int(address))

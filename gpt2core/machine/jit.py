@@ -7,7 +7,7 @@ change one by one.
     operands  4 int64 an operand: address, two dimensions, bytes from one thread's own part to the next; a scalar stands
               in the first
     tile      the tile's integers, as the step program gives them
-    context   STEP, THREAD, SGEMM (address of a library's product), SCRATCH (address of this thread's words for our own)
+    context   STEP, THREAD, SCRATCH (address of this thread's words for matrix products)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 from gpt2core import peaks
 from gpt2core.host import source_hash
 
-STEP, THREAD, SGEMM, SCRATCH = 0, 1, 2, 3
+STEP, THREAD, SCRATCH = 0, 1, 2
 CONTEXT_SIZE = 8  # int64; one cache line
 OPERAND_SIZE = 4  # int64
 ENTRY_SIGNATURE = types.void(types.CPointer(types.int64), types.CPointer(types.int64), types.CPointer(types.int64))
@@ -91,6 +91,11 @@ class Entry:
 def entry(function: Callable[..., Any]) -> Entry:
     """Declare function(operands, tile, context) as an entry."""
     return Entry(function)
+
+
+def entry_of(*arguments: Any) -> Callable[[Callable[..., Any]], Entry]:
+    """Declare a function of arguments of these types, which returns nothing, as an entry."""
+    return lambda function: Entry(function, types.void(*arguments))
 
 
 @intrinsic
@@ -228,7 +233,7 @@ def scalar(x, i):
 @numba.njit(inline="always")
 def product(x, i, c):
     """Operand i as what computes a matrix product, with this thread's scratch."""
-    return x[4 * i], x[4 * i + 1], x[4 * i + 2], c[3]
+    return x[4 * i], x[4 * i + 1], x[4 * i + 2], c[2]
 
 
 @numba.njit(inline="always")

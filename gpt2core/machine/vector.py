@@ -28,6 +28,18 @@ def bits_to_float(typingctx, bits):
     return types.float32(types.int32), codegen
 
 
+@intrinsic
+def maximum32(typingctx, a, b):
+    """The larger of two float32, NaN if one is: unlike `max`, a loop of it is vectorised."""
+
+    def codegen(context, builder, signature, args):
+        f32 = ir.FloatType()
+        kind = ir.FunctionType(f32, [f32, f32])
+        return builder.call(builder.module.declare_intrinsic("llvm.maximum", [f32], kind), args)
+
+    return types.float32(types.float32, types.float32), codegen
+
+
 @kernel
 def exp32(x):
     """e**x for float32, relative error below 4e-7 over the normal range; 0 below -87.34, inf above 88.376, NaN for NaN.

@@ -17,7 +17,6 @@ from gpt2core.machine.jit import (
     CONTEXT_SIZE,
     OPERAND_SIZE,
     SCRATCH,
-    SGEMM,
     STEP,
     THREAD,
     address,
@@ -122,7 +121,6 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     context[:, THREAD] = np.arange(threads)
     if products:
         words = memory.arrays["words"]
-        context[:, SGEMM] = products.blas.address
         context[:, SCRATCH] = words.ctypes.data + np.arange(threads) * words.strides[0]
     blas = {
         (call.name, call.phase): str(products.of(operand))

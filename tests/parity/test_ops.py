@@ -84,7 +84,7 @@ def test_layernorm(seed: int) -> None:
 @pytest.mark.parametrize("library", ["own", "mkl", "openblas"])
 def test_matmul(seed: int, library: str) -> None:
     p, (words, scratch) = Problem(seed), gemm.new_scratch()
-    by = gemm.load(library).by(200, scratch)
+    by = gemm.load(library)[0].by(200, scratch)
     N, C, OC = p.size(1, 60), p.size(1, 200), p.size(1, 200)
     (inp, inp64), (weight, weight64) = p.draw(N, C), p.draw(OC, C)
     (bias, bias64), (dout, dout64) = p.draw(OC), p.draw(N, OC)
@@ -99,8 +99,10 @@ def test_matmul(seed: int, library: str) -> None:
     del words
 
 
-def test_attention(seed: int) -> None:
-    p, sgemm = Problem(seed), gemm.blas("auto").address
+@pytest.mark.parametrize("library", ["own", "mkl", "openblas"])
+def test_attention(seed: int, library: str) -> None:
+    p, (words, scratch) = Problem(seed), gemm.new_scratch()
+    by = gemm.load(library)[0].by(0, scratch)
     B, T, NH, hs = p.size(1, 3), p.size(1, 150), p.size(1, 4), p.size(1, 40)
     C = NH * hs
     (qkv, qkv64), (dout, dout64) = p.draw(B, T, 3 * C), p.draw(B, T, C)
@@ -109,10 +111,11 @@ def test_attention(seed: int) -> None:
     qkv, dout = qkv.reshape(B * T, 3 * C), dout.reshape(B * T, C)
     out, lse, dqkv = np.empty_like(dout), np.empty((B * T, NH), np.float32), np.empty_like(qkv)
     strips = np.empty((2, BLOCK * T), np.float32)
-    attention_forward(out, lse, qkv, sgemm, strips, 0, B, 0, T, T, T)
-    attention_backward(dqkv, dout, qkv, out, lse, sgemm, strips, 0, B, 0, T, T, T)
+    attention_forward(out, lse, qkv, by, strips, 0, B, 0, T, T, T)
+    attention_backward(dqkv, dout, qkv, out, lse, by, strips, 0, B, 0, T, T, T)
     assert_close(out, out64)
     assert_close(dqkv, qkv64.grad)
+    del words
 
 
 def test_gelu(seed: int) -> None:

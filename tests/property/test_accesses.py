@@ -13,6 +13,7 @@ from gpt2core import data, products, program, slicing, tensors, train
 from gpt2core.arena import Memory
 from gpt2core.blocks import WeightBlocks
 from gpt2core.config import FUSIONS, ModelConfig, TrainConfig
+from gpt2core.machine import gemm
 from gpt2core.ops import Access, Mode, Program
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
@@ -66,7 +67,7 @@ class Views:
 def prepare(config: TrainConfig) -> tuple[Program, Memory, dispatch.Dispatch, object]:
     step, memory = program.build(config), Memory(tensors.plan(config))
     train.fill(memory, config, data.open_tokens(config))
-    libraries = products.load(config.blas, [], lambda _: None, config.precision)
+    libraries = products.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
     return step, memory, dispatch.bind(step, memory, 1, libraries), new_record(1, 1, 0, 64, 0)
 
 

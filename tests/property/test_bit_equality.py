@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpt2core import data, graph, products, tensors, train
 from gpt2core.arena import Memory
 from gpt2core.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
+from gpt2core.machine import gemm
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
 from gpt2core.tracing import new_record
@@ -112,7 +113,7 @@ def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
     for order in orders:
         memory = Memory(tensors.plan(config))
         train.fill(memory, config, data.open_tokens(config))
-        bound = dispatch.bind(planned.program, memory, 1, products.load("own", [], lambda _: None))
+        bound = dispatch.bind(planned.program, memory, 1, products.choose([gemm.own()], [], lambda _: None))
         control = memory.arrays["control"]
         for step in range(3):
             control[:] = 0

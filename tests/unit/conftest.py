@@ -23,14 +23,6 @@ def golden() -> Callable[[str], Golden]:
     return load
 
 
-@pytest.fixture(scope="session", params=["auto", "openblas"])
-def sgemm(request: pytest.FixtureRequest) -> int:
-    """The address of one library's sgemm: the platform's own choice, and the one that is everywhere."""
-    from gpt2core.machine import gemm
-
-    return gemm.blas(request.param).address
-
-
 @pytest.fixture(params=["own", "auto", "openblas"])
 def by(request: pytest.FixtureRequest) -> Iterator[By]:
     """What computes products, of which a library's are asked for so many columns at a time."""

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from gpt2core.kernels.attention import BLOCK, attention_backward, attention_forward
+from gpt2core.machine import gemm
 
 Load = Callable[[str], dict[str, np.ndarray]]
+By = Callable[..., tuple[int, int, int, int]]
 CLOSE = {"rtol": 5e-6, "atol": 5e-6}
 NH = 3
 SLICINGS = [(1, 1), (1, 2), (1, 5), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5)]
@@ -35,10 +37,10 @@ def rows_of(B: int, T: int, BS: int, TS: int) -> list[int]:
 class Attention:
     """One problem laid out for a slicing, run tile by tile; results come back as (B, T, ...)."""
 
-    def __init__(self, qkv: np.ndarray, heads: int, sgemm: int, BS: int, TS: int) -> None:
+    def __init__(self, qkv: np.ndarray, heads: int, by: By, BS: int, TS: int) -> None:
         self.B, self.T, width = qkv.shape
         self.order = rows_of(self.B, self.T, BS, TS)
-        self.tiles, self.TS, self.sgemm = tiles_of(self.B, self.T, BS, TS), TS, sgemm
+        self.tiles, self.TS, self.by = tiles_of(self.B, self.T, BS, TS), TS, by()
         self.qkv = np.ascontiguousarray(qkv.reshape(-1, width)[self.order])
         self.out = np.full((self.B * self.T, width // 3), np.nan, np.float32)
         self.lse = np.full((self.B * self.T, heads), np.nan, np.float32)
@@ -54,18 +56,16 @@ class Attention:
         return out.reshape(self.B, self.T, -1)
 
     def forward(self, tile: tuple[int, int, int, int]) -> None:
-        attention_forward(self.out, self.lse, self.qkv, self.sgemm, self.strips, *tile, self.T, self.TS)
+        attention_forward(self.out, self.lse, self.qkv, self.by, self.strips, *tile, self.T, self.TS)
 
     def backward(self, tile: tuple[int, int, int, int], dout: np.ndarray) -> None:
-        attention_backward(
-            self.dqkv, dout, self.qkv, self.out, self.lse, self.sgemm, self.strips, *tile, self.T, self.TS
-        )
+        attention_backward(self.dqkv, dout, self.qkv, self.out, self.lse, self.by, self.strips, *tile, self.T, self.TS)
 
 
 @pytest.mark.parametrize(("BS", "TS"), SLICINGS)
-def test_forward_and_backward_in_any_order_of_tiles(golden: Load, sgemm: int, BS: int, TS: int) -> None:
+def test_forward_and_backward_in_any_order_of_tiles(golden: Load, by: By, BS: int, TS: int) -> None:
     g = golden("attention")
-    run = Attention(g["qkv"], NH, sgemm, BS, TS)
+    run = Attention(g["qkv"], NH, by, BS, TS)
     for tile in reversed(run.tiles):
         run.forward(tile)
     np.testing.assert_allclose(run.back(run.out), g["out"], **CLOSE)
@@ -75,9 +75,9 @@ def test_forward_and_backward_in_any_order_of_tiles(golden: Load, sgemm: int, BS
 
 
 @pytest.mark.parametrize(("BS", "TS"), [(1, 2), (2, 2)])
-def test_a_tile_writes_its_own_rows_only(golden: Load, sgemm: int, BS: int, TS: int) -> None:
+def test_a_tile_writes_its_own_rows_only(golden: Load, by: By, BS: int, TS: int) -> None:
     g = golden("attention")
-    run = Attention(g["qkv"], NH, sgemm, BS, TS)
+    run = Attention(g["qkv"], NH, by, BS, TS)
     row = 0
     for tile in run.tiles:
         run.forward(tile)
@@ -93,11 +93,11 @@ def test_a_tile_writes_its_own_rows_only(golden: Load, sgemm: int, BS: int, TS: 
         assert np.isnan(run.dqkv[row:]).all()
 
 
-def test_later_tokens_do_not_matter(golden: Load, sgemm: int) -> None:
+def test_later_tokens_do_not_matter(golden: Load, by: By) -> None:
     g = golden("attention")
     qkv = g["qkv"].copy()
     qkv[:, 3:] = np.nan
-    run = Attention(qkv, NH, sgemm, 2, 3)
+    run = Attention(qkv, NH, by, 2, 3)
     for tile in run.tiles:
         run.forward(tile)
     np.testing.assert_allclose(run.back(run.out)[:, :3], g["out"][:, :3], **CLOSE)
@@ -115,12 +115,12 @@ def exact_attention(qkv: np.ndarray, heads: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("T", "TS"), [(64, 64), (65, 65), (130, 130), (130, 50), (200, 70)])
-def test_longer_than_one_block_of_queries(sgemm: int, T: int, TS: int) -> None:
+def test_longer_than_one_block_of_queries(by: By, T: int, TS: int) -> None:
     """To 2e-5: the sums are longer here. The slicing changes no gradient by more either."""
     rng = np.random.default_rng(T)
     qkv = rng.standard_normal((2, T, 3 * 16), dtype=np.float32)
     dout = rng.standard_normal((2, T, 16), dtype=np.float32)
-    sliced, whole = Attention(qkv, 2, sgemm, 2, TS), Attention(qkv, 2, sgemm, 1, T)
+    sliced, whole = Attention(qkv, 2, by, 2, TS), Attention(qkv, 2, by, 1, T)
     for run in (sliced, whole):
         for tile in run.tiles:
             run.forward(tile)
@@ -130,21 +130,40 @@ def test_longer_than_one_block_of_queries(sgemm: int, T: int, TS: int) -> None:
     np.testing.assert_allclose(sliced.back(sliced.dqkv), whole.back(whole.dqkv), atol=2e-5)
 
 
-def test_large_scores_do_not_overflow(golden: Load, sgemm: int) -> None:
+def test_large_scores_do_not_overflow(golden: Load, by: By) -> None:
     qkv = golden("attention")["qkv"] * np.float32(30)
-    run = Attention(qkv, NH, sgemm, 1, 5)
+    run = Attention(qkv, NH, by, 1, 5)
     for tile in run.tiles:
         run.forward(tile)
     np.testing.assert_allclose(run.back(run.out), exact_attention(qkv, NH), rtol=1e-3, atol=1e-2)
 
 
-def test_nan_in_a_query_stays_with_its_head_and_row(golden: Load, sgemm: int) -> None:
+def test_nan_in_a_query_stays_with_its_head_and_row(golden: Load, by: By) -> None:
     g = golden("attention")
     qkv = g["qkv"].copy()
     qkv[1, 2, 8] = np.nan  # the second head's query of one token
-    run = Attention(qkv, NH, sgemm, 2, 2)
+    run = Attention(qkv, NH, by, 2, 2)
     for tile in run.tiles:
         run.forward(tile)
     out = run.back(run.out)
     assert np.isnan(out[1, 2, 8:16]).all()
     assert np.isnan(out).sum() == 8
+
+
+def test_operands_rounded_to_bfloat16(golden: Load) -> None:
+    """Near the exact result, but not the one of float32 operands."""
+    g = golden("attention")
+    words, scratch = gemm.new_scratch()
+    results = []
+    for precision in ("fp32", "bf16"):
+        run = Attention(g["qkv"], NH, lambda precision=precision: gemm.own(precision).by(0, scratch), 2, 2)
+        for tile in run.tiles:
+            run.forward(tile)
+        for tile in run.tiles:
+            run.backward(tile, run.laid_out(g["dout"]))
+        results.append((run.back(run.out), run.back(run.dqkv)))
+    for exact, plain, rounded in zip((g["out"], g["dqkv"]), *results, strict=True):
+        scale = np.abs(exact).max()
+        assert np.abs(rounded - exact).max() < 2**-7 * scale
+        assert np.abs(rounded - exact).max() > 100 * np.abs(plain - exact).max()
+    del words

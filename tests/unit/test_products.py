@@ -6,6 +6,7 @@ import dataclasses
 import json
 import multiprocessing
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,48 +32,52 @@ def two() -> list[Library]:
     return [gemm.blas("mkl"), gemm.blas("openblas")]
 
 
+def load(name: str, wanted: list[Product], tell: Callable[[dict], None]) -> Products:
+    return products.choose(gemm.load(name), wanted, tell)
+
+
 def silent(_: dict) -> None:
     pass
 
 
 def test_a_library_by_name_computes_all_at_once():
-    found = products.load("openblas", [WIDE], silent)
+    found = load("openblas", [WIDE], silent)
     assert (found.name, found.version) == ("openblas", gemm.blas("openblas").version)
-    assert found.operand(WIDE) == (gemm.SGEMM, found.blas.address, WIDE.n, 0)
+    assert found.operand(WIDE) == (gemm.product_of_floats.address, gemm.blas("openblas").address, 0, 0)
 
 
 def test_small_products_are_not_worth_a_choice(cache):
     assert products.LEAST_FLOP > 2 * 8 * 8 * 8
-    found = products.load("auto", [Product(0, 1, 8, 8, 8)], silent)
+    found = load("auto", [Product(0, 1, 8, 8, 8)], silent)
     assert found.name == "own"
     assert not list(cache.iterdir())
 
 
 def test_what_was_measured_is_kept_and_completed():
     told: list[dict] = []
-    first = products.load("auto", [WIDE], told.append)
-    again = products.load("auto", [WIDE, TALL], told.append)
+    first = load("auto", [WIDE], told.append)
+    again = load("auto", [WIDE, TALL], told.append)
     assert [event["product"] for event in told] == [str(WIDE), str(TALL)]
     assert first.version == again.version  # the table's id is part of it
     assert again.choices[WIDE] == first.choices[WIDE]
     assert set(again.choices) == {WIDE, TALL}
-    assert products.load("auto", [WIDE, TALL], told.append).choices == again.choices
+    assert load("auto", [WIDE, TALL], told.append).choices == again.choices
     assert len(told) == 2
 
 
 def test_a_lost_table_gets_another_id(cache):
-    first = products.load("auto", [WIDE], silent)
+    first = load("auto", [WIDE], silent)
     for path in cache.iterdir():
         path.unlink()
-    assert products.load("auto", [WIDE], silent).version != first.version
+    assert load("auto", [WIDE], silent).version != first.version
 
 
 def test_a_table_that_is_none_is_refused(cache):
-    products.load("auto", [WIDE], silent)
+    load("auto", [WIDE], silent)
     (table,) = cache.glob("products-*.json")
     table.write_text(json.dumps({"id": "x", "choices": [{"product": [1]}]}))
     with pytest.raises(MachineError, match="is not a table of products"):
-        products.load("auto", [WIDE], silent)
+        load("auto", [WIDE], silent)
 
 
 def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatch):
@@ -90,14 +95,14 @@ def test_pieces_are_tried_where_there_are_several():
     assert [str(c) for c in products.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
     assert [str(c) for c in products.candidates(TALL, two())] == ["mkl", "openblas"]
     assert [str(c) for c in products.candidates(WIDE, [gemm.own()])] == ["own"]
-    found = Products(two(), {WIDE: Choice("openblas", 768)}, two()[0], "t")
-    assert found.operand(WIDE) == (gemm.SGEMM, two()[1].address, 768, 0)
-    assert found.operand(dataclasses.replace(WIDE, m=1)) == (gemm.SGEMM, two()[0].address, WIDE.n, 0)
+    found = Products(two(), {WIDE: Choice("openblas", 768)}, "t")
+    assert found.operand(WIDE) == (gemm.product_of_floats.address, two()[1].address, 768, 0)
+    assert found.operand(dataclasses.replace(WIDE, m=1)) == (gemm.product_of_floats.address, two()[0].address, 0, 0)
 
 
 def load_in_a_process(begin: float, answer) -> None:
     time.sleep(max(0.0, begin - time.time()))  # so that they meet
-    found = products.load("auto", [WIDE, TALL], silent)
+    found = load("auto", [WIDE, TALL], silent)
     answer.put((found.version, sorted(map(str, found.choices.values()))))
 
 

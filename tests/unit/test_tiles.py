@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpt2core.machine import gemm, tiles
 from gpt2core.machine.jit import address_of, pointer_i32, runtime
+from gpt2core.machine.words import pair
 from gpt2core.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 SHAPES = [
@@ -29,6 +30,12 @@ def bf16(values: np.ndarray) -> np.ndarray:
     low, kept = whole & 0xFFFF, whole >> 16
     up = (low > 0x8000) | ((low == 0x8000) & (kept % 2 == 1))
     return ((kept + up) << 16).astype(np.uint32).view(np.float32)
+
+
+@runtime
+def add_product(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
+    """Add to C, with rows longer than what is multiplied."""
+    gemm.multiply(by, trans_a, trans_b, m, n, k, address_of(a, 0), lda, address_of(b, 0), ldb, address_of(c, 0), ldc, 1)
 
 
 def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b: int) -> np.ndarray:
@@ -74,6 +81,29 @@ def test_any_shape(precision, m, n, k, trans_a, trans_b, seed):
     check(precision, m, n, k, trans_a, trans_b, seed)
 
 
+@pytest.mark.parametrize("by", ["own", "own bf16", "mkl", "mkl bf16", "openblas"])
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(("m", "n", "k"), [(7, 9, 5), (64, 64, 40), (17, 130, 2 * PRODUCT_DEPTH + 1)])
+def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
+    """As attention does with a head: rows are parts of longer ones, and C has something already."""
+    name, _, precision = by.partition(" ")
+    (library,) = gemm.load(name, precision or "fp32")
+    rng, (words, scratch) = np.random.default_rng(2), gemm.new_scratch()
+    a = rng.standard_normal((k, m) if trans_a else (m, k)).astype(np.float32)
+    b = rng.standard_normal((n, k) if trans_b else (k, n)).astype(np.float32)
+    wide = [np.full((len(part), part.shape[1] + 3), np.nan, np.float32) for part in (a, b)]
+    for part, whole in zip((a, b), wide, strict=True):
+        whole[:, : part.shape[1]] = part
+    c = np.full((m, n + 5), 2, np.float32)
+    add_product(
+        library.by(0, scratch), trans_a, trans_b, m, n, k, wide[0], a.shape[1] + 3, wide[1], b.shape[1] + 3, c, n + 5
+    )
+    assert (c[:, n:] == 2).all()
+    x, y = (bf16(a), bf16(b)) if precision else (a, b)
+    np.testing.assert_allclose(c[:, :n], 2 + (x.T if trans_a else x) @ (y.T if trans_b else y), rtol=1e-4, atol=1e-3)
+    del words
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_row_does_not_depend_on_its_neighbours(precision):
     """A tile of many rows and a tile of one give the same bits."""
@@ -88,7 +118,7 @@ def test_a_row_does_not_depend_on_its_neighbours(precision):
 def pairs_of(low, high, out):
     words = pointer_i32(address_of(out, 0))
     for i in range(len(low)):
-        words[i] = tiles.pair(low[i], high[i])
+        words[i] = pair(low[i], high[i])
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
@@ -137,29 +167,30 @@ def test_every_line_ahead_has_a_place_and_they_are_spread_evenly(length, rows, s
     assert times.max() - times.min() <= 1
 
 
-GENERIC = tiles.tile_product(2, pairs=True, dot_bf16=False)
+GENERIC = tiles.tile_product(pairs=True, dot_bf16=False)
 
 
 @runtime
 def generic_tile(a, panel, length, c, adds, places):
     GENERIC(
-        address_of(a, 0), 4 * length, 4, panel, length, address_of(c, 0), 4 * c.shape[1], c.shape[1], adds, panel,
-        address_of(places, 0),
+        1, (c.shape[1] + 15) // 16, address_of(a, 0), 4 * length, 4, panel, length, address_of(c, 0), 4 * c.shape[1],
+        c.shape[1], adds, panel, address_of(places, 0),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("adds", [0, 1])
-def test_without_instructions_for_bfloat16_the_sums_are_the_same_to_rounding(adds):
+@pytest.mark.parametrize("columns", [9, 30, 48])
+def test_without_instructions_for_bfloat16_the_sums_are_the_same_to_rounding(adds, columns):
     """What other processors run, from the operands that this one's instructions take."""
     rng = np.random.default_rng(5)
     length, (words, panel) = 40, gemm.new_scratch()
-    values = bf16(rng.standard_normal((2, 2 * length), dtype=np.float32))
+    values = bf16(rng.standard_normal((tiles.TILE_ROWS, 2 * length), dtype=np.float32))
     b = bf16(rng.standard_normal((2 * length, PANEL), dtype=np.float32))
     halves = (values.view(np.uint32) >> 16).astype(np.uint16)
     a = np.ascontiguousarray(halves).view(np.float32)
     at = (panel - words.ctypes.data) // 4
     upper = (b.view(np.uint32) >> 16).astype(np.uint32)
     words[at : at + length * PANEL] = (upper[0::2] | (upper[1::2] << 16)).view(np.int32).ravel()
-    c = np.ones((2, 30), np.float32)
+    c = np.ones((tiles.TILE_ROWS, columns), np.float32)
     generic_tile(a, panel, length, c, adds, np.zeros(length, np.int64))
-    np.testing.assert_allclose(c, adds + (values @ b)[:, :30], rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(c, adds + (values @ b)[:, :columns], rtol=1e-5, atol=1e-4)
