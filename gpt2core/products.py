@@ -30,7 +30,7 @@ SCHEMA = "taskloom.products/3"
 PIECES = (768, 1536, 3072)  # columns
 LEAST_FLOP = 500_000  # of a product that is worth a choice: 5 us
 LEAST_GAIN = 0.03  # for which another than the first library, or a piece, is taken
-FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 15_000_000_000  # that a candidate is measured in, and for
+FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 3_000_000_000  # that a candidate is measured in, and for
 
 
 @dataclass(frozen=True)

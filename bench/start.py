@@ -1,0 +1,143 @@
+"""From the start of a trainer's process to its first step: installed and compiled, and on a fresh installation.
+
+    python -m bench.start --models tiny,gpt2-124m --rounds 5
+
+Every measurement is a process of its own, started as a worker starts it; time is taken here, as its events come in. A
+first step counts as begun when it is reported, less its own time, so that the report's delay is included. Each round
+runs every model with the kernels in the cache, reading its weights from a checkpoint; how long its bytes alone take to
+read is measured beside it. One more process runs with an empty cache. Written to --out (.json and .md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.step import ROOT, machine
+from gpt2core import launch
+from gpt2core.checkpoint import initial_weights, write_checkpoint
+from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.result import median
+from gpt2core.tensors import weight_specs
+
+Measured = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.start", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--models", default="tiny,gpt2-124m")
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--rounds", type=int, default=5, help="processes with the kernels in the cache")
+    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-start"
+    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-start-") as name:
+        folder = Path(name)
+        configs = {model: prepare(folder, model, given.precision) for model in given.models.split(",")}
+        fresh = {name: start(config, folder, folder / f"cache-{name}") for name, config in configs.items()}
+        for config in configs.values():
+            start(config, folder)  # compiles what is missing
+        warm: dict[str, list[Measured]] = {name: [] for name in configs}
+        for round_no in range(given.rounds):
+            for model, config in configs.items():
+                run = start(config, folder)
+                if any(run[key] for key in ("compiling_s", "measuring_s")):
+                    raise SystemExit(f"{model}: an installed trainer compiled or measured: {run}")
+                warm[model].append({**run, "read_s": reading(Path(str(config.checkpoint)))})
+                print(f"[{round_no + 1}/{given.rounds}] {model}: {run['first_step_s']:.2f} s", flush=True)
+    report = {
+        "schema": "taskloom.bench.start/1",
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(), "precision": given.precision, "warm": warm, "fresh": fresh,
+    }  # fmt: skip
+    text = table(report)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+def prepare(folder: Path, name: str, precision: str) -> TrainConfig:
+    """A short run of a model whose weights come from a checkpoint, on all cores."""
+    model = ModelConfig.from_value(name)
+    weights = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(model)}
+    initial_weights(model, 1337, weights)
+    write_checkpoint(folder / f"{name}.bin", model, weights)
+    return TrainConfig(
+        model=model, batch=4, seq=min(64, model.context), steps=2, warmup=1, data="synthetic", precision=precision,
+        threads=len(launch.allowed_cores()), checkpoint=str(folder / f"{name}.bin"),
+    )  # fmt: skip
+
+
+def start(config: TrainConfig, folder: Path, cache: Path | None = None) -> Measured:
+    """Seconds to the first step, and of these with compiling and with measuring matrix products."""
+    result = folder / "result.json"
+    environment = launch.environment()
+    if cache is not None:
+        environment = {**environment, "TASKLOOM_CACHE_DIR": str(cache)}
+    begun = time.monotonic()
+    process = subprocess.Popen(
+        launch.command(result), env=environment, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin as stdin:
+        stdin.write(json.dumps(config.to_dict()))
+    spent = {"compiling": 0.0, "measuring": 0.0}
+    before, at, first = "", begun, None
+    for line in process.stdout:
+        event, now = json.loads(line), time.monotonic()
+        if before in spent:  # it lasts until the next event
+            spent[before] += now - at
+        if event["event"] == "step" and first is None:
+            first = now - begun
+        before, at = event["event"], now
+    if process.wait() or first is None:
+        raise SystemExit(f"the trainer ended with {process.returncode}")
+    own_s = json.loads(result.read_text(encoding="utf-8"))["step_s"][0]
+    return {"first_step_s": first - own_s, "compiling_s": spent["compiling"], "measuring_s": spent["measuring"]}
+
+
+def reading(checkpoint: Path) -> float:
+    """Seconds that reading a file's bytes takes: what a start cannot do without."""
+    begun = time.monotonic()
+    with checkpoint.open("rb", buffering=0) as file:
+        buffer = bytearray(os.fstat(file.fileno()).st_size)
+        file.readinto(buffer)
+    return time.monotonic() - begun
+
+
+def table(report: Measured) -> str:
+    lines = [
+        f"# From the start to the first step, {report['at'][:10]}", "",
+        f"Machine: {report['machine']['cpu_model']}, {report['machine']['cores']} cores, load average at the end "
+        f"{report['machine']['load_average'][0]:.1f}; {report['precision']}, B4 T64, all cores, weights from a "
+        "checkpoint. Seconds; median (least to most) of the processes with the kernels in the cache.", "",
+        "| model | first step begins after | of these, reading the checkpoint's bytes | less reading "
+        "| fresh installation: first step after | of these, compiling | measuring products |",
+        "|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for model, runs in report["warm"].items():
+        first, read = [run["first_step_s"] for run in runs], [run["read_s"] for run in runs]
+        fresh = report["fresh"][model]
+        lines.append(
+            f"| {model} | {median(first):.2f} ({min(first):.2f} to {max(first):.2f}), n = {len(runs)} "
+            f"| {median(read):.2f} | {median(first) - median(read):.2f} "
+            f"| {fresh['first_step_s']:.1f} | {fresh['compiling_s']:.1f} | {fresh['measuring_s']:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
