@@ -1,4 +1,4 @@
-"""Security headers on every answer."""
+"""Security headers on every answer; and HEAD, which asks for the headers alone."""
 
 from __future__ import annotations
 
@@ -31,3 +31,15 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, with_headers)
+
+
+class Head:
+    """ASGI middleware, outermost: HEAD is answered wherever GET is. Uvicorn saw what was asked, and sends no body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)

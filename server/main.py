@@ -35,7 +35,7 @@ from server.errors import StartRefused
 from server.events.routes import router as events
 from server.events.stream import Streams
 from server.experiments.routes import router as experiments
-from server.headers import SecurityHeaders
+from server.headers import Head, SecurityHeaders
 from server.keys import service as keys_service
 from server.keys.routes import router as keys
 from server.limits import Limits
@@ -131,6 +131,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     app.add_middleware(Limits, settings=settings)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Observing, metrics=context.metrics)
+    app.add_middleware(Head)
     return app
 
 

@@ -29,6 +29,7 @@ from server.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 log = logging.getLogger("taskloom.server")
 
 
@@ -136,9 +137,12 @@ def _shown(value: object) -> object:
     return value if len(text) <= 200 and "NaN" not in text and "Infinity" not in text else text[:200]
 
 
-def _methods_at(app: FastAPI, request: Request) -> set[str]:
-    matching = (route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE)
-    return {method for route in matching for method in getattr(route, "methods", None) or ()}
+def _methods_at(app: FastAPI, request: Request) -> list[str]:
+    def is_taken(method: str) -> bool:
+        scope = {**request.scope, "method": "GET" if method == "HEAD" else method}
+        return any(route.matches(scope)[0] is Match.FULL for route in app.routes)
+
+    return [method for method in METHODS if is_taken(method)]
 
 
 def install(app: FastAPI) -> None:
@@ -162,7 +166,7 @@ def install(app: FastAPI) -> None:
         elif error.status_code == 405:
             known = MethodNotAllowed(f"{request.method} is not taken at {request.url.path}")
             # Starlette names the methods of the first route at this address; each of ours has one method.
-            known.headers["Allow"] = ", ".join(sorted(_methods_at(app, request)))
+            known.headers["Allow"] = ", ".join(_methods_at(app, request))
             return problem(known, instance(request))
         elif error.status_code == 400:
             known = MalformedBody(str(error.detail))

@@ -6,6 +6,7 @@ import logging
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from server import paging
 from server.logs import JsonFormatter
 
 
@@ -62,7 +63,7 @@ def test_a_request_keeps_its_id_or_gets_one(api, given, kept):
 
 
 def test_each_line_of_a_request_has_its_id(api, caplog):
-    lines = []
+    lines, cursor = [], paging.encode(0)
 
     class Keep(logging.Handler):
         def emit(self, record):
@@ -74,16 +75,16 @@ def test_each_line_of_a_request_has_its_id(api, caplog):
     root.addHandler(handler)
     try:
         api.submit()
-        api.sql("UPDATE run SET spec = '[]'")
+        api.sql("UPDATE run SET variant = '[]'")
         with caplog.at_level(logging.INFO):
-            api.http.get("/api/v1/runs/1?secret=1", headers={"X-Request-Id": "mine"})
+            api.http.get(f"/api/v1/runs?cursor={cursor}", headers={"X-Request-Id": "mine"})
             api.http.get("/healthz")
     finally:
         root.removeHandler(handler)
     error, request = (line for line in lines if line.get("request_id") == "mine")
     assert (error["logger"], error["level"]) == ("taskloom.server", "error")
     assert "ValidationError" in error["traceback"]
-    assert (request["method"], request["path"], request["status"]) == ("GET", "/api/v1/runs/1", 500)
+    assert (request["method"], request["path"], request["status"]) == ("GET", "/api/v1/runs", 500)
     assert request["duration_s"] > 0
-    assert "secret" not in str(lines)
+    assert cursor not in str(lines)
     assert not any(line.get("path") == "/healthz" for line in lines)

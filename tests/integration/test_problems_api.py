@@ -25,6 +25,23 @@ def test_addresses_that_do_not_exist(empty_api, method, path, status, kind):
     assert ("allow" in answer.headers) == (status == 405)
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/api/v1/runs", "/api/v1/runs/1"])
+def test_head_is_answered_as_get_is_but_without_a_body(empty_api, path):
+    got, headed = empty_api.http.get(path), empty_api.http.head(path)
+    assert (headed.status_code, headed.content) == (got.status_code, b"")
+    assert headed.headers["content-length"] == str(len(got.content))
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/healthz", "GET, HEAD"), ("/api/v1/experiments", "GET, HEAD, POST"), ("/api/v1/runs/1/cancel", "POST"),
+     ("/api/v1/workers/w1", "GET, HEAD, PUT")],
+)  # fmt: skip
+def test_a_refused_method_hears_of_those_that_are_taken(empty_api, path, methods):
+    answer = empty_api.http.delete(path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+
+
 @pytest.mark.parametrize(
     ("content", "media", "status", "kind"),
     [
