@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?= small
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity e2e bench bench-schedulers bench-slices bench-metg bench-start bench-server bench-agent example clean
+.PHONY: demo test check parity e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -48,6 +48,9 @@ bench-slices: .venv/installed   ## automatic slices against a grid of slices
 
 bench-start: .venv/installed   ## from the start of a trainer to its first step, compiled and on a fresh installation
 	$(BIN)/python -m bench.start $(ARGS)
+
+bench-traces: .venv/installed  ## size of a trace of 20 steps, and how long its exports take
+	$(BIN)/python -m bench.traces $(ARGS)
 
 bench-metg: .venv/installed-dev  ## METG(50 %) of our tasks against OpenMP's (GCC, and Clang where it is installed)
 	$(BIN)/python -m bench.metg $(ARGS)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import json
 import os
 import random
@@ -25,12 +24,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from analysis.statistics import paired_ratio_of_medians
-from bench.step import ROOT, machine
+from bench.record import ROOT, Measured, head, machine, out_option, save
 from contract.experiments import ExperimentRequest
 from gpt2core import launch
 from gpt2core.result import median
@@ -41,7 +39,6 @@ USUAL_S = 15.0
 BASE = "none"
 MODEL = {"layers": 4, "heads": 4, "channels": 256, "vocab": 256, "context": 256}
 PATIENCE_S = 300.0
-Measured = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -120,8 +117,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=16, help="runs of each arm")
     parser.add_argument("--most-s", type=float, default=600.0, help="no new round begins after that long")
     parser.add_argument("--steps", type=int, default=70)
-    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-agent-cost"
-    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    out_option(parser, "agent-cost")
     given = parser.parse_args()
     base = {
         "model": MODEL, "batch": 4, "seq": 128, "steps": given.steps, "warmup": 10, "data": "stdlib",
@@ -131,19 +127,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-agent-") as folder:
         runs = measure(ExperimentRequest.model_validate({"base": base}), given.rounds, given.most_s, Path(folder))
     report = {
-        "schema": "taskloom.bench.agent-cost/1",
-        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **head("taskloom.bench.agent-cost/1", {**on, "load_average_after": machine()["load_average"]}),
         "command": ["--rounds", str(given.rounds), "--steps", str(given.steps)],
-        "machine": {**on, "load_average_after": machine()["load_average"]},
         "base": base,
         "runs": runs,
         "rows": [row(name, runs) for name in ARMS],
     }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    text = table(report)
-    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
-    print(text)
+    save(given.out, report, table(report))
 
 
 def row(name: str, runs: list[Measured]) -> Measured:

@@ -12,26 +12,24 @@ do not count (they are listed, with their samples). Noise floor 1 %. Database an
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from analysis.report import page
+from bench.record import ROOT
 from contract.experiments import ExperimentDetail, ExperimentRequest
 from gpt2core import peaks
 from taskloom import demo
 from taskloom.client import Client
 from taskloom.commands import doctor
 from taskloom.commands.output import console, error_console
-from taskloom.errors import TaskloomError
-from taskloom.stopping import Stopped, Stopping
 
-ROOT = Path(__file__).parent.parent
 REPETITIONS, MOST_REPETITIONS, REL_CI = 6, 8, 0.02
 CALIBRATION_RUNS = 20
 LOOK_EVERY_S = 5.0
@@ -150,21 +148,9 @@ def main() -> None:
     given = parser.parse_args()
     given.folder = given.folder.absolute()
     given.folder.mkdir(parents=True, exist_ok=True)
-    stopping, code = Stopping(), 1
-    processes = demo.Processes(given.folder, stopping)
     os.chdir(ROOT)
     os.environ.update(SELDOM)
-    with stopping.listening():
-        try:
-            code = carry_out(given, processes)
-        except Stopped:
-            print("stopped", file=sys.stderr)
-        except TaskloomError as error:
-            print(f"error: {error}", file=sys.stderr)
-        finally:
-            with contextlib.suppress(Stopped), stopping.held_back():
-                processes.stop()
-    sys.exit(code)
+    sys.exit(demo.with_processes(given.folder, partial(carry_out, given)))
 
 
 if __name__ == "__main__":

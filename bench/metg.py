@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import os
 import random
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -29,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.statistics import paired_ratio_of_medians
-from bench.step import ROOT, child, machine
+from bench.record import ROOT, head, machine, results, save
+from bench.step import child
 from gpt2core import host, launch, patterns
 from gpt2core.granularity import (
     GIVE_UP,
@@ -68,7 +67,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="path without suffix (default: bench/results/DATE-metg-KERNEL)")
     given = parser.parse_args()
     if given.out is None:
-        given.out = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-metg-{given.kernel}"
+        given.out = results(f"metg-{given.kernel}")
     return given
 
 
@@ -85,10 +84,7 @@ def main() -> None:
         built = build(Path(name))
         sweeps, disturbed = measure(config, given.rounds, built, Path(name), random.Random(given.seed))
     report = {
-        "schema": "taskloom.bench.metg/1",
-        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": sys.argv[1:],
-        "machine": {**before, "load_average_after": list(os.getloadavg())},
+        **head("taskloom.bench.metg/1", {**before, "load_average_after": list(os.getloadavg())}),
         "compilers": {compiler: version(compiler) for compiler in built},
         "flags": list(FLAGS),
         "config": config.to_dict(),
@@ -104,12 +100,7 @@ def main() -> None:
             for number, points in enumerate(mine)
         ],
     }
-    text = table(report)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report) + "\n", encoding="utf-8")
-    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
-    print(text)
-    print(f"written: {given.out}.json, {given.out}.md")
+    save(given.out, report, table(report), indent=None)
 
 
 def build(folder: Path) -> dict[str, Path]:

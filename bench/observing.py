@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from analysis.statistics import paired_ratio_of_medians
-from bench.step import machine
+from bench.record import ROOT, head, machine, results, save
 from gpt2core import launch
 from gpt2core.config import TrainConfig
 from gpt2core.result import median
 
-ROOT = Path(__file__).parent.parent
 VARIANTS = ("bare", "observed", "traced")
 # The trainer without what it observes; the accounting of waiting stays, see bench-metg for that.
 BARE = """
@@ -76,11 +75,8 @@ def main() -> None:
                 runs.append({"round": number, **measure(config, variant, Path(folder))})
     about = {**machine(), "load_average": list(os.getloadavg())}
     text = table(given, runs, about, config.warmup_steps, note)
-    print(text)
-    target = ROOT / "bench/results" / f"{datetime.date.today()}-observing-{given['model']}"
-    target.with_suffix(".md").write_text(text, encoding="utf-8")
-    raw = json.dumps({"machine": about, "given": given, "runs": runs})
-    target.with_suffix(".json").write_text(raw, encoding="utf-8")
+    report = {**head("taskloom.bench.observing/1", about), "given": given, "runs": runs}
+    save(results(f"observing-{given['model']}"), report, text, indent=None)
 
 
 def table(given: dict[str, Any], runs: list[dict[str, Any]], about: dict[str, Any], warmup: int, note: str) -> str:

@@ -11,16 +11,15 @@ written to --out (.json and .md).
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import random
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from analysis.statistics import paired_ratio_of_medians
-from bench.step import ROOT, child, machine, parse_shape
+from bench.record import Measured, head, out_option, save
+from bench.step import child, parse_shape
 from gpt2core import launch
 from gpt2core.config import POLICIES, SYNCS, TrainConfig
 from gpt2core.result import median
@@ -45,7 +44,6 @@ OVERSUBSCRIBED: dict[str, dict[str, Any]] = {
     for threads in (3, 8)
 }  # fmt: skip
 
-Measured = dict[str, Any]
 
 
 def main() -> None:
@@ -63,8 +61,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="processes of each variant")
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--warmup", type=int, default=2)
-    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-schedulers"
-    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    out_option(parser, "schedulers")
     given = parser.parse_args()
     names = given.variants.split(",")
     if set(names) - set(known):
@@ -76,18 +73,11 @@ def main() -> None:
     }  # fmt: skip
     runs = measure(base, {name: known[name] for name in names}, given.rounds)
     report = {
-        "schema": "taskloom.bench.schedulers/1",
-        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": sys.argv[1:],
-        "machine": machine(),
+        **head("taskloom.bench.schedulers/1"),
         "runs": runs,
         "rows": [row(name, runs, names[0], given.warmup) for name in names],
     }
-    text = table(report, base)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
-    print(text)
+    save(given.out, report, table(report, base))
 
 
 def measure(base: dict[str, Any], variants: dict[str, dict[str, Any]], rounds: int) -> list[Measured]:

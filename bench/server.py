@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.record import machine, out_option
 from bench.server_http import Connection, NullWorker
 from bench.server_store import RUNS_OF_EXPERIMENT, Served, database, fill, serve
-from bench.step import ROOT, machine
 from server import paging
 
 BASE = {"base": {"model": "tiny", "steps": 12, "seq": 16, "threads": 1}, "order": "sequential"}
@@ -215,8 +215,7 @@ def main() -> None:
     for name, value in FULL.items():
         parser.add_argument(f"--{name}", type=int, help=f"default: {value}, with --quick {QUICK[name]}")
     parser.add_argument("--keep", type=Path, help="folder of the databases, used again (default: temporary)")
-    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-server"
-    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    out_option(parser, "server")
     given = parser.parse_args()
     for name, value in (QUICK if given.quick else FULL).items():
         if getattr(given, name) is None:

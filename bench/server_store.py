@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 from sqlalchemy import text
 
+from bench.record import ROOT
 from bench.server_http import upload
-from bench.step import ROOT
 from gpt2core.config import TrainConfig
 from server.attempts import payload
 from server.db import Database

@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import gzip
 import json
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -34,7 +32,8 @@ from analysis.profile import profile_of
 from analysis.roofline import peaks_of
 from analysis.statistics import paired_ratio_of_medians
 from bench.metg import QUIET, Usage, wait_for_idleness
-from bench.step import ROOT, child, machine, parse_shape
+from bench.record import Measured, head, out_option, save
+from bench.step import child, parse_shape
 from gpt2core import launch, slicing
 from gpt2core.config import TrainConfig
 from gpt2core.result import median
@@ -46,7 +45,6 @@ ATTEMPTS = 2
 LIMIT = 1.05  # of auto's median over the best one's
 
 Slices = tuple[int, int]
-Measured = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +76,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget-s", type=float, default=660.0, help="no round begins that would end after so long")
     parser.add_argument("--forecast", default="8,16", help="numbers of cores, or nothing")
     parser.add_argument("--seed", type=int, default=1337, help="of the order within rounds")
-    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-slices"
-    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    out_option(parser, "slices")
     return parser.parse_args()
 
 
@@ -100,20 +97,12 @@ def main() -> None:
         trial = Trial(base, cases, wanted, forecast, Path(folder))
         trial.measure(given.rounds, given.budget_s, random.Random(given.seed))
     report = {
-        "schema": "taskloom.bench.slices/1",
-        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": sys.argv[1:],
-        "machine": machine(),
+        **head("taskloom.bench.slices/1"),
         "runs": trial.runs,
         "comparisons": [trial.compare(case) for case in cases],
         "forecasts": trial.forecasts(),
     }
-    text = table(report)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
-    print(text)
-    print(f"written: {given.out}.json, {given.out}.md")
+    save(given.out, report, table(report))
 
 
 def grid(batch: int, seq: int) -> list[Slices]:

@@ -18,18 +18,15 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bench.step import ROOT, machine
+from bench.record import ROOT, Measured, machine, out_option, save
 from gpt2core import launch
 from gpt2core.checkpoint import initial_weights, write_checkpoint
 from gpt2core.config import ModelConfig, TrainConfig
 from gpt2core.result import median
 from gpt2core.tensors import weight_specs
-
-Measured = dict[str, Any]
 
 
 def main() -> None:
@@ -38,8 +35,7 @@ def main() -> None:
     parser.add_argument("--models", default="tiny,gpt2-124m")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--rounds", type=int, default=5, help="processes with the kernels in the cache")
-    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-start"
-    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    out_option(parser, "start")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-start-") as name:
         folder = Path(name)
@@ -60,11 +56,7 @@ def main() -> None:
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(), "precision": given.precision, "warm": warm, "fresh": fresh,
     }  # fmt: skip
-    text = table(report)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
-    print(text)
+    save(given.out, report, table(report))
 
 
 def prepare(folder: Path, name: str, precision: str) -> TrainConfig:

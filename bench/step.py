@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
@@ -25,12 +23,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from analysis.roofline import peaks_of, roofline
 from analysis.statistics import paired_ratio_of_medians
+from bench.record import ROOT, Measured, head, out_option, save
 from gpt2core import launch
 from gpt2core.checkpoint import initial_weights, write_checkpoint
 from gpt2core.config import ModelConfig, TrainConfig
@@ -38,13 +36,10 @@ from gpt2core.data import open_tokens, write_tokens
 from gpt2core.result import median
 from gpt2core.tensors import weight_specs
 
-ROOT = Path(__file__).parents[1]
 OURS = ("task", "fork-join", "serial")
 PEERS = {"torch-eager": False, "torch-compile": True}  # whether compiled
 LOSS_TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
 MIB = 1 << 20
-
-Measured = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +70,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=3, help="of these, not timed")
     parser.add_argument("--budget-s", type=float, help="no round but the first begins that would end after so long")
     parser.add_argument("--seed", type=int, default=1337, help="of weights and of the order within rounds")
-    default = ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-step"
-    parser.add_argument("--out", type=Path, default=default, help="path without suffix (default: %(default)s)")
+    out_option(parser, "step")
     given = parser.parse_args()
     unknown = set(given.variants.split(",")) - {*OURS, *PEERS}
     unknown |= set(given.precisions.split(",")) - set(LOSS_TOLERANCE)
@@ -105,20 +99,12 @@ def main() -> None:
             if given.budget_s is not None and spent_s * (round_no + 2) / (round_no + 1) > given.budget_s:
                 break
     report = {
-        "schema": "taskloom.bench.step/1",
-        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": sys.argv[1:],
-        "machine": machine(),
+        **head("taskloom.bench.step/1"),
         "runs": runs,
         "comparisons": [compare(case, variants, runs, base.warmup_steps) for case in cases],
         "roofs": [roof for case in cases for variant in variants if (roof := roof_of(case, variant, runs)) is not None],
     }
-    text = table(report)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.with_name(given.out.name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    given.out.with_name(given.out.name + ".md").write_text(text, encoding="utf-8")
-    print(text)
-    print(f"written: {given.out}.json, {given.out}.md")
+    save(given.out, report, table(report))
 
 
 def parse_shape(text: str) -> tuple[int, int]:
@@ -289,20 +275,6 @@ def roof_lines(roof: Measured) -> list[str]:
             f"| {op['achieved_gb_per_s']:.1f} | {share} | {op['bound']} |"
         )
     return lines
-
-
-def machine() -> Measured:
-    """The machine, as far as it says."""
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
-    names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
-    return {
-        "cpu_model": names[0] if names else platform.processor(),
-        "cores": len(launch.allowed_cores()),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "load_average": list(os.getloadavg()),
-    }
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -135,6 +136,24 @@ def carry_out(model: str, repetitions: int, folder: Path, processes: Processes) 
     return 0
 
 
+def with_processes(folder: Path, work: Callable[[Processes], int]) -> int:
+    """The exit code of what is done with processes that log to a folder; however it ends, they are stopped."""
+    stopping, code = Stopping(), EXIT_WORK_FAILED
+    processes = Processes(folder, stopping)
+    with stopping.listening():
+        try:
+            code = work(processes)
+        except Stopped:
+            click.echo("stopped", err=True)
+        except TaskloomError as error:
+            click.echo(f"error: {error}", err=True)
+            code = error.exit_code
+        finally:
+            with contextlib.suppress(Stopped), stopping.held_back():
+                processes.stop()
+    return code
+
+
 @click.command()
 @click.option("--model", type=click.Choice(list(MODELS)), default="small", show_default=True)
 @click.option("--repetitions", type=click.IntRange(1), default=REPETITIONS, show_default=True)
@@ -146,21 +165,7 @@ def main(model: str, repetitions: int, folder: Path | None) -> None:
         folder.mkdir(parents=True)
     except OSError as error:
         raise click.BadParameter(f"{folder}: {error.strerror}", param_hint="--folder") from error
-    stopping = Stopping()
-    processes = Processes(folder, stopping)
-    code = EXIT_WORK_FAILED
-    with stopping.listening():
-        try:
-            code = carry_out(model, repetitions, folder, processes)
-        except Stopped:
-            click.echo("stopped", err=True)
-        except TaskloomError as error:
-            click.echo(f"error: {error}", err=True)
-            code = error.exit_code
-        finally:
-            with contextlib.suppress(Stopped), stopping.held_back():
-                processes.stop()
-    sys.exit(code)
+    sys.exit(with_processes(folder, lambda processes: carry_out(model, repetitions, folder, processes)))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def _comparisons(document: Document) -> Iterator[str]:
     for row in pooled:
         where = f"Over {row['places']} slicings ({row['pairs']} pairs of runs) on {threads(row['threads'])}"
         yield f"{where} {_verdict(row)}."
-    told = [f"with {_at(row)} {_verdict(row)}" for row in rows if row["at"].get("threads", most) == most]
+    told = [f"with {at(row)} {_verdict(row)}" for row in rows if row["at"].get("threads", most) == most]
     if told:
         listed = "; ".join(told)
         yield (f"One by one, {listed}" if pooled else listed[0].upper() + listed[1:]) + "."
@@ -70,8 +70,13 @@ def _comparisons(document: Document) -> Iterator[str]:
             yield f"{row['b']} against {row['a']} is refused: {row['reason']}."
 
 
-def _at(row: Mapping[str, Any]) -> str:
-    told = (threads(value) if name == "threads" else f"{name} {value}" for name, value in row["at"].items())
+def at(row: Mapping[str, Any]) -> str:
+    """Where in the sweep a comparison stands: slices 1x64, 2 threads."""
+    rest = dict(row["at"])
+    told = []
+    if "batch_slice" in rest and "token_slice" in rest:
+        told.append(f"slices {rest.pop('batch_slice')}x{rest.pop('token_slice')}")
+    told += [threads(value) if name == "threads" else f"{name} {value}" for name, value in rest.items()]
     return ", ".join(told) or "everything else equal"
 
 

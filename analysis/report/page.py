@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from analysis.report import plots
-from analysis.report.conclusion import variant_name
+from analysis.report.conclusion import at, threads, variant_name
 from gpt2core.config import PHASES
 
 Document = Mapping[str, Any]
@@ -102,7 +102,7 @@ def _answer(document: Document) -> str:
         return ""
     rows = [
         (
-            ", ".join(f"{name} {value}" for name, value in row["at"].items()) or "everything",
+            at(row),
             f"{row['b']} against {row['a']}",
             row["verdict"],
             _number(row["ratio"], 3) + _interval(row["ratio_low"], row["ratio_high"]),
@@ -114,7 +114,7 @@ def _answer(document: Document) -> str:
     ]
     pooled = [
         (
-            f"all {row['places']} slicings, {row['threads']} threads",
+            f"all {row['places']} slicings, {threads(row['threads'])}",
             f"{row['b']} against {row['a']}",
             row["verdict"],
             _number(row["ratio"], 3) + _interval(row["ratio_low"], row["ratio_high"]),

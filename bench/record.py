@@ -1,0 +1,57 @@
+"""What every benchmark leaves: raw figures with the machine and the command as JSON, and a table beside them."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpt2core import launch
+
+ROOT = Path(__file__).parents[1]
+
+Measured = dict[str, Any]
+
+
+def results(name: str) -> Path:
+    """Where a benchmark's record goes by default, without suffix."""
+    return ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-{name}"
+
+
+def out_option(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.add_argument("--out", type=Path, default=results(name), help="path without suffix (default: %(default)s)")
+
+
+def head(schema: str, on: Measured | None = None) -> Measured:
+    """What a report begins with. on: the machine as it was before."""
+    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"schema": schema, "at": at, "command": sys.argv[1:], "machine": on or machine()}
+
+
+def save(out: Path, report: Mapping[str, Any], text: str, indent: int | None = 1) -> None:
+    """Write OUT.json and OUT.md, and print the table."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.with_name(out.name + ".json").write_text(json.dumps(report, indent=indent) + "\n", encoding="utf-8")
+    out.with_name(out.name + ".md").write_text(text, encoding="utf-8")
+    print(text)
+    print(f"written: {out}.json, {out}.md")
+
+
+def machine() -> Measured:
+    """The machine, as far as it says."""
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
+    return {
+        "cpu_model": names[0] if names else platform.processor(),
+        "cores": len(launch.allowed_cores()),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_average": list(os.getloadavg()),
+    }
