@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
@@ -95,7 +97,8 @@ def authorise(request: Request, context: Ctx) -> Caller:
     if is_open(name, context.public):
         return ANYBODY
     allowed = ACCESS[name]
-    caller = keys.identify(context.database, _token(request), open_without_keys=not context.public)
+    local = not context.public and _is_from_here(request)
+    caller = keys.identify(context.database, _token(request), open_without_keys=local)
     if caller.scope not in allowed:
         raise Forbidden(
             f"this takes a key of scope {' or '.join(sorted(allowed))}, not {caller.scope}", scopes=sorted(allowed)
@@ -107,6 +110,22 @@ def authorise(request: Request, context: Ctx) -> Caller:
             refusal.headers["Retry-After"] = str(int(wait_s) + 1)
             raise refusal
     return caller
+
+
+def _is_from_here(request: Request) -> bool:
+    """Whether it is sent by no page of another site in a browser of this machine: that says its site's name, in Origin
+    or, where it had the name resolved to us, in Host.
+    """
+    said = [f"//{request.headers.get('Host', 'localhost')}", request.headers.get("Origin", "//localhost")]
+    return all(map(_is_loopback, said))
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _token(request: Request) -> str | None:

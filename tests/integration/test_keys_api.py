@@ -30,6 +30,18 @@ def test_without_any_key_a_server_on_loopback_is_open_and_with_one_it_is_not(api
     assert api.get("/runs")["items"] == []
 
 
+@pytest.mark.parametrize(
+    "sent", [{"Host": "evil.example"}, {"Host": "["}, {"Origin": "http://evil.example"}, {"Origin": "null"}]
+)
+def test_pages_of_other_sites_get_nothing_of_an_open_server(api, sent):
+    path = f"/api/v1/experiments/{api.submit()['id']}"
+    ours = {"Host": "localhost:8321", "Origin": "http://[::1]:8321"}
+    assert api.http.get(path, headers=ours).status_code == 200
+    for answer in (api.http.get(path, headers=sent), api.http.post(f"{path}/cancel", headers=sent)):
+        assert (answer.status_code, answer.json()["type"]) == (401, "/problems/unauthenticated")
+    assert api.get("/runs/1")["state"] == "queued"
+
+
 @pytest.mark.usefixtures("admin")
 def test_it_stays_closed_when_the_last_key_is_revoked(api):
     assert api.post("/keys/1/revoke")["revoked_at"] is not None
