@@ -2,6 +2,8 @@
 
     python -m bench.step --shapes 4x64,4x256 --threads 1,2 --precisions fp32,bf16 --rounds 7 --steps 12
 
+Without options: all shapes and both precisions of the targets, on one thread and on all cores, an hour or two.
+
 Every measurement is a fresh process; in each round every variant runs once, in a random order, so rounds are pairs.
 A process counts by the median of its timed steps; variants are compared by the ratio of their medians over the rounds,
 with a bootstrap interval that resamples whole rounds. Losses are compared first: where they differ by more than
@@ -61,13 +63,13 @@ def arguments() -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     cores = len(launch.allowed_cores())
     parser.add_argument("--model", default="gpt2-124m")
-    parser.add_argument("--shapes", default="4x64,4x256", help="BATCHxSEQ, several with commas")
+    parser.add_argument("--shapes", default="4x64,4x256,1x1024", help="BATCHxSEQ, several with commas")
     parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
-    parser.add_argument("--precisions", default="fp32", help=", ".join(LOSS_TOLERANCE))
+    parser.add_argument("--precisions", default="fp32,bf16", help=", ".join(LOSS_TOLERANCE))
     parser.add_argument("--variants", default="task,torch-eager,torch-compile", help=", ".join((*OURS, *PEERS)))
-    parser.add_argument("--rounds", type=int, default=7, help="processes of each variant")
-    parser.add_argument("--steps", type=int, default=12, help="steps of each process, warm-up included")
-    parser.add_argument("--warmup", type=int, default=3, help="of these, not timed")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each variant")
+    parser.add_argument("--steps", type=int, default=6, help="steps of each process, warm-up included")
+    parser.add_argument("--warmup", type=int, default=2, help="of these, not timed")
     parser.add_argument("--budget-s", type=float, help="no round but the first begins that would end after so long")
     parser.add_argument("--seed", type=int, default=1337, help="of weights and of the order within rounds")
     out_option(parser, "step")

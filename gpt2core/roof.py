@@ -45,7 +45,7 @@ def products_loop(thread, by, scratch, matrices, size, times, cells, threads, sp
     barrier(address_of(cells, 0), threads, spin_limit)
     times[thread, BEGIN] = ticks()
     for _ in range(PRODUCTS):
-        multiply(mine, 0, 0, size, size, size, a, size, b, size, c, size)
+        multiply(mine, 0, 0, size, size, size, a, size, b, size, c, size, 0)
     times[thread, END] = ticks()
 
 
@@ -80,7 +80,7 @@ def gflop_per_s(cores: Sequence[int], library: Library) -> float:
     matrices, scratch = np.ones((len(cores), 3, SIZE, SIZE), np.float32), [gemm.new_scratch() for _ in cores]
     addresses: NDArray[np.int64] = matrices.ctypes.data + np.arange(len(cores)) * matrices.strides[0]
     of_thread = np.array([address for _, address in scratch], np.int64)
-    seconds = best_s(cores, products_loop, [library.by(SIZE), of_thread, addresses, SIZE])
+    seconds = best_s(cores, products_loop, [library.by(), of_thread, addresses, SIZE])
     return len(cores) * PRODUCTS * 2 * SIZE**3 / seconds / 1e9
 
 

@@ -39,8 +39,18 @@ def doctor(measure: bool, as_json: bool) -> None:
 
 def measured_peaks(as_json: bool) -> dict[str, Any]:
     """Measure here and now, in a child process."""
-    with error_console().status("measuring the node's peaks; nothing else should run"):
-        ending = local_run.run(peaks.Everything(), peaks.command, lambda _: None, lambda _: None)
+    screen = error_console()
+    text = "measuring the node's peaks; nothing else should run"
+    with screen.status(text) as status:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["event"] == "peak":
+                status.update(f"{text}; {event['threads']} threads, {event['done'] + 1} of {event['total']}")
+
+        def pass_on(line: str) -> None:  # what the child has to say if it fails
+            screen.print(line, markup=False, highlight=False)
+
+        ending = local_run.run(peaks.Everything(), peaks.command, show, pass_on)
     if ending.result is None:
         error = dict(ending.error or {})
         message = str(error.pop("detail", "the measurement failed"))
