@@ -117,13 +117,14 @@ def _is_from_here(request: Request) -> bool:
     or, where it had the name resolved to us, in Host.
     """
     said = [f"//{request.headers.get('Host', 'localhost')}", request.headers.get("Origin", "//localhost")]
-    return all(map(_is_loopback, said))
+    return all(map(_is_near, said))
 
 
-def _is_loopback(url: str) -> bool:
+def _is_near(url: str) -> bool:
+    """Whether its host is this machine, or a name without a dot, which no site of the internet has."""
     try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        host = urlsplit(url).hostname or "."
+        return not {".", ":"} & set(host) or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -37,6 +37,7 @@ def test_pages_of_other_sites_get_nothing_of_an_open_server(api, sent):
     path = f"/api/v1/experiments/{api.submit()['id']}"
     ours = {"Host": "localhost:8321", "Origin": "http://[::1]:8321"}
     assert api.http.get(path, headers=ours).status_code == 200
+    assert api.http.get(path, headers={"Host": "taskloom"}).status_code == 200
     for answer in (api.http.get(path, headers=sent), api.http.post(f"{path}/cancel", headers=sent)):
         assert (answer.status_code, answer.json()["type"]) == (401, "/problems/unauthenticated")
     assert api.get("/runs/1")["state"] == "queued"
