@@ -103,6 +103,7 @@ def _design(asked: Asked, processes: Sequence[Process], noise_floor: float) -> d
         "repetitions": request.get("repetitions", 1),
         "order": request.get("order", "interleaved"),
         "seed": request.get("seed", 0),
+        "primary_metric": "median step time",
         "stop": request.get("stop"),
         "stopping": asked.stopping,
         "noise_floor": noise_floor,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from analysis.report import plots
+from analysis.report import lanes, plots
 from analysis.report.conclusion import at, threads, variant_name
 from gpt2core.config import PHASES
 
@@ -202,9 +202,9 @@ def _causes(document: Document) -> str:
         "<h2>Where the time went</h2>"
         + _figure(plots.efficiency(document), "Useful time is spent in tasks; the rest is waiting or scheduling.")
         + _table(columns, rows)
-        + _figure(plots.traced(document), _traced_caption(document["traced"]))
+        + _figure(lanes.traced(document), _traced_caption(document["traced"]))
         + _figure(
-            plots.timeline(document),
+            lanes.timeline(document),
             "Forecast: one step replayed from the measured task times of a one-thread run, without a bandwidth limit: "
             "where fork-join leaves cores idle at barriers and tasks go past each other.",
         )

@@ -21,7 +21,6 @@ from analysis.report.svg import (
     x_axis,
     y_axis,
 )
-from analysis.report.timeline import PIECES, joined
 from gpt2core.config import PHASES
 from gpt2core.result import median
 
@@ -31,7 +30,6 @@ WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
 SCHEDULER = {"serial": "#555555", "fork-join": "#d55e00", "task": "#0072b2"}
 PHASE = dict(zip(PHASES, ("#999999", "#56b4e9", "#f0e442", "#e69f00", "#009e73"), strict=True))
 TIME = {"useful": "#009e73", "no work ready": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
-WAIT = {"barrier": "#222222", "starvation": "#f0e442", "idle": "#cfcfcf"}  # none of them an op's colour
 ARENA = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
 
@@ -262,95 +260,6 @@ def forecast(found: Mapping[str, Any]) -> str:
         told = f"T1/Tinf, {name}: {found['work_s'] / span:.1f}"
         parts.append(text(right + 30, at + 26 + 18 * i, told, size=11, colour=SOFT))
     return figure(WIDTH, height, parts, "Forecast")
-
-
-LANE, LANES_LEFT, LANES_RIGHT = 17, 90, WIDTH - 20
-
-
-def _lanes(x: Scale, top: float, spans: Sequence[Sequence[Any]], lanes: int, what: str) -> list[str]:
-    """A row for each core or thread with its tasks, and the axis's ticks below."""
-    parts = []
-    for lane in range(lanes):
-        y = top + LANE * lane
-        parts.append(text(LANES_LEFT - 8, y + 12, f"{what} {lane}", "end", 11, SOFT))
-        parts.append(rect(LANES_LEFT, y, LANES_RIGHT - LANES_LEFT, LANE - 3, "#f0f0f0"))
-        mine = [span for span in spans if span[0] == lane]
-        for _, op, phase, begin_s, until_s in joined(mine, (x.high - x.low) / PIECES):
-            told = f"{op} ({phase}), {until_s - begin_s:.3g} s"
-            parts.append(rect(x(begin_s), y, x(until_s) - x(begin_s), LANE - 3, op_colour(op), told))
-    return parts
-
-
-def _seconds(x: Scale, top: float) -> list[str]:
-    parts = []
-    for tick in x.ticks(8):
-        parts.append(f'<path d="M{x(tick):.1f} {top:.1f}v5" stroke="{SOFT}"/>')
-        parts.append(text(x(tick), top + 18, f"{tick:.3g}", "middle", 11, SOFT))
-    return parts
-
-
-def _across(entries: Sequence[tuple[str, str]], y: float) -> list[str]:
-    """A legend in one line."""
-    return [part for i, (name, colour) in enumerate(entries)
-            for part in legend([(name, colour, "box")], LANES_LEFT + 130 * i, y)]  # fmt: skip
-
-
-def timeline(document: Document) -> str:
-    """One step under both schedulers, replayed on a few cores: what runs where, and how many cores are busy."""
-    found = document["timeline"]
-    if not found:
-        return ""
-    gap = 66
-    height = 40 + len(found["rows"]) * (found["cores"] * LANE + gap) + 60
-    x = Scale(0, max(span[4] for row in found["rows"] for span in row["spans"]), LANES_LEFT, LANES_RIGHT)
-    parts, top = [], 40.0
-    for row in found["rows"]:
-        end_s = max(span[4] for span in row["spans"])
-        busy = sum(span[4] - span[3] for span in row["spans"]) / (end_s * found["cores"])
-        parts.append(text(LANES_LEFT, top - 8, f"{row['scheduler']}: {end_s:.4g} s, cores busy {busy:.1%}", bold=True))
-        parts += _lanes(x, top, row["spans"], found["cores"], "core")
-        top += found["cores"] * LANE
-        parts += _seconds(x, top)
-        top += gap
-    parts.append(text((LANES_LEFT + LANES_RIGHT) / 2, top - gap + 34, "seconds from the step's begin", "middle"))
-    parts += _across(OP_KINDS, height - 12)
-    return figure(WIDTH, height, parts, "Timeline of one step")
-
-
-def traced(document: Document) -> str:
-    """Two consecutive steps of each scheduler as they were traced: tasks, waits, and how many cores were busy."""
-    rows = document["traced"]
-    if not rows:
-        return ""
-    curve, gap = 44, 78
-    height = 40 + sum(row["threads"] * LANE + curve + gap for row in rows) + 62
-    x = Scale(0, max(row["steps"][-1][2] for row in rows), LANES_LEFT, LANES_RIGHT)
-    parts, top = [], 40.0
-    for row in rows:
-        threads, end_s = row["threads"], row["steps"][-1][2]
-        busy = sum(row["busy"]) / (len(row["busy"]) * threads)
-        told = f"{variant_name(row['variant'])} (run {row['run_id']}): {end_s / len(row['steps']):.4g} s a step"
-        parts.append(text(LANES_LEFT, top - 8, f"{told}, threads in tasks {busy:.1%}", bold=True))
-        parts += _lanes(x, top, row["spans"], threads, "thread")
-        for thread, kind, begin_s, until_s in row["waits"]:
-            told = f"{kind}, {until_s - begin_s:.3g} s"
-            place = x(begin_s), top + LANE * thread, x(until_s) - x(begin_s)
-            parts.append(rect(*place, LANE - 3, WAIT[kind], told))
-        foot = top + threads * LANE + curve
-        for step, begin_s, until_s in row["steps"]:
-            parts.append(line([(x(until_s), top - 4), (x(until_s), foot)], INK, 1.2, "3 3"))
-            parts.append(text(x(begin_s) + 3, foot - curve + 9, f"step {step + 1}", size=10, colour=SOFT))
-        y = Scale(0, threads, foot, foot - curve + 12)
-        width_s = end_s / len(row["busy"])
-        points = [(x(width_s * (i + 0.5)), y(count)) for i, count in enumerate(row["busy"])]
-        parts.append(line(points, "#009e73", 1.2))
-        parts.append(text(LANES_LEFT - 8, foot - curve / 2 + 8, "busy cores", "end", 11, SOFT))
-        parts += _seconds(x, foot)
-        top = foot + gap
-    parts.append(text((LANES_LEFT + LANES_RIGHT) / 2, top - gap + 34, "seconds", "middle"))
-    parts += _across(OP_KINDS, height - 32)
-    parts += _across([*WAIT.items(), ("scheduling", "#f0f0f0")], height - 10)
-    return figure(WIDTH, height, parts, "Timeline as traced")
 
 
 def memory(document: Document) -> str:
