@@ -82,6 +82,10 @@ class Client:
     def cancel_experiment(self, experiment_id: int) -> ExperimentDetail:
         return self._ask("POST", f"/experiments/{experiment_id}/cancel", ExperimentDetail)
 
+    def retry_experiment(self, experiment_id: int) -> ExperimentDetail:
+        """Queue every run of it once more that failed, was cancelled or quarantined."""
+        return self._ask("POST", f"/experiments/{experiment_id}/retry", ExperimentDetail)
+
     def runs(self, experiment_id: int | None = None, state: str | None = None) -> Iterator[RunSummary]:
         """Runs, in the server's order."""
         query = {key: value for key, value in (("experiment_id", experiment_id), ("state", state)) if value is not None}

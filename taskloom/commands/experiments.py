@@ -56,6 +56,16 @@ def cancel(experiment_id: int, server: str, as_json: bool) -> None:
 @click.argument("experiment_id", metavar="ID", type=int)
 @server_option
 @json_option
+def retry(experiment_id: int, server: str, as_json: bool) -> None:
+    """Queue every run of it once more that failed, was cancelled or quarantined."""
+    with Client(server) as client:
+        _print(client, client.retry_experiment(experiment_id), as_json)
+
+
+@experiments.command()
+@click.argument("experiment_id", metavar="ID", type=int)
+@server_option
+@json_option
 def scaling(experiment_id: int, server: str, as_json: bool) -> None:
     """Step time, speedup and efficiency of every variant."""
     with Client(server) as client:

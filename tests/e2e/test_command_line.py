@@ -261,6 +261,7 @@ def test_runs_are_cancelled_and_retried(home: House) -> None:
     assert again.returncode == 3
     assert json.loads(again.stderr)["type"] == "/problems/invalid-transition"
     assert told(taskloom("experiments", "cancel", "1", "--json", server=home.url))["by_state"]["cancelled"] == 1
+    assert told(taskloom("experiments", "retry", "1", "--json", server=home.url))["by_state"] == {"queued": 1}
     assert taskloom("runs", "show", "99", server=home.url).returncode == 2
 
 
