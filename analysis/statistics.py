@@ -73,7 +73,8 @@ def outliers(values: Sequence[float]) -> list[int]:
     Source: Tukey 1977.
     """
     q1, q3 = _quartiles(values)
-    return [i for i, value in enumerate(values) if not 2.5 * q1 - 1.5 * q3 <= value <= 2.5 * q3 - 1.5 * q1]
+    reach = 1.5 * (q3 - q1)
+    return [i for i, value in enumerate(values) if not q1 - reach <= value <= q3 + reach]
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float]:

@@ -29,7 +29,7 @@ WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
 # Okabe & Ito 2008: told apart with any kind of colour vision.
 SCHEDULER = {"serial": "#555555", "fork-join": "#d55e00", "task": "#0072b2"}
 PHASE = dict(zip(PHASES, ("#999999", "#56b4e9", "#f0e442", "#e69f00", "#009e73"), strict=True))
-TIME = {"useful": "#009e73", "no work ready": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
+TIME = {"useful": "#009e73", "no work": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
 ARENA = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
 

@@ -33,10 +33,16 @@ def test_the_spread_stands_beside_the_median(make_result):
 
 
 @pytest.mark.parametrize(
-    ("values", "found"), [([1, 2, 3, 4, 7], []), ([1, 2, 3, 4, 7.01], [4]), ([-1.01, 2, 3, 4, 5], [0]), ([5], [])]
+    ("values", "found"),
+    [
+        ([1, 2, 3, 4, 7], []),
+        ([1, 2, 3, 4, 7.01], [4]),
+        ([-1.01, 2, 3, 4, 5], [0]),
+        *([[value] * n, []] for n in (1, 3) for value in (0.1, 0.003911234567)),
+    ],
 )
 def test_outliers_are_beyond_tukeys_fences(values, found):
-    """Quartiles 2 and 4: the fences are at -1 and 7."""
+    """Quartiles 2 and 4: the fences are at -1 and 7. Equal values are none."""
     assert statistics.outliers(values) == found
 
 
