@@ -9,6 +9,7 @@ from fastapi import Depends, Path, Query, Request
 
 from contract.runs import MOST_ID
 from server.analysis.alerts import Alerts
+from server.analysis.answers import Answers
 from server.artifacts.store import Store
 from server.attempts.waiting import WaitingRoom
 from server.db import Database
@@ -28,6 +29,7 @@ class Context:
     rates: Rates
     metrics: Metrics
     alerts: Alerts
+    answers: Answers
     public: bool  # whether other machines can reach the server
 
 

@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from server import auth, logs, migrate, openapi, problems, queries, replicas
 from server.analysis.alerts import Alerts
+from server.analysis.answers import Answers
 from server.analysis.routes import router as analysis
 from server.artifacts.routes import router as artifacts
 from server.artifacts.store import Store
@@ -80,6 +81,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         rates=Rates(settings.rate_per_s),
         metrics=Metrics(database, settings.lease_s),
         alerts=Alerts(database, settings),
+        answers=Answers(),
         public=public,
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Query
 
@@ -17,9 +18,10 @@ from contract.analysis import Comparison, ScalingTable
 from contract.experiments import ExperimentDetail
 from contract.runs import MOST_ID
 from server.analysis import service
+from server.analysis.answers import content
 from server.analysis.selection import SETTINGS, SYNTAX, parse
 from server.auth import Who
-from server.context import Ctx, Id
+from server.context import Context, Ctx, Id
 from server.errors import IdempotencyConflict, InvalidRequest, NotFound, NothingToCompare, QueueFull
 from server.experiments.service import submit
 from server.problems import responses
@@ -47,13 +49,19 @@ def compare(
 
 ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
 NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
+T = TypeVar("T")
 CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
+
+
+def _kept(context: Context, asked: tuple[str, int, *tuple[Any, ...]], make: Callable[[], T]) -> T:
+    """The answer about an experiment (name, id, ...), made anew only where its results are others."""
+    return context.answers.of(asked, content(context.database, [asked[1]]), make)
 
 
 @router.get("/scaling", responses=responses(InvalidRequest, NotFound))
 def scaling(context: Ctx, experiment_id: ExperimentId) -> ScalingTable:
     """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs done so far."""
-    return service.scaling(context.database, experiment_id)
+    return _kept(context, ("scaling", experiment_id), lambda: service.scaling(context.database, experiment_id))
 
 
 @router.get("/sweep", responses=responses(InvalidRequest, NotFound))
@@ -70,19 +78,22 @@ def sweep(
     noise_floor: NoiseFloor = NOISE_FLOOR,
 ) -> Sweep:
     """One axis with everything else equal, wherever it stands in the sweep; p-values corrected for being several."""
-    return service.sweep(context.database, experiment_id, axis, noise_floor)
+    return _kept(
+        context, ("sweep", experiment_id, axis, noise_floor),
+        lambda: service.sweep(context.database, experiment_id, axis, noise_floor),
+    )  # fmt: skip
 
 
 @router.get("/efficiency", responses=responses(InvalidRequest, NotFound))
 def efficiency(context: Ctx, experiment_id: ExperimentId) -> list[EfficiencyRow]:
     """Where the threads' time went: parallel efficiency and its factors, waiting, computation scalability, bounds."""
-    return service.efficiency(context.database, experiment_id)
+    return _kept(context, ("efficiency", experiment_id), lambda: service.efficiency(context.database, experiment_id))
 
 
 @router.get("/roofline", responses=responses(InvalidRequest, NotFound))
 def roofline(context: Ctx, experiment_id: ExperimentId) -> list[RooflineRow]:
     """What each op reached of what the node could, and whether forward and backward are memory bound."""
-    return service.roofline(context.database, experiment_id)
+    return _kept(context, ("roofline", experiment_id), lambda: service.roofline(context.database, experiment_id))
 
 
 @router.get("/forecast", responses=responses(InvalidRequest, NotFound))
@@ -94,13 +105,16 @@ def forecast(
     ] = "1,2,4,8,16,32,64,128",
 ) -> Outlook:
     """Steps on more cores than the node has, under either scheduler, with the error against what was measured."""
-    return service.forecast(context.database, context.store, experiment_id, [int(count) for count in cores.split(",")])
+    return _kept(
+        context, ("forecast", experiment_id, cores),
+        lambda: service.forecast(context.database, context.store, experiment_id, [int(n) for n in cores.split(",")]),
+    )  # fmt: skip
 
 
 @router.get("/memory", responses=responses(InvalidRequest, NotFound))
 def memory(context: Ctx, experiment_id: ExperimentId) -> list[MemoryRow]:
     """Each variant's memory: its split, how it grows with batch and sequence, and what the peak consists of."""
-    return service.memory(context.database, experiment_id)
+    return _kept(context, ("memory", experiment_id), lambda: service.memory(context.database, experiment_id))
 
 
 @router.get("/history", responses=responses(InvalidRequest, NotFound))
@@ -140,7 +154,9 @@ def report(
     ] = "count",
 ) -> dict[str, Any]:
     """Everything about an experiment in one document: answer, tables, report card. `/reports/{id}` draws it."""
-    return service.report(context.database, context.store, experiment_id, disturbed == "leave-out")
+    return service.report(
+        context.answers, context.database, context.store, experiment_id, disturbed == "leave-out"
+    )
 
 
 @router.get("/calibration", responses=responses(InvalidRequest))

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from analysis.calibration import Calibration, calibrate
 from analysis.causes import EfficiencyRow, RooflineRow, efficiencies, rooflines
@@ -25,9 +26,10 @@ from analysis.sweep import Sweep
 from analysis.sweep import sweep as sweep_processes
 from analysis.variants import Group, by_variant, variant_of
 from contract.analysis import Comparison, ScalingTable
-from contract.experiments import ExperimentRequest
+from contract.experiments import ExperimentDetail, ExperimentRequest
 from gpt2core.config import TrainConfig
 from server.analysis import reading
+from server.analysis.answers import Answers, content
 from server.analysis.selection import SETTINGS, Selection
 from server.artifacts.store import Store
 from server.db import Database
@@ -108,9 +110,22 @@ def _readable(run_ids: Iterable[int], read: Callable[[int], T | None]) -> tuple[
     return found, unreadable
 
 
-def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
+def report(
+    answers: Answers, database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False
+) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
     detail = experiments.show(database, experiment_id)
+    with database.read() as session:
+        made_from = content(database, [experiment_id, *_calibrating(session)])
+    return answers.of(
+        ("report", experiment_id, leave_out_disturbed),
+        (detail.model_dump_json(), made_from),
+        lambda: _report(database, store, detail, leave_out_disturbed),
+    )
+
+
+def _report(database: Database, store: Store, detail: ExperimentDetail, leave_out_disturbed: bool) -> dict[str, Any]:
+    experiment_id = detail.id
     processes = reading.of_experiment(database, experiment_id)
     asked = Asked(
         experiment_id=detail.id,
@@ -204,12 +219,17 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
     return ExperimentRequest.model_validate(asked)
 
 
+def _calibrating(session: Session) -> Sequence[int]:
+    """The latest A/A experiments."""
+    asked = select(Experiment.id).where(Experiment.request["calibrates"].as_boolean())
+    return session.scalars(asked.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)).all()
+
+
 def calibrations(database: Database) -> list[Calibration]:
     """The latest calibration of each node, from A/A experiments of which enough runs have succeeded."""
     latest: dict[str, Calibration] = {}
     with database.read() as session:
-        asked = select(Experiment.id).where(Experiment.request["calibrates"].as_boolean())
-        for experiment_id in session.scalars(asked.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)):
+        for experiment_id in _calibrating(session):
             runs = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
             by_node: dict[str, list[Process]] = {}
             for process in reading.processes(session, list(session.scalars(runs.order_by(Run.finished_at, Run.id)))):

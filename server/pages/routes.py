@@ -43,7 +43,7 @@ def document(request: Request) -> JSONResponse:
 )
 def report(context: Ctx, experiment_id: Id) -> HTMLResponse:
     """An experiment's report as one self-contained page."""
-    return HTMLResponse(report_page(report_document(context.database, context.store, experiment_id)))
+    return HTMLResponse(report_page(report_document(context.answers, context.database, context.store, experiment_id)))
 
 
 @router.get("/problems", tags=["server"], responses=responses())

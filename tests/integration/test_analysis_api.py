@@ -49,6 +49,22 @@ def test_scaling_of_what_has_not_finished_says_so(api):
     assert (table["rows"], table["warnings"]) == ([], ["2 of 2 runs have not succeeded (yet)"])
 
 
+@pytest.mark.both_databases
+def test_an_answer_is_kept_until_there_are_other_results(api, make_result):
+    made = api.submit(repetitions=2)
+    node, asked = api.worker(), {"experiment_id": made["id"]}
+    before = {path: api.get(path, **asked) for path in ("/analysis/scaling", "/analysis/memory", "/analysis/report")}
+    for done in (1, 2):
+        lease = node.claim()
+        assert api.get("/analysis/scaling", **asked) == before["/analysis/scaling"]
+        node.upload(lease, make_result([9, 1, 1]))
+        after = {path: api.get(path, **asked) for path in before}
+        assert [path for path in before if after[path] == before[path]] == []
+        assert after == {path: api.get(path, **asked) for path in before}
+        assert after["/analysis/scaling"]["rows"][0]["runs"] == done
+        before = after
+
+
 def test_two_selections_are_compared_in_pairs(api, measured):
     a, b = (f"experiment_id={measured},scheduler={scheduler},threads=2" for scheduler in ("fork-join", "task"))
     found = api.get("/analysis/compare", a=a, b=b)
