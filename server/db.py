@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, select
+from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.compiler import compiles
@@ -105,6 +105,12 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def hold(session: Session, name: str) -> None:
+    """Until the transaction's end nobody else gets past here with that name: for what no row stands for yet."""
+    if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
 
 def now(session: Session) -> float:

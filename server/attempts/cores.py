@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.attempts.models import Attempt, is_active
+from server.db import hold
 
 
 def are_taken(session: Session, node: str, core_set: str) -> bool:
@@ -14,8 +15,7 @@ def are_taken(session: Session, node: str, core_set: str) -> bool:
     From here to the transaction's end nobody else gets cores of the node: the schema's index on (node, core set) keeps
     equal sets apart, but not those that overlap.
     """
-    if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer
-        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(node, 0))))
+    hold(session, f"cores of {node}")
     mine = set(core_set.split(","))
     others = session.scalars(select(Attempt.core_set).where(Attempt.node == node, is_active()))
     return any(mine & set(theirs.split(",")) for theirs in others)

@@ -11,26 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
+from patience import DEADLINE_S, until
 
-DEADLINE_S = 60.0
 HERE = Path(__file__).parent
-T = TypeVar("T")
-
-
-def until(found: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> T:
-    """The first true answer of `found`; fails, saying what was waited for, when there is none in time."""
-    end = time.monotonic() + deadline_s
-    while True:
-        answer = found()
-        if answer:
-            return answer
-        assert time.monotonic() < end, f"waited {deadline_s} s in vain for {what}"
-        time.sleep(0.02)
 
 
 def gone(process: psutil.Process) -> None:

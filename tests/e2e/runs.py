@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from processes import House, until
+from patience import until
+from processes import House
 from sqlalchemy import text
 
 from contract.experiments import ExperimentRequest

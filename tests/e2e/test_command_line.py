@@ -14,7 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
-from processes import House, Process, gone, until
+from patience import until
+from processes import House, Process, gone
 from trace_checks import check_chrome, check_paraver
 
 from taskloom import Client

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import psutil
-from processes import Process, until
+from patience import until
+from processes import Process
 
 
 def gone(process: psutil.Process) -> bool:

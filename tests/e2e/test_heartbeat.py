@@ -8,7 +8,8 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 import psutil
-from processes import House, until
+from patience import until
+from processes import House
 from runs import ended, submit, training
 
 from taskloom import Client

@@ -9,7 +9,8 @@ import sys
 from typing import Any
 
 import pytest
-from processes import House, until
+from patience import until
+from processes import House
 
 from contract.experiments import ExperimentRequest
 from taskloom import Client

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from patience import until
 from postgres_server import Postgres
-from processes import House, Process, house, until
+from processes import House, Process, house
 from runs import check_books, ended, submit, submit_many, succeeded, training
 from wire import LoseOneAnswer, Unreliable, Wire
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 import psutil
-from processes import DEADLINE_S, House, Process, gone, until
+from patience import DEADLINE_S, until
+from processes import House, Process, gone
 from runs import ended, submit, training
 from wire import Message, Send, Wire
 

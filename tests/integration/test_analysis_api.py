@@ -1,9 +1,9 @@
 import gzip
 import json
 import math
-import time
 
 import pytest
+from patience import until
 
 
 @pytest.fixture
@@ -251,15 +251,6 @@ def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(api, mak
     run_all(node, make_result, [s * again for s in NOISE])
     (alert,) = api.get("/analysis/history", run_id=3)[0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == (state, made["id"])
-
-
-def until(found):
-    """What it answers, once that is something."""
-    end = time.monotonic() + 30
-    while not (answer := found()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return answer
 
 
 @pytest.mark.both_databases

@@ -2,6 +2,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from patience import until
 from sqlalchemy import text
 
 from server.neighbours import LISTENER
@@ -178,17 +179,6 @@ def test_servers_on_postgresql_tell_each_other_at_once_and_again_after_a_lost_co
 
 def two(found):
     return found if len(found) == 2 else None
-
-
-def until(found):
-    """The first true answer."""
-    pause = threading.Event()
-    for _ in range(1000):
-        answer = found()
-        if answer:
-            return answer
-        pause.wait(0.02)
-    raise AssertionError("waited 20 s in vain")
 
 
 def until_waiting(api):

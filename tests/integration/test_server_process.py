@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from patience import until
 
 
 @pytest.fixture
@@ -182,15 +183,6 @@ def test_a_killed_server_loses_nothing_that_it_acknowledged(start):
 def replicas_of(process):
     """Its server processes that are alive."""
     return {p for p in psutil.Process(process.pid).children() if p.status() != psutil.STATUS_ZOMBIE}
-
-
-def until(true):
-    pause = threading.Event()
-    for _ in range(1500):
-        if true():
-            return
-        pause.wait(0.02)
-    raise AssertionError("waited 30 s in vain")
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from patience import until
+from sqlalchemy import text
 
 pytestmark = pytest.mark.both_databases
 
@@ -44,6 +48,17 @@ def test_registering_by_post_is_the_same(api):
     node = api.worker()
     assert api.post("/workers", node.identity)["worker_id"] == "w1"
     assert api.post("/workers", {**node.identity, "worker_id": "w2"}, 201)["worker_id"] == "w2"
+
+
+@pytest.mark.on_postgres
+def test_a_first_registration_may_come_twice_at_once(api):
+    identity = {**api.worker("w1").identity, "worker_id": "new"}
+    with ThreadPoolExecutor(2) as pool:
+        with api.context.database.write() as session:
+            session.execute(text("LOCK TABLE worker IN SHARE MODE"))  # read it, but add nothing to it
+            sent = [pool.submit(api.http.post, "/api/v1/workers", json=identity) for _ in range(2)]
+            until(lambda: api.sql("SELECT count(*) FROM pg_locks WHERE NOT granted") == [(2,)], "two registrations")
+        assert sorted(one.result(10).status_code for one in sent) == [200, 201]
 
 
 def test_the_address_and_the_body_name_the_same_worker(api):

@@ -1,0 +1,21 @@
+"""Waiting for what other threads and processes do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+DEADLINE_S = 60.0
+T = TypeVar("T")
+
+
+def until(found: Callable[[], T], what: str = "", deadline_s: float = DEADLINE_S) -> T:
+    """The first true answer of `found`; fails, saying what was waited for, when there is none in time."""
+    end = time.monotonic() + deadline_s
+    while True:
+        answer = found()
+        if answer:
+            return answer
+        assert time.monotonic() < end, f"waited {deadline_s} s in vain for {what or found}"
+        time.sleep(0.02)
