@@ -26,10 +26,9 @@ TRANSITIONS: Mapping[str, tuple[tuple[Phase, ...], Phase]] = {
 }
 
 
-STAGES = {  # by event
+STAGES = {  # by event; `planned` comes before compiling, so it enters none
     "compiling": "compiling",
     "measuring": "compiling",
-    "planned": "training",
     "step": "training",
     "result": "finishing",
 }

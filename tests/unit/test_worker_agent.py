@@ -77,6 +77,8 @@ def test_draining_lets_the_run_finish_or_hands_it_back() -> None:
 def test_progress_follows_the_trainers_events() -> None:
     agent = running()
     assert (agent.progress.stage, agent.progress.steps) == ("starting", 12)
+    assert agent.note({"event": "planned", "tasks": 5}) is False
+    assert agent.progress.stage == "starting"
     assert agent.note({"event": "compiling", "done": 1, "total": 9}) is True
     assert agent.progress.stage == "compiling"
     assert agent.note({"event": "step", "step": 3, "steps": 12, "loss": 5.0, "tokens_per_s": 10.0}) is True
