@@ -14,7 +14,7 @@ import pytest
 
 from gpt2core import products
 from gpt2core.errors import MachineError
-from gpt2core.machine import gemm
+from gpt2core.machine import gemm, memory
 from gpt2core.machine.gemm import Library
 from gpt2core.ops import Product
 from gpt2core.products import Choice, Products
@@ -63,6 +63,17 @@ def test_what_was_measured_is_kept_and_completed():
     assert set(again.choices) == {WIDE, TALL}
     assert load("auto", [WIDE, TALL], told.append).choices == again.choices
     assert len(told) == 2
+
+
+def test_measuring_keeps_no_memory():
+    """What the matrices took would else count in a node's first run of a shape."""
+    wide = [Product(0, 1, 32, columns, 1024) for columns in (4096, 6144, 8192)]
+    products.measure(wide[0], [gemm.own()])
+    resident = memory.Residency()
+    for product in wide:
+        products.measure(product, [gemm.own()])
+    resident.grew_by("kept")
+    assert resident.pieces["kept"] < 4 << 20
 
 
 def test_a_lost_table_gets_another_id(cache):
