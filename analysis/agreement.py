@@ -17,7 +17,7 @@ from analysis.processes import Process
 LOSS_TOLERANCE = 1e-4  # relative, of each step's loss
 # Settings that say what is computed.
 PROBLEM = ("model", "batch", "seq", "data", "distribution", "checkpoint", "seed", "precision", "lr", "beta1", "beta2",
-           "eps", "weight_decay")
+           "eps", "weight_decay", "grad_accum", "grad_clip")
 # Settings that say how it is rounded.
 SLICES = ("batch_slice", "token_slice")
 # Settings that only say who computes it, and when: these are what experiments compare.

@@ -155,7 +155,7 @@ def _replay(profile: Profile, machine: Cores, cores: int, iterations: int) -> li
         if nodes[node] == WAIT:
             stack.append((node, step))
         else:
-            (spare if profile.fillers[node] else ready).append((node, step))
+            (spare if profile.filler[nodes[node]] else ready).append((node, step))
 
     waits: list[tuple[int, int]] = []
     for step, counts in enumerate(pending):

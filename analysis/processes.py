@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from gpt2core.config import PHASES
-from gpt2core.result import median
+from gpt2core.result import median, tokens_per_step
+
+LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # what a result did that is older than these settings
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,9 @@ class Process:
     pair: Hashable = None
     leave_out_flagged: bool = False  # the rule that was declared for steps that the trainer flagged
 
-    @property
+    @cached_property
     def config(self) -> Mapping[str, Any]:
-        config: Mapping[str, Any] = self.result["config"]
-        return config
+        return {**LATER_SETTINGS, **self.result["config"]}
 
     @property
     def environment(self) -> Mapping[str, Any]:
@@ -80,4 +81,4 @@ class Process:
     @property
     def tokens(self) -> int:
         """Tokens trained on in the timed steps."""
-        return int(self.config["batch"]) * int(self.config["seq"]) * len(self.timed_s)
+        return tokens_per_step(self.config) * len(self.timed_s)

@@ -12,7 +12,6 @@ from analysis.work_span import Edge, fork_join_span, steady_span
 
 SCHEMA = "taskloom-profile-1"
 WAIT = -1  # a node that is no task
-FILLER_PATH = 3  # the trainer's breadth-first policy keeps what leads to no more than so many tasks for idle threads
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,8 @@ class Profile:
     """Tasks in program order with mean seconds, flop and compulsory bytes; the graph over tasks and waits.
 
     op_first: where the tasks of each op of the program begin, and at last their number. kinds: (name, phase); kind:
-    each task's. nodes: a task's number, or WAIT; edges lead forward within a step, crossing ones to the next step.
+    each task's. filler: whether the trainer's breadth-first policy keeps a task for idle threads. nodes: a task's
+    number, or WAIT; edges lead forward within a step, crossing ones to the next step.
     """
 
     config: Mapping[str, Any]
@@ -34,6 +34,7 @@ class Profile:
     nodes: Sequence[int]
     edges: Sequence[Edge]
     crossing: Sequence[Edge]
+    filler: Sequence[bool]
 
     @property
     def work_s(self) -> float:
@@ -61,15 +62,6 @@ class Profile:
                 found[a].append((b, crosses))
         return found
 
-    @cached_property
-    def fillers(self) -> list[bool]:
-        """Nodes from which no path of more than FILLER_PATH tasks leads on within the step."""
-        level = [0] * len(self.nodes)
-        for node in reversed(range(len(self.nodes))):
-            onward = max((level[b] for b, crosses in self.successors[node] if not crosses), default=0)
-            level[node] = onward + (self.nodes[node] != WAIT)
-        return [0 < reached <= FILLER_PATH for reached in level]
-
 
 def profile_of(found: Mapping[str, Any]) -> Profile:
     """From an artifact's JSON. Raises ValueError that says what is wrong with it."""
@@ -89,11 +81,12 @@ def profile_of(found: Mapping[str, Any]) -> Profile:
             nodes=[int(node) for node in found["nodes"]],
             edges=[(int(a), int(b)) for a, b in found["edges"]],
             crossing=[(int(a), int(b)) for a, b in found["crossing"]],
+            filler=[bool(flag) for flag in tasks.get("filler", [False] * len(tasks["op"]))],  # older ones lack it
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"the profile lacks or garbles {error}") from None
     count, nodes = len(profile.seconds), len(profile.nodes)
-    if {len(profile.kind), len(profile.flop), len(profile.bytes)} != {count} or count == 0:
+    if {len(profile.kind), len(profile.flop), len(profile.bytes), len(profile.filler)} != {count} or count == 0:
         raise ValueError("the columns of `tasks` are empty or not equally long")
     if profile.op_first[0] != 0 or profile.op_first[-1] != count or any(a > b for a, b in pairwise(profile.op_first)):
         raise ValueError(f"`op_first` does not go from 0 to the {count} tasks")

@@ -32,7 +32,7 @@ BARE = """
 import contextlib, sys
 from gpt2core import __main__, evidence, run, tracing
 from gpt2core.tracing import new_record
-tracing.new_record = lambda *arguments: new_record(*arguments[:6], False)
+tracing.new_record = lambda *arguments: new_record(*arguments[:6], False, *arguments[7:])
 evidence.Watcher.read_if_due = lambda self: None
 run.Run.observed = lambda self, thread: contextlib.nullcontext()
 run.Run.evidence = lambda self, step_s: ({}, [], [])

@@ -66,6 +66,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shapes", default="4x64,4x256,1x1024", help="BATCHxSEQ, several with commas")
     parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
     parser.add_argument("--precisions", default="fp32,bf16", help=", ".join(LOSS_TOLERANCE))
+    parser.add_argument("--grad-accum", type=int, default=1, help="micro-batches of a step")
+    parser.add_argument("--grad-clip", type=float, default=0.0, help="limit on the gradients' norm; 0: none")
     parser.add_argument("--variants", default="task,torch-eager,torch-compile", help=", ".join((*OURS, *PEERS)))
     parser.add_argument("--rounds", type=int, default=3, help="processes of each variant")
     parser.add_argument("--steps", type=int, default=6, help="steps of each process, warm-up included")
@@ -123,9 +125,10 @@ def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainC
     initial_weights(model, given.seed, weights)
     write_checkpoint(folder / "initial.bin", model, weights)
     text = open_tokens(TrainConfig(model=model, batch=1, seq=1, data="stdlib" if model.vocab >= 256 else "synthetic"))
-    write_tokens(folder / "tokens.bin", text[: most_tokens * given.steps + 1])
+    write_tokens(folder / "tokens.bin", text[: most_tokens * given.grad_accum * given.steps + 1])
     return TrainConfig(
         model=model, batch=1, seq=1, steps=given.steps, warmup=given.warmup, seed=given.seed,
+        grad_accum=given.grad_accum, grad_clip=given.grad_clip,
         data=str(folder / "tokens.bin"), checkpoint=str(folder / "initial.bin"),
     )  # fmt: skip
 

@@ -127,25 +127,35 @@ def new_adamw(model: GPT2, config: TrainConfig, fused: bool = False) -> torch.op
     )
 
 
-def batch_of(stream: np.ndarray, step: int, batch: int, seq: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets (B, T) of a step counted from 0: batches follow one another, then begin again."""
-    start = step % ((len(stream) - 1) // (batch * seq)) * batch * seq
+def batch_of(stream: np.ndarray, number: int, batch: int, seq: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets (B, T) of a batch counted from 0: batches follow one another, then begin again."""
+    start = number % ((len(stream) - 1) // (batch * seq)) * batch * seq
     tokens = torch.from_numpy(stream[start : start + batch * seq + 1].astype(np.int64))
     return tokens[:-1].view(batch, seq), tokens[1:].view(batch, seq)
 
 
 def train(model: GPT2, config: TrainConfig, stream: np.ndarray) -> list[float]:
     """Train in place for config.steps; each step's loss, before its update."""
+    return train_with_norms(model, config, stream)[0]
+
+
+def train_with_norms(model: GPT2, config: TrainConfig, stream: np.ndarray) -> tuple[list[float], list[float]]:
+    """Train in place for config.steps; each step's loss and, if it is limited, the gradients' norm before that."""
     optimizer = new_adamw(model, config)
-    losses = []
+    losses, norms = [], []
     for step in range(config.steps):
-        with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
-            loss = model(*batch_of(stream, step, config.batch, config.seq))
-        loss.backward()
+        total = 0.0
+        for micro in range(config.grad_accum):
+            with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
+                loss = model(*batch_of(stream, step * config.grad_accum + micro, config.batch, config.seq))
+            (loss / config.grad_accum).backward()
+            total += float(loss.detach()) / config.grad_accum
+        if config.grad_clip:
+            norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(float(loss.detach()))
-    return losses
+        losses.append(total)
+    return losses, norms
 
 
 def write_llmc_checkpoint(path: Path, model: GPT2) -> None:

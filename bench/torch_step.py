@@ -43,18 +43,26 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     ends = [time.perf_counter_ns()]
     phase_s: dict[str, list[float]] = {"forward": [], "backward": [], "update": []}
     for step in range(config.steps):
-        with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
-            loss = step_of(*batch_of(stream, step, config.batch, config.seq))
-        losses.append(float(loss.detach()))
-        forward_end = time.perf_counter_ns()
-        loss.backward()
-        backward_end = time.perf_counter_ns()
+        for seconds in phase_s.values():
+            seconds.append(0.0)
+        losses.append(0.0)
+        at = ends[-1]
+        for micro in range(config.grad_accum):
+            with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
+                loss = step_of(*batch_of(stream, step * config.grad_accum + micro, config.batch, config.seq))
+            losses[-1] += float(loss.detach()) / config.grad_accum
+            forward_end = time.perf_counter_ns()
+            (loss / config.grad_accum if config.grad_accum > 1 else loss).backward()
+            backward_end = time.perf_counter_ns()
+            phase_s["forward"][-1] += (forward_end - at) / 1e9
+            phase_s["backward"][-1] += (backward_end - forward_end) / 1e9
+            at = backward_end
+        if config.grad_clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         ends.append(time.perf_counter_ns())
-        borders = itertools.pairwise((ends[-2], forward_end, backward_end, ends[-1]))
-        for phase, (begin, end) in zip(phase_s, borders, strict=True):
-            phase_s[phase].append((end - begin) / 1e9)
+        phase_s["update"][-1] = (ends[-1] - at) / 1e9
     return {
         "losses": losses,
         "step_s": [(end - begin) / 1e9 for begin, end in itertools.pairwise(ends)],

@@ -138,7 +138,7 @@ class TrainConfig:
     fusion: str | None = setting(
         None,
         "kernels that share a task: none; rows: a matrix product and what follows it row by row; all: also a weight's "
-        "gradient and its update; default: all, with sync phase rows, with op_threads none",
+        "gradient and its update; default: all, with sync phase, grad_accum or grad_clip rows, with op_threads none",
         choices=FUSIONS,
     )
     threads: int = setting(1, "P: threads in the team", low=1, high=4096)
@@ -165,6 +165,10 @@ class TrainConfig:
     beta2: float = setting(0.999, "AdamW's decay of the second moment")
     eps: float = setting(1e-8, "AdamW's epsilon")
     weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, on every weight")
+    grad_accum: int = setting(
+        1, "A: micro-batches of B sequences in a step, whose gradients are added up before the update", low=1, high=4096
+    )
+    grad_clip: float = setting(0.0, "largest norm of all gradients together: larger ones are scaled to it; 0: no limit")
     seed: int = setting(1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1)
     trace: str | None = setting(
         None, "write a trace of the timed steps here: .json or .json.gz for Chrome and Perfetto, .prv for Paraver"
@@ -194,7 +198,7 @@ class TrainConfig:
                 raise ConfigError(name, value, "a name or a path")
         for name in ("beta1", "beta2"):
             check_number(name, getattr(self, name), 0.0, 1.0, "a number from 0 up to, not including, 1")
-        for name in ("lr", "weight_decay"):
+        for name in ("lr", "weight_decay", "grad_clip"):
             check_number(name, getattr(self, name), 0.0, 1e6, "a number of 0 or more")
         check_number("eps", self.eps, 1e-30, 1.0, "a number above 0 and below 1")
         if not isinstance(self.allow_oversubscription, bool):
@@ -210,6 +214,8 @@ class TrainConfig:
             raise ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq})")
         if self.warmup is not None and self.warmup >= self.steps:
             raise ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
+        if self.fusion == "all" and self.needs_whole_gradients:
+            raise ConfigError("fusion", "all", "none or rows with grad_accum or grad_clip: all gradients are kept")
         if self.scheduler == "serial" and self.threads != 1:
             raise ConfigError("threads", self.threads, "1 with scheduler serial")
         if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
@@ -220,13 +226,22 @@ class TrainConfig:
         return min(2, self.steps - 1) if self.warmup is None else self.warmup
 
     @property
+    def tokens_per_step(self) -> int:
+        return self.grad_accum * self.batch * self.seq
+
+    @property
+    def needs_whole_gradients(self) -> bool:
+        """Whether no weight can be updated before the last gradient of all, or of the last micro-batch, is known."""
+        return self.grad_accum > 1 or self.grad_clip > 0
+
+    @property
     def fused(self) -> str:
         """Which kernels share a task. With sync phase updates are a phase of their own; op_threads names single ops."""
         if self.fusion is not None:
             return self.fusion
         if self.op_threads:
             return "none"
-        return "rows" if self.scheduler == "task" and self.sync == "phase" else "all"
+        return "rows" if self.needs_whole_gradients or (self.scheduler == "task" and self.sync == "phase") else "all"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; from_dict gives the same config back."""

@@ -71,7 +71,7 @@ def synthetic_tokens(config: TrainConfig) -> Tokens:
 
     zipf: token k with probability proportional to 1 / (k + 1); uniform: all V alike. The seed decides every token.
     """
-    V, per_step = config.model.vocab, config.batch * config.seq
+    V, per_step = config.model.vocab, config.tokens_per_step
     count = max(per_step + 1, min(per_step * config.steps + 1, SYNTHETIC_TOKENS))
     rng = np.random.Generator(np.random.PCG64([config.seed, SYNTHETIC_STREAM]))
     if config.distribution == "uniform":

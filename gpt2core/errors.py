@@ -107,16 +107,16 @@ class NotEnoughMemory(InputError):
 
 
 class NotFinite(CoreError):
-    """The loss stopped being a finite number."""
+    """The loss, or the gradients' norm, stopped being a finite number."""
 
     slug = "not-finite"
 
-    def __init__(self, step: int, loss: float) -> None:
-        super().__init__(f"the loss of step {step} is {loss}; stopped there")
-        self.step, self.loss = step, loss
+    def __init__(self, step: int, value: float, name: str = "loss") -> None:
+        super().__init__(f"the {name.replace('_', ' ')} of step {step} is {value}; stopped there")
+        self.step, self.value, self.name = step, value, name
 
     def fields(self) -> dict[str, object]:
-        return {"step": self.step, "loss": str(self.loss)}
+        return {"step": self.step, self.name: str(self.value)}
 
 
 class Cancelled(CoreError):

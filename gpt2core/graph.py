@@ -21,13 +21,16 @@ MAX_REDUCED = 40_000  # nodes; above, transitive edges stay (their removal takes
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in a topological order; `task` is a node's task number or WAIT. Edges are sorted and without repeats."""
+    """Nodes in a topological order; `task` is a node's task number or WAIT. Edges are sorted and without repeats.
+    `filler`: nodes of fillers (see ops.Op).
+    """
 
     task: tuple[int, ...]
     label: tuple[str, ...]
     phase: tuple[str, ...]
     edges: tuple[Edge, ...]
     crossing: tuple[Edge, ...]
+    filler: tuple[bool, ...]
     begin: int
     end: int
 
@@ -142,9 +145,9 @@ def build(program: Program, sync: str) -> Graph:
     edges += around_waits(nodes, edges, waits)
     if sync == "none":
         crossing = cross_only(nodes, edges, crossing)
-    return Graph(
-        tuple(task), tuple(label), tuple(phase), tuple(reduce_edges(nodes, edges)), tuple(crossing), begin=0, end=end
-    )
+    filler = tuple(number != WAIT and tasks[number][0].filler for number in task)
+    edges = reduce_edges(nodes, edges)
+    return Graph(tuple(task), tuple(label), tuple(phase), tuple(edges), tuple(crossing), filler, begin=0, end=end)
 
 
 def cross_only(nodes: int, edges: Iterable[Edge], crossing: Iterable[Edge]) -> list[Edge]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from gpt2core import slicing, tensors
-from gpt2core.blocks import Block, WeightBlocks
+from gpt2core.blocks import WeightBlocks
 from gpt2core.config import TrainConfig
-from gpt2core.kernels import adamw, attention, cross_entropy, encoder, gelu, layernorm, matmul, residual, tokens
+from gpt2core.kernels import attention, cross_entropy, encoder, gelu, layernorm, matmul, residual, tokens
 from gpt2core.machine.jit import Entry
 from gpt2core.ops import ABSENT, Access, Arena, Operand, Own, Product, Program, Tensor, Tile, Work
 from gpt2core.slicing import Slice
@@ -99,7 +99,7 @@ class Layers:
         weight: str,
         *,
         reads: Iterable[Key],
-        adds: bool = False,
+        adds: bool,
         row_flop: int,
         row_bytes: int,
         tile_bytes: int = 0,
@@ -112,10 +112,19 @@ class Layers:
             count, to = rows[1] - rows[0], rows[0] if self.keeps_gradients else 0
             tiles.append(Tile(
                 (Work((*rows, to), row_flop * count, row_bytes * count + tile_bytes),),
-                self.program.accesses(reads=reads, writes=[] if adds else own, updates=own if adds else []),
+                self.summing(reads, own, adds),
                 f"{weight} b{i}",
             ))  # fmt: skip
-        self.program.add(name, "backward", entry, operands, tiles, layer)
+        self.program.add(name, "backward", entry, operands, tiles, layer, filler=True)
+
+    @property
+    def adds(self) -> bool:
+        """Whether gradients are added to those of the micro-batches before."""
+        return self.program.micro > 0
+
+    def summing(self, reads: Iterable[Key], into: Iterable[Key], adds: bool) -> tuple[Access, ...]:
+        """Of a task that sets what it sums up, or adds to what is there."""
+        return self.program.accesses(reads=reads, writes=() if adds else into, updates=into if adds else ())
 
     def gradients(self, weight: str, bias: str, layer: int | None) -> tuple[Operand, Operand]:
         """Where the gradients of a matrix and its bias go: to their own places, or to the thread's, which are read by
@@ -154,8 +163,9 @@ class Layers:
         columns, rows = self.shape[weight][-1], self.config.batch * self.config.seq
         self.per_block(
             f"{name}_dweight", matmul.matmul_backward_weight_entry,
-            [*self.gradients(weight, bias, layer), dy, x, Product(1, 0, self.blocks.largest(weight)[0], columns, rows)],
-            layer, weight, reads=[(*key, s.index) for key in (dout, inp) for s in self.slices],
+            [*self.gradients(weight, bias, layer), dy, x, Product(1, 0, self.blocks.largest(weight)[0], columns, rows),
+             int(self.adds)],
+            layer, weight, reads=[(*key, s.index) for key in (dout, inp) for s in self.slices], adds=self.adds,
             row_flop=2 * rows * columns, row_bytes=F32 * (rows + columns), tile_bytes=F32 * rows * columns,
         )  # fmt: skip
 
@@ -199,17 +209,16 @@ class Layers:
         tiles = []
         for index, name, layer in self.layernorms():
             at = [self.blocks.span(name + kind, layer, (0, C))[0] for kind in "wb"] if self.keeps_gradients else [0, C]
+            own: list[Key] = [("d" + name, layer)] if self.keeps_gradients else []
             tiles.append(Tile(
                 (Work((*at, C, index * slots, (index + 1) * slots), 2 * C * slots, 2 * F32 * C * slots),),
-                self.program.accesses(
-                    reads=[("partial", index, s.index) for s in self.slices],
-                    writes=[("d" + name, layer)] if self.keeps_gradients else [],
-                ),
+                self.summing([("partial", index, s.index) for s in self.slices], own, self.adds),
                 name if layer is None else f"{name}[{layer}]",
             ))  # fmt: skip
         where: Operand = Arena("gradients") if self.keeps_gradients else Own("gradient")
         entry = layernorm.layernorm_backward_weight_entry
-        self.program.add("layernorm_dweight", "backward", entry, [where, Tensor("partial")], tiles)
+        operands = [where, Tensor("partial"), int(self.adds)]
+        self.program.add("layernorm_dweight", "backward", entry, operands, tiles, filler=True)
 
     def ring_of(self, index: int) -> int:
         return index % (2 * self.ring + 1)
@@ -304,7 +313,7 @@ class Layers:
             "tokens", "data", tokens.tokens_load_entry,
             [
                 Tensor("inputs"), Tensor("targets"), Tensor("stream"), Tensor("row_batch"), Tensor("row_time"),
-                self.config.seq,
+                self.config.seq, self.config.grad_accum, self.program.micro,
             ],
             None, writes=[("inputs",), ("targets",)], row_bytes=10,
         )  # fmt: skip
@@ -333,62 +342,28 @@ class Layers:
         share = self.model.channels * self.config.batch * self.config.seq // self.model.context
         self.per_block(
             "encoder", encoder.encoder_backward_wpe_entry,
-            [self.gradients("wpe", "", None)[0], self.dresidual(0), Tensor("row_time")], None, "wpe",
-            reads=[("dresidual", self.ring_of(0), s.index) for s in self.slices],
+            [self.gradients("wpe", "", None)[0], self.dresidual(0), Tensor("row_time"), int(self.adds)], None, "wpe",
+            reads=[("dresidual", self.ring_of(0), s.index) for s in self.slices], adds=self.adds,
             row_flop=share, row_bytes=3 * F32 * share,
         )  # fmt: skip
 
     def loss(self) -> None:
-        V, Vp = self.model.vocab, self.model.padded_vocab
+        V, Vp, micros = self.model.vocab, self.model.padded_vocab, self.config.grad_accum
         self.per_slice(
             "cross_entropy", "loss", cross_entropy.cross_entropy_entry,
-            [Tensor("logits"), Tensor("loss"), Tensor("targets"), V], None,
+            [Tensor("logits"), Tensor("loss"), Tensor("targets"), V, micros], None,
             reads=[("targets",)], writes=[("loss",)], updates=[("logits",)], row_flop=12 * V, row_bytes=2 * F32 * Vp,
         )  # fmt: skip
         rows = self.config.batch * self.config.seq
         self.program.add(
-            "mean_loss", "loss", cross_entropy.mean_loss_entry, [Tensor("losses"), Tensor("control"), Tensor("loss")],
+            "mean_loss", "loss", cross_entropy.mean_loss_entry,
+            [Tensor("losses"), Tensor("control"), Tensor("loss"), self.program.micro, micros],
             [Tile(
                 (Work((0,), rows, F32 * rows),),
-                self.program.accesses(reads=[("loss", s.index) for s in self.slices], writes=[("losses",)]),
+                self.summing([("loss", s.index) for s in self.slices], [("losses",)], self.adds),
                 "",
             )],
         )  # fmt: skip
-
-    # --- the optimizer: a matrix's rows with their biases, a LayerNorm's weight and bias
-
-    def adamw(self, tiles: list[Tile], layer: int | None = None) -> None:
-        gradients: Operand = Arena("gradients") if self.keeps_gradients else Own("gradient")
-        operands = [Arena("weights"), gradients, Tensor("first_moment"), Tensor("second_moment"), Tensor("settings")]
-        self.program.add("adamw", "update", adamw.adamw_update_entry, operands, tiles, layer)
-
-    def adamw_tile(self, spans: list[Block], bias_at: int, weight: Key, gradient: Key, label: str) -> Tile:
-        """`spans` of the weights arena; in the thread's own gradients the second begins at bias_at."""
-        (a0, a1), (b0, b1) = [*spans, (0, 0)][:2]
-        size = (a1 - a0) + (b1 - b0)
-        at = (a0, b0) if self.keeps_gradients else (0, bias_at)
-        accesses = self.program.accesses(reads=[gradient] if self.keeps_gradients else [], updates=[weight])
-        return Tile((Work((a0, a1, b0, b1, *at), 14 * size, 28 * size),), accesses, label)
-
-    def adamw_matrix(self, weight: str, bias: str, layer: int | None) -> list[Tile]:
-        rows, columns = self.blocks.largest(weight)
-        return [
-            self.adamw_tile(
-                [self.blocks.span(name, layer, block) for name in (weight, bias) if name],
-                rows * columns, (weight, layer, i), ("d" + weight, layer, i), f"{weight} b{i}",
-            )
-            for i, block in enumerate(self.blocks.of(weight))
-        ]  # fmt: skip
-
-    def adamw_layernorms(self) -> list[Tile]:
-        C = self.model.channels
-        return [
-            self.adamw_tile(
-                [self.blocks.span(name + kind, layer, (0, C)) for kind in "wb"],
-                C, (name, layer), ("d" + name, layer), name if layer is None else f"{name}[{layer}]",
-            )
-            for _, name, layer in self.layernorms()
-        ]  # fmt: skip
 
 
 def pairs_before(time0: int, time1: int) -> int:

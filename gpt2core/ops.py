@@ -111,11 +111,16 @@ class Tile:
 
 @dataclass(frozen=True)
 class Op:
-    """A kernel, or several fused, over a grid of tiles. The tiles of one op never conflict: all may run at once."""
+    """A kernel, or several fused, over a grid of tiles. The tiles of one op never conflict: all may run at once.
+
+    `filler`: off the long chains, as only updates need what it gives; to be run where nothing else is ready.
+    """
 
     layer: int | None
     calls: tuple[Call, ...]
     tiles: tuple[Tile, ...]
+    micro: int = 0  # the micro-batch that it is part of
+    filler: bool = False
 
     @property
     def name(self) -> str:
@@ -127,7 +132,8 @@ class Op:
 
     @property
     def label(self) -> str:
-        return self.name if self.layer is None else f"{self.name}[{self.layer}]"
+        name = self.name if self.layer is None else f"{self.name}[{self.layer}]"
+        return f"{name} m{self.micro}" if self.micro else name
 
 
 def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
@@ -147,10 +153,13 @@ def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
 
 @dataclass
 class Program:
-    """One training step: ops in the order in which a single thread would run them, phase after phase."""
+    """One training step: ops in the order in which a single thread would run them, phase after phase, micro-batch after
+    micro-batch. `micro`: to which what is added next belongs.
+    """
 
     ops: list[Op] = field(default_factory=list)
     regions: dict[Hashable, int] = field(default_factory=dict)
+    micro: int = 0
 
     def region(self, key: Hashable) -> int:
         return self.regions.setdefault(key, len(self.regions))
@@ -175,8 +184,9 @@ class Program:
         operands: Sequence[Operand],
         tiles: Iterable[Tile],
         layer: int | None = None,
+        filler: bool = False,
     ) -> None:
-        self.ops.append(Op(layer, (Call(name, phase, entry, tuple(operands)),), tuple(tiles)))
+        self.ops.append(Op(layer, (Call(name, phase, entry, tuple(operands)),), tuple(tiles), self.micro, filler))
 
     def fuse(self, count: int) -> None:
         """Make one op of the last `count`: a tile runs what their tiles of the same place do, in their order."""
@@ -189,7 +199,8 @@ class Program:
             )
             for together in zip(*(op.tiles for op in parts), strict=True)
         ]
-        self.ops.append(Op(parts[0].layer, tuple(call for op in parts for call in op.calls), tuple(tiles)))
+        calls = tuple(call for op in parts for call in op.calls)
+        self.ops.append(Op(parts[0].layer, calls, tuple(tiles), self.micro, all(op.filler for op in parts)))
 
     @property
     def tasks(self) -> list[tuple[Op, Tile]]:

@@ -45,6 +45,7 @@ def profile(
             "mean_s": list(mean_s),
             "flop": [tile.flop for _, tile in tasks],
             "bytes": [tile.bytes for _, tile in tasks],
+            "filler": [op.filler for op, _ in tasks],
         },
         "op_first": first,
         "nodes": graph.task,

@@ -8,13 +8,14 @@ from __future__ import annotations
 from gpt2core import slicing
 from gpt2core.config import TrainConfig
 from gpt2core.errors import ConfigError
-from gpt2core.layers import LINEAR, Layers
+from gpt2core.layers import LINEAR
 from gpt2core.ops import Program, Tensor
+from gpt2core.optimizer import Optimizer
 
 MAX_SLICES = 512  # 124M then has 75,000 tasks
 
 
-class Gpt2(Layers):
+class Gpt2(Optimizer):
     """Builds the program for one configuration.
 
     `fusion` makes one op, and so one task a slice, of neighbours: with "rows" a linear layer and what follows it row by
@@ -22,6 +23,15 @@ class Gpt2(Layers):
     """
 
     def build(self) -> Program:
+        for micro in range(self.config.grad_accum):
+            self.program.micro = micro
+            self.micro_batch()
+        if self.keeps_gradients:
+            self.update()
+        return self.program
+
+    def micro_batch(self) -> None:
+        """From tokens to gradients; with fusion "all" also to new weights."""
         L, final = self.model.layers, 2 * self.model.layers
         self.tokens()
         self.encoder()
@@ -40,9 +50,6 @@ class Gpt2(Layers):
             self.block_backward(layer)
         self.embeddings_backward()
         self.layernorms_backward()
-        if self.keeps_gradients:
-            self.update()
-        return self.program
 
     def fuse(self, count: int) -> None:
         """One op of the last `count`, unless every kernel is to be an op of its own."""
@@ -104,32 +111,34 @@ class Gpt2(Layers):
             self.logits_dweight()
         self.encoder_backward_wte()
         if not self.keeps_gradients:
-            self.adamw(self.adamw_matrix("wte", "", None))
+            self.adamw(self.matrix("wte", "", None))
             self.program.fuse(3)
         self.encoder_backward_wpe()
         if not self.keeps_gradients:
-            self.adamw(self.adamw_matrix("wpe", "", None))
+            self.adamw(self.matrix("wpe", "", None))
             self.program.fuse(2)
 
     def update_matrix(self, name: str, layer: int) -> None:
         """With fusion "all" a matrix is updated by the task that has its gradient."""
         if not self.keeps_gradients:
-            self.adamw(self.adamw_matrix(*LINEAR[name], layer), layer)
+            self.adamw(self.matrix(*LINEAR[name], layer), layer)
             self.program.fuse(2)
 
     def layernorms_backward(self) -> None:
         self.layernorm_dweight()
         if not self.keeps_gradients:
-            self.adamw(self.adamw_layernorms())
+            self.adamw(self.all_layernorms())
             self.program.fuse(2)
 
     def update(self) -> None:
-        """AdamW over every block of every weight, as one op."""
-        tiles = [*self.adamw_matrix("wpe", "", None), *self.adamw_matrix("wte", "", None), *self.adamw_layernorms()]
+        """AdamW over every block of every weight, as one op, with gradients within their limit."""
+        parts = [*self.matrix("wpe", "", None), *self.matrix("wte", "", None), *self.all_layernorms()]
         for layer in range(self.model.layers):
             for name in ("qkv", "projection", "fc", "fc_projection"):
-                tiles += self.adamw_matrix(*LINEAR[name], layer)
-        self.adamw(tiles)
+                parts += self.matrix(*LINEAR[name], layer)
+        if self.config.grad_clip:
+            self.clip(parts)
+        self.adamw(parts)
 
 
 def build(config: TrainConfig) -> Program:
@@ -141,4 +150,8 @@ def build(config: TrainConfig) -> Program:
     if slices > MAX_SLICES:
         accepted = f"a size that cuts the batch into at most {MAX_SLICES} slices, not {slices}"
         raise ConfigError("token_slice", slicing.sizes(config)[1], accepted)
+    if config.grad_accum * slices > MAX_SLICES:
+        raise ConfigError(
+            "grad_accum", config.grad_accum, f"at most {MAX_SLICES // slices} micro-batches of {slices} slices"
+        )
     return Gpt2(config).build()

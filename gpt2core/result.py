@@ -83,6 +83,7 @@ class TrainResult:
     warnings: Sequence[str] = ()
     schema: str = SCHEMA
     summary: Mapping[str, Any] = field(default_factory=dict)
+    gradient_norms: Sequence[float] = ()  # of each step, before they are limited; empty without grad_clip
 
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])
@@ -93,6 +94,11 @@ class TrainResult:
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def tokens_per_step(config: Mapping[str, Any]) -> int:
+    """Tokens of a step of a result's config, which may be older than grad_accum."""
+    return int(config.get("grad_accum", 1)) * int(config["batch"]) * int(config["seq"])
 
 
 def median(values: Sequence[float]) -> float:

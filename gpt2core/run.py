@@ -71,8 +71,9 @@ class Run:
         spans = 2 * len(planned.program.calls) * timed  # there are fewer waits than tasks
         events = min(spans, MAX_EVENTS // self.config.threads) if self.config.trace else 0
         self.record = tracing.new_record(
-            self.config.threads, self.config.steps, self.config.warmup_steps, len(bound.kinds), events, tasks, True
-        )
+            self.config.threads, self.config.steps, self.config.warmup_steps, len(bound.kinds), events, tasks, True,
+            self.config.grad_accum,
+        )  # fmt: skip
         self.watcher = evidence.Watcher(tuple(sorted(set(planned.cores))))
         self.counters = [counters.Counters() for _ in planned.cores]
         self.counted: list[dict[str, int | None]] = [{} for _ in planned.cores]
@@ -83,6 +84,11 @@ class Run:
     @property
     def losses(self) -> NDArray[np.float64]:
         return self.arenas.arrays["losses"].view(np.float64)
+
+    @property
+    def gradient_norms(self) -> NDArray[np.float64]:
+        """Of each step; empty if they are not limited."""
+        return self.arenas.arrays["gradient_norms"].view(np.float64) if self.config.grad_clip else np.zeros(0)
 
     def arguments(self, first: int, end: int) -> tuple[Callable[..., None], list[Any]]:
         """The scheduler's compiled loop for the steps [first, end), and what it takes."""
@@ -148,9 +154,10 @@ class Run:
             self.team.run(loop, arguments, watch)
         self.begins[first] = int(self.record.begin[0])
         done = int(control[STEPS_DONE])
-        if not np.all(np.isfinite(self.losses[:done])):
-            step = int(np.argmin(np.isfinite(self.losses[:done])))
-            raise NotFinite(step + 1, float(self.losses[step]))
+        for name, values in (("loss", self.losses[:done]), ("gradient_norm", self.gradient_norms[:done])):
+            if not np.all(np.isfinite(values)):
+                step = int(np.argmin(np.isfinite(values)))
+                raise NotFinite(step + 1, float(values[step]), name)
         self.say(emit, done)
         if done < end:
             raise Cancelled(done)
@@ -192,14 +199,13 @@ class Run:
 
     def step_event(self, done: int) -> dict[str, Any]:
         step_s = float(self.step_times(done)[-1])
-        tokens = self.config.batch * self.config.seq
         return {
             "event": "step",
             "step": done,
             "steps": self.config.steps,
             "loss": float(self.losses[done - 1]),
             "step_s": step_s,
-            "tokens_per_s": tokens / step_s,
+            "tokens_per_s": self.config.tokens_per_step / step_s,
         }
 
     def starts(self) -> NDArray[np.int64]:
@@ -232,27 +238,33 @@ class Run:
         }
 
     def cells(self) -> NDArray[np.int64]:
-        """(P, S, phases, 3): first begin, last end and busy time, in ticks."""
-        return self.record.phases[:, :, : 3 * tracing.PHASE_COUNT].reshape(
-            self.config.threads, self.config.steps, tracing.PHASE_COUNT, 3
-        )
+        """(P, S, A, phases, 3) of A micro-batches: first begin, last end and busy time, in ticks."""
+        shape = (self.config.threads, self.config.steps, self.config.grad_accum, tracing.PHASE_COUNT, 3)
+        return self.record.phases[:, :, : math.prod(shape[2:])].reshape(shape)
 
     def phase_times(self) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-        """(span, busy) of every phase in every step, in seconds.
+        """(span, busy) of every phase in every step, in seconds; of micro-batches the sum.
 
         Where phases follow each other (serial, fork-join, sync = phase) a phase's span goes from the end of the one
         before it to its own end, so that spans add up to the step; else from its first task's begin to its last's end.
         """
-        cells = self.cells()
-        begin = np.where(cells[..., tracing.FIRST] == 0, np.iinfo(np.int64).max, cells[..., tracing.FIRST]).min(axis=0)
+        cells, scale = self.cells(), self.calibration.seconds_per_tick
+        first, ran = cells[..., tracing.FIRST], cells[..., tracing.LAST].any(axis=0)
+        begin = np.where(first == 0, np.iinfo(np.int64).max, first).min(axis=0)
         end = cells[..., tracing.LAST].max(axis=0)
-        busy = cells[..., tracing.BUSY].sum(axis=0)
+        busy = cells[..., tracing.BUSY].sum(axis=(0, 2))
         if self.config.scheduler != "task" or self.config.sync == "phase":
-            begin = np.concatenate([self.starts()[:, None], end[:, :-1]], axis=1)
-            end = np.concatenate([end[:, :-1], self.record.step_end[:, None]], axis=1)
-        scale = self.calibration.seconds_per_tick
-        spans = {name: [float(v) for v in (end - begin)[:, i] * scale] for i, name in enumerate(PHASES)}
-        return spans, {name: [float(v) for v in busy[:, i] * scale] for i, name in enumerate(PHASES)}
+            # In their order; what did not run, the update of all micro-batches but the last, ends as it begins.
+            ends = np.maximum.accumulate(end.reshape(self.config.steps, -1), axis=1)
+            ends[:, -1] = self.record.step_end
+            begins = np.concatenate([self.starts()[:, None], ends[:, :-1]], axis=1)
+            begin, end = begins.reshape(begin.shape), ends.reshape(end.shape)
+        spans = np.where(ran, end - begin, 0).sum(axis=1)
+
+        def by_phase(ticks: NDArray[np.int64]) -> dict[str, list[float]]:
+            return {name: [float(v) for v in ticks[:, i] * scale] for i, name in enumerate(PHASES)}
+
+        return by_phase(spans), by_phase(busy)
 
     def op_stats(self) -> list[OpStat]:
         """Each op over the timed steps."""
@@ -279,7 +291,7 @@ class Run:
         """What each thread did with the timed steps' time. Scheduling is what nothing else accounts for."""
         scale, warmup = self.calibration.seconds_per_tick, self.config.warmup_steps
         late = np.maximum(self.record.waited[:, tracing.ENTERED] - self.begins[warmup], 0)
-        busy = self.cells()[:, warmup:, :, tracing.BUSY].sum(axis=1) * scale
+        busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale
         out = []
         for i, core in enumerate(self.planned.cores):
             waited = self.record.waited[i] * scale
@@ -337,7 +349,6 @@ class Run:
         spans, busy = self.phase_times()
         ops = self.op_stats()
         interval = median_interval(timed)
-        tokens = config.batch * config.seq
         total_s = math.fsum(timed)
         warnings = []
         if interval is None:
@@ -355,6 +366,7 @@ class Run:
             config=config.to_dict(),
             environment=machine,
             losses=[float(v) for v in self.losses],
+            gradient_norms=[float(v) for v in self.gradient_norms],
             step_s=step_s,
             phase_s=spans,
             phase_busy_s=busy,
@@ -376,7 +388,7 @@ class Run:
                 "ci95_step_s": None if interval is None else list(interval),
                 "timed_steps": len(timed),
                 "flagged_steps": sum(bool(reasons) for reasons in flagged),
-                "tokens_per_s": tokens * len(timed) / total_s,
+                "tokens_per_s": config.tokens_per_step * len(timed) / total_s,
                 "gflop_per_s": sum(op.flop for op in ops) / total_s / 1e9,
                 "final_loss": float(self.losses[-1]),
                 "phase_median_s": {name: median(spans[name][config.warmup_steps :]) for name in PHASES},

@@ -102,6 +102,17 @@ def block_gradient_size(model: ModelConfig) -> int:
     return max(2 * model.channels, *(slicing.block_rows(*shape) * (shape[1] + 1) for shape in matrices))
 
 
+def update_parts(model: ModelConfig) -> int:
+    """How many tiles update the weights: the blocks of every matrix, and every LayerNorm."""
+    shape = {spec.name: spec.shape[-2:] for spec in weight_specs(model)}
+
+    def blocks(*names: str) -> int:
+        return sum(len(slicing.cut_rows(*shape[name])) for name in names)
+
+    layer = blocks("qkvw", "attprojw", "fcw", "fcprojw") + 2
+    return blocks("wte", "wpe") + model.layers * layer + 1
+
+
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     """What the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L."""
     model = config.model
@@ -141,8 +152,18 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
         TensorSpec("words", (config.threads, PRODUCT_SCRATCH), "int32"),
         TensorSpec("losses", (config.steps,), "float64"),
-        TensorSpec("settings", (5,), "float64"),
+        *(clipping_specs(config) if config.grad_clip else []),
+        TensorSpec("settings", (6,), "float64"),
         TensorSpec("control", (8,), "int64"),
+    ]
+
+
+def clipping_specs(config: TrainConfig) -> list[TensorSpec]:
+    """The gradients' norm: its parts, each step's, and the factor that follows from it."""
+    return [
+        TensorSpec("squares", (update_parts(config.model),), "float64"),
+        TensorSpec("gradient_norms", (config.steps,), "float64"),
+        TensorSpec("clipping", (1,), "float64"),
     ]
 
 

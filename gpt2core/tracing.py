@@ -31,7 +31,7 @@ class Record(NamedTuple):
     step_end: Ints  # (S,)
     op_time: Ints  # (P, K + LINE) summed over the timed steps
     op_calls: Ints  # (P, K + LINE)
-    phases: Ints  # (P, S, PHASE_COUNT * 3 + 1): first begin, last end, busy time
+    phases: Ints  # (P, S, A * PHASE_COUNT * 3 + 1), A micro-batches: first begin, last end, busy time
     task_time: Ints  # (tasks,) summed over all steps
     waited: Ints  # (P, LINE): for how long no task was to be had and why; begin of the loop and of the last task
     passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
@@ -42,17 +42,24 @@ class Record(NamedTuple):
 
 
 def new_record(
-    threads: int, steps: int, warmup: int, kinds: int, events: int, tasks: int = 0, watched: bool = False
+    threads: int,
+    steps: int,
+    warmup: int,
+    kinds: int,
+    events: int,
+    tasks: int = 0,
+    watched: bool = False,
+    micros: int = 1,
 ) -> Record:
     """Empty arrays. `events` is how many calls each thread may trace, `tasks` how many are timed one by one; `watched`:
-    whether each thread reads its usage at every timed step."""
+    whether each thread reads its usage at every timed step; `micros` micro-batches in a step."""
     return Record(
         warmup,
         np.zeros(1, np.int64),
         np.zeros(steps, np.int64),
         np.zeros((threads, kinds + LINE), np.int64),
         np.zeros((threads, kinds + LINE), np.int64),
-        np.zeros((threads, steps, PHASE_COUNT * 3 + 1), np.int64),
+        np.zeros((threads, steps, micros * PHASE_COUNT * 3 + 1), np.int64),
         np.zeros(tasks, np.int64),
         np.zeros((threads, LINE), np.int64),
         np.zeros(LINE, np.int64),

@@ -142,7 +142,9 @@ def fill(arenas: Memory, config: TrainConfig, stream: NDArray[np.uint16]) -> Non
     else:
         checkpoint.read_checkpoint(config.checkpoint, config.model, weights)
     arenas.arrays["row_batch"][:], arenas.arrays["row_time"][:] = slicing.row_tables(config)
-    arenas.arrays["settings"][:] = (config.lr, config.beta1, config.beta2, config.eps, config.weight_decay)
+    arenas.arrays["settings"][:] = (
+        config.lr, config.beta1, config.beta2, config.eps, config.weight_decay, config.grad_clip
+    )  # fmt: skip
     arenas.arrays["stream"] = stream
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from analysis.roofline import peaks_of, roofline
 from gpt2core.config import PHASES
-from gpt2core.result import median, median_interval
+from gpt2core.result import median, median_interval, tokens_per_step
 from taskloom.tables import NONE, number, seconds
 
 MIB = 1 << 20
@@ -53,11 +53,16 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     bounds = median_interval(timed_s)
     around = "" if bounds is None else f"  [{seconds(bounds[0])}, {seconds(bounds[1])}]"
     table.add_row("median step [95 %]", f"{seconds(median(timed_s))}{around}")
-    table.add_row("tokens/s", number(config["batch"] * config["seq"] * len(timed_s) / sum(timed_s), 0))
+    table.add_row("tokens/s", number(tokens_per_step(config) * len(timed_s) / sum(timed_s), 0))
     gflop_per_s = found["summary"].get("gflop_per_s")
     if gflop_per_s is not None:
         table.add_row("GFLOP/s", number(gflop_per_s, 1))
     table.add_row("loss, first to last step", f"{found['losses'][0]:.5f} to {found['losses'][-1]:.5f}")
+    if config.get("grad_accum", 1) > 1:
+        table.add_row("micro-batches a step", str(config["grad_accum"]))
+    norms = found.get("gradient_norms")
+    if norms:
+        table.add_row("gradients' norm, first to last step", f"{norms[0]:.4g} to {norms[-1]:.4g}")
     for name, size in found["memory_bytes"].items():
         table.add_row(f"memory: {name.replace('_', ' ')}", f"{size / MIB:,.1f} MiB")
     return table

@@ -1,6 +1,6 @@
 """Token and position embeddings."""
 
-from gpt2core.machine.jit import entry, f2, i1, kernel, own2
+from gpt2core.machine.jit import entry, f2, i1, kernel, own2, scalar
 
 
 @kernel
@@ -40,17 +40,18 @@ def encoder_backward_wte(dwte, dout, tokens, first, last, to):
 
 
 @kernel
-def encoder_backward_wpe(dwpe, dout, positions, first, last, to):
-    """Set the gradient of the position embedding's rows [first, last).
+def encoder_backward_wpe(dwpe, dout, positions, first, last, to, adds):
+    """Set or add to the gradient of the position embedding's rows [first, last).
 
-    Writes:   dwpe (any, C) =, rows from `to` on
+    Writes:   dwpe (any, C) =, or += if `adds` is set, rows from `to` on
     Reads:    dout (N, C), positions (N,) int32
     Maths:    gradient of t = sum over the rows n with positions[n] = t of dout[n], in the order of n
     Tiles:    disjoint ranges of positions are independent
     Cost:     C flop, 12*C bytes per row whose position is in range
     """
     C = dout.shape[1]
-    dwpe[to : to + last - first] = 0
+    if not adds:
+        dwpe[to : to + last - first] = 0
     for n in range(positions.shape[0]):
         position = positions[n]
         if first <= position < last:
@@ -70,4 +71,4 @@ def encoder_backward_wte_entry(x, t, c):
 
 @entry
 def encoder_backward_wpe_entry(x, t, c):
-    encoder_backward_wpe(own2(x, 0, c), f2(x, 1), i1(x, 2), t[0], t[1], t[2])
+    encoder_backward_wpe(own2(x, 0, c), f2(x, 1), i1(x, 2), t[0], t[1], t[2], scalar(x, 3))

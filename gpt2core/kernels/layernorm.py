@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpt2core.machine.jit import entry, f1, f2, kernel, own1
+from gpt2core.machine.jit import entry, f1, f2, kernel, own1, scalar
 
 EPS = np.float32(1e-5)
 ONE = np.float32(1.0)
@@ -77,16 +77,17 @@ def layernorm_backward(dinp, partial, dresidual, dout, inp, weight, mean, rstd, 
 
 
 @kernel
-def layernorm_backward_weight(dweight, dbias, partial, first, last):
+def layernorm_backward_weight(dweight, dbias, partial, first, last, adds):
     """Add up the slices' shares of the parameters' gradients, in the order of the slots [first, last).
 
-    Writes:   dweight, dbias (C,) =
+    Writes:   dweight, dbias (C,) =, or += if `adds` is set
     Reads:    partial (slots, 2*C)
     Cost:     2*C flop, 8*C bytes per slot
     """
     C = dweight.shape[0]
-    dweight[:] = 0
-    dbias[:] = 0
+    if not adds:
+        dweight[:] = 0
+        dbias[:] = 0
     for slot in range(first, last):
         for c in range(C):
             dweight[c] += partial[slot, c]
@@ -106,4 +107,5 @@ def layernorm_backward_entry(x, t, c):
 @entry
 def layernorm_backward_weight_entry(x, t, c):
     gradients, C = own1(x, 0, c), t[2]
-    layernorm_backward_weight(gradients[t[0] : t[0] + C], gradients[t[1] : t[1] + C], f2(x, 1), t[3], t[4])
+    dweight, dbias = gradients[t[0] : t[0] + C], gradients[t[1] : t[1] + C]
+    layernorm_backward_weight(dweight, dbias, f2(x, 1), t[3], t[4], scalar(x, 2))

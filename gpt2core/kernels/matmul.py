@@ -1,7 +1,7 @@
 """Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it."""
 
 from gpt2core.machine.gemm import multiply
-from gpt2core.machine.jit import address_of, entry, f1, f2, kernel, own1, own2, product
+from gpt2core.machine.jit import address_of, entry, f1, f2, kernel, own1, own2, product, scalar
 
 
 @kernel
@@ -44,10 +44,11 @@ def matmul_backward_input(dinp, dout, weight, by, row0, row1):
 
 
 @kernel
-def matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to):
+def matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds):
     """The gradient of a linear layer's outputs [out0, out1): their weights and biases, over all rows.
 
-    Writes:   dweight (any, C) =, rows from `to` on; dbias (any,) =, elements from `to` on, or (0,) for none
+    Writes:   dweight (any, C) =, rows from `to` on; dbias (any,) =, elements from `to` on, or (0,) for none;
+              both += if `adds` is set
     Reads:    dout (N, OC), inp (N, C)
     Maths:    dweight = dout.T @ inp; dbias = sum of dout over the rows, in their order
     Tiles:    disjoint ranges of outputs are independent: no races, no atomics
@@ -56,11 +57,12 @@ def matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to):
     N, C, OC = inp.shape[0], inp.shape[1], dout.shape[1]
     multiply(
         by, 1, 0, out1 - out0, C, N,
-        address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C, 0,
+        address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C, adds,
     )  # fmt: skip
     if dbias.shape[0]:
         sums = dbias[to : to + out1 - out0]
-        sums[:] = 0
+        if not adds:
+            sums[:] = 0
         for n in range(N):
             row = dout[n, out0:out1]
             for o in range(out1 - out0):
@@ -82,4 +84,4 @@ def matmul_backward_input_entry(x, t, c):
 @entry
 def matmul_backward_weight_entry(x, t, c):
     by = product(x, 4, c)
-    matmul_backward_weight(own2(x, 0, c), own1(x, 1, c), f2(x, 2), f2(x, 3), by, t[0], t[1], t[2])
+    matmul_backward_weight(own2(x, 0, c), own1(x, 1, c), f2(x, 2), f2(x, 3), by, t[0], t[1], t[2], scalar(x, 5))

@@ -1,11 +1,11 @@
-"""A step's inputs and targets, taken from the token stream."""
+"""A batch's inputs and targets, taken from the token stream."""
 
 from gpt2core.machine.jit import STEP, entry, h1, i1, kernel, scalar
 
 
 @kernel
-def tokens_load(inputs, targets, stream, row_batch, row_time, T, step, row0, row1):
-    """Copy the tokens of rows [row0, row1) of a step, and of their successors.
+def tokens_load(inputs, targets, stream, row_batch, row_time, T, batch, row0, row1):
+    """Copy the tokens of rows [row0, row1) of a batch, counted from 0, and of their successors.
 
     Writes:   inputs (N,), targets (N,) =, int32
     Reads:    stream (any,) uint16; row_batch, row_time (N,) int32: each row's sequence and position in it
@@ -15,7 +15,7 @@ def tokens_load(inputs, targets, stream, row_batch, row_time, T, step, row0, row
     """
     N = row_batch.shape[0]
     batches = (stream.shape[0] - 1) // N
-    start = (step % batches) * N
+    start = (batch % batches) * N
     for row in range(row0, row1):
         at = start + row_batch[row] * T + row_time[row]
         inputs[row] = stream[at]
@@ -24,4 +24,5 @@ def tokens_load(inputs, targets, stream, row_batch, row_time, T, step, row0, row
 
 @entry
 def tokens_load_entry(x, t, c):
-    tokens_load(i1(x, 0), i1(x, 1), h1(x, 2), i1(x, 3), i1(x, 4), scalar(x, 5), c[STEP], t[0], t[1])
+    batch = c[STEP] * scalar(x, 6) + scalar(x, 7)
+    tokens_load(i1(x, 0), i1(x, 1), h1(x, 2), i1(x, 3), i1(x, 4), scalar(x, 5), batch, t[0], t[1])

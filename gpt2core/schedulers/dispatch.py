@@ -109,7 +109,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                     operands[at].ctypes.data,
                     args[number].ctypes.data,
                     kind_of[call.name, call.phase],
-                    PHASES.index(call.phase),
+                    op.micro * len(PHASES) + PHASES.index(call.phase),
                     number,
                 )
                 number += 1

@@ -13,7 +13,6 @@ from gpt2core.machine.jit import bare, inlined
 from gpt2core.tracing import LINE
 
 Ints = NDArray[np.int64]
-FILLER_PATH = 3  # tasks: a weight's gradient, what is added to it, its update
 BEGIN_NODE, END_NODE, INNER_WAIT = -1, -2, -3  # what a node without a task is
 
 
@@ -72,17 +71,10 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
         pending,
         np.full(n, iteration, np.int64),
         np.array([node for node in range(n) if within[node] == 0], np.int64),
-        fillers(graph) if policy == "breadth-first" else np.zeros(n, np.int64),
+        np.array(graph.filler, np.int64) if policy == "breadth-first" else np.zeros(n, np.int64),
         int(graph.crossing == ((graph.end, graph.begin),)),
         int(policy == "breadth-first"),
     )
-
-
-def fillers(graph: Graph) -> Ints:
-    """1 for nodes from which no path of more than FILLER_PATH nodes leads on: nobody waits long for them."""
-    ones = [float(number != WAIT) for number in graph.task]
-    levels = bottom_levels(len(graph), graph.edges, ones)
-    return np.array([0 < level <= FILLER_PATH for level in levels], np.int64)
 
 
 def copy(flat: Replay) -> Replay:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gpt2core.config import PHASES
-from gpt2core.result import READABLE, median
+from gpt2core.result import READABLE, median, tokens_per_step
 from server.errors import BadResult
 
 COMPRESSION_LEVEL = 6
@@ -74,7 +74,7 @@ def figures(result: dict[str, Any]) -> Figures:
     """Median step, tokens per second (total work by total time) and last loss of a checked result."""
     config = result["config"]
     timed_s = [float(s) for s in result["step_s"]][config["warmup"] :]
-    tokens = config["batch"] * config["seq"] * len(timed_s)
+    tokens = tokens_per_step(config) * len(timed_s)
     return Figures(
         median_step_s=median(timed_s) if timed_s else None,
         tokens_per_s=tokens / sum(timed_s) if sum(timed_s) > 0 else None,
@@ -92,6 +92,8 @@ def _check_result(result: object) -> None:
     config = result.get("config")
     if not isinstance(config, dict) or not all(_is_count(config.get(k)) for k in ("batch", "seq", "steps", "warmup")):
         raise BadResult("`result.config` lacks batch, seq, steps or warmup")
+    if not _is_count(config.get("grad_accum", 1)):
+        raise BadResult("`result.config.grad_accum` is no number of micro-batches")
     losses, step_s, phase_s = (result.get(k) for k in ("losses", "step_s", "phase_s"))
     if not isinstance(phase_s, dict) or set(phase_s) != set(PHASES):
         raise BadResult("`result.phase_s` has not the phases " + ", ".join(PHASES))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.torch_gpt2 import GPT2, attention, load_weights, random_model, train, weights_of
+from bench.torch_gpt2 import GPT2, attention, load_weights, random_model, train, train_with_norms, weights_of
 from gpt2core.config import TrainConfig
 
 FOLDER = Path(__file__).parent
@@ -147,10 +147,25 @@ def make_small_gpt2() -> None:
     np.savez_compressed(FOLDER / "small_gpt2.npz", losses64=losses64, losses32=losses32, **arrays)
 
 
+def make_clipped_gpt2() -> None:
+    """The small GPT-2 again, with two micro-batches a step and a limit that half of the steps reach."""
+    with np.load(FOLDER / "small_gpt2.npz") as arrays:
+        stream, initial = arrays["tokens"], {k[8:]: a for k, a in arrays.items() if k.startswith("initial.")}
+    change = {"batch": 2, "grad_accum": 2, "grad_clip": 1.0}
+    config = TrainConfig.from_dict({**SMALL, **change})
+    double = GPT2(config.model).double()
+    load_weights(double, initial)
+    losses, norms = train_with_norms(double, config, stream)
+    final = {f"final.{name}": weights_of(double)[name] for name in ("qkvw", "lnfb")}
+    np.savez_compressed(
+        FOLDER / "clipped_gpt2.npz", change=np.array(json.dumps(change)), losses64=losses, norms64=norms, **final
+    )
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
-                 make_cross_entropy, make_adamw, make_small_gpt2):  # fmt: skip
+                 make_cross_entropy, make_adamw, make_small_gpt2, make_clipped_gpt2):  # fmt: skip
         make()
 
 

@@ -18,7 +18,7 @@ from trace_checks import check_chrome, check_paraver
 from analysis import chrome, paraver
 from analysis.profile import profile_of
 from analysis.trace import trace_of
-from gpt2core import arena, launch, run, tensors, train
+from gpt2core import arena, checkpoint, launch, run, tensors, train
 from gpt2core.config import PHASES, ModelConfig, TrainConfig
 from gpt2core.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
 
@@ -28,11 +28,34 @@ SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=8, warmup=2, token_slic
 @pytest.mark.parametrize(
     ("scheduler", "sync", "threads"), [("serial", "step", 1), ("fork-join", "step", 2), ("task", "phase", 2)]
 )
-def test_where_phases_follow_each_other_they_add_up_to_the_step(scheduler, sync, threads):
-    result = train.train(dataclasses.replace(SMALL, scheduler=scheduler, sync=sync, threads=threads))
+@pytest.mark.parametrize("grad_accum", [1, 3])
+def test_where_phases_follow_each_other_they_add_up_to_the_step(scheduler, sync, threads, grad_accum):
+    config = dataclasses.replace(SMALL, scheduler=scheduler, sync=sync, threads=threads, grad_accum=grad_accum)
+    result = train.train(config)
     for step in range(SMALL.steps):
         total = sum(result.phase_s[phase][step] for phase in PHASES)
         assert total == pytest.approx(result.step_s[step], rel=0.01)
+        for phase in PHASES if grad_accum > 1 else ():  # each a phase of its own: it holds what its threads did in it
+            assert result.phase_s[phase][step] >= 0.99 * result.phase_busy_s[phase][step] / threads > 0
+
+
+def test_micro_batches_are_reported_as_one_step():
+    config = dataclasses.replace(SMALL, grad_accum=3, grad_clip=0.5)
+    events: list[dict] = []
+    result = train.train(config, events.append)
+    timed = SMALL.steps - 2
+    tokens = 3 * config.batch * config.seq
+    assert result.summary["tokens_per_s"] == pytest.approx(tokens * timed / sum(result.step_s[2:]))
+    step = next(event for event in events if event["event"] == "step")
+    assert step["tokens_per_s"] == pytest.approx(tokens / step["step_s"])
+    assert len(result.gradient_norms) == SMALL.steps
+    assert min(result.gradient_norms) > 0
+    assert result.config["fusion"] == "rows"
+    ops = {(op.op, op.phase): op for op in result.ops}
+    assert ops["mean_loss", "loss"].calls == 3 * timed
+    assert ops["clip", "update"].calls == timed
+    assert ops["gradient_squares", "update"].calls == ops["adamw", "update"].calls
+    assert not train.train(SMALL).gradient_norms
 
 
 @pytest.mark.parametrize("scheduler", ["serial", "fork-join", "task"])
@@ -84,6 +107,25 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_step():
     with pytest.raises(NotFinite, match="the loss of step 3 is") as caught:
         train.train(dataclasses.replace(SMALL, steps=500, lr=1e5, seed=3))
     assert caught.value.fields()["step"] == 3
+
+
+def test_a_norm_that_is_not_finite_stops_the_run_with_its_step(monkeypatch):
+    """Also of the last step, whose weights no loss will ever show."""
+    monkeypatch.setattr(checkpoint, "initial_weights", poisoned(checkpoint.initial_weights))
+    with pytest.raises(NotFinite, match="the gradient norm of step 1 is nan") as caught:
+        train.train(dataclasses.replace(SMALL, steps=1, warmup=0, grad_clip=1.0))
+    assert caught.value.fields() == {"step": 1, "gradient_norm": "nan"}
+
+
+def poisoned(fill):
+    """Initial weights whose loss is finite and whose gradients are not: a LayerNorm that multiplies by 1e30."""
+
+    def wrapped(model, seed, weights):
+        fill(model, seed, weights)
+        weights["ln2w"][:] = 1e30
+        weights["fcprojw"][:] = 0
+
+    return wrapped
 
 
 @pytest.mark.parametrize("scheduler", ["fork-join", "task"])

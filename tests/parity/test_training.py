@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from weight_parts import parts
 
-from bench.torch_gpt2 import GPT2, random_model, read_llmc_checkpoint, weights_of, write_llmc_checkpoint
+from bench.torch_gpt2 import (
+    GPT2,
+    random_model,
+    read_llmc_checkpoint,
+    train_with_norms,
+    weights_of,
+    write_llmc_checkpoint,
+)
 from bench.torch_gpt2 import train as train_torch
 from gpt2core.checkpoint import read_checkpoint
 from gpt2core.config import PRESETS, ModelConfig, TrainConfig
@@ -59,6 +66,22 @@ def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay
         for (label, ours, relative), (_, theirs, _) in zip(parts(name, got[name]), parts(name, array), strict=True):
             error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
             assert error <= relative, f"{label}: {error:.2e}"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_micro_batches_within_a_limit(tmp_path: Path, precision: str) -> None:
+    """As PyTorch's backward passes one after the other and its clip_grad_norm_."""
+    model = random_model(SMALL, seed=5)
+    config = prepare(
+        tmp_path, model, batch=2, seq=25, steps=10, data="stdlib", lr=3e-4, threads=2, precision=precision,
+        grad_accum=3, grad_clip=1.745,
+    )  # fmt: skip
+    result = train(config)
+    losses, norms = train_with_norms(model, config, open_tokens(config))
+    assert 0 < sum(norm > config.grad_clip for norm in norms) < config.steps
+    close = 1e-5 if precision == "fp32" else 0.02
+    np.testing.assert_allclose(result.losses, losses, rtol=close)
+    np.testing.assert_allclose(result.gradient_norms, norms, rtol=10 * close if precision == "fp32" else close)
 
 
 def test_bf16_follows_pytorchs_autocast(tmp_path: Path) -> None:

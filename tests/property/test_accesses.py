@@ -42,12 +42,14 @@ class Views:
                 parts.append((WEIGHTS[plain], key[1], slice(first, last)))
         elif plain in ("ln1", "ln2", "lnf"):
             parts = [(plain + kind, key[1] if len(key) > 1 else None, slice(None)) for kind in "wb"]
-        elif name in ("losses", "partial"):
-            return (
-                [arrays["losses"], arrays["control"]]
-                if name == "losses"
-                else [arrays[name][key[1] * len(self.slices) + key[2]]]
-            )
+        elif name == "losses":
+            return [arrays["losses"], arrays["control"]]
+        elif name == "partial":
+            return [arrays[name][key[1] * len(self.slices) + key[2]]]
+        elif name == "squares":
+            return [arrays[name][key[1] : key[1] + 1]]
+        elif name == "clipping":
+            return [arrays["clipping"], arrays["gradient_norms"], arrays["control"]]
         else:
             rows = slice(self.slices[key[-1]].row0, self.slices[key[-1]].row1)
             index = key[1:-1]
@@ -68,14 +70,17 @@ def prepare(config: TrainConfig) -> tuple[Program, Memory, dispatch.Dispatch, ob
     step, memory = program.build(config), Memory(tensors.plan(config))
     train.fill(memory, config, data.open_tokens(config))
     libraries = products.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    return step, memory, dispatch.bind(step, memory, 1, libraries), new_record(1, 1, 0, 64, 0)
+    record = new_record(1, 1, 0, 64, 0, micros=config.grad_accum)
+    return step, memory, dispatch.bind(step, memory, 1, libraries), record
 
 
-@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize(
+    ("fusion", "change"), [*((fusion, {}) for fusion in FUSIONS), ("rows", {"grad_accum": 2, "grad_clip": 0.5})]
+)
 @pytest.mark.parametrize(
     ("blas", "precision"), [("own", "fp32"), ("own", "bf16"), ("mkl", "bf16"), ("mkl", "fp32"), ("openblas", "fp32")]
 )
-def test_tasks_read_and_write_what_they_declare(blas, precision, fusion):
+def test_tasks_read_and_write_what_they_declare(blas, precision, fusion, change):
     config = slicing.resolve(
         TrainConfig(
             model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),
@@ -88,6 +93,7 @@ def test_tasks_read_and_write_what_they_declare(blas, precision, fusion):
             blas=blas,
             precision=precision,
             fusion=fusion,
+            **change,
         )
     )
     views = Views(config)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpt2core import data, graph, products, tensors, train
+from gpt2core import data, graph, products, run, tensors, train
 from gpt2core.arena import Memory
 from gpt2core.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
 from gpt2core.machine import gemm
@@ -24,6 +24,20 @@ RAGGED = TrainConfig(
     scheduler="serial", allow_oversubscription=True,
 )  # fmt: skip
 REPEATS = 20
+plan, PLANS = train.plan, {}
+
+
+@pytest.fixture(autouse=True)
+def planned_once(monkeypatch):
+    """The plan of a configuration is the same each time, and takes longer than these runs."""
+
+    def remembered(config: TrainConfig) -> run.Plan:
+        key = repr(config)
+        if key not in PLANS:
+            PLANS[key] = plan(config)
+        return PLANS[key]
+
+    monkeypatch.setattr(train, "plan", remembered)
 
 
 def outcome(config: TrainConfig) -> tuple[tuple[float, ...], str]:
@@ -71,10 +85,26 @@ def test_policies_and_fusion_change_only_the_order(change, reference):
         assert outcome(config) == reference
 
 
+@pytest.mark.parametrize("threads", [2, 8])
+@pytest.mark.parametrize(
+    "change", [{"grad_accum": 3}, {"grad_clip": 0.5}, {"grad_accum": 2, "grad_clip": 0.5}], ids=str
+)
+def test_micro_batches_and_clipping(change, threads, reference):
+    config = dataclasses.replace(RAGGED, **change)
+    expected = outcome(config)
+    assert expected[1] != reference[1]
+    for scheduler, sync in (("fork-join", "step"), *(("task", sync) for sync in SYNCS)):
+        how = {"scheduler": scheduler, "sync": sync, "threads": threads, "fusion": "rows" if threads > 2 else "none"}
+        for _ in range(3):
+            assert outcome(dataclasses.replace(config, **how)) == expected
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_a_thousand_iterations_under_random_delays(threads, monkeypatch):
     small = ModelConfig(layers=2, heads=2, channels=16, vocab=29, context=8)
     config = dataclasses.replace(RAGGED, model=small, batch=2, seq=6, batch_slice=1, steps=1000, lr=1e-3)
+    if threads == 3:
+        config = dataclasses.replace(config, grad_accum=2, grad_clip=0.1)
     expected = outcome(config)
     monkeypatch.setenv("TASKLOOM_STRESS", str(threads))
     assert outcome(dataclasses.replace(config, scheduler="task", sync="none", threads=threads)) == expected
@@ -94,6 +124,7 @@ def test_any_shape_and_slices(draw_from):
         batch_slice=draw(st.integers(1, batch)), token_slice=draw(st.integers(1, seq)),
         seed=draw(st.integers(0, 99)), blas=draw(st.sampled_from(["own", "mkl", "openblas"])),
         precision=draw(st.sampled_from(["fp32", "bf16"])),
+        grad_accum=draw(st.integers(1, 3)), grad_clip=draw(st.sampled_from([0.0, 0.3])),
     )  # fmt: skip
     expected = outcome(config)
     for threads in (2, 3):

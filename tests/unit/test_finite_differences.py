@@ -53,7 +53,7 @@ def test_layernorm() -> None:
     dinp, partial = np.empty_like(inp), np.empty((1, 22), np.float32)
     layernorm_backward(dinp, partial, np.zeros_like(inp), dout, inp, weight, mean, rstd, 0, 5, 0)
     dweight, dbias = np.empty(11, np.float32), np.empty(11, np.float32)
-    layernorm_backward_weight(dweight, dbias, partial, 0, len(partial))
+    layernorm_backward_weight(dweight, dbias, partial, 0, len(partial), 0)
     np.testing.assert_allclose(dinp, gradient(lambda x: layernorm(x, weight, bias), inp, dout), **CLOSE)
     np.testing.assert_allclose(dweight, gradient(lambda w: layernorm(inp, w, bias), weight, dout), **CLOSE)
     np.testing.assert_allclose(dbias, gradient(lambda b: layernorm(inp, weight, b), bias, dout), **CLOSE)
@@ -93,7 +93,7 @@ def loss_of(logits: np.ndarray, targets: np.ndarray, V: int) -> np.ndarray:
 def test_cross_entropy() -> None:
     V, logits, targets = 9, draw(4, 12), np.array([0, 8, 3, 3], np.int32)
     dlogits, loss = logits.copy(), np.empty(4, np.float32)
-    cross_entropy(dlogits, loss, targets, V, 0, 4)
+    cross_entropy(dlogits, loss, targets, V, 1, 0, 4)
     np.testing.assert_allclose(loss, loss_of(logits.astype(np.float64), targets, V), **CLOSE)
     expected = gradient(lambda x: loss_of(x, targets, V), logits, np.full(4, 1 / 4))
     np.testing.assert_allclose(dlogits, expected, **CLOSE)

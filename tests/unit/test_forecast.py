@@ -12,7 +12,7 @@ from analysis.roofline import Peaks
 from analysis.work_span import span
 
 
-def make(seconds, op_first, edges, crossing=None, flop=None, size=None, waits=True):
+def make(seconds, op_first, edges, crossing=None, flop=None, size=None, waits=True, filler=None):
     """A profile whose nodes are begin, the tasks in their order, end; edges are between tasks."""
     count = len(seconds)
     nodes = [-1, *range(count), -1]
@@ -31,6 +31,7 @@ def make(seconds, op_first, edges, crossing=None, flop=None, size=None, waits=Tr
                 "mean_s": seconds,
                 "flop": flop or [1] * count,
                 "bytes": size or [0] * count,
+                **({} if filler is None else {"filler": filler}),
             },
             "op_first": op_first,
             "nodes": nodes,
@@ -42,6 +43,13 @@ def make(seconds, op_first, edges, crossing=None, flop=None, size=None, waits=Tr
 
 # Two rows of two tasks; the costs alternate, so that a barrier between the ops costs 2 on two cores.
 ROWS = make([1.0, 3.0, 3.0, 1.0], [0, 2, 4], [(0, 2), (1, 3)])
+
+
+def test_fillers_wait_until_nothing_else_is_ready():
+    """Two of them stand before a chain of two: on two cores they run beside it."""
+    given = ([1.0] * 4, [0, 2, 3, 4], [(2, 3)])
+    assert task_step_s(make(*given), 2, iterations=1) == pytest.approx(3.0)
+    assert task_step_s(make(*given, filler=[True, True, False, False]), 2, iterations=1) == pytest.approx(2.0)
 
 
 def test_tasks_go_past_each_other_where_fork_join_waits():

@@ -72,13 +72,19 @@ def test_reduction_keeps_reachability_and_nothing_else(nodes, seed):
 @pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize(("batch_slice", "token_slice"), [(1, 4), (3, 10), (2, 3), (1, 1)])
 def test_the_program_is_race_free(sync, batch_slice, token_slice, fusion):
-    step = program.build(dataclasses.replace(SMALL, batch_slice=batch_slice, token_slice=token_slice, fusion=fusion))
+    more = {"grad_accum": 2, "grad_clip": 1.0} if fusion == "rows" else {}
+    step = program.build(
+        dataclasses.replace(SMALL, batch_slice=batch_slice, token_slice=token_slice, fusion=fusion, **more)
+    )
     graph.validate(step, graph.build(step, sync))
 
 
 STEP = program.build(SMALL)
 GRAPH = graph.build(STEP, "step")
-PROGRAMS = {fusion: program.build(dataclasses.replace(SMALL, fusion=fusion)) for fusion in ("none", "all")}
+PROGRAMS = {
+    "none": program.build(dataclasses.replace(SMALL, fusion="none", grad_clip=1.0)),
+    "all": program.build(dataclasses.replace(SMALL, fusion="all")),
+}
 
 
 @pytest.mark.parametrize(
@@ -146,6 +152,43 @@ def test_too_many_slices_are_refused():
     config = TrainConfig(model="tiny", batch=64, seq=128, token_slice=1, batch_slice=1)
     with pytest.raises(ConfigError, match="token_slice = 1 is not accepted"):
         program.build(config)
+
+
+def test_too_many_micro_batches_are_refused():
+    config = TrainConfig(model="tiny", batch=8, seq=64, batch_slice=1, token_slice=8, grad_accum=9)
+    with pytest.raises(ConfigError, match="grad_accum = 9 is not accepted: at most 8 micro-batches of 64 slices"):
+        program.build(config)
+
+
+def test_micro_batches_wait_only_for_what_they_use_again():
+    """The second's forward pass may begin while weights' gradients of the first are computed; the update is one."""
+    step = program.build(dataclasses.replace(SMALL, grad_accum=2))
+    found = graph.build(step, "step")
+    graph.validate(step, found)
+    node = {label: number for number, label in enumerate(found.label)}
+    reach = graph.reachability(len(found), found.edges)
+    assert reach[node["qkv_dweight[0] qkvw b0"]] >> node["qkv_dweight[0] m1 qkvw b0"] & 1  # added in their order
+    assert reach[node["qkv_dweight[0] qkvw b0"]] >> node["encoder+layernorm m1 s0"] & 1  # overwrites what it reads
+    assert not reach[node["fc_dweight[0] fcw b0"]] >> node["qkv[0] m1 s0"] & 1
+    assert sum(op.name == "adamw" for op in step.ops) == 1
+
+
+@pytest.mark.parametrize("change", [{}, {"fusion": "none"}, {"grad_accum": 2, "grad_clip": 1.0}], ids=str)
+def test_only_fillers_need_what_fillers_give(change):
+    step = program.build(dataclasses.replace(SMALL, **change))
+    given_by: dict[int, str] = {}
+    for op, tile in step.tasks:
+        for access in tile.accesses:
+            if access.mode is not Mode.WRITE and access.region in given_by:
+                assert op.filler, f"{op.label} needs what {given_by[access.region]} gives"
+            if access.mode is not Mode.READ:
+                given_by.pop(access.region, None)
+                if op.filler:
+                    given_by[access.region] = op.label
+    names = {call.name for op in step.ops if op.filler for call in op.calls}
+    assert {"logits_dweight", "encoder", "qkv_dweight", "layernorm_dweight", "adamw"} <= names
+    chain = {call.name for op in step.ops if not op.filler for call in op.calls}
+    assert not any("dweight" in name for name in chain)
 
 
 def test_dot_names_every_node_and_edge():

@@ -17,7 +17,7 @@ V = 50
 
 def run(logits: np.ndarray, targets: np.ndarray, row0: int, row1: int) -> tuple[np.ndarray, np.ndarray]:
     dlogits, loss = logits.copy(), np.full(len(logits), -7, np.float32)
-    cross_entropy(dlogits, loss, targets, V, row0, row1)
+    cross_entropy(dlogits, loss, targets, V, 1, row0, row1)
     return dlogits, loss
 
 
@@ -83,14 +83,28 @@ def test_nan_reaches_its_rows_loss(golden: Load, column: int) -> None:
 def test_mean_loss_is_summed_in_float64_and_set_in_its_step_only() -> None:
     loss = np.concatenate([[1e8], np.full(1000, 1)]).astype(np.float32)
     losses, control = np.full(3, -7.0), np.zeros(8, np.int64)
-    mean_loss(losses, control, loss, 1)
+    mean_loss(losses, control, loss, 1, 0, 1)
     assert losses.tolist() == [-7.0, (1e8 + 1000) / 1001, -7.0]
     assert not control.any()
+
+
+def test_micro_batches_share_the_mean(golden: Load) -> None:
+    """Two batches of the same rows: half the gradient each, and the mean loss of one."""
+    g = golden("cross_entropy")
+    dlogits, loss = g["logits"].copy(), np.empty(7, np.float32)
+    cross_entropy(dlogits, loss, g["targets"], V, 2, 0, 7)
+    np.testing.assert_allclose(loss, g["loss"], **CLOSE)
+    np.testing.assert_allclose(dlogits, g["dlogits"] / 2, **CLOSE)
+    losses, control = np.full(3, -7.0), np.zeros(8, np.int64)
+    mean_loss(losses, control, loss, 1, 0, 2)
+    assert losses[1] == pytest.approx(g["loss"].mean() / 2)
+    mean_loss(losses, control, loss, 1, 1, 2)
+    assert losses.tolist() == [-7.0, pytest.approx(g["loss"].mean()), -7.0]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_asks_to_stop(bad: float) -> None:
     losses, control = np.zeros(1), np.zeros(8, np.int64)
-    mean_loss(losses, control, np.array([1, bad, 2], np.float32), 0)
+    mean_loss(losses, control, np.array([1, bad, 2], np.float32), 0, 0, 1)
     assert not math.isfinite(losses[0])
     assert control[0] == 1

@@ -42,9 +42,11 @@ def test_backward_wte_accumulates_in_its_range_of_the_vocabulary(golden: Load) -
 def test_backward_wpe_overwrites_its_range_of_positions(golden: Load) -> None:
     g = golden("encoder")
     dwpe = np.full_like(g["wpe"], np.nan)
-    encoder_backward_wpe(dwpe, g["dout"], g["positions"], 2, 4, 2)
+    encoder_backward_wpe(dwpe, g["dout"], g["positions"], 2, 4, 2, 0)
     assert np.isnan(np.delete(dwpe, range(2, 4), axis=0)).all()
     for first, last in ((0, 3), (3, 16)):
-        encoder_backward_wpe(dwpe, g["dout"], g["positions"], first, last, first)
+        encoder_backward_wpe(dwpe, g["dout"], g["positions"], first, last, first, 0)
     np.testing.assert_allclose(dwpe, g["dwpe"], **CLOSE)
     assert not dwpe[5:].any()
+    encoder_backward_wpe(dwpe, g["dout"], g["positions"], 0, 16, 0, 1)
+    np.testing.assert_allclose(dwpe, 2 * g["dwpe"], **CLOSE)

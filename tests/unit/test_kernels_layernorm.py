@@ -70,9 +70,12 @@ def test_backward_in_slices_with_the_residual_gradient_added(golden: Load) -> No
     np.testing.assert_allclose(dinp, g["dinp"] + residual, **CLOSE)
     assert (partial[3] == -7).all()
     dweight, dbias = np.full(24, np.nan, np.float32), np.full(24, np.nan, np.float32)
-    layernorm_backward_weight(dweight, dbias, partial, 0, 3)
+    layernorm_backward_weight(dweight, dbias, partial, 0, 3, 0)
     np.testing.assert_allclose(dweight, g["dweight"], **CLOSE)
     np.testing.assert_allclose(dbias, g["dbias"], **CLOSE)
+    layernorm_backward_weight(dweight, dbias, partial, 0, 3, 1)
+    np.testing.assert_allclose(dweight, 2 * g["dweight"], **CLOSE)
+    np.testing.assert_allclose(dbias, 2 * g["dbias"], **CLOSE)
 
 
 def test_backward_without_a_residual_gradient(golden: Load) -> None:

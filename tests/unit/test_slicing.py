@@ -106,4 +106,7 @@ def test_memory_is_the_sum_of_aligned_tensors():
     double = tensors.memory_bytes(TrainConfig(model="tiny", batch=6, seq=10))
     assert double["weights"] == tensors.memory_bytes(config)["weights"]
     assert tensors.memory_bytes(dataclasses.replace(config, fusion="all"))["gradients"] == 0
+    assert tensors.memory_bytes(dataclasses.replace(config, fusion=None))["gradients"] == 0
+    for change in ({"grad_accum": 2}, {"grad_clip": 1.0}):
+        assert tensors.memory_bytes(dataclasses.replace(config, fusion=None, **change))["gradients"] > 0
     assert double["activations"] > 1.9 * tensors.memory_bytes(config)["activations"]
