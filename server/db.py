@@ -107,6 +107,13 @@ class Database:
         self.engine.dispose()
 
 
+# How a row is locked that is read to be changed: nobody else changes or locks it until the transaction's end, but rows
+# that refer to it may come and change (PostgreSQL: FOR NO KEY UPDATE; SQLite has one writer). Not FOR UPDATE: on
+# PostgreSQL a transaction that changes a row twice shares the row it refers to, so that two runs which end at the same
+# moment would both share their experiment, and each would wait for the other to let go of it.
+LOCKED: dict[str, Any] = {"key_share": True}
+
+
 def hold(session: Session, name: str) -> None:
     """Until the transaction's end nobody else gets past here with that name: for what no row stands for yet."""
     if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from contract.artifacts import ArtifactList, ArtifactReceipt, ArtifactSummary
 from server.artifacts.models import Artifact
 from server.attempts.models import Attempt, Result
-from server.db import Database, now, utc
+from server.db import LOCKED, Database, now, utc
 from server.errors import ArtifactConflict, NotFound, TooManyArtifacts, WrongFencingToken
 from server.runs.models import Run
 
@@ -39,7 +39,7 @@ def record(
     Raises NotFound, WrongFencingToken, TooManyArtifacts or ArtifactConflict.
     """
     with database.write() as session:
-        session.get(Attempt, source.attempt_id, with_for_update=True)  # one upload of an attempt at a time
+        session.get(Attempt, source.attempt_id, with_for_update=LOCKED)  # one upload of an attempt at a time
         _check(session, source, most)
         known = session.get(Artifact, (source.attempt_id, source.name))
         if known is not None and (known.sha256, known.media_type) != (sha256, media_type):

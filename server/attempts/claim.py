@@ -12,7 +12,7 @@ from contract.runs import Lease, LeaseRequest
 from server.attempts import cores
 from server.attempts.models import Attempt, is_active
 from server.attempts.waiting import Empty
-from server.db import Database, db_now, now, utc
+from server.db import LOCKED, Database, db_now, now, utc
 from server.errors import StaleBoot, UnknownWorker, WorkerBusy
 from server.experiments.models import Block, RequiredLabel
 from server.runs.models import Run, is_queued
@@ -43,7 +43,7 @@ def claim(database: Database, settings: Settings, request: LeaseRequest) -> Leas
 
 
 def _known_worker(session: Session, request: LeaseRequest) -> Worker:
-    worker = session.get(Worker, request.worker_id, with_for_update=True)
+    worker = session.get(Worker, request.worker_id, with_for_update=LOCKED)
     if worker is None:
         raise UnknownWorker(f"worker {request.worker_id} is not registered here")
     if worker.boot_id != request.boot_id:
@@ -98,7 +98,7 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
         .order_by(Run.rank, Run.id)
         .limit(1)
         # The block's row too: it is bound to one node by whoever claims its first run.
-        .with_for_update(skip_locked=True, of=(Run, Block))
+        .with_for_update(skip_locked=True, of=(Run, Block), **LOCKED)
     )
     return query.where(Run.pinned_cores.not_in(sorted(unpinnable))) if unpinnable else query
 

@@ -19,7 +19,7 @@ from contract.runs import (
 from server.attempts import cores, output, rules
 from server.attempts import payload as payloads
 from server.attempts.models import Attempt, Result, is_active
-from server.db import Database, db_now, now, utc
+from server.db import LOCKED, Database, db_now, now, utc
 from server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
 from server.experiments import blocks
 from server.runs.models import Run
@@ -145,8 +145,8 @@ def _locked(session: Session, attempt_id: int, worker_id: str, attempt_no: int) 
             worker_id=found.worker_id,
         )
     session.execute(update(Worker).where(Worker.worker_id == worker_id).values(seen_at=db_now()))
-    run = session.get_one(Run, found.run_id, with_for_update=True)
-    return session.get_one(Attempt, attempt_id, with_for_update=True), run
+    run = session.get_one(Run, found.run_id, with_for_update=LOCKED)
+    return session.get_one(Attempt, attempt_id, with_for_update=LOCKED), run
 
 
 def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
@@ -199,11 +199,11 @@ def _end_all(session: Session, settings: Settings, which: ColumnElement[bool], o
     queued = False
     chosen = select(Attempt.id, Attempt.run_id).where(is_active(), which).order_by(Attempt.run_id)
     for attempt_id, run_id in session.execute(chosen.limit(200)).all():
-        run = session.get_one(Run, run_id, with_for_update=True)
+        run = session.get_one(Run, run_id, with_for_update=LOCKED)
         attempt = session.scalars(
             select(Attempt)
             .where(Attempt.id == attempt_id, is_active(), which)
-            .with_for_update()
+            .with_for_update(**LOCKED)
             .execution_options(populate_existing=True)
         ).first()
         if attempt is None:  # a heartbeat, a result or another server was faster

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from analysis.stopping import Stopping, judge
 from contract.experiments import ExperimentRequest
 from server.attempts.models import Attempt
-from server.db import now
+from server.db import LOCKED, now
 from server.experiments.expansion import Capacity, Planned, Variant, canonical_sha256, expand
 from server.experiments.memory import run_memory_bytes
 from server.experiments.models import Block, Experiment
@@ -72,7 +72,7 @@ def extend(session: Session, experiment_id: int) -> bool:
     """
     if session.get_one(Experiment, experiment_id).request.get("stop") is None:
         return False
-    experiment = session.get_one(Experiment, experiment_id, with_for_update=True, populate_existing=True)
+    experiment = session.get_one(Experiment, experiment_id, with_for_update=LOCKED, populate_existing=True)
     still = select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(("queued", *ACTIVE))).limit(1)
     if experiment.cancelled_at is not None or session.execute(still).first() is not None:
         return False

@@ -25,7 +25,7 @@ from contract.experiments import (
 from gpt2core.config import TrainConfig
 from gpt2core.result import median
 from server import paging
-from server.db import Database, now, utc
+from server.db import LOCKED, Database, now, utc
 from server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
 from server.experiments.blocks import insert_runs, stopping
 from server.experiments.expansion import Planned, Variant, canonical_sha256, expand
@@ -168,7 +168,7 @@ def retry(database: Database, experiment_id: int) -> ExperimentDetail:
 def _locked(session: Session, experiment_id: int, states: tuple[str, ...]) -> Sequence[Run]:
     """The experiment's runs in these states."""
     query = select(Run).where(Run.experiment_id == experiment_id, Run.state.in_(states))
-    return session.scalars(query.order_by(Run.id).with_for_update()).all()
+    return session.scalars(query.order_by(Run.id).with_for_update(**LOCKED)).all()
 
 
 def _storable(request: ExperimentRequest) -> dict[str, Any]:

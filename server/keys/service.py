@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
 from server import paging
-from server.db import Database, db_now, now, utc
+from server.db import LOCKED, Database, db_now, now, utc
 from server.errors import InvalidRequest, NotFound, Unauthenticated
 from server.keys.models import Key
 
@@ -72,7 +72,7 @@ def page(database: Database, cursor: str | None, limit: int) -> KeyPage:
 def revoke(database: Database, key_id: int) -> KeySummary:
     """From now on the key opens nothing; again at will. Raises NotFound."""
     with database.write() as session:
-        key = session.get(Key, key_id, with_for_update=True)
+        key = session.get(Key, key_id, with_for_update=LOCKED)
         if key is None:
             raise NotFound(f"there is no key {key_id}")
         key.revoked_at = key.revoked_at or now(session)

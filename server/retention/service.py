@@ -66,9 +66,8 @@ def _candidates(request: PruneRequest, at: float) -> Select[int]:
 
 def _chosen(session: Session, request: PruneRequest, at: float, experiment_id: int) -> tuple[list[int], bool]:
     """Runs of the experiment to delete, and whether these are all. Every run is locked: none is retried meanwhile."""
-    rows = session.execute(
-        select(Run.id, Run.state, Run.finished_at).where(Run.experiment_id == experiment_id).with_for_update()
-    ).all()
+    of_it = select(Run.id, Run.state, Run.finished_at).where(Run.experiment_id == experiment_id)
+    rows = session.execute(of_it.order_by(Run.id).with_for_update()).all()
     if any(row.state not in RUN.final() for row in rows):
         return [], False
     needed = _confirmed(session) | _newest(session)

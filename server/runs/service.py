@@ -13,7 +13,7 @@ from server import paging
 from server.attempts import payload as payloads
 from server.attempts.models import Attempt, Result
 from server.attempts.service import summary as attempt_summary
-from server.db import Database, now, utc
+from server.db import LOCKED, Database, now, utc
 from server.errors import NoResult, NotFound
 from server.experiments import blocks
 from server.runs import queue
@@ -162,7 +162,7 @@ def retry_locked(run: Run, at: float) -> None:
 
 
 def _get(session: Session, run_id: int, lock: bool = False) -> Run:
-    run = session.get(Run, run_id, with_for_update=True if lock else None)
+    run = session.get(Run, run_id, with_for_update=LOCKED if lock else None)
     if run is None:
         raise NotFound(f"there is no run {run_id}")
     return run

@@ -9,7 +9,7 @@ from contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
 from server import paging
 from server.attempts.models import Attempt, is_active
 from server.attempts.service import lose_attempts_of
-from server.db import Database, hold, now, utc
+from server.db import LOCKED, Database, hold, now, utc
 from server.errors import NotFound, StaleBoot
 from server.experiments.expansion import Capacity
 from server.keys.service import Caller
@@ -31,7 +31,7 @@ def register(
     cores = sorted(set(given.cores))
     with database.write() as session:
         hold(session, f"worker {given.worker_id}")  # a first registration that comes twice at once
-        worker = session.get(Worker, given.worker_id, with_for_update=True)
+        worker = session.get(Worker, given.worker_id, with_for_update=LOCKED)
         if worker is not None:
             ownership.take(session, caller, given.worker_id)
         at = now(session)

@@ -4,6 +4,8 @@ import threading
 
 import pytest
 
+from server.experiments import blocks
+
 pytestmark = pytest.mark.both_databases
 
 STEP_S = (1.0, 1.01, 1.02, 1.03, 1.04, 1.05)  # half of [1, 1.05] is 2.4 % of the median
@@ -100,7 +102,7 @@ def test_a_cancelled_experiment_is_not_prolonged(api, node, make_result):
     assert stopping(api, made)[:2] == ("cancelled", 6)
 
 
-def test_two_runs_that_end_at_the_same_moment_add_one_block(api, make_result):
+def test_two_runs_that_end_at_the_same_moment_add_one_block(api, make_result, monkeypatch):
     made = submit(api)
     nodes = [api.worker(f"w{i}", labels={"kind": "quiet"}) for i in range(2)]
     first = nodes[0]
@@ -109,6 +111,15 @@ def test_two_runs_that_end_at_the_same_moment_add_one_block(api, make_result):
     leases = [first.claim()]
     api.sql("UPDATE block SET node = NULL, core_set = NULL WHERE experiment_id = :id AND number = 2", id=made["id"])
     leases.append(nodes[1].claim())
+
+    both, extend = threading.Barrier(1 if api.context.database.is_sqlite else 2, timeout=20), blocks.extend
+
+    def extend_together(session, experiment_id):
+        session.flush()
+        both.wait()
+        return extend(session, experiment_id)
+
+    monkeypatch.setattr(blocks, "extend", extend_together)
 
     def end(node, lease):
         node.upload(lease, make_result([9, 1, 1], scheduler=lease["spec"]["scheduler"]))
