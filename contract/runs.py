@@ -232,9 +232,10 @@ class HeartbeatRequest(Request):
 
 
 class HeartbeatAnswer(Model):
-    """The lease is renewed; `cancel`: stop the trainer."""
+    """The lease is renewed; `cancel`: stop the trainer; `overdue`: since its deadline has passed, not on request."""
 
     cancel: bool
+    overdue: bool = False
     expires_at: datetime
 
 

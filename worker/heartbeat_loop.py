@@ -70,7 +70,7 @@ class HeartbeatLoop:
         failures = 0
         while not self._stopped:
             try:
-                cancel = self._beat()
+                to_stop = self._beat()
             except Unreachable as error:
                 failures += 1
                 wait_s = min(self._policy.delay_s(failures, error.retry_after_s), self._lease.heartbeat_s)
@@ -85,8 +85,8 @@ class HeartbeatLoop:
                 failures, wait_s = 0, self._lease.heartbeat_s
                 if self._output.pending:
                     wait_s = min(wait_s, OUTPUT_EVERY_S if self._output.pending < OUTPUT_LINES else 0.0)
-                if cancel:
-                    self._ask(StopReason.CANCEL)
+                if to_stop is not None:
+                    self._ask(to_stop)
             if not self._rest(wait_s):
                 return
 
@@ -103,14 +103,16 @@ class HeartbeatLoop:
                 return nudge == NOW
             until = min(until, soon)
 
-    def _beat(self) -> bool:
+    def _beat(self) -> StopReason | None:
         lease, lines = self._lease, self._output.next()
         answer = self._client.heartbeat(
             lease.attempt_id, self._worker_id, lease.attempt_no, self._agent.progress, lines
         )
         if lines is not None:
             self._output.acknowledge(lines)
-        return answer.cancel
+        if not answer.cancel:
+            return None
+        return StopReason.DEADLINE if answer.overdue else StopReason.CANCEL
 
     def _ask(self, reason: StopReason) -> None:
         if not self._stopped:

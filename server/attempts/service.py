@@ -71,7 +71,11 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
         attempt.progress = beat.progress.model_dump()
         if beat.output is not None:
             output.add(session, attempt, beat.output, facts.now, settings.max_output_lines)
-        return HeartbeatAnswer(cancel=facts.cancel_requested or facts.overdue, expires_at=utc(attempt.expires_at))
+        return HeartbeatAnswer(
+            cancel=facts.cancel_requested or facts.overdue,
+            overdue=facts.overdue and not facts.cancel_requested,
+            expires_at=utc(attempt.expires_at),
+        )
 
 
 def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[ResultReceipt, bool]:

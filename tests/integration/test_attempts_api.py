@@ -173,7 +173,8 @@ def test_the_server_reaps_by_itself(start_server):
 def test_the_deadline_is_enforced_while_beats_arrive(api, node, lease, make_result):
     node.beat(lease)
     api.sql("UPDATE attempt SET deadline_at = claimed_at")
-    assert node.beat(lease)["cancel"] is True
+    beaten = node.beat(lease)
+    assert (beaten["cancel"], beaten["overdue"]) == (True, True)
     api.reap()
     assert states(api, lease) == ("running", ["running"])  # the worker may still tell what happened
     api.let_deadline_pass(lease["attempt_id"])

@@ -67,6 +67,13 @@ def test_beats_go_on_until_a_cancellation_is_heard(beats: Beats) -> None:
     }
 
 
+def test_a_deadline_that_the_server_saw_first_is_no_cancellation(beats: Beats) -> None:
+    beats.script.answer(200, {**FINE, "cancel": True, "overdue": True})
+    beats.script.answers += [(200, FINE, {})] * 1000
+    beats.loop.start()
+    assert beats.asked() == StopAsked(5, StopReason.DEADLINE)
+
+
 def test_a_server_that_is_down_for_a_while_costs_nothing_but_time(beats: Beats) -> None:
     beats.script.answer(503, b"", Retry_After="300")  # longer than the lease
     beats.script.answer(500, b"")
