@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 MODEL ?= small
+TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: demo test check parity e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
@@ -24,7 +25,7 @@ demo: .venv/installed        ## start a server and a worker, run the comparison,
 	@$(BIN)/python -m taskloom.demo --model $(MODEL)
 
 test: .venv/installed-dev    ## every test that needs no PyTorch and no benchmark
-	$(BIN)/pytest -m 'not parity' $(ARGS)
+	$(BIN)/pytest -m 'not parity' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 check: .venv/installed-dev   ## lint, types, import rules
 	$(BIN)/ruff check .
