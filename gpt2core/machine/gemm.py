@@ -25,7 +25,7 @@ from gpt2core.machine.clock import ticks
 from gpt2core.machine.jit import Entry, address_of, entry_of, kernel, runtime
 from gpt2core.machine.lanes import ADDRESS, WORD
 from gpt2core.machine.tiles import INSTRUCTIONS, multiply_tiled
-from gpt2core.machine.words import pack_rows
+from gpt2core.machine.words import DOT_BF16, pack_rows
 from gpt2core.tensors import ALIGN, PRODUCT_SCRATCH
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
@@ -137,12 +137,19 @@ def product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, ld
 
 @entry_of(*ARGUMENTS)
 def own_product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    multiply_tiled(False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    multiply_tiled(False, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @entry_of(*ARGUMENTS)
 def own_product_of_pairs(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    multiply_tiled(True, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    """On AVX512-BF16."""
+    multiply_tiled(True, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+
+
+@entry_of(*ARGUMENTS)
+def own_product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    """On any processor."""
+    multiply_tiled(False, True, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @kernel
@@ -190,9 +197,10 @@ def new_scratch() -> tuple[NDArray[np.int32], int]:
 
 def own(precision: str = "fp32") -> Library:
     """Our own product."""
-    return Library(
-        "own", INSTRUCTIONS[precision], own_product_of_pairs if precision == "bf16" else own_product_of_floats
-    )
+    entry = own_product_of_floats
+    if precision == "bf16":
+        entry = own_product_of_pairs if DOT_BF16 else own_product_of_rounded
+    return Library("own", INSTRUCTIONS[precision], entry)
 
 
 def blas(name: str) -> Library:

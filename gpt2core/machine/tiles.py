@@ -5,8 +5,8 @@ with zeros where the matrix ends. So a tile of C, TILE_ROWS by PANEL, stays in v
 stream of whole vectors of B and broadcasts single words of A. A panel is used by all rows of A while it is in the
 core's cache (Goto & van de Geijn 2008; Van Zee & van de Geijn 2015).
 
-On x86-64 with AVX512-BF16 a word of pairs is one lane of VDPBF16PS; elsewhere pairs are widened and multiplied as
-float32. Everything is generic vector code to LLVM otherwise.
+On x86-64 with AVX512-BF16 words are pairs of bfloat16, each one lane of VDPBF16PS; elsewhere operands are rounded to
+bfloat16 and multiplied as float32. Everything is generic vector code to LLVM otherwise.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from numba.extending import intrinsic
 from gpt2core.machine import lanes
 from gpt2core.machine.jit import kernel, pointer_i64
 from gpt2core.machine.lanes import ADDRESS, FEATURES, FLOATS, I32, I64, LANES, LINE, WORD, WORDS
-from gpt2core.machine.words import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed
+from gpt2core.machine.words import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 TILE_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # of C in registers
-INSTRUCTIONS = {
-    "fp32": "avx512" if TILE_ROWS == 8 else "generic",
-    "bf16": "avx512-bf16" if DOT_BF16 else "widened",
-}
+INSTRUCTIONS = {"fp32": "avx512" if TILE_ROWS == 8 else "generic"}
+INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else f"{INSTRUCTIONS['fp32']}, rounded"
 ZERO64 = ir.Constant(I64, 0)
 
 
-def tile_product(pairs: bool, dot_bf16: bool = DOT_BF16) -> Any:
+def tile_product(pairs: bool) -> Any:
     """An intrinsic (many, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places): TILE_ROWS
     rows of C, or one if `many` is 0, and the first `columns` of a panel's columns, which lie in its first `vectors`
     vectors, from `length` words; added to what is there if `adds` is set. With each word the line at ahead + the next
@@ -52,7 +50,7 @@ def tile_product(pairs: bool, dot_bf16: bool = DOT_BF16) -> Any:
                 block = builder.append_basic_block(f"tile_{rows}x{width}")
                 choice.add_case(ir.Constant(I64, value), block)
                 builder.position_at_end(block)
-                _tile(builder, rows, width, pairs, dot_bf16, *rest)
+                _tile(builder, rows, width, pairs, *rest)
                 builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
@@ -62,9 +60,7 @@ def tile_product(pairs: bool, dot_bf16: bool = DOT_BF16) -> Any:
     return tile
 
 
-def _tile(
-    builder, rows, vectors, pairs, dot_bf16, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places
-):
+def _tile(builder, rows, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places):
     """The code of a tile of `rows` rows and `vectors` vectors of C."""
     starts = [builder.add(a, builder.mul(a_row, ir.Constant(I64, i))) for i in range(rows)]
     outs = [builder.add(c, builder.mul(c_row, ir.Constant(I64, i))) for i in range(rows)]
@@ -88,7 +84,7 @@ def _tile(
     for i in range(rows):
         word = lanes.splat(builder, lanes.load(builder, builder.add(starts[i], at_a), I32, 0, align=WORD))
         for v in range(vectors):
-            total[i, v] = _add_products(builder, pairs, dot_bf16, sums[i, v], word, b[v])
+            total[i, v] = _add_product(builder, pairs, sums[i, v], word, b[v])
     following = builder.add(k, ir.Constant(I64, 1))
     for phi, first, other, then in (
         (k, ZERO64, ZERO64, following),
@@ -106,22 +102,13 @@ def _tile(
         lanes.masked_store(builder, total[i, v], outs[i], v, masks[v])
 
 
-def _add_products(builder, pairs, dot_bf16, total, a, b):
+def _add_product(builder, pairs, total, a, b):
     """total + a * b in each lane, or the two products of a pair."""
-    if pairs and dot_bf16:
+    if pairs:
         name, kind = "llvm.x86.avx512bf16.dpbf16ps.512", [FLOATS, WORDS, WORDS]
         return builder.call(lanes.declared(builder, name, FLOATS, kind), [total, a, b])
-    factors = [(a, b)]
-    if pairs:
-        sixteen, upper = lanes.constant(WORDS, 16), lanes.constant(WORDS, 0xFFFF0000)
-        factors = [
-            (builder.shl(a, sixteen), builder.shl(b, sixteen)),
-            (builder.and_(a, upper), builder.and_(b, upper)),
-        ]
-    for x, y in factors:
-        product = builder.fmul(builder.bitcast(x, FLOATS), builder.bitcast(y, FLOATS), flags=("contract",))
-        total = builder.fadd(total, product, flags=("contract",))
-    return total
+    product = builder.fmul(builder.bitcast(a, FLOATS), builder.bitcast(b, FLOATS), flags=("contract",))
+    return builder.fadd(total, product, flags=("contract",))
 
 
 tile_of_floats, tile_of_pairs = tile_product(pairs=False), tile_product(pairs=True)
@@ -165,12 +152,13 @@ def multiply_panel(a, a_row, a_word, panel, length, c, c_row, m, columns, adds, 
 
 
 @kernel
-def multiply_tiled(pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def multiply_tiled(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """C (m, n) = op(A) (m, k) @ op(B) (k, n), row-major float32; op transposes if its flag is set; added to what is
     there if `adds` is set.
 
-    With `pairs` operands are rounded to bfloat16. a, b, c are addresses; ld* are row lengths in elements; scratch is
-    the address, a multiple of 64, of PRODUCT_SCRATCH words that are the caller's alone.
+    Operands are rounded to bfloat16 with `pairs`, which takes AVX512-BF16, or with `rounded`, on any processor. a, b, c
+    are addresses; ld* are row lengths in elements; scratch is the address, a multiple of 64, of PRODUCT_SCRATCH words
+    that are the caller's alone.
     """
     panel, places = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
     words = places + 2 * WORD * PRODUCT_DEPTH
@@ -187,9 +175,15 @@ def multiply_tiled(pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c,
             at_a, a_row, a_word = words, WORD, WORD * width
             if trans_a:
                 pack_depth(words, WORD * width, a + WORD * (k0 * lda + m0), lda, depth, rows, width, pairs)
+                if rounded:
+                    round_row(words, words, length * width)
             elif pairs:
                 a_row, a_word = WORD * length, WORD
                 pack_rows(words, a + WORD * (m0 * lda + k0), lda, rows, depth)
+            elif rounded:
+                a_row, a_word = WORD * length, WORD
+                for i in range(rows):
+                    round_row(words + i * a_row, a + WORD * ((m0 + i) * lda + k0), depth)
             else:
                 at_a, a_row, a_word = a + WORD * (m0 * lda + k0), WORD * lda, WORD
             from_rows, size, step = depth, PANEL_ROW, PANEL  # what a panel is made from, and how far it is to the next
@@ -209,6 +203,8 @@ def multiply_tiled(pairs, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c,
                         pack_depth(panel, PANEL_ROW, source, ldb, depth, PANEL, PANEL, pairs)
                     else:
                         pack_depth(panel, PANEL_ROW, source, ldb, depth, columns, width, pairs)
+                if rounded:
+                    round_row(panel, panel, length * PANEL)
                 multiply_panel(
                     at_a, a_row, a_word, panel, length, c + WORD * (m0 * ldc + j), WORD * ldc, rows, columns,
                     1 if adds or k0 else 0, pairs, source + WORD * step, WORD * ldb, from_rows, places,

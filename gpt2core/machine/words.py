@@ -1,7 +1,8 @@
 """From float32 matrices to the words that our own product multiplies.
 
-A word is one float32, or two bfloat16 (a pair) that follow each other along the summed dimension, each rounded to
-nearest, ties to even; NaN stays NaN. `pairs` says which.
+A word is one float32, or two bfloat16 (a pair) that follow each other along the summed dimension; `pairs` says which.
+Where the processor cannot multiply pairs a bfloat16 is a word too, a rounded float32 (`round_row`). Rounding is to
+nearest, ties to even; NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -41,10 +42,7 @@ def _interleaved(builder, low, high):
         halves = _rounded_both(builder, low, high)
         order = [lane // 2 + LANES * (lane % 2) for lane in range(2 * LANES)]
         return builder.bitcast(lanes.shuffle(builder, halves, halves, order), WORDS)
-    return builder.or_(
-        builder.lshr(_rounded(builder, low), lanes.constant(kind, 16)),
-        builder.and_(_rounded(builder, high), lanes.constant(kind, 0xFFFF0000)),
-    )
+    return builder.or_(builder.lshr(_rounded(builder, low), lanes.constant(kind, 16)), _rounded(builder, high))
 
 
 def _consecutive(builder, first, second):
@@ -63,16 +61,31 @@ def _rounded_both(builder, first, second):
 
 
 def _rounded(builder, bits):
-    """The bits with the nearest bfloat16 in their upper half; the lower half is of no meaning."""
+    """The nearest bfloat16, as float32."""
     kind = bits.type
     odd = builder.and_(builder.lshr(bits, lanes.constant(kind, 16)), lanes.constant(kind, 1))
     near = builder.add(builder.add(bits, lanes.constant(kind, 0x7FFF)), odd)
     magnitude = builder.and_(bits, lanes.constant(kind, 0x7FFFFFFF))
     is_nan = builder.icmp_unsigned(">", magnitude, lanes.constant(kind, 0x7F800000))
-    return builder.select(is_nan, builder.or_(bits, lanes.constant(kind, 0x400000)), near)
+    nearest = builder.select(is_nan, builder.or_(bits, lanes.constant(kind, 0x400000)), near)
+    return builder.and_(nearest, lanes.constant(kind, 0xFFFF0000))
 
 
 # --- rows of vectors
+
+
+@intrinsic
+def round_line(typingctx, source, count, to):
+    """The first `count` of 16 floats, rounded. Nothing else is read or written."""
+
+    def codegen(context, builder, signature, args):
+        source, count, to = args
+        kept = lanes.mask(builder, count)
+        words = _rounded(builder, builder.bitcast(lanes.masked_load(builder, source, 0, kept), WORDS))
+        lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
+        return context.get_dummy_value()
+
+    return types.void(ADDRESS, ADDRESS, ADDRESS), codegen
 
 
 @intrinsic
@@ -154,6 +167,13 @@ transpose_floats, transpose_pairs = transposer(pairs=False), transposer(pairs=Tr
 
 
 # --- parts of a matrix
+
+
+@kernel
+def round_row(to, source, count):
+    """Float32 rounded to bfloat16, `count` of them; to may be the source."""
+    for i in range(0, count, LANES):
+        round_line(source + WORD * i, count - i, to + WORD * i)
 
 
 @kernel

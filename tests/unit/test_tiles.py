@@ -1,4 +1,5 @@
-"""Our own product: every shape that a tile, a panel or a block can be left with, both precisions, both ways to add."""
+"""Our own product: every shape that a tile, a panel or a block can be left with, every kind of word, both ways to add.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +25,13 @@ SHAPES = [
 ]
 
 
+OWN = {
+    "fp32": gemm.own("fp32"),
+    "bf16": gemm.own("bf16"),
+    "rounded": gemm.Library("own", "bf16 without instructions for it", gemm.own_product_of_rounded),
+}
+
+
 def bf16(values: np.ndarray) -> np.ndarray:
     """The nearest bfloat16, ties to even, as float32: another way than the tested one."""
     whole = values.astype(np.float32).view(np.uint32).astype(np.uint64)
@@ -47,7 +55,7 @@ def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b:
     c[-1], c[0] = 7, 7
     given_a = np.ascontiguousarray(a.T if trans_a else a)
     given_b = np.ascontiguousarray(b.T if trans_b else b)
-    by = gemm.own(precision).by(n, scratch)
+    by = OWN[precision].by(n, scratch)
     gemm.time_product(by, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel())
     assert (c[0] == 7).all()
     assert (c[-1] == 7).all()
@@ -58,13 +66,13 @@ def check(precision: str, m: int, n: int, k: int, trans_a: int, trans_b: int, se
     rng = np.random.default_rng(seed)
     a, b = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
     got = product(precision, a, b, trans_a, trans_b)
-    x, y = (bf16(a), bf16(b)) if precision == "bf16" else (a, b)
+    x, y = (a, b) if precision == "fp32" else (bf16(a), bf16(b))
     bound = np.abs(x).astype(np.float64) @ np.abs(y).astype(np.float64)
     error = np.abs(got - x.astype(np.float64) @ y.astype(np.float64))
     assert (error <= bound * (k + 8) * 2**-24).all()  # of any order of float32 sums
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", OWN)
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize(("m", "n", "k"), SHAPES)
 def test_product(precision, m, n, k, trans_a, trans_b):
@@ -73,7 +81,7 @@ def test_product(precision, m, n, k, trans_a, trans_b):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    precision=st.sampled_from(["fp32", "bf16"]),
+    precision=st.sampled_from(list(OWN)),
     m=st.integers(1, 40), n=st.integers(1, 130), k=st.integers(1, 90),
     trans_a=st.integers(0, 1), trans_b=st.integers(0, 1), seed=st.integers(0, 9),
 )  # fmt: skip
@@ -81,13 +89,13 @@ def test_any_shape(precision, m, n, k, trans_a, trans_b, seed):
     check(precision, m, n, k, trans_a, trans_b, seed)
 
 
-@pytest.mark.parametrize("by", ["own", "own bf16", "mkl", "mkl bf16", "openblas"])
+@pytest.mark.parametrize("by", ["own", "own bf16", "own rounded", "mkl", "mkl bf16", "openblas"])
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize(("m", "n", "k"), [(7, 9, 5), (64, 64, 40), (17, 130, 2 * PRODUCT_DEPTH + 1)])
 def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
     """As attention does with a head: rows are parts of longer ones, and C has something already."""
     name, _, precision = by.partition(" ")
-    (library,) = gemm.load(name, precision or "fp32")
+    library = OWN[precision or "fp32"] if name == "own" else gemm.load(name, precision or "fp32")[0]
     rng, (words, scratch) = np.random.default_rng(2), gemm.new_scratch()
     a = rng.standard_normal((k, m) if trans_a else (m, k)).astype(np.float32)
     b = rng.standard_normal((n, k) if trans_b else (k, n)).astype(np.float32)
@@ -104,7 +112,7 @@ def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
     del words
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", OWN)
 def test_a_row_does_not_depend_on_its_neighbours(precision):
     """A tile of many rows and a tile of one give the same bits."""
     rng = np.random.default_rng(3)
@@ -143,7 +151,7 @@ def test_nan_stays_nan():
     assert np.isnan(rounded(payloads.view(np.float32))).all()
     a = np.ones((9, 10), np.float32)
     a[4, 9] = np.nan
-    for precision in ("fp32", "bf16"):
+    for precision in OWN:
         got = product(precision, a, np.ones((10, 50), np.float32), 0, 1)
         assert np.isnan(got[4]).all()
         assert (np.delete(got, 4, axis=0) == 10).all()
@@ -165,32 +173,3 @@ def test_every_line_ahead_has_a_place_and_they_are_spread_evenly(length, rows, s
     assert (np.diff(places) >= 0).all()
     times = np.unique(places, return_counts=True)[1]
     assert times.max() - times.min() <= 1
-
-
-GENERIC = tiles.tile_product(pairs=True, dot_bf16=False)
-
-
-@runtime
-def generic_tile(a, panel, length, c, adds, places):
-    GENERIC(
-        1, (c.shape[1] + 15) // 16, address_of(a, 0), 4 * length, 4, panel, length, address_of(c, 0), 4 * c.shape[1],
-        c.shape[1], adds, panel, address_of(places, 0),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("adds", [0, 1])
-@pytest.mark.parametrize("columns", [9, 30, 48])
-def test_without_instructions_for_bfloat16_the_sums_are_the_same_to_rounding(adds, columns):
-    """What other processors run, from the operands that this one's instructions take."""
-    rng = np.random.default_rng(5)
-    length, (words, panel) = 40, gemm.new_scratch()
-    values = bf16(rng.standard_normal((tiles.TILE_ROWS, 2 * length), dtype=np.float32))
-    b = bf16(rng.standard_normal((2 * length, PANEL), dtype=np.float32))
-    halves = (values.view(np.uint32) >> 16).astype(np.uint16)
-    a = np.ascontiguousarray(halves).view(np.float32)
-    at = (panel - words.ctypes.data) // 4
-    upper = (b.view(np.uint32) >> 16).astype(np.uint32)
-    words[at : at + length * PANEL] = (upper[0::2] | (upper[1::2] << 16)).view(np.int32).ravel()
-    c = np.ones((tiles.TILE_ROWS, columns), np.float32)
-    generic_tile(a, panel, length, c, adds, np.zeros(length, np.int64))
-    np.testing.assert_allclose(c, adds + (values @ b)[:, :columns], rtol=1e-5, atol=1e-4)
