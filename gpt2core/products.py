@@ -26,7 +26,7 @@ from gpt2core.machine import gemm, memory
 from gpt2core.machine.gemm import Library, time_product
 from gpt2core.ops import Product
 
-SCHEMA = "taskloom.products/3"
+SCHEMA = "taskloom.products/4"
 PIECES = (768, 1536, 3072)  # columns
 LEAST_FLOP = 500_000  # of a product that is worth a choice: 5 us
 LEAST_GAIN = 0.03  # for which another than the first library, or a piece, is taken

@@ -42,6 +42,13 @@ def store(builder, value, address, offset, align=LINE):
     builder.store(value, _pointer(builder, address, value.type, offset)).align = align
 
 
+def opaque(builder, value):
+    """The same integer, of which the compiler knows nothing: addresses made from it stay as written, where LLVM would
+    compute each from the one before.
+    """
+    return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=r,0", [value], side_effect=False)
+
+
 def mask(builder, count, vector=0):
     """Which lanes of a row's vector number `vector` belong to its first `count` elements."""
     lanes = ir.Constant(WORDS, [vector * LANES + lane for lane in LANE])
