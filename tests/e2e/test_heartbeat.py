@@ -8,11 +8,14 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 import psutil
+import pytest
 from patience import until
 from processes import House
 from runs import ended, submit, training
 
 from taskloom import Client
+
+pytestmark = pytest.mark.alone
 
 BEATS = 15
 LATEST = timedelta(seconds=2)

@@ -17,6 +17,8 @@ from gpt2core.metg import measure
 from gpt2core.schedulers import replay
 from gpt2core.taskbench import Streams, TaskBench
 
+pytestmark = pytest.mark.alone
+
 CORES = sorted(os.sched_getaffinity(0))
 WIDTH, ITERATIONS = 6, 40
 

@@ -9,6 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from server import paging
 from server.logs import JsonFormatter
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def scrape(api):

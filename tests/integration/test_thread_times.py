@@ -20,6 +20,8 @@ from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team
 from gpt2core.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait
 
+pytestmark = pytest.mark.alone
+
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
 LONG = 20_000  # pauses of a task: far longer than anything around it
 STEPS = 20

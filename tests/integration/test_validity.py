@@ -11,6 +11,8 @@ import pytest
 from gpt2core import host, train
 from gpt2core.config import TrainConfig
 
+pytestmark = pytest.mark.alone
+
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
 BUSY = "import os; os.sched_setaffinity(0, {0})\nprint(flush=True)\nwhile True: pass"
 

@@ -16,6 +16,8 @@ from gpt2core import evidence
 from gpt2core.machine import counters, usage
 from gpt2core.machine.counters import EVENTS, SOFTWARE, Counters
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def desk():
