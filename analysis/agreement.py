@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.fingerprint import ROUNDING, differing
-from analysis.processes import Process
+from taskloom.analysis.fingerprint import ROUNDING, differing
+from taskloom.analysis.processes import Process
 
 LOSS_TOLERANCE = 1e-4  # relative, of each step's loss
 # Settings that say what is computed.

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.comparison import NOISE_FLOOR, Verdict, decide
-from analysis.processes import Process
-from analysis.statistics import CONFIDENCE
+from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, decide
+from taskloom.analysis.processes import Process
+from taskloom.analysis.statistics import CONFIDENCE
 
 FEWEST_PAIRS = 3
 POWER = 0.8

@@ -10,15 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.efficiency import Counted, Efficiency, Scalability, WaitingSplit, critical_s, efficiency, scalability
-from analysis.efficiency import waiting_split as split_waiting
-from analysis.processes import Process
-from analysis.roofline import MemoryBound, OpRoof, Peaks, memory_bound, model_flop, peaks_of, roofline
-from analysis.statistics import step_interval
-from analysis.variants import Group, Variant, by_variant, one_thread, variant_of
-from analysis.work_span import WorkSpan, work_span
-from gpt2core.config import PHASES
-from gpt2core.result import median
+from gpt2core.spec.config import PHASES
+from gpt2core.spec.result import median
+from taskloom.analysis.efficiency import (
+    Counted,
+    Efficiency,
+    Scalability,
+    WaitingSplit,
+    critical_s,
+    efficiency,
+    scalability,
+)
+from taskloom.analysis.efficiency import waiting_split as split_waiting
+from taskloom.analysis.processes import Process
+from taskloom.analysis.roofline import MemoryBound, OpRoof, Peaks, memory_bound, model_flop, peaks_of, roofline
+from taskloom.analysis.statistics import step_interval
+from taskloom.analysis.variants import Group, Variant, by_variant, one_thread, variant_of
+from taskloom.analysis.work_span import WorkSpan, work_span
 
 MOSTLY_USEFUL = 0.95
 

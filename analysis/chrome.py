@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis import trace
-from analysis.trace import Arrow, Span, Trace
+from taskloom.analysis import trace
+from taskloom.analysis.trace import Arrow, Span, Trace
 
 MOST_ARROWS = 20_000  # of a run: those of the first steps
 COUNTS = 4000  # points of the curve of busy cores

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from analysis.agreement import HOW, PROBLEM, first_disagreement, without
-from analysis.fingerprint import core_differences, differing, environment_differences
-from analysis.processes import Process
-from analysis.statistics import (
+from taskloom.analysis.agreement import HOW, PROBLEM, first_disagreement, without
+from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
+from taskloom.analysis.processes import Process
+from taskloom.analysis.statistics import (
     CONFIDENCE,
     Interval,
     Ratio,
@@ -24,7 +24,7 @@ from analysis.statistics import (
     superiority,
     unpaired_p_value,
 )
-from analysis.validity import marks
+from taskloom.analysis.validity import marks
 
 NOISE_FLOOR = 0.01  # relative; smaller differences are called the same
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]

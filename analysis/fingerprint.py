@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.processes import Process
+from taskloom.analysis.processes import Process
 
 # Keys of a result's `environment`: what a difference in them is about.
 FINGERPRINT: Mapping[str, str] = {

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from analysis.profile import WAIT, Profile
-from analysis.roofline import Peaks
+from taskloom.analysis.profile import WAIT, Profile
+from taskloom.analysis.roofline import Peaks
 
 Beyond = Literal["grows", "held"]
 ITERATIONS = 3  # replayed; the first fills the pipeline where steps overlap

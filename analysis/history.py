@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.agreement import without
-from analysis.comparison import NOISE_FLOOR, decide
-from analysis.fingerprint import FINGERPRINT, differing
-from analysis.processes import Process
-from analysis.statistics import Ratio, ratio_of_medians
-from gpt2core.result import median
+from gpt2core.spec.result import median
+from taskloom.analysis.agreement import without
+from taskloom.analysis.comparison import NOISE_FLOOR, decide
+from taskloom.analysis.fingerprint import FINGERPRINT, differing
+from taskloom.analysis.processes import Process
+from taskloom.analysis.statistics import Ratio, ratio_of_medians
 
 State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 # What a history is there to follow: a series goes on when one of these changes.

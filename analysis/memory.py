@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.variants import Variant
+from taskloom.analysis.variants import Variant
 
 PEAK = "peak_rss"
 Sizes = Mapping[str, int]

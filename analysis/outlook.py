@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.forecast import Ceiling, Curve, curves
-from analysis.processes import Process
-from analysis.profile import Profile
-from analysis.roofline import Peaks, peaks_of
-from analysis.statistics import step_interval
-from analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
-from gpt2core.result import median
+from gpt2core.spec.result import median
+from taskloom.analysis.forecast import Ceiling, Curve, curves
+from taskloom.analysis.processes import Process
+from taskloom.analysis.profile import Profile
+from taskloom.analysis.roofline import Peaks, peaks_of
+from taskloom.analysis.statistics import step_interval
+from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
 
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 

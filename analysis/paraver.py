@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from analysis.trace import BARRIER, IDLE, STARVATION, Trace, op_numbers
+from taskloom.analysis.trace import BARRIER, IDLE, STARVATION, Trace, op_numbers
 
 NOTHING, RUNNING, SYNCHRONISATION, SCHEDULING = 0, 1, 5, 7
 STATES = {

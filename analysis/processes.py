@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gpt2core.config import PHASES
-from gpt2core.result import median, tokens_per_step
+from gpt2core.spec.config import PHASES
+from gpt2core.spec.result import median, tokens_per_step
 
 LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # what a result did that is older than these settings
 

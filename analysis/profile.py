@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from analysis.work_span import Edge, fork_join_span, steady_span
+from taskloom.analysis.work_span import Edge, fork_join_span, steady_span
 
 SCHEMA = "taskloom-profile-1"
 WAIT = -1  # a node that is no task

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpt2core.config import ModelConfig
+from gpt2core.spec.config import ModelConfig
 
 Bound = Literal["memory", "compute"]
 Answer = Literal["yes", "partly", "no"]

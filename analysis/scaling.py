@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from analysis.agreement import agree, digest, rounding_key, without
-from analysis.fingerprint import core_differences, environment_differences
-from analysis.processes import Process
-from analysis.statistics import Interval, outliers, ratio_of_medians, step_interval, step_values
-from analysis.validity import marks
-from analysis.variants import by_variant
-from gpt2core.config import PHASES
-from gpt2core.result import median
+from gpt2core.spec.config import PHASES
+from gpt2core.spec.result import median
+from taskloom.analysis.agreement import agree, digest, rounding_key, without
+from taskloom.analysis.fingerprint import core_differences, environment_differences
+from taskloom.analysis.processes import Process
+from taskloom.analysis.statistics import Interval, outliers, ratio_of_medians, step_interval, step_values
+from taskloom.analysis.validity import marks
+from taskloom.analysis.variants import by_variant
 
 PLACE = ("threads", "cores")
 

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.processes import Process
-from gpt2core.result import median, median_interval
+from gpt2core.spec.result import median, median_interval
+from taskloom.analysis.processes import Process
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpt2core.result import median, median_interval
+from gpt2core.spec.result import median, median_interval
 
 Reason = Literal["narrow-enough", "max-repetitions", "budget", "no-results"]
 

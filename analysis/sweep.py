@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.comparison import NOISE_FLOOR, Verdict, can_tell, compare, rejudged, verdict_of
-from analysis.processes import Process
-from analysis.statistics import holm, median_of_pair_ratios, paired_p_value, step_interval
-from analysis.variants import Group, Variant, by_variant, variant_of
+from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, can_tell, compare, rejudged, verdict_of
+from taskloom.analysis.processes import Process
+from taskloom.analysis.statistics import holm, median_of_pair_ratios, paired_p_value, step_interval
+from taskloom.analysis.variants import Group, Variant, by_variant, variant_of
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from analysis import profile
-from analysis.profile import WAIT, Profile
+from taskloom.analysis import profile
+from taskloom.analysis.profile import WAIT, Profile
 
 SCHEMA = "taskloom-trace-1"
 BARRIER, STARVATION, IDLE = -1, -2, -3  # what a span is that is no task

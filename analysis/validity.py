@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from analysis.processes import Process
+from taskloom.analysis.processes import Process
 
 FOREIGN_SHARE = 0.02  # of the cores' time over the timed steps; and at least FOREIGN_S of it
 FOREIGN_S = 0.05

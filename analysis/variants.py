@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.agreement import PROBLEM, SLICES
-from analysis.comparison import identity
-from analysis.processes import Process
+from taskloom.analysis.agreement import PROBLEM, SLICES
+from taskloom.analysis.comparison import identity
+from taskloom.analysis.processes import Process
 
 Group = Sequence[Process]
 

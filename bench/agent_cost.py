@@ -27,12 +27,12 @@ from pathlib import Path
 
 import psutil
 
-from analysis.statistics import paired_ratio_of_medians
 from bench.record import ROOT, Measured, head, machine, out_option, save
-from contract.experiments import ExperimentRequest
-from gpt2core import launch
-from gpt2core.result import median
+from gpt2core.process import launch
+from gpt2core.spec.result import median
 from taskloom import Client
+from taskloom.analysis.statistics import paired_ratio_of_medians
+from taskloom.contract.experiments import ExperimentRequest
 
 ARMS = {"none": 3600.0, "many": 1.0}  # seconds between heartbeats
 USUAL_S = 15.0
@@ -66,10 +66,10 @@ def arm(folder: Path, heartbeat_s: float) -> Iterator[Arm]:
             stack.callback(process.terminate)
             return process
 
-        server = start("-m", "server", "--port", "0", "--database-url", f"sqlite:///{folder}/bench.db")
+        server = start("-P", "-m", "taskloom.server", "--port", "0", "--database-url", f"sqlite:///{folder}/bench.db")
         assert server.stdout
         url = json.loads(server.stdout.readline())["url"]
-        worker = start("-m", "worker", "--server", url, "--spool", str(folder / "spool"))
+        worker = start("-P", "-m", "taskloom.worker", "--server", url, "--spool", str(folder / "spool"))
         yield Arm(stack.enter_context(Client(url)), psutil.Process(worker.pid))
 
 

@@ -21,14 +21,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.report import page
 from bench.record import ROOT
-from contract.experiments import ExperimentDetail, ExperimentRequest
-from gpt2core import peaks
+from gpt2core.node import peaks
 from taskloom import demo
+from taskloom.analysis.report import page
 from taskloom.client import Client
 from taskloom.commands import doctor
 from taskloom.commands.output import console, error_console
+from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 
 REPETITIONS, MOST_REPETITIONS, REL_CI = 6, 8, 0.02
 CALIBRATION_RUNS = 20

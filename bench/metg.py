@@ -26,11 +26,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis.statistics import paired_ratio_of_medians
 from bench.record import ROOT, head, machine, results, save
 from bench.step import child
-from gpt2core import host, launch, patterns
-from gpt2core.granularity import (
+from gpt2core.node import host
+from gpt2core.process import launch
+from gpt2core.spec.result import median
+from gpt2core.taskbench import patterns
+from gpt2core.taskbench.granularity import (
     GIVE_UP,
     KERNELS,
     SCHEDULERS,
@@ -43,7 +45,7 @@ from gpt2core.granularity import (
     stream_bytes,
     summary,
 )
-from gpt2core.result import median
+from taskloom.analysis.statistics import paired_ratio_of_medians
 
 COMPILERS = {"gcc": "GCC", "clang": "LLVM"}
 FLAGS = ("-O3", "-march=native", "-fopenmp")

@@ -20,18 +20,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from analysis.statistics import paired_ratio_of_medians
 from bench.record import ROOT, head, machine, results, save
-from gpt2core import launch
-from gpt2core.config import TrainConfig
-from gpt2core.result import median
+from gpt2core.process import launch
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.result import median
+from taskloom.analysis.statistics import paired_ratio_of_medians
 
 VARIANTS = ("bare", "observed", "traced")
 # The trainer without what it observes; the accounting of waiting stays, see bench-metg for that.
 BARE = """
 import contextlib, sys
-from gpt2core import __main__, evidence, run, tracing
-from gpt2core.tracing import new_record
+from gpt2core import __main__
+from gpt2core.measure import evidence
+from gpt2core.run import run
+from gpt2core.measure import tracing
+from gpt2core.measure.tracing import new_record
 tracing.new_record = lambda *arguments: new_record(*arguments[:6], False, *arguments[7:])
 evidence.Watcher.read_if_due = lambda self: None
 run.Run.observed = lambda self, thread: contextlib.nullcontext()

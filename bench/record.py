@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpt2core import launch
+from gpt2core.process import launch
 
 ROOT = Path(__file__).parents[1]
 

@@ -17,12 +17,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from analysis.statistics import paired_ratio_of_medians
 from bench.record import Measured, head, out_option, save
 from bench.step import child, parse_shape
-from gpt2core import launch
-from gpt2core.config import POLICIES, SYNCS, TrainConfig
-from gpt2core.result import median
+from gpt2core.process import launch
+from gpt2core.spec.config import POLICIES, SYNCS, TrainConfig
+from gpt2core.spec.result import median
+from taskloom.analysis.statistics import paired_ratio_of_medians
 
 SCHEDULERS: dict[str, dict[str, Any]] = {
     "fork-join static": {"scheduler": "fork-join"},

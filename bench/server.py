@@ -31,7 +31,7 @@ import numpy as np
 from bench.record import machine, out_option
 from bench.server_http import Connection, NullWorker
 from bench.server_store import RUNS_OF_EXPERIMENT, Served, database, fill, serve
-from server import paging
+from taskloom.server import paging
 
 BASE = {"base": {"model": "tiny", "steps": 12, "seq": 16, "threads": 1}, "order": "sequential"}
 MIB = 1 << 20

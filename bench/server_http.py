@@ -8,8 +8,8 @@ import json
 import time
 from typing import Any, Self
 
-from gpt2core.config import PHASES, TrainConfig
-from gpt2core.result import SCHEMA
+from gpt2core.spec.config import PHASES, TrainConfig
+from gpt2core.spec.result import SCHEMA
 
 API = "/api/v1"
 

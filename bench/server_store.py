@@ -19,9 +19,9 @@ from sqlalchemy import text
 
 from bench.record import ROOT
 from bench.server_http import upload
-from gpt2core.config import TrainConfig
-from server.attempts import payload
-from server.db import Database
+from gpt2core.spec.config import TrainConfig
+from taskloom.server.db import Database
+from taskloom.server.queue.attempts import payload
 
 RUNS_OF_EXPERIMENT = 1000
 # Of a thousand runs of history, in this order, those that did not succeed.
@@ -69,7 +69,7 @@ def database(kind: str, folder: Path | None) -> Iterator[str]:
 @contextlib.contextmanager
 def serve(database_url: str) -> Iterator[Served]:
     """A server of its own process on a free port."""
-    command = [sys.executable, "-m", "server", "--port", "0", "--database-url", database_url]
+    command = [sys.executable, "-P", "-m", "taskloom.server", "--port", "0", "--database-url", database_url]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT, env={**os.environ, **SETTINGS}

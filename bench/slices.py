@@ -27,16 +27,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.forecast import Beyond, Ceiling, fork_join_step_s, task_step_s
-from analysis.profile import profile_of
-from analysis.roofline import peaks_of
-from analysis.statistics import paired_ratio_of_medians
 from bench.metg import QUIET, Usage, wait_for_idleness
 from bench.record import Measured, head, out_option, save
 from bench.step import child, parse_shape
-from gpt2core import launch, slicing
-from gpt2core.config import TrainConfig
-from gpt2core.result import median
+from gpt2core.process import launch
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.result import median
+from gpt2core.step import slicing
+from taskloom.analysis.forecast import Beyond, Ceiling, fork_join_step_s, task_step_s
+from taskloom.analysis.profile import profile_of
+from taskloom.analysis.roofline import peaks_of
+from taskloom.analysis.statistics import paired_ratio_of_medians
 
 BEYOND: tuple[Beyond, ...] = ("grows", "held")
 LEAST_ROWS = 32

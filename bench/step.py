@@ -28,15 +28,15 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.roofline import peaks_of, roofline
-from analysis.statistics import paired_ratio_of_medians
 from bench.record import ROOT, Measured, head, out_option, save
-from gpt2core import launch
-from gpt2core.checkpoint import initial_weights, write_checkpoint
-from gpt2core.config import ModelConfig, TrainConfig
-from gpt2core.data import open_tokens, write_tokens
-from gpt2core.result import median
-from gpt2core.tensors import weight_specs
+from gpt2core.data.sources import open_tokens, write_tokens
+from gpt2core.networks.gpt2.checkpoint import initial_weights, write_checkpoint
+from gpt2core.process import launch
+from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.result import median
+from gpt2core.step.tensors import weight_specs
+from taskloom.analysis.roofline import peaks_of, roofline
+from taskloom.analysis.statistics import paired_ratio_of_medians
 
 OURS = ("task", "fork-join", "serial")
 PEERS = {"torch-eager": False, "torch-compile": True}  # whether compiled

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gpt2core.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import ModelConfig, TrainConfig
 
 Weights = dict[str, np.ndarray]
 

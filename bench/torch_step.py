@@ -29,8 +29,8 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from bench.torch_gpt2 import batch_of, new_adamw, read_llmc_checkpoint
-    from gpt2core.config import TrainConfig
-    from gpt2core.data import open_tokens
+    from gpt2core.data.sources import open_tokens
+    from gpt2core.spec.config import TrainConfig
 
     config = TrainConfig.from_dict(spec["config"])
     assert config.checkpoint is not None

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from bench.record import Measured, head, out_option, save
 from bench.step import child
-from gpt2core import launch
-from gpt2core.config import TrainConfig
+from gpt2core.process import launch
+from gpt2core.spec.config import TrainConfig
 from taskloom import trace_files
 
 MB = 1_000_000

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from contract.runs import Model
+from taskloom.contract.runs import Model
 
 
 class Interval(Model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from contract.runs import Model, Progress, RunState
+from taskloom.contract.runs import Model, Progress, RunState
 
 
 class RunEvent(Model):

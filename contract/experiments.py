@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from contract.runs import MOST, MOST_ID, Model, Request, RunSpec
+from taskloom.contract.runs import MOST, MOST_ID, Model, Request, RunSpec
 
 Values = list[Any]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from gpt2core.config import ModelConfig, TrainConfig, field_type, parse_cores
+from gpt2core.spec.config import ModelConfig, TrainConfig, field_type, parse_cores
 
 Purpose = Literal["timing", "tracing"]
 RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]

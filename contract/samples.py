@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from contract.runs import Model, SampleList
+from taskloom.contract.runs import Model, SampleList
 
 
 class RunSamples(SampleList):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from contract.runs import MOST, Model, Request
+from taskloom.contract.runs import MOST, Model, Request
 
 
 class WorkerRegistration(Request):

@@ -1,4 +1,4 @@
-"""The trainer as a process: `python -m gpt2core --result FILE`. See gpt2core.launch for what it reads and says."""
+"""The trainer as a process: `python -m gpt2core --result FILE`. See process/launch.py for what it reads and says."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from gpt2core import process
-from gpt2core.config import TrainConfig
-from gpt2core.errors import UnreadableFile
-from gpt2core.process import emit
+from gpt2core.process import trainer
+from gpt2core.process.trainer import emit
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import UnreadableFile
 
 
 def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     """Do what was asked for. Raises CoreError."""
-    config = TrainConfig.from_dict(process.read_settings())
-    process.started()
-    from gpt2core import train  # loads Numba: after the cheap checks
+    config = TrainConfig.from_dict(trainer.read_settings())
+    trainer.started()
+    from gpt2core.run import train  # loads Numba: after the cheap checks
 
     if arguments.graph is not None:
         text = train.graph_dot(config)
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     for warning in result.warnings:
         emit({"event": "warning", "message": warning})
     if arguments.result is not None:
-        process.deliver(arguments.result, result.to_dict())
+        trainer.deliver(arguments.result, result.to_dict())
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--plan", action="store_true", help="say the sizes and stop")
     parser.add_argument("--graph", type=Path, help="write the task graph here (Graphviz)")
     parser.add_argument("--profile", type=Path, help="write what each task cost, and the graph, here (JSON, gzip)")
-    return process.main(partial(run, parser.parse_args()))
+    return trainer.main(partial(run, parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy.engine import Connection
 
-from server.db import Database
-from server.schema import METADATA
-from server.settings import Settings
+from taskloom.server.db import Database
+from taskloom.server.schema import METADATA
+from taskloom.server.settings import Settings
 
 
 def run(connection: Connection) -> None:

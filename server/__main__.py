@@ -1,4 +1,4 @@
-"""python -m server: exit code 0 stopped as asked, 1 failed, 2 cannot start as asked."""
+"""python -m taskloom.server: exit code 0 stopped as asked, 1 failed, 2 cannot start as asked."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from server.errors import StartRefused
+from taskloom.server.errors import StartRefused
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m server",
+        prog="python -m taskloom.server",
         description="Taskloom's server.",
-        epilog="`python -m server keys --help`: keys, without a server.",
+        epilog="`python -m taskloom.server keys --help`: keys, without a server.",
     )
     parser.add_argument(
         "--host",
@@ -38,11 +38,11 @@ def main() -> int:
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
         if sys.argv[1:2] == ["keys"]:
-            from server.keys.command import main as keys
+            from taskloom.server.access.keys.command import main as keys
 
             return keys(sys.argv[2:])
         options = parser.parse_args()
-        from server.main import serve, serve_replica  # loads all of the server: after what is quickly refused
+        from taskloom.server.main import serve, serve_replica  # loads all of the server: after what is quickly refused
 
         if options.replica is not None:
             serve_replica(options.replica, options.public)

@@ -7,16 +7,16 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
 
-from contract.runs import MOST_ID
-from server.analysis.alerts import Alerts
-from server.analysis.answers import Answers
-from server.artifacts.store import Store
-from server.attempts.waiting import WaitingRoom
-from server.db import Database
-from server.events.stream import Streams
-from server.metrics import Metrics
-from server.rates import Rates
-from server.settings import Settings
+from taskloom.contract.runs import MOST_ID
+from taskloom.server.access.rates import Rates
+from taskloom.server.db import Database
+from taskloom.server.metrics import Metrics
+from taskloom.server.queue.attempts.waiting import WaitingRoom
+from taskloom.server.read.analysis.alerts import Alerts
+from taskloom.server.read.analysis.answers import Answers
+from taskloom.server.read.artifacts.store import Store
+from taskloom.server.read.events.stream import Streams
+from taskloom.server.settings import Settings
 
 
 @dataclass(frozen=True)

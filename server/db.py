@@ -18,7 +18,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.functions import FunctionElement
 
-from server.errors import StartRefused
+from taskloom.server.errors import StartRefused
 
 
 class Base(DeclarativeBase):

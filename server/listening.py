@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from server.errors import StartRefused
+from taskloom.server.errors import StartRefused
 
 
 @dataclass(frozen=True)

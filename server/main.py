@@ -20,37 +20,38 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
-from server import auth, logs, migrate, openapi, problems, queries, replicas
-from server.analysis.alerts import Alerts
-from server.analysis.answers import Answers
-from server.analysis.routes import router as analysis
-from server.artifacts.routes import router as artifacts
-from server.artifacts.store import Store
-from server.attempts import service as attempts_service
-from server.attempts.claim import latest_queued_at
-from server.attempts.routes import router as attempts
-from server.attempts.waiting import WaitingRoom
-from server.context import Context
-from server.db import Database
-from server.errors import StartRefused
-from server.events.routes import router as events
-from server.events.stream import Streams
-from server.experiments.routes import router as experiments
-from server.headers import Head, SecurityHeaders
-from server.keys import service as keys_service
-from server.keys.routes import router as keys
-from server.limits import Limits
-from server.listening import bind, resolve
-from server.metrics import Metrics
-from server.neighbours import Neighbours
-from server.observing import Observing
-from server.pages.routes import router as pages
-from server.rates import Rates
-from server.retention.routes import router as retention
-from server.runs.routes import router as runs
-from server.samples.routes import router as samples
-from server.settings import Settings
-from server.workers.routes import router as workers
+from taskloom.server import logs, migrate, openapi, problems, queries, replicas
+from taskloom.server.access import auth
+from taskloom.server.access.headers import Head, SecurityHeaders
+from taskloom.server.access.keys import service as keys_service
+from taskloom.server.access.keys.routes import router as keys
+from taskloom.server.access.limits import Limits
+from taskloom.server.access.rates import Rates
+from taskloom.server.context import Context
+from taskloom.server.db import Database
+from taskloom.server.errors import StartRefused
+from taskloom.server.listening import bind, resolve
+from taskloom.server.metrics import Metrics
+from taskloom.server.neighbours import Neighbours
+from taskloom.server.observing import Observing
+from taskloom.server.queue.attempts import service as attempts_service
+from taskloom.server.queue.attempts.claim import latest_queued_at
+from taskloom.server.queue.attempts.routes import router as attempts
+from taskloom.server.queue.attempts.waiting import WaitingRoom
+from taskloom.server.queue.experiments.routes import router as experiments
+from taskloom.server.queue.retention.routes import router as retention
+from taskloom.server.queue.runs.routes import router as runs
+from taskloom.server.queue.workers.routes import router as workers
+from taskloom.server.read.analysis.alerts import Alerts
+from taskloom.server.read.analysis.answers import Answers
+from taskloom.server.read.analysis.routes import router as analysis
+from taskloom.server.read.artifacts.routes import router as artifacts
+from taskloom.server.read.artifacts.store import Store
+from taskloom.server.read.events.routes import router as events
+from taskloom.server.read.events.stream import Streams
+from taskloom.server.read.pages.routes import router as pages
+from taskloom.server.read.samples.routes import router as samples
+from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")
 
@@ -276,7 +277,7 @@ def _check_keys(settings: Settings, host: str) -> None:
         if not keys_service.has_admin(database):
             raise StartRefused(
                 f"{host} can be reached from other machines, and there is no admin key; make one with "
-                "`python -m server keys create --scope admin`, or listen on 127.0.0.1"
+                "`python -m taskloom.server keys create --scope admin`, or listen on 127.0.0.1"
             )
     finally:
         database.close()

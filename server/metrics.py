@@ -14,9 +14,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
-from server.db import Database, db_now, now
-from server.runs.models import Run, is_queued
-from server.workers.models import Worker
+from taskloom.server.db import Database, db_now, now
+from taskloom.server.queue.runs.models import Run, is_queued
+from taskloom.server.queue.workers.models import Worker
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder; prometheus_client looks for it when it is imported
 OPEN_STATES = ("queued", "leased", "running", "quarantined")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
-import migrations
-from server.db import Database
-from server.errors import StartRefused
+from taskloom import migrations
+from taskloom.server.db import Database
+from taskloom.server.errors import StartRefused
 
 if TYPE_CHECKING:  # loaded only where there is something to migrate: most starts find the newest schema
     from alembic.config import Config

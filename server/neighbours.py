@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
-from server.db import Database
+from taskloom.server.db import Database
 
 CHANNEL = "taskloom_queue"
 LISTENER = "taskloom listener"  # as pg_stat_activity shows it

@@ -11,9 +11,9 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.logs import request_id
-from server.metrics import Metrics
-from server.openapi import operation_name
+from taskloom.server.logs import request_id
+from taskloom.server.metrics import Metrics
+from taskloom.server.openapi import operation_name
 
 HEADER = "X-Request-Id"
 GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")

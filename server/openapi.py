@@ -10,10 +10,10 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
-from contract.events import ExperimentEvent, RunEvent
-from contract.problems import Problem
-from server.errors import Forbidden, RateExceeded, Unauthenticated
-from server.problems import MEDIA_TYPE, responses
+from taskloom.contract.events import ExperimentEvent, RunEvent
+from taskloom.contract.problems import Problem
+from taskloom.server.errors import Forbidden, RateExceeded, Unauthenticated
+from taskloom.server.problems import MEDIA_TYPE, responses
 
 UNROUTED = (Problem, RunEvent, ExperimentEvent)  # what no route gives as its answer's model
 

@@ -7,8 +7,8 @@ import binascii
 from collections.abc import Sequence
 from typing import TypeVar
 
-from contract.runs import MOST_ID
-from server.errors import BadCursor, PageTooLarge
+from taskloom.contract.runs import MOST_ID
+from taskloom.server.errors import BadCursor, PageTooLarge
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from server.errors import (
+from taskloom.server.errors import (
     PROBLEM_TYPES,
     DatabaseUnavailable,
     InternalError,

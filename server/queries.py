@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 from fastapi.routing import APIRoute
 
-from server.errors import InvalidRequest
+from taskloom.server.errors import InvalidRequest
 
 
 def check_known(request: Request) -> None:

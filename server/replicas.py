@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from server.errors import StartRefused
-from server.metrics import SHARED
-from server.settings import Settings
+from taskloom.server.errors import StartRefused
+from taskloom.server.metrics import SHARED
+from taskloom.server.settings import Settings
 
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 GRACE_S = 30.0  # for a replica to answer those who wait
@@ -57,7 +57,8 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
 
 
 def _start(listener: socket.socket, environment: Mapping[str, str], public: bool) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "server", "--replica", str(listener.fileno()), *["--public"] * public]
+    program = [sys.executable, "-P", "-m", "taskloom.server"]
+    command = [*program, "--replica", str(listener.fileno()), *["--public"] * public]
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,  # never written to: it ends when we do

@@ -10,13 +10,13 @@ from rich.table import Table
 from taskloom.tables import NONE, new_table, number, seconds, variant
 
 if TYPE_CHECKING:
-    from analysis.calibration import Calibration
-    from analysis.causes import EfficiencyRow, RooflineRow
-    from analysis.history import Series
-    from analysis.memory import MemoryRow
-    from analysis.outlook import Outlook
-    from analysis.sweep import Sweep
-    from analysis.variants import Variant
+    from taskloom.analysis.calibration import Calibration
+    from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+    from taskloom.analysis.history import Series
+    from taskloom.analysis.memory import MemoryRow
+    from taskloom.analysis.outlook import Outlook
+    from taskloom.analysis.sweep import Sweep
+    from taskloom.analysis.variants import Variant
 
 MIB = 1 << 20
 Shown = Iterator[Table | str]

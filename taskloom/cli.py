@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gpt2core.errors import CoreError
+from gpt2core.spec.errors import CoreError
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 

@@ -14,25 +14,25 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from contract import problems
-from contract.analysis import Comparison, ScalingTable
-from contract.artifacts import ArtifactList
-from contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
-from contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
-from contract.retention import PruneReport, PruneRequest
-from contract.runs import LogPage, RunDetail, RunPage, RunSummary, SampleList
-from contract.samples import RunSamples, SamplesPage
-from contract.workers import WorkerPage, WorkerSummary
 from taskloom import DEFAULT_SERVER
+from taskloom.contract import problems
+from taskloom.contract.analysis import Comparison, ScalingTable
+from taskloom.contract.artifacts import ArtifactList
+from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
+from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
+from taskloom.contract.retention import PruneReport, PruneRequest
+from taskloom.contract.runs import LogPage, RunDetail, RunPage, RunSummary, SampleList
+from taskloom.contract.samples import RunSamples, SamplesPage
+from taskloom.contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
 
 if TYPE_CHECKING:  # these load NumPy, which few questions need
-    from analysis.calibration import Calibration
-    from analysis.causes import EfficiencyRow, RooflineRow
-    from analysis.history import Series
-    from analysis.memory import MemoryRow
-    from analysis.outlook import Outlook
-    from analysis.sweep import Sweep
+    from taskloom.analysis.calibration import Calibration
+    from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+    from taskloom.analysis.history import Series
+    from taskloom.analysis.memory import MemoryRow
+    from taskloom.analysis.outlook import Outlook
+    from taskloom.analysis.sweep import Sweep
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -161,31 +161,31 @@ class Client:
 
     def sweep(self, experiment_id: int, axis: str | None = None) -> Sweep:
         """One axis of an experiment with everything else equal, corrected for being several comparisons."""
-        from analysis.sweep import Sweep
+        from taskloom.analysis.sweep import Sweep
 
         return self._analysis("sweep", Sweep, experiment_id=experiment_id, axis=axis)
 
     def efficiency(self, experiment_id: int) -> list[EfficiencyRow]:
         """Where the threads' time went, for every variant."""
-        from analysis.causes import EfficiencyRow
+        from taskloom.analysis.causes import EfficiencyRow
 
         return self._analysis("efficiency", list[EfficiencyRow], experiment_id=experiment_id)
 
     def roofline(self, experiment_id: int) -> list[RooflineRow]:
         """What each op reached of what the node could, and whether phases are memory bound."""
-        from analysis.causes import RooflineRow
+        from taskloom.analysis.causes import RooflineRow
 
         return self._analysis("roofline", list[RooflineRow], experiment_id=experiment_id)
 
     def forecast(self, experiment_id: int, cores: str | None = None) -> Outlook:
         """Steps on more cores, such as "1,2,4,8"."""
-        from analysis.outlook import Outlook
+        from taskloom.analysis.outlook import Outlook
 
         return self._analysis("forecast", Outlook, experiment_id=experiment_id, cores=cores)
 
     def memory(self, experiment_id: int) -> list[MemoryRow]:
         """The memory of every variant, and how it grows."""
-        from analysis.memory import MemoryRow
+        from taskloom.analysis.memory import MemoryRow
 
         return self._analysis("memory", list[MemoryRow], experiment_id=experiment_id)
 
@@ -196,13 +196,13 @@ class Client:
 
     def calibrations(self) -> list[Calibration]:
         """What each node can tell apart, by its latest A/A experiment."""
-        from analysis.calibration import Calibration
+        from taskloom.analysis.calibration import Calibration
 
         return self._analysis("calibration", list[Calibration])
 
     def history(self, run_id: int | None = None) -> list[Series]:
         """Every series of the latest runs, or the one of a run: where it changed, and alerts."""
-        from analysis.history import Series
+        from taskloom.analysis.history import Series
 
         return self._analysis("history", list[Series], run_id=run_id)
 

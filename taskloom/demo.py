@@ -13,11 +13,11 @@ from typing import IO, Any
 
 import click
 
-from contract.experiments import ExperimentRequest
-from gpt2core import launch
+from gpt2core.process import launch
 from taskloom import tables, watch
 from taskloom.client import Client
 from taskloom.commands.output import console, error_console
+from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.stopping import Stopped, Stopping
 
@@ -61,7 +61,7 @@ class Processes:
         """A process of ours; what it says is logged, its standard output is returned."""
         with self._stopping.held_back(), (self._folder / f"{name}.log").open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", name, *arguments],
+                [sys.executable, "-P", "-m", f"taskloom.{name}", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gpt2core import host, launch
+from gpt2core.node import host
+from gpt2core.process import launch
 
 STEAL_SAMPLE_S = 0.5
 BUSY_LOAD_PER_CORE = 0.2

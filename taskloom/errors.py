@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contract import problems
+    from taskloom.contract import problems
 
 EXIT_OK, EXIT_WORK_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from gpt2core import launch
-from gpt2core.child import GRACE_S, Child, Exited, Printed, Told
-from gpt2core.errors import ConfigError
+from gpt2core.process import launch
+from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told
+from gpt2core.spec.errors import ConfigError
 from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]

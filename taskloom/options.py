@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from gpt2core.config import PRESETS, ModelConfig, TrainConfig, field_type
-from gpt2core.errors import ConfigError
+from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig, field_type
+from gpt2core.spec.errors import ConfigError
 
 SIZES = ("layers", "heads", "channels", "vocab", "context")
 SIZE_HELP = {

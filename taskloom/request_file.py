@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from contract.experiments import ExperimentRequest
-from gpt2core.errors import ConfigError, FileError, UnreadableFile
+from gpt2core.spec.errors import ConfigError, FileError, UnreadableFile
+from taskloom.contract.experiments import ExperimentRequest
 
 
 class BadRequestFile(FileError):

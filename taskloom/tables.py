@@ -10,11 +10,11 @@ from rich import box
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from contract.analysis import Comparison, Interval, ScalingTable
-    from contract.artifacts import ArtifactList
-    from contract.experiments import DryRun, ExperimentSummary, StoppingState
-    from contract.keys import KeySummary
-    from contract.runs import RunSummary, SampleList
+    from taskloom.contract.analysis import Comparison, Interval, ScalingTable
+    from taskloom.contract.artifacts import ArtifactList
+    from taskloom.contract.experiments import DryRun, ExperimentSummary, StoppingState
+    from taskloom.contract.keys import KeySummary
+    from taskloom.contract.runs import RunSummary, SampleList
 
 NONE = "-"
 

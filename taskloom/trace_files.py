@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from analysis import chrome, paraver
-from analysis.trace import Trace, trace_of
-from gpt2core.errors import ConfigError, InputError, UnreadableFile
+from gpt2core.spec.errors import ConfigError, InputError, UnreadableFile
+from taskloom.analysis import chrome, paraver
+from taskloom.analysis.trace import Trace, trace_of
 
 Format = Literal["chrome", "paraver"]
 SUFFIXES: dict[str, Format] = {".json": "chrome", ".json.gz": "chrome", ".prv": "paraver"}

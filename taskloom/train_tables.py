@@ -8,9 +8,9 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from analysis.roofline import peaks_of, roofline
-from gpt2core.config import PHASES
-from gpt2core.result import median, median_interval, tokens_per_step
+from gpt2core.spec.config import PHASES
+from gpt2core.spec.result import median, median_interval, tokens_per_step
+from taskloom.analysis.roofline import peaks_of, roofline
 from taskloom.tables import NONE, number, seconds
 
 MIB = 1 << 20

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from contract.experiments import ExperimentDetail
-from contract.runs import LogLine, RunDetail, RunSummary
 from taskloom import tables
 from taskloom.client import Client
+from taskloom.contract.experiments import ExperimentDetail
+from taskloom.contract.runs import LogLine, RunDetail, RunSummary
 
 POLL_S, MOST_POLL_S = 0.5, 5.0
 ENDED = ("succeeded", "failed", "cancelled", "quarantined")

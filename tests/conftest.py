@@ -13,10 +13,10 @@ import pytest
 from postgres_server import Postgres, postgres_server
 from sqlalchemy.engine import make_url
 
-from gpt2core.config import PHASES, TrainConfig
-from gpt2core.result import SCHEMA
-from server import migrate
-from server.db import Database
+from gpt2core.spec.config import PHASES, TrainConfig
+from gpt2core.spec.result import SCHEMA
+from taskloom.server import migrate
+from taskloom.server.db import Database
 
 MakeResult = Callable[..., dict[str, Any]]
 

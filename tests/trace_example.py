@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.trace import BARRIER, STARVATION
-from gpt2core.config import TrainConfig
+from gpt2core.spec.config import TrainConfig
+from taskloom.analysis.trace import BARRIER, STARVATION
 
 # Three tasks of one layer and a loss of two calls; two threads, two steps. Task 1 waits for task 0 of the other thread.
 FOUND = {

@@ -1,4 +1,4 @@
-"""`python -m worker`: what `taskloom worker` becomes. SIGTERM or SIGINT drains; a second one stops at once."""
+"""`python -m taskloom.worker`: what `taskloom worker` becomes. SIGTERM or SIGINT drains; a second one stops at once."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import sys
 from queue import SimpleQueue
 from typing import Any
 
-from gpt2core import launch
-from gpt2core import peaks as roofs
-from gpt2core.child import GRACE_S
-from gpt2core.errors import ConfigError
-from worker import affinity, orphan, peaks, signals
-from worker.agent import Agent, DrainAsked
-from worker.claim_loop import ClaimLoop
-from worker.client import ServerClient
-from worker.execution import Command, Executor
-from worker.report import Report
-from worker.settings import parse
-from worker.spool import Spool, SpoolTaken
-from worker.supervise import Supervisor
+from gpt2core.node import peaks as roofs
+from gpt2core.process import launch
+from gpt2core.process.child import GRACE_S
+from gpt2core.spec.errors import ConfigError
+from taskloom.worker import affinity, orphan, peaks, signals
+from taskloom.worker.agent import Agent, DrainAsked
+from taskloom.worker.claim_loop import ClaimLoop
+from taskloom.worker.client import ServerClient
+from taskloom.worker.execution import Command, Executor
+from taskloom.worker.report import Report
+from taskloom.worker.settings import parse
+from taskloom.worker.spool import Spool, SpoolTaken
+from taskloom.worker.supervise import Supervisor
 
 EXIT_STOPPED_AT_ONCE, EXIT_BAD_INPUT = 1, 2
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from gpt2core.config import TrainConfig
-from gpt2core.errors import ConfigError
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
 
 
 def team_cores(config: TrainConfig, worker_cores: Sequence[int]) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from contract.runs import Lease, Progress
-from worker.settings import Drain
+from taskloom.contract.runs import Lease, Progress
+from taskloom.worker.settings import Drain
 
 
 class Phase(StrEnum):

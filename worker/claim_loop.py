@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from contract.runs import Lease, LeaseRequest
-from worker import execution, node
-from worker.agent import Agent, DrainAsked
-from worker.client import Refused, ServerClient
-from worker.delivery import Delivery
-from worker.execution import Executor, Verdict
-from worker.heartbeat_loop import HeartbeatLoop
-from worker.report import Report
-from worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered
-from worker.settings import Settings
-from worker.spool import Entry, Spool
+from taskloom.contract.runs import Lease, LeaseRequest
+from taskloom.worker import execution, node
+from taskloom.worker.agent import Agent, DrainAsked
+from taskloom.worker.client import Refused, ServerClient
+from taskloom.worker.delivery import Delivery
+from taskloom.worker.execution import Executor, Verdict
+from taskloom.worker.heartbeat_loop import HeartbeatLoop
+from taskloom.worker.report import Report
+from taskloom.worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered
+from taskloom.worker.settings import Settings
+from taskloom.worker.spool import Entry, Spool
 
 EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
 SLUG = "/problems/"

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from contract.artifacts import MEDIA_TYPES, OCTETS, ArtifactReceipt
-from contract.runs import (
+from taskloom.contract.artifacts import MEDIA_TYPES, OCTETS, ArtifactReceipt
+from taskloom.contract.runs import (
     HeartbeatAnswer,
     HeartbeatRequest,
     Lease,
@@ -22,8 +22,8 @@ from contract.runs import (
     ResultReceipt,
     ResultUpload,
 )
-from contract.workers import WorkerRegistration
-from worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
+from taskloom.contract.workers import WorkerRegistration
+from taskloom.worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
 
 ANSWER_S = 30.0  # beyond what a long poll may take
 BEAT_ANSWER_S = 10.0  # where an answer gets lost, there is time for another beat before the lease is over

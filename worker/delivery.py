@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from worker.client import Refused, ServerClient
-from worker.execution import Verdict, upload
-from worker.report import Report
-from worker.retry import call_until_answered
-from worker.spool import Entry, Spool
+from taskloom.worker.client import Refused, ServerClient
+from taskloom.worker.execution import Verdict, upload
+from taskloom.worker.report import Report
+from taskloom.worker.retry import call_until_answered
+from taskloom.worker.spool import Entry, Spool
 
 KEEP_STATUSES = (401, 403)  # the operator's key is the matter, not the result
 

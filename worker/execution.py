@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from contract.runs import Lease, ResultUpload
-from gpt2core.config import TrainConfig
-from gpt2core.errors import CoreError
-from worker import affinity, orphan, roots
-from worker.agent import StopReason
-from worker.settings import Settings
-from worker.spool import ARTIFACTS
-from worker.supervise import Ending, Supervisor
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import CoreError
+from taskloom.contract.runs import Lease, ResultUpload
+from taskloom.worker import affinity, orphan, roots
+from taskloom.worker.agent import StopReason
+from taskloom.worker.settings import Settings
+from taskloom.worker.spool import ARTIFACTS
+from taskloom.worker.supervise import Ending, Supervisor
 
 TRACE = "trace.json.gz"  # what a tracing attempt leaves
 Command = Callable[[Path], list[str]]  # from the result file's path: gpt2core.launch.command

@@ -7,12 +7,12 @@ import time
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from contract.runs import OUTPUT_LINES, Lease
-from worker.agent import Agent, StopAsked, StopReason
-from worker.client import Refused, ServerClient
-from worker.output import Output
-from worker.report import Report
-from worker.retry import RetryPolicy, Unreachable
+from taskloom.contract.runs import OUTPUT_LINES, Lease
+from taskloom.worker.agent import Agent, StopAsked, StopReason
+from taskloom.worker.client import Refused, ServerClient
+from taskloom.worker.output import Output
+from taskloom.worker.report import Report
+from taskloom.worker.retry import RetryPolicy, Unreachable
 
 LOST_STATUSES = (404, 409, 410)  # the attempt is gone, taken over, or at its end
 

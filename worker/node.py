@@ -10,9 +10,9 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.workers import WorkerRegistration
-from gpt2core import host
-from worker.settings import Settings
+from gpt2core.node import host
+from taskloom.contract.workers import WorkerRegistration
+from taskloom.worker.settings import Settings
 
 PACKAGES = ("taskloom", "numba", "llvmlite", "numpy", "scipy", "mkl")
 

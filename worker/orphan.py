@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from worker.spool import write_durably
+from taskloom.worker.spool import write_durably
 
 NAME = "trainer"
 ENDED_S = 10.0

@@ -12,13 +12,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from gpt2core import host, peaks
-from gpt2core.child import Child, Exited, Told
-from worker import orphan
-from worker.agent import Agent, DrainAsked
-from worker.execution import Command
-from worker.report import Report
-from worker.settings import Settings
+from gpt2core.node import host, peaks
+from gpt2core.process.child import Child, Exited, Told
+from taskloom.worker import orphan
+from taskloom.worker.agent import Agent, DrainAsked
+from taskloom.worker.execution import Command
+from taskloom.worker.report import Report
+from taskloom.worker.settings import Settings
 
 LOOK_S = 0.5
 MOST_BUSY_CORES = 0.25  # of the whole machine, kept by others: what is measured beside them would be too low for good

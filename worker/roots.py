@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpt2core.config import TrainConfig
-from gpt2core.errors import InputError
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import InputError
 
 BUILT_IN_DATA = ("synthetic", "stdlib")
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gpt2core.config import parse_cores
-from gpt2core.errors import ConfigError
-from gpt2core.launch import allowed_cores
-from worker.walltime import Walltime
+from gpt2core.process.launch import allowed_cores
+from gpt2core.spec.config import parse_cores
+from gpt2core.spec.errors import ConfigError
+from taskloom.worker.walltime import Walltime
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 Drain = Literal["finish", "release"]
@@ -85,7 +85,7 @@ def _root(name: str, text: str | None) -> Path | None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of `python -m worker`. The token is no option: arguments are visible to everyone on a node."""
+    """The options of `taskloom worker`. The token is no option: arguments are visible to everyone on a node."""
     out = argparse.ArgumentParser(prog="taskloom worker", description=__doc__)
     out.add_argument("--server", help=f"URL of the server [TASKLOOM_SERVER, {DEFAULT_SERVER}]")
     out.add_argument("--worker-id", help="this worker's lasting name [TASKLOOM_WORKER_ID, node:cores]")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from contract.runs import ResultUpload
+from taskloom.contract.runs import ResultUpload
 
 ARTIFACTS = "artifacts"  # in an attempt's folder, and for the trainer beside its result.json
 

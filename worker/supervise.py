@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from gpt2core import host
-from gpt2core.child import GRACE_S, Child, Exited, Printed, Told
-from worker.agent import Agent, DrainAsked, StopAsked, StopReason
+from gpt2core.node import host
+from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told
+from taskloom.worker.agent import Agent, DrainAsked, StopAsked, StopReason
 
 OUTPUT_LINES = 40  # the last ones, kept for a failure's report
 

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 
-from gpt2core.errors import ConfigError
+from gpt2core.spec.errors import ConfigError
 
 RESERVE_S = 30.0  # of the end: to stop a trainer and deliver what came of it
 ACCEPTED = "a time as 2h, 90m, 1h30m, 3600s, or as Slurm writes it: 1-12:00:00, 02:00:00"

@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.causes import efficiencies, rooflines
-from analysis.comparison import NOISE_FLOOR
-from analysis.fingerprint import FINGERPRINT, environment_differences
-from analysis.memory import MemoryRow
-from analysis.outlook import outlook
-from analysis.processes import Process
-from analysis.profile import Profile
-from analysis.report import timeline
-from analysis.report.card import report_card
-from analysis.report.conclusion import conclusion
-from analysis.scaling import scaling
-from analysis.statistics import outliers
-from analysis.sweep import axes_of, sweep
-from analysis.trace import Trace
-from analysis.validity import disturbed, marks
-from analysis.variants import by_variant, variant_of
+from taskloom.analysis.causes import efficiencies, rooflines
+from taskloom.analysis.comparison import NOISE_FLOOR
+from taskloom.analysis.fingerprint import FINGERPRINT, environment_differences
+from taskloom.analysis.memory import MemoryRow
+from taskloom.analysis.outlook import outlook
+from taskloom.analysis.processes import Process
+from taskloom.analysis.profile import Profile
+from taskloom.analysis.report import timeline
+from taskloom.analysis.report.card import report_card
+from taskloom.analysis.report.conclusion import conclusion
+from taskloom.analysis.scaling import scaling
+from taskloom.analysis.statistics import outliers
+from taskloom.analysis.sweep import axes_of, sweep
+from taskloom.analysis.trace import Trace
+from taskloom.analysis.validity import disturbed, marks
+from taskloom.analysis.variants import by_variant, variant_of
 
 SCHEMA = "taskloom.report/1"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.report.conclusion import variant_name
-from analysis.report.plots import OP_KINDS, WIDTH, Document, op_colour
-from analysis.report.svg import INK, SOFT, Scale, figure, legend, line, rect, text
-from analysis.report.timeline import PIECES, joined
+from taskloom.analysis.report.conclusion import variant_name
+from taskloom.analysis.report.plots import OP_KINDS, WIDTH, Document, op_colour
+from taskloom.analysis.report.svg import INK, SOFT, Scale, figure, legend, line, rect, text
+from taskloom.analysis.report.timeline import PIECES, joined
 
 LANE, LANES_LEFT, LANES_RIGHT = 17, 90, WIDTH - 20
 WAIT = {"barrier": "#222222", "starvation": "#f0e442", "idle": "#cfcfcf"}  # none of them an op's colour

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from analysis.report import lanes, plots
-from analysis.report.conclusion import at, threads, variant_name
-from gpt2core.config import PHASES
+from gpt2core.spec.config import PHASES
+from taskloom.analysis.report import lanes, plots
+from taskloom.analysis.report.conclusion import at, threads, variant_name
 
 Document = Mapping[str, Any]
 STYLE = """

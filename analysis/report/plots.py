@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.report.conclusion import variant_name
-from analysis.report.svg import (
+from gpt2core.spec.config import PHASES
+from gpt2core.spec.result import median
+from taskloom.analysis.report.conclusion import variant_name
+from taskloom.analysis.report.svg import (
     INK,
     SOFT,
     Scale,
@@ -21,8 +23,6 @@ from analysis.report.svg import (
     x_axis,
     y_axis,
 )
-from gpt2core.config import PHASES
-from gpt2core.result import median
 
 Document = Mapping[str, Any]
 WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from analysis.forecast import fork_join_spans, task_spans
-from analysis.outlook import Outlook
-from analysis.processes import Process
-from analysis.profile import Profile
-from analysis.statistics import step_interval
-from analysis.trace import IDLE, WAITS, Trace, busy
-from analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
-from gpt2core.result import median
+from gpt2core.spec.result import median
+from taskloom.analysis.forecast import fork_join_spans, task_spans
+from taskloom.analysis.outlook import Outlook
+from taskloom.analysis.processes import Process
+from taskloom.analysis.profile import Profile
+from taskloom.analysis.statistics import step_interval
+from taskloom.analysis.trace import IDLE, WAITS, Trace, busy
+from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
 
 REPLAYED_CORES = 4
 STEPS = 2  # traced ones that are shown, so that what overlaps their boundary is seen

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gpt2core.machine.jit import STEP, d1, entry, f1, kernel, own1
+from gpt2core.compile.jit import STEP, d1, entry, f1, kernel, own1
 
 
 @kernel

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gpt2core.machine.jit import STEP, d1, entry, f1, kernel, l1
+from gpt2core.compile.jit import STEP, d1, entry, f1, kernel, l1
 
 LEAST = 1e-6  # added to the norm, as PyTorch does, so that gradients of 0 stay 0
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from gpt2core.machine.jit import STEP, d1, entry, f1, f2, i1, kernel, l1, scalar
-from gpt2core.machine.vector import exp32, maximum32
+from gpt2core.compile.jit import STEP, d1, entry, f1, f2, i1, kernel, l1, scalar
+from gpt2core.compile.vector import exp32, maximum32
 
 
 @kernel

@@ -1,6 +1,6 @@
 """Token and position embeddings."""
 
-from gpt2core.machine.jit import entry, f2, i1, kernel, own2, scalar
+from gpt2core.compile.jit import entry, f2, i1, kernel, own2, scalar
 
 
 @kernel

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gpt2core.machine.jit import entry, f2, kernel
-from gpt2core.machine.vector import exp32
+from gpt2core.compile.jit import entry, f2, kernel
+from gpt2core.compile.vector import exp32
 
 ONE = np.float32(1.0)
 # 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2u)): no cancellation for negative u, and one exponential.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpt2core.machine.jit import entry, f1, f2, kernel, own1, scalar
+from gpt2core.compile.jit import entry, f1, f2, kernel, own1, scalar
 
 EPS = np.float32(1e-5)
 ONE = np.float32(1.0)

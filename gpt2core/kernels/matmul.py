@@ -1,7 +1,7 @@
 """Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it."""
 
-from gpt2core.machine.gemm import multiply
-from gpt2core.machine.jit import address_of, entry, f1, f2, kernel, own1, own2, product, scalar
+from gpt2core.compile.jit import address_of, entry, f1, f2, kernel, own1, own2, product, scalar
+from gpt2core.gemm.libraries import multiply
 
 
 @kernel

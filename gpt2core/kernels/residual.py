@@ -1,6 +1,6 @@
 """Residual connections."""
 
-from gpt2core.machine.jit import entry, f2, kernel
+from gpt2core.compile.jit import entry, f2, kernel
 
 
 @kernel

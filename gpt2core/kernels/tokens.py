@@ -1,6 +1,6 @@
 """A batch's inputs and targets, taken from the token stream."""
 
-from gpt2core.machine.jit import STEP, entry, h1, i1, kernel, scalar
+from gpt2core.compile.jit import STEP, entry, h1, i1, kernel, scalar
 
 
 @kernel

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.machine.atomics import compare_exchange, fence, load_acquire, load_relaxed, store_relaxed, store_release
-from gpt2core.machine.jit import runtime
+from gpt2core.compile.atomics import compare_exchange, fence, load_acquire, load_relaxed, store_relaxed, store_release
+from gpt2core.compile.jit import runtime
 
 TOP, BOTTOM, CELLS = 0, 64, 128  # bytes
 EMPTY = -1

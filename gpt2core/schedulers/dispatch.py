@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.arena import Memory
-from gpt2core.config import PHASES
-from gpt2core.machine.atomics import pause
-from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import (
+from gpt2core.compile.atomics import pause
+from gpt2core.compile.clock import ticks
+from gpt2core.compile.jit import (
     CONTEXT_SIZE,
     OPERAND_SIZE,
     SCRATCH,
@@ -26,9 +24,11 @@ from gpt2core.machine.jit import (
     inlined,
     pointer_i64,
 )
-from gpt2core.ops import Operand, Product, Program
-from gpt2core.products import Products
-from gpt2core.tracing import LAST_BEGIN, note
+from gpt2core.gemm.products import Products
+from gpt2core.measure.tracing import LAST_BEGIN, note
+from gpt2core.run.arena import Memory
+from gpt2core.spec.config import PHASES
+from gpt2core.step.ops import Operand, Product, Program
 
 ENTRY, OPERANDS, TILE, KIND, PHASE, NUMBER, NEXT = range(7)
 COLUMNS = 8  # of the tables; one cache line a call

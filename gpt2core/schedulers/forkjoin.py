@@ -7,13 +7,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.machine.atomics import fetch_add, load_acquire, store_release
-from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import address_of, bare, inlined, runtime
+from gpt2core.compile.atomics import fetch_add, load_acquire, store_release
+from gpt2core.compile.clock import ticks
+from gpt2core.compile.jit import address_of, bare, inlined, runtime
+from gpt2core.measure.tracing import (
+    APART,
+    BARRIER,
+    ENTERED,
+    LAST_BEGIN,
+    LINE,
+    STARVATION,
+    bare_record,
+    note_usage,
+    note_waited,
+)
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.team import barrier
-from gpt2core.tracing import APART, BARRIER, ENTERED, LAST_BEGIN, LINE, STARVATION, bare_record, note_usage, note_waited
 
 AGREED = 2  # cell of `control`: what thread 0 decided at the step's end
 

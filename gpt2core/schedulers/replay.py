@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.graph import WAIT, Graph, bottom_levels
-from gpt2core.machine.jit import bare, inlined
-from gpt2core.tracing import LINE
+from gpt2core.compile.jit import bare, inlined
+from gpt2core.measure.tracing import LINE
+from gpt2core.step.graph import WAIT, Graph, bottom_levels
 
 Ints = NDArray[np.int64]
 BEGIN_NODE, END_NODE, INNER_WAIT = -1, -2, -3  # what a node without a task is

@@ -1,10 +1,10 @@
 """Serial: the tasks in program order on one thread. The reference for every other scheduler."""
 
-from gpt2core.machine.atomics import load_acquire, store_release
-from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import address_of, bare, runtime
+from gpt2core.compile.atomics import load_acquire, store_release
+from gpt2core.compile.clock import ticks
+from gpt2core.compile.jit import address_of, bare, runtime
+from gpt2core.measure.tracing import bare_record, note_usage
 from gpt2core.schedulers.dispatch import run_task
-from gpt2core.tracing import bare_record, note_usage
 
 STOP, STEPS_DONE = 0, 1  # cells of `control`
 

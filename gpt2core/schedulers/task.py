@@ -5,14 +5,10 @@ other policies: the own successor of highest priority (its data is in this core'
 other ready tasks, then the oldest of another thread's. replay.record says what fillers and priorities are.
 """
 
-from gpt2core.machine.atomics import fence, fetch_add, load_acquire, pause, store_release, yield_core
-from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import address_of, bare, inlined, runtime
-from gpt2core.schedulers.deque import EMPTY, push, steal, take
-from gpt2core.schedulers.dispatch import run_task
-from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
-from gpt2core.schedulers.serial import STEPS_DONE, STOP
-from gpt2core.tracing import (
+from gpt2core.compile.atomics import fence, fetch_add, load_acquire, pause, store_release, yield_core
+from gpt2core.compile.clock import ticks
+from gpt2core.compile.jit import address_of, bare, inlined, runtime
+from gpt2core.measure.tracing import (
     ENTERED,
     LAST_BEGIN,
     PASSED,
@@ -23,6 +19,10 @@ from gpt2core.tracing import (
     note_waited,
     pass_wait,
 )
+from gpt2core.schedulers.deque import EMPTY, push, steal, take
+from gpt2core.schedulers.dispatch import run_task
+from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
+from gpt2core.schedulers.serial import STEPS_DONE, STOP
 
 # Cells of `control`: nothing is left to run; how many iterations there are, once decided; which one was the first.
 FINISHED, LAST, FIRST = 3, 4, 5

@@ -9,11 +9,11 @@ from typing import Any
 
 import numba
 
-from gpt2core.errors import Stalled
-from gpt2core.machine.atomics import fetch_add, load_acquire, pause, store_relaxed, store_release, yield_core
-from gpt2core.machine.clock import ticks
-from gpt2core.machine.jit import runtime
-from gpt2core.machine.pinning import pin_this_thread
+from gpt2core.compile.atomics import fetch_add, load_acquire, pause, store_relaxed, store_release, yield_core
+from gpt2core.compile.clock import ticks
+from gpt2core.compile.jit import runtime
+from gpt2core.node.pinning import pin_this_thread
+from gpt2core.spec.errors import Stalled
 
 SPINS = 4000  # pauses before a waiting thread yields its core: some tens of microseconds
 SPINS_OVERSUBSCRIBED = 50

@@ -10,8 +10,8 @@ from typing import Any
 import click
 from rich.table import Table
 
-from analysis.report import page
 from taskloom import analysis_tables, request_file
+from taskloom.analysis.report import page
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
 from taskloom.options import several_settings, train_options

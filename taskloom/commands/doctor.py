@@ -10,7 +10,7 @@ import click
 from rich import box
 from rich.table import Table
 
-from gpt2core import peaks
+from gpt2core.node import peaks
 from taskloom import diagnosis, local_run
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.tables import number

@@ -6,11 +6,11 @@ import itertools
 
 import click
 
-from contract.experiments import ExperimentDetail
 from taskloom import tables
 from taskloom.client import Client
 from taskloom.commands import analysis
 from taskloom.commands.output import console, error_console, json_option, print_json, server_option
+from taskloom.contract.experiments import ExperimentDetail
 
 
 @click.group()

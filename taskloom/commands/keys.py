@@ -6,17 +6,20 @@ from typing import get_args
 
 import click
 
-from contract.keys import KeyRequest, Scope
 from taskloom import tables
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.contract.keys import KeyRequest, Scope
 
 DAY_S = 86400.0
 
 
 @click.group()
 def keys() -> None:
-    """Create, list and revoke keys. Send one as TASKLOOM_TOKEN; on the server's machine: python -m server keys."""
+    """Create, list and revoke keys. Send one as TASKLOOM_TOKEN.
+
+    On the server's machine: python -m taskloom.server keys.
+    """
 
 
 @keys.command()

@@ -12,10 +12,10 @@ from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gpt2core import launch
-from gpt2core.errors import ConfigError
-from gpt2core.granularity import KERNELS, SCHEDULERS, MetgConfig
-from gpt2core.patterns import PATTERNS
+from gpt2core.process import launch
+from gpt2core.spec.errors import ConfigError
+from gpt2core.taskbench.granularity import KERNELS, SCHEDULERS, MetgConfig
+from gpt2core.taskbench.patterns import PATTERNS
 from taskloom import local_run
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.metg_plot import svg

@@ -8,9 +8,9 @@ from typing import get_args
 
 import click
 
-from contract.retention import EndedState, PruneReport, PruneRequest
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.contract.retention import EndedState, PruneReport, PruneRequest
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 

@@ -10,10 +10,10 @@ from typing import get_args
 
 import click
 
-from contract.runs import LogLine, RunDetail, RunState
 from taskloom import tables, trace_files, watch
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.contract.runs import LogLine, RunDetail, RunState
 
 
 @click.group()

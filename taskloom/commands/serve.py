@@ -21,4 +21,4 @@ def serve(host: str, port: int, database_url: str, workers: int, as_json: bool) 
     os.environ["TASKLOOM_DATABASE_URL"] = database_url
     # exec, so that signals reach the server itself.
     options = ["--host", host, "--port", str(port), "--workers", str(workers)]
-    os.execv(sys.executable, [sys.executable, "-m", "server", *options])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "taskloom.server", *options])

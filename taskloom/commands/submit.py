@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom import request_file, tables, watch
 from taskloom.client import Client
 from taskloom.commands.output import console, error_console, json_option, print_json, server_option
+from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.errors import EXIT_WORK_FAILED
 from taskloom.options import several_settings, stop_rule, train_options
 

@@ -12,8 +12,8 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from gpt2core import launch
-from gpt2core.config import TrainConfig
+from gpt2core.process import launch
+from gpt2core.spec.config import TrainConfig
 from taskloom import local_run, trace_files, train_tables
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.options import single_settings, train_options
@@ -57,7 +57,7 @@ def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
     """Train here and now, in one child process, and print what was measured."""
     settings = single_settings(given)
     if "checkpoint" in settings and "model" not in settings:  # a checkpoint says what model it holds
-        from gpt2core.checkpoint import checkpoint_model  # needs NumPy, which no other command does
+        from gpt2core.networks.gpt2.checkpoint import checkpoint_model  # needs NumPy, which no other command does
 
         settings["model"] = checkpoint_model(settings["checkpoint"])
     config = TrainConfig.from_dict(settings)

@@ -26,7 +26,7 @@ import click
 @click.option("--json", is_flag=True, help="one JSON event a line on standard output")
 def worker(token: str | None, label: tuple[str, ...], once: bool, json: bool, **given: str | None) -> None:
     """Execute runs on this machine until stopped. SIGTERM drains, a second one stops at once."""
-    arguments = [sys.executable, "-m", "worker"]
+    arguments = [sys.executable, "-P", "-m", "taskloom.worker"]
     for name, value in given.items():
         if value is not None:
             arguments += ["--" + name.replace("_", "-"), value]

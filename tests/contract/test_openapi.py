@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.experiments import ExperimentRequest
-from server.errors import PROBLEM_TYPES
-from server.main import create_app
-from server.settings import Settings
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.server.errors import PROBLEM_TYPES
+from taskloom.server.main import create_app
+from taskloom.server.settings import Settings
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

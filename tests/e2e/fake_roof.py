@@ -1,4 +1,4 @@
-"""Peaks that nobody measured: it speaks as gpt2core.roof does and behaves as FAKE_ROOF says.
+"""Peaks that nobody measured: it speaks as gpt2core.run.roof does and behaves as FAKE_ROOF says.
 
 quick  keeps peaks at once
 gated  tells that it has begun, and keeps peaks as soon as the file FAKE_ROOF_GATE exists
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpt2core import peaks
+from gpt2core.node import peaks
 
 
 def main() -> int:

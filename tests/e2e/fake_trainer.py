@@ -19,8 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-from gpt2core.config import PHASES, TrainConfig
-from gpt2core.result import ThreadStat, TrainResult
+from gpt2core.spec.config import PHASES, TrainConfig
+from gpt2core.spec.result import ThreadStat, TrainResult
 
 STEP_S = 0.01
 

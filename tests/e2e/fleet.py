@@ -18,16 +18,16 @@ from typing import Any
 
 import fake_trainer
 
-from contract.runs import Lease
-from gpt2core.config import TrainConfig
-from worker import signals
-from worker.agent import Agent, DrainAsked
-from worker.claim_loop import ClaimLoop
-from worker.client import ServerClient
-from worker.execution import Verdict
-from worker.report import Report
-from worker.settings import parse
-from worker.spool import Spool
+from gpt2core.spec.config import TrainConfig
+from taskloom.contract.runs import Lease
+from taskloom.worker import signals
+from taskloom.worker.agent import Agent, DrainAsked
+from taskloom.worker.claim_loop import ClaimLoop
+from taskloom.worker.client import ServerClient
+from taskloom.worker.execution import Verdict
+from taskloom.worker.report import Report
+from taskloom.worker.settings import parse
+from taskloom.worker.spool import Spool
 
 
 class NullExecutor:

@@ -109,7 +109,7 @@ class House:
     def _serve(self, name: str, port: int, **environment: str) -> Process:
         options = ("--port", str(port), "--database-url", self.database_url)
         settings = {"TASKLOOM_ARTIFACT_ROOT": str(self.artifacts), **self._settings, **environment}
-        return self.start(name, "-m", "server", *options, **settings)
+        return self.start(name, "-P", "-m", "taskloom.server", *options, **settings)
 
     def start_worker(self, trainer: str | None = "quick", *options: str, **environment: str) -> Process:
         """A worker with a fake trainer of that behaviour, or with the real one; it measures no peaks unless it is told
@@ -118,7 +118,7 @@ class House:
         return self.run("worker", command, **{"FAKE_TRAINER": trainer or "", "TASKLOOM_PEAKS": "never", **environment})
 
     def worker_command(self, trainer: str | None, *options: str) -> list[str]:
-        program = ("-m", "worker") if trainer is None else (str(HERE / "worker_of_fakes.py"),)
+        program = ("-P", "-m", "taskloom.worker") if trainer is None else (str(HERE / "worker_of_fakes.py"),)
         return [sys.executable, *program, "--server", self.url, "--spool", str(self.spool), "--json", *options]
 
     def start_fleet(self, workers: int, *servers: str) -> Process:

@@ -6,10 +6,10 @@ from patience import until
 from processes import House
 from sqlalchemy import text
 
-from contract.experiments import ExperimentRequest
-from contract.runs import RunDetail
-from server.db import Database
 from taskloom import Client
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.runs import RunDetail
+from taskloom.server.db import Database
 
 SMALL = {"model": "tiny", "steps": 4, "seq": 16}
 

@@ -16,8 +16,8 @@ from processes import House, house
 from runs import check_books, ended, submit, submit_many, succeeded
 from sqlalchemy import text
 
-from server.db import Database
 from taskloom import Client
+from taskloom.server.db import Database
 
 pytestmark = pytest.mark.both_databases
 HOW_TO = Path(__file__).parents[2] / "docs/how-to/backup-and-restore.md"

@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from gpt2core import launch
+from gpt2core.process import launch
 
 SETTINGS = {"model": "tiny", "steps": 3, "threads": 2, "token_slice": 16, "data": "synthetic"}
 

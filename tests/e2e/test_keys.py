@@ -12,8 +12,8 @@ import pytest
 from patience import until
 from processes import House
 
-from contract.experiments import ExperimentRequest
 from taskloom import Client
+from taskloom.contract.experiments import ExperimentRequest
 
 
 def taskloom(home: House, *arguments: str, token: str = "", status: int = 0) -> str:

@@ -20,8 +20,8 @@ from processes import House, Process, house
 from runs import check_books, ended, submit, submit_many, succeeded, training
 from wire import LoseOneAnswer, Unreliable, Wire
 
-from contract.runs import AttemptSummary
 from taskloom import Client
+from taskloom.contract.runs import AttemptSummary
 
 pytestmark = pytest.mark.both_databases
 LEASE_S = 1.5

@@ -16,13 +16,13 @@ from processes import House, Process, gone
 from runs import ended, submit, training
 from wire import Message, Send, Wire
 
-from contract.experiments import ExperimentRequest
 from taskloom import Client
-from worker.client import ServerClient
-from worker.delivery import Delivery
-from worker.execution import Verdict, upload
-from worker.report import Report
-from worker.spool import Entry, Spool
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.worker.client import ServerClient
+from taskloom.worker.delivery import Delivery
+from taskloom.worker.execution import Verdict, upload
+from taskloom.worker.report import Report
+from taskloom.worker.spool import Entry, Spool
 
 
 def trainer_of(worker: Process) -> psutil.Process:

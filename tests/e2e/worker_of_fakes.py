@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from gpt2core.child import GRACE_S
-from worker import peaks
-from worker.__main__ import main
+from gpt2core.process.child import GRACE_S
+from taskloom.worker import peaks
+from taskloom.worker.__main__ import main
 
 HERE = Path(__file__).parent
 peaks.MOST_BUSY_CORES = float("inf")  # other tests run beside

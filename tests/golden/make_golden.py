@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bench.torch_gpt2 import GPT2, attention, load_weights, random_model, train, train_with_norms, weights_of
-from gpt2core.config import TrainConfig
+from gpt2core.spec.config import TrainConfig
 
 FOLDER = Path(__file__).parent
 N, C, OC, NH, B, T, V, VP, CONTEXT = 7, 24, 40, 3, 2, 5, 50, 128, 16

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from server.attempts import service as attempts
-from server.context import Context
+from taskloom.server.context import Context
+from taskloom.server.queue.attempts import service as attempts
 
 API = "/api/v1"
 GIB = 1 << 30

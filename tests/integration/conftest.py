@@ -16,9 +16,9 @@ import pytest
 import uvicorn
 from caller import Caller
 
-from server.listening import bind, resolve
-from server.main import create_app
-from server.settings import Settings
+from taskloom.server.listening import bind, resolve
+from taskloom.server.main import create_app
+from taskloom.server.settings import Settings
 
 StartServer = Callable[..., Caller]
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from server import auth
-from server.main import operations
+from taskloom.server.access import auth
+from taskloom.server.main import operations
 
 CALLERS = ("none", "unknown", "revoked", "expired", "read", "submit", "worker", "other-worker", "admin")
 NO_KEY = ("none", "unknown", "revoked", "expired")

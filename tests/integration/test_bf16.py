@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gpt2core.config import ModelConfig, TrainConfig
-from gpt2core.machine import gemm
-from gpt2core.train import train
+from gpt2core.gemm import libraries as gemm
+from gpt2core.run.train import train
+from gpt2core.spec.config import ModelConfig, TrainConfig
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=3, heads=4, channels=96, vocab=256, context=64),

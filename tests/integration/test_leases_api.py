@@ -5,7 +5,7 @@ import pytest
 from patience import until
 from sqlalchemy import text
 
-from server.neighbours import LISTENER
+from taskloom.server.neighbours import LISTENER
 
 pytestmark = pytest.mark.both_databases
 

@@ -8,14 +8,15 @@ import threading
 
 import pytest
 
-from gpt2core import host, patterns
-from gpt2core.errors import Cancelled, ConfigError, Violated
-from gpt2core.granularity import KERNELS, SCHEDULERS, MetgConfig, stream_bytes
-from gpt2core.graph import derive, reachability
-from gpt2core.kernels.taskbench import LINE
-from gpt2core.metg import measure
+from gpt2core.node import host
 from gpt2core.schedulers import replay
-from gpt2core.taskbench import Streams, TaskBench
+from gpt2core.spec.errors import Cancelled, ConfigError, Violated
+from gpt2core.step.graph import derive, reachability
+from gpt2core.taskbench import patterns
+from gpt2core.taskbench.bench import Streams, TaskBench
+from gpt2core.taskbench.granularity import KERNELS, SCHEDULERS, MetgConfig, stream_bytes
+from gpt2core.taskbench.kernels import LINE
+from gpt2core.taskbench.metg import measure
 
 pytestmark = pytest.mark.alone
 

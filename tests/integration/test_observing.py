@@ -6,8 +6,8 @@ import logging
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from server import paging
-from server.logs import JsonFormatter
+from taskloom.server import paging
+from taskloom.server.logs import JsonFormatter
 
 pytestmark = pytest.mark.alone
 

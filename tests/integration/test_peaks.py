@@ -11,8 +11,9 @@ import numba
 import numpy as np
 import pytest
 
-from gpt2core import peaks, roof
-from gpt2core.machine import environment, gemm
+from gpt2core.gemm import libraries as gemm
+from gpt2core.node import environment, peaks
+from gpt2core.run import roof
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_thread_counts(cores, counts):
 
 def test_the_process_reports_and_keeps(tmp_path):
     result = tmp_path / "peaks.json"
-    code = "from gpt2core import roof; roof.SIZE, roof.ARRAY_BYTES, roof.REPETITIONS = 64, 1 << 16, 1; roof.main()"
+    code = "from gpt2core.run import roof; roof.SIZE, roof.ARRAY_BYTES, roof.REPETITIONS = 64, 1 << 16, 1; roof.main()"
     command = [sys.executable, "-c", code, "--result", str(result)]
     environment = {**os.environ, "TASKLOOM_CACHE_DIR": str(tmp_path), "NUMBA_CACHE_DIR": numba.config.CACHE_DIR}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)

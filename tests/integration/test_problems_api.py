@@ -2,7 +2,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from server.errors import PROBLEM_TYPES
+from taskloom.server.errors import PROBLEM_TYPES
 
 
 @pytest.mark.parametrize(

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import text
 
-from contract.experiments import ExperimentRequest
-from contract.runs import HeartbeatRequest, Lease, LeaseRequest, Progress, ResultUpload
-from contract.workers import WorkerRegistration
-from server.attempts import service as attempts
-from server.attempts.claim import claim
-from server.db import Database
-from server.errors import InvalidTransition, LeaseLost, ResultConflict, StaleBoot, WorkerBusy
-from server.experiments import service as experiments
-from server.keys.service import ANYBODY
-from server.runs import service as runs
-from server.settings import Settings
-from server.workers import service as workers
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.runs import HeartbeatRequest, Lease, LeaseRequest, Progress, ResultUpload
+from taskloom.contract.workers import WorkerRegistration
+from taskloom.server.access.keys.service import ANYBODY
+from taskloom.server.db import Database
+from taskloom.server.errors import InvalidTransition, LeaseLost, ResultConflict, StaleBoot, WorkerBusy
+from taskloom.server.queue.attempts import service as attempts
+from taskloom.server.queue.attempts.claim import claim
+from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.queue.runs import service as runs
+from taskloom.server.queue.workers import service as workers
+from taskloom.server.settings import Settings
 
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
 PICK = st.integers(0, 10**6)

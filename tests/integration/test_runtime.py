@@ -10,21 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpt2core import graph, train
-from gpt2core.arena import Memory
-from gpt2core.config import SYNCS, TrainConfig
-from gpt2core.errors import Stalled
-from gpt2core.machine import atomics
-from gpt2core.machine.jit import STEP, address_of, entry, l1, runtime
-from gpt2core.ops import Program, Tensor, Tile, Work
+from gpt2core.compile import atomics
+from gpt2core.compile.jit import STEP, address_of, entry, l1, runtime
+from gpt2core.measure.tracing import new_record
+from gpt2core.run import train
+from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import EMPTY, new_deques, push, steal, take
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
 from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team, barrier
-from gpt2core.tensors import TensorSpec, plan_arena
-from gpt2core.tracing import new_record
+from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.spec.errors import Stalled
+from gpt2core.step import graph
+from gpt2core.step.ops import Program, Tensor, Tile, Work
+from gpt2core.step.tensors import TensorSpec, plan_arena
 
 ITEMS = 20_000
 

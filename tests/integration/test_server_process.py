@@ -1,4 +1,4 @@
-"""`python -m server` as a process."""
+"""`python -m taskloom.server` as a process."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def start(tmp_path):
 
     def start(*arguments, database="test.db", url=None, **environment):
         url = url or f"sqlite:///{tmp_path}/{database}"
-        command = [sys.executable, "-m", "server", "--database-url", url, *arguments]
+        command = [sys.executable, "-P", "-m", "taskloom.server", "--database-url", url, *arguments]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
         )
@@ -89,13 +89,14 @@ def test_a_public_address_is_refused_without_an_admin_key(start, host):
     process = start("--port", "0", "--host", host)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 2
-    assert "there is no admin key; make one with `python -m server keys create --scope admin`" in err
+    assert "there is no admin key; make one with `python -m taskloom.server keys create --scope admin`" in err
     assert "Traceback" not in err
 
 
 def keys(tmp_path, *arguments, status=0):
-    """What `python -m server keys` prints."""
-    command = [sys.executable, "-m", "server", "keys", "--database-url", f"sqlite:///{tmp_path}/test.db", *arguments]
+    """What `python -m taskloom.server keys` prints."""
+    program = [sys.executable, "-P", "-m", "taskloom.server", "keys"]
+    command = [*program, "--database-url", f"sqlite:///{tmp_path}/test.db", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr

@@ -1,6 +1,6 @@
 import pytest
 
-from server.db import Database
+from taskloom.server.db import Database
 
 
 @pytest.mark.parametrize(("pragma", "value"), [("journal_mode", "wal"), ("foreign_keys", 1), ("synchronous", 2)])

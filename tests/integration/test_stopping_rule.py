@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from server.experiments import blocks
+from taskloom.server.queue.experiments import blocks
 
 pytestmark = pytest.mark.both_databases
 

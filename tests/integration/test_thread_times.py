@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from test_runtime import toy
 
-from gpt2core import graph, train
-from gpt2core.config import SYNCS, TrainConfig
-from gpt2core.machine.jit import runtime
-from gpt2core.ops import Program
+from gpt2core.compile.jit import runtime
+from gpt2core.measure.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait
+from gpt2core.run import train
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import new_deques
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
 from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team
-from gpt2core.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait
+from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.step import graph
+from gpt2core.step.ops import Program
 
 pytestmark = pytest.mark.alone
 

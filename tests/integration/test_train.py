@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 from trace_checks import check_chrome, check_paraver
 
-from analysis import chrome, paraver
-from analysis.profile import profile_of
-from analysis.trace import trace_of
-from gpt2core import arena, checkpoint, launch, run, tensors, train
-from gpt2core.config import PHASES, ModelConfig, TrainConfig
-from gpt2core.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
+from gpt2core.networks.gpt2 import checkpoint
+from gpt2core.process import launch
+from gpt2core.run import arena, run, train
+from gpt2core.spec.config import PHASES, ModelConfig, TrainConfig
+from gpt2core.spec.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
+from gpt2core.step import tensors
+from taskloom.analysis import chrome, paraver
+from taskloom.analysis.profile import profile_of
+from taskloom.analysis.trace import trace_of
 
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=8, warmup=2, token_slice=16, data="synthetic", threads=2)
 

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from gpt2core import host, train
-from gpt2core.config import TrainConfig
+from gpt2core.node import host
+from gpt2core.run import train
+from gpt2core.spec.config import TrainConfig
 
 pytestmark = pytest.mark.alone
 

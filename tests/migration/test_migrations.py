@@ -6,9 +6,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-from server import migrate
-from server.db import Database
-from server.schema import METADATA
+from taskloom.server import migrate
+from taskloom.server.db import Database
+from taskloom.server.schema import METADATA
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

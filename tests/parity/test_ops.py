@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bench.torch_gpt2 import attention
+from gpt2core.gemm import libraries as gemm
 from gpt2core.kernels.adamw import adamw_update
 from gpt2core.kernels.attention import BLOCK, attention_backward, attention_forward
 from gpt2core.kernels.cross_entropy import cross_entropy
@@ -21,7 +22,6 @@ from gpt2core.kernels.gelu import gelu_backward, gelu_forward
 from gpt2core.kernels.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
 from gpt2core.kernels.matmul import matmul_backward_input, matmul_backward_weight, matmul_forward
 from gpt2core.kernels.residual import residual_forward
-from gpt2core.machine import gemm
 
 pytestmark = [pytest.mark.parity, pytest.mark.parametrize("seed", range(5))]
 TOLERANCE = 3e-6

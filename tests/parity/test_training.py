@@ -20,11 +20,11 @@ from bench.torch_gpt2 import (
     write_llmc_checkpoint,
 )
 from bench.torch_gpt2 import train as train_torch
-from gpt2core.checkpoint import read_checkpoint
-from gpt2core.config import PRESETS, ModelConfig, TrainConfig
-from gpt2core.data import open_tokens
-from gpt2core.tensors import weight_specs
-from gpt2core.train import train
+from gpt2core.data.sources import open_tokens
+from gpt2core.networks.gpt2.checkpoint import read_checkpoint
+from gpt2core.run.train import train
+from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
+from gpt2core.step.tensors import weight_specs
 
 pytestmark = pytest.mark.parity
 

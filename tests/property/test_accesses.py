@@ -9,15 +9,19 @@ from collections.abc import Hashable
 import numpy as np
 import pytest
 
-from gpt2core import data, products, program, slicing, tensors, train
-from gpt2core.arena import Memory
-from gpt2core.blocks import WeightBlocks
-from gpt2core.config import FUSIONS, ModelConfig, TrainConfig
-from gpt2core.machine import gemm
-from gpt2core.ops import Access, Mode, Program
+from gpt2core.data import sources as data
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import products
+from gpt2core.measure.tracing import new_record
+from gpt2core.networks.gpt2 import program
+from gpt2core.run import train
+from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
-from gpt2core.tracing import new_record
+from gpt2core.spec.config import FUSIONS, ModelConfig, TrainConfig
+from gpt2core.step import slicing, tensors
+from gpt2core.step.blocks import WeightBlocks
+from gpt2core.step.ops import Access, Mode, Program
 
 ALONGSIDE = {"normed": ("mean", "rstd"), "attended": ("lse",)}  # written by the same task, read by the same readers
 WEIGHTS = {"qkvw": "qkvb", "attprojw": "attprojb", "fcw": "fcb", "fcprojw": "fcprojb", "wte": None}

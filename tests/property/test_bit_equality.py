@@ -10,13 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpt2core import data, graph, products, run, tensors, train
-from gpt2core.arena import Memory
-from gpt2core.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
-from gpt2core.machine import gemm
+from gpt2core.data import sources as data
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import products
+from gpt2core.measure.tracing import new_record
+from gpt2core.run import run, train
+from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
-from gpt2core.tracing import new_record
+from gpt2core.spec.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
+from gpt2core.step import graph, tensors
 
 RAGGED = TrainConfig(
     model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),

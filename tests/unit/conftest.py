@@ -26,7 +26,7 @@ def golden() -> Callable[[str], Golden]:
 @pytest.fixture(params=["own", "auto", "openblas"])
 def by(request: pytest.FixtureRequest) -> Iterator[By]:
     """What computes products, of which a library's are asked for so many columns at a time."""
-    from gpt2core.machine import gemm
+    from gpt2core.gemm import libraries as gemm
 
     words, scratch = gemm.new_scratch()
     library = gemm.own() if request.param == "own" else gemm.blas(request.param)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from analysis.calibration import calibrate, detectable
-from analysis.comparison import decide
-from analysis.processes import Process
+from taskloom.analysis.calibration import calibrate, detectable
+from taskloom.analysis.comparison import decide
+from taskloom.analysis.processes import Process
 
 
 def test_the_spread_of_pairs_is_what_neighbours_differ_by(make_result):

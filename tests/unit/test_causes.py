@@ -1,8 +1,8 @@
 import pytest
 
-from analysis.causes import efficiencies, rooflines
-from analysis.processes import Process
-from analysis.roofline import model_flop
+from taskloom.analysis.causes import efficiencies, rooflines
+from taskloom.analysis.processes import Process
+from taskloom.analysis.roofline import model_flop
 
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
                                "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0}}}}  # fmt: skip

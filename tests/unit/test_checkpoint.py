@@ -13,10 +13,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from gpt2core import checkpoint
-from gpt2core.checkpoint import checkpoint_model, initial_weights, read_checkpoint, write_checkpoint
-from gpt2core.config import PRESETS, ModelConfig
-from gpt2core.errors import (
+from gpt2core.networks.gpt2 import checkpoint
+from gpt2core.networks.gpt2.checkpoint import checkpoint_model, initial_weights, read_checkpoint, write_checkpoint
+from gpt2core.spec.config import PRESETS, ModelConfig
+from gpt2core.spec.errors import (
     BadMagic,
     BadVersion,
     ConfigError,
@@ -26,7 +26,7 @@ from gpt2core.errors import (
     TruncatedFile,
     UnreadableFile,
 )
-from gpt2core.tensors import weight_specs
+from gpt2core.step.tensors import weight_specs
 
 MODEL = ModelConfig(layers=2, heads=3, channels=24, vocab=50, context=11)
 Weights = dict[str, np.ndarray]

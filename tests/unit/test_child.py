@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gpt2core.child import LINE_CHARS, Child, Exited, Printed, Told, spawning_on
+from gpt2core.process.child import LINE_CHARS, Child, Exited, Printed, Told, spawning_on
 
 DEADLINE_S = 30.0
 
@@ -104,9 +104,10 @@ def test_nothing_the_child_started_outlives_it() -> None:
 
 
 def test_a_trainer_ends_with_the_process_that_started_it_but_not_with_a_thread() -> None:
-    trainer = "from gpt2core import process; process.main(lambda stop: (process.started(), stop.wait()))"
+    trainer = "from gpt2core.process import trainer; trainer.main(lambda stop: (trainer.started(), stop.wait()))"
     parent = (
-        "import sys, threading; from queue import SimpleQueue; from gpt2core.child import Child; box = SimpleQueue(); "
+        "import sys, threading; from queue import SimpleQueue; from gpt2core.process.child import Child; "
+        "box = SimpleQueue(); "
         f"t = threading.Thread(target=Child, args=([sys.executable, '-c', {trainer!r}], {{}}, box)); t.start(); "
         "t.join(); print(box.get().event['pid'], flush=True); box.get()"
     )

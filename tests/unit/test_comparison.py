@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from analysis.comparison import compare
-from analysis.processes import Process
+from taskloom.analysis.comparison import compare
+from taskloom.analysis.processes import Process
 
 A_S = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gpt2core import data
-from gpt2core.config import TrainConfig
-from gpt2core.data import NotEnoughTokens, open_tokens, stdlib_tokens, write_tokens
-from gpt2core.errors import (
+from gpt2core.data import sources as data
+from gpt2core.data.sources import NotEnoughTokens, open_tokens, stdlib_tokens, write_tokens
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import (
     BadMagic,
     BadVersion,
     ConfigError,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.efficiency import Counted, critical_s, efficiency, scalability, waiting_split
+from taskloom.analysis.efficiency import Counted, critical_s, efficiency, scalability, waiting_split
 
 times = st.floats(1e-3, 1e3)
 counts = st.builds(Counted, st.floats(1e6, 1e12), st.floats(1e6, 1e12))

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from analysis.comparison import decide
-from analysis.statistics import paired_p_value, unpaired_p_value
+from taskloom.analysis.comparison import decide
+from taskloom.analysis.statistics import paired_p_value, unpaired_p_value
 
 SIMULATIONS = 1000
 PROCESSES = 12

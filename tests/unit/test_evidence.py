@@ -7,9 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gpt2core import evidence
-from gpt2core.evidence import Reading, Watcher
-from gpt2core.machine import usage
+from gpt2core.measure import evidence, usage
+from gpt2core.measure.evidence import Reading, Watcher
 
 QUIET = Reading(ticks=0, busy_s=5.0, steal_s=0.5, own_s=1.0, throttled_s=0.0, run_queue=2, frequency_hz=3e9)
 STEPS = 4

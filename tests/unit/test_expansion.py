@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.experiments import ExperimentRequest
-from gpt2core import slicing
-from server.errors import ExpansionTooLarge, InvalidRequest
-from server.experiments.expansion import Capacity, expand, order
-from server.experiments.memory import run_memory_bytes
+from gpt2core.step import slicing
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.server.errors import ExpansionTooLarge, InvalidRequest
+from taskloom.server.queue.experiments.expansion import Capacity, expand, order
+from taskloom.server.queue.experiments.memory import run_memory_bytes
 
 
 def expanded(body, max_runs=10_000, capacity=Capacity(), memory=run_memory_bytes):  # noqa: B008

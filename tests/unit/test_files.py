@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpt2core.errors import UnreadableFile
-from gpt2core.files import replacing
+from gpt2core.data.files import replacing
+from gpt2core.spec.errors import UnreadableFile
 
 
 def names(folder: Path) -> list[str]:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.forecast import Ceiling, curves, fork_join_step_s, task_step_s
-from analysis.profile import SCHEMA, profile_of
-from analysis.roofline import Peaks
-from analysis.work_span import span
+from taskloom.analysis.forecast import Ceiling, curves, fork_join_step_s, task_step_s
+from taskloom.analysis.profile import SCHEMA, profile_of
+from taskloom.analysis.roofline import Peaks
+from taskloom.analysis.work_span import span
 
 
 def make(seconds, op_first, edges, crossing=None, flop=None, size=None, waits=True, filler=None):

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpt2core.errors import ConfigError
-from gpt2core.granularity import (
+from gpt2core.spec.errors import ConfigError
+from gpt2core.taskbench.granularity import (
     SCHEDULERS,
     MetgConfig,
     Point,

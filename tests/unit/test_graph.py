@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpt2core import graph, program
-from gpt2core.config import FUSIONS, SYNCS, ModelConfig, TrainConfig
-from gpt2core.errors import ConfigError, GraphError
 from gpt2core.kernels.residual import residual_forward_entry
-from gpt2core.ops import Access, Mode, Program, Tile, Work, merged
+from gpt2core.networks.gpt2 import program
+from gpt2core.spec.config import FUSIONS, SYNCS, ModelConfig, TrainConfig
+from gpt2core.spec.errors import ConfigError, GraphError
+from gpt2core.step import graph
+from gpt2core.step.ops import Access, Mode, Program, Tile, Work, merged
 
 R, W, U, C = Mode.READ, Mode.WRITE, Mode.UPDATE, Mode.REDUCE
 SMALL = TrainConfig(

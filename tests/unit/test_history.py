@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from analysis.history import Change, Confirmation, alert, change_points, series
-from analysis.processes import Process
+from taskloom.analysis.history import Change, Confirmation, alert, change_points, series
+from taskloom.analysis.processes import Process
 
 SERIES = 300
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpt2core import host
+from gpt2core.node import host
 from taskloom import diagnosis
 
 

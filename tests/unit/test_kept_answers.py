@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.analysis.answers import Answers
+from taskloom.server.read.analysis.answers import Answers
 
 
 def test_an_answer_is_made_once_from_the_same_and_anew_from_others():

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gpt2core.compile.jit import kernel
+from gpt2core.compile.vector import exp32
 from gpt2core.kernels.gelu import gelu_backward, gelu_forward
-from gpt2core.machine.jit import kernel
-from gpt2core.machine.vector import exp32
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 2e-6, "atol": 2e-6}

@@ -15,11 +15,11 @@ ALL_COMMANDS = tuple(f"taskloom.commands.{name}" for name in COMMANDS)
 @pytest.mark.parametrize(
     ("rooms", "absent"),
     [
-        (("worker.__main__",), {"numba", "numpy"}),
+        (("taskloom.worker.__main__",), {"numba", "numpy"}),
         ((*ALL_COMMANDS, "taskloom.demo"), {"numba", "scipy"}),
         (("taskloom.cli", "taskloom.commands.serve", "taskloom.commands.worker"), {"pydantic", "httpx", "rich"}),
         (("taskloom.commands.train",), {"pydantic", "httpx", "numpy"}),
-        (("server.main",), {"numba", "scipy", "alembic", "ruptures"}),
+        (("taskloom.server.main",), {"numba", "scipy", "alembic", "ruptures"}),
     ],
 )
 def test_a_process_loads_only_what_it_needs(rooms: tuple[str, ...], absent: set[str]) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from analysis.memory import memory
+from taskloom.analysis.memory import memory
 
 
 def sizes_at(batch, seq):

@@ -1,7 +1,7 @@
 import pytest
 
-from server import paging
-from server.errors import BadCursor, PageTooLarge
+from taskloom.server import paging
+from taskloom.server.errors import BadCursor, PageTooLarge
 
 
 @pytest.mark.parametrize("last", [1, 10**17, "worker-é"])

@@ -9,7 +9,17 @@ import random
 
 import pytest
 
-from gpt2core.patterns import CONNECTED, PATTERNS, PERIOD, RADIX, TIMESTEPS, dependencies, inputs, period, timesteps
+from gpt2core.taskbench.patterns import (
+    CONNECTED,
+    PATTERNS,
+    PERIOD,
+    RADIX,
+    TIMESTEPS,
+    dependencies,
+    inputs,
+    period,
+    timesteps,
+)
 
 WIDTHS = (1, 2, 3, 5, 8, 16, 17)
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from server.attempts import payload
-from server.errors import BadResult
+from taskloom.server.errors import BadResult
+from taskloom.server.queue.attempts import payload
 
 
 def check(content, outcome="succeeded"):

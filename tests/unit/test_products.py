@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt2core import products
-from gpt2core.errors import MachineError
-from gpt2core.machine import gemm, memory
-from gpt2core.machine.gemm import Library
-from gpt2core.ops import Product
-from gpt2core.products import Choice, Products
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import products
+from gpt2core.gemm.libraries import Library
+from gpt2core.gemm.products import Choice, Products
+from gpt2core.node import memory
+from gpt2core.spec.errors import MachineError
+from gpt2core.step.ops import Product
 
 WIDE, TALL = Product(0, 1, 32, 3200, 64), Product(1, 0, 768, 96, 128)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from server.runs.queue import Offer, Wish, waiting_for
+from taskloom.server.queue.runs.queue import Offer, Wish, waiting_for
 
 WISH = Wish(labels=frozenset(), cores=2, pinned_cores=frozenset(), memory_bytes=100, timeout_s=60.0, kept_by=None)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from server.rates import Rates
+from taskloom.server.access.rates import Rates
 
 
 class Clock:

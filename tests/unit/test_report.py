@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 import pytest
 from trace_example import FOUND
 
-from analysis.memory import MemoryRow, memory
-from analysis.processes import Process
-from analysis.profile import profile_of
-from analysis.report import Asked, build, page, to_show
-from analysis.trace import trace_of
-from analysis.variants import by_variant, variant_of
+from taskloom.analysis.memory import MemoryRow, memory
+from taskloom.analysis.processes import Process
+from taskloom.analysis.profile import profile_of
+from taskloom.analysis.report import Asked, build, page, to_show
+from taskloom.analysis.trace import trace_of
+from taskloom.analysis.variants import by_variant, variant_of
 
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
                                "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0}}}}  # fmt: skip

@@ -1,7 +1,7 @@
 import pytest
 
-from analysis.roofline import Peaks, memory_bound, model_flop, peaks_of, roofline
-from gpt2core.config import TrainConfig
+from gpt2core.spec.config import TrainConfig
+from taskloom.analysis.roofline import Peaks, memory_bound, model_flop, peaks_of, roofline
 
 PEAKS = Peaks(2, 400.0, 20.0)  # the ridge is at 20 flop a byte
 

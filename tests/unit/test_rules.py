@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from server.attempts.rules import Change, Facts, beat, expire, finish, overrun
-from server.errors import InvalidTransition, LeaseLost
-from server.runs.states import ACTIVE, ATTEMPT, RUN
+from taskloom.server.errors import InvalidTransition, LeaseLost
+from taskloom.server.queue.attempts.rules import Change, Facts, beat, expire, finish, overrun
+from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
 
 
 def facts(**given):

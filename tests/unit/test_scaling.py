@@ -1,7 +1,7 @@
 import pytest
 
-from analysis.processes import Process
-from analysis.scaling import scaling
+from taskloom.analysis.processes import Process
+from taskloom.analysis.scaling import scaling
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 
-from gpt2core.config import TrainConfig
-from server.analysis.selection import Selection, parse
-from server.errors import InvalidRequest
+from gpt2core.spec.config import TrainConfig
+from taskloom.server.errors import InvalidRequest
+from taskloom.server.read.analysis.selection import Selection, parse
 
 SPEC = TrainConfig(scheduler="task", threads=2, cores=(0, 1)).to_dict()
 

@@ -7,9 +7,9 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2core import slicing, tensors
-from gpt2core.config import TrainConfig
 from gpt2core.kernels.attention import row_of, run_length
+from gpt2core.spec.config import TrainConfig
+from gpt2core.step import slicing, tensors
 
 SHAPES = st.integers(1, 9).flatmap(
     lambda b: st.integers(1, 40).flatmap(

@@ -1,7 +1,7 @@
 import pytest
 
-from server.errors import InvalidTransition
-from server.runs.states import ACTIVE, ATTEMPT, RUN
+from taskloom.server.errors import InvalidTransition
+from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
 
 MACHINES = pytest.mark.parametrize("machine", [RUN, ATTEMPT], ids=["run", "attempt"])
 

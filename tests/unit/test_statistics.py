@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis import statistics
-from analysis.processes import Process
+from taskloom.analysis import statistics
+from taskloom.analysis.processes import Process
 
 
 def of(make_result, *medians):

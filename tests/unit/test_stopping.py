@@ -1,6 +1,6 @@
 import pytest
 
-from analysis.stopping import half_width, judge
+from taskloom.analysis.stopping import half_width, judge
 
 NARROW = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05]  # [1, 1.05] around 1.025
 WIDE = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5]

@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from analysis.processes import Process
-from analysis.sweep import axes_of, sweep
+from taskloom.analysis.processes import Process
+from taskloom.analysis.sweep import axes_of, sweep
 
 STEPS_S = [1.0, 1.01, 0.99, 1.02, 0.98, 1.005, 0.995]
 

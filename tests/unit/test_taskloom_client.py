@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from http_double import Script, scripted
 
-from contract.experiments import ExperimentRequest
 from taskloom import Client, Problem, ServerUnreachable
+from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import BadRequest, Conflict, Forbidden, NotUnderstood, TaskloomError
 
 EXPERIMENT = {

@@ -7,11 +7,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from contract.experiments import Stop
-from gpt2core.config import TrainConfig
-from gpt2core.errors import ConfigError, CoreError, FileError
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError, CoreError, FileError
 from taskloom import request_file
 from taskloom.cli import main
+from taskloom.contract.experiments import Stop
 from taskloom.options import several_settings, single_settings, stop_rule
 
 

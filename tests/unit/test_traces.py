@@ -10,8 +10,8 @@ import pytest
 from trace_checks import check_chrome, check_paraver
 from trace_example import FOUND
 
-from analysis import chrome, paraver
-from analysis.trace import Trace, busy, op_numbers, trace_of
+from taskloom.analysis import chrome, paraver
+from taskloom.analysis.trace import Trace, busy, op_numbers, trace_of
 
 AT = datetime(2026, 11, 21, 13, 5)
 

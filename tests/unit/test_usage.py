@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt2core import evidence
-from gpt2core.machine import counters, usage
-from gpt2core.machine.counters import EVENTS, SOFTWARE, Counters
+from gpt2core.measure import counters, evidence, usage
+from gpt2core.measure.counters import EVENTS, SOFTWARE, Counters
 
 pytestmark = pytest.mark.alone
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contract.runs import Lease
-from worker.agent import TRANSITIONS, Agent, InvalidTransition, Phase, StopReason
+from taskloom.contract.runs import Lease
+from taskloom.worker.agent import TRANSITIONS, Agent, InvalidTransition, Phase, StopReason
 
 
 def lease(attempt_id: int = 1) -> Lease:

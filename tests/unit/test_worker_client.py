@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from http_double import Script, scripted
 
-from contract.runs import LeaseRequest, Progress, ResultUpload
-from worker.client import ANSWER_S, Refused, ServerClient
-from worker.retry import RETRIED_STATUSES, Unreachable
+from taskloom.contract.runs import LeaseRequest, Progress, ResultUpload
+from taskloom.worker.client import ANSWER_S, Refused, ServerClient
+from taskloom.worker.retry import RETRIED_STATUSES, Unreachable
 
 CLAIM = LeaseRequest(worker_id="n:0", boot_id="b", wait_s=0)
 LEASE = {
@@ -89,7 +89,7 @@ def test_nobody_listening_is_unreachable() -> None:
 
 
 def test_a_beat_is_not_waited_for_as_long_as_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.client.BEAT_ANSWER_S", 0.05)
+    monkeypatch.setattr("taskloom.worker.client.BEAT_ANSWER_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = ServerClient(f"http://127.0.0.1:{silent.getsockname()[1]}", None)
         asked_at = time.monotonic()

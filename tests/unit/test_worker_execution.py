@@ -13,13 +13,13 @@ import psutil
 import pytest
 from test_worker_agent import lease
 
-from gpt2core.config import TrainConfig
-from gpt2core.errors import ConfigError
-from worker import orphan
-from worker.affinity import spare_cores, team_cores
-from worker.agent import StopReason
-from worker.execution import Verdict, judge, upload
-from worker.supervise import Ending
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
+from taskloom.worker import orphan
+from taskloom.worker.affinity import spare_cores, team_cores
+from taskloom.worker.agent import StopReason
+from taskloom.worker.execution import Verdict, judge, upload
+from taskloom.worker.supervise import Ending
 
 ALONE = {"agent_shared_measured_cores": False}
 

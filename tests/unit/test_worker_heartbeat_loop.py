@@ -11,10 +11,10 @@ import pytest
 from http_double import Script, scripted
 from test_worker_agent import lease
 
-from worker.agent import Agent, StopAsked, StopReason
-from worker.client import ServerClient
-from worker.heartbeat_loop import HeartbeatLoop
-from worker.report import Report
+from taskloom.worker.agent import Agent, StopAsked, StopReason
+from taskloom.worker.client import ServerClient
+from taskloom.worker.heartbeat_loop import HeartbeatLoop
+from taskloom.worker.report import Report
 
 FINE = {"cancel": False, "expires_at": "2026-01-01T00:00:00Z"}
 DEADLINE_S = 30.0

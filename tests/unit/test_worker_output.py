@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from contract.runs import OUTPUT_LINES
-from worker.output import KEPT_LINES, Output
+from taskloom.contract.runs import OUTPUT_LINES
+from taskloom.worker.output import KEPT_LINES, Output
 
 
 def test_lines_are_numbered_and_stay_until_they_are_acknowledged() -> None:

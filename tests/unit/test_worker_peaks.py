@@ -11,11 +11,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from gpt2core import peaks
-from worker.agent import Agent
-from worker.peaks import measure_once
-from worker.report import Report
-from worker.settings import parse
+from gpt2core.node import peaks
+from taskloom.worker.agent import Agent
+from taskloom.worker.peaks import measure_once
+from taskloom.worker.report import Report
+from taskloom.worker.settings import parse
 
 BUSY = "print(flush=True)\nwhile True: pass"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpt2core.config import TrainConfig
-from worker.roots import RefusedName, find_file, find_files
+from gpt2core.spec.config import TrainConfig
+from taskloom.worker.roots import RefusedName, find_file, find_files
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpt2core.errors import ConfigError
-from worker.settings import core_ranges, parse
+from gpt2core.spec.errors import ConfigError
+from taskloom.worker.settings import core_ranges, parse
 
 
 def test_options_come_before_the_environment_and_that_before_the_defaults() -> None:

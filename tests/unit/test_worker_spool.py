@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.runs import ResultUpload
-from worker.spool import Entry, Spool, SpoolTaken
+from taskloom.contract.runs import ResultUpload
+from taskloom.worker.spool import Entry, Spool, SpoolTaken
 
 
 def entry(attempt_id: int, payload: str = "{}") -> Entry:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from gpt2core.errors import ConfigError
-from worker.walltime import RESERVE_S, Walltime, parse_s
+from gpt2core.spec.errors import ConfigError
+from taskloom.worker.walltime import RESERVE_S, Walltime, parse_s
 
 
 @pytest.mark.parametrize(

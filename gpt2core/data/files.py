@@ -1,0 +1,95 @@
+"""Reading and replacing binary files, with each way they can be wrong as its own error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.spec.errors import BadMagic, BadVersion, TruncatedFile, UnreadableFile
+
+HEADER_INTS = 256
+HEADER_BYTES = HEADER_INTS * 4
+
+Header = NDArray[np.int32]
+
+
+def unreadable(path: str | Path, error: OSError) -> UnreadableFile:
+    return UnreadableFile(path, error.strerror or str(error))
+
+
+@contextlib.contextmanager
+def open_regular(path: str | Path) -> Iterator[tuple[BinaryIO, int]]:
+    """The file, open for reading, and its size in bytes. Raises UnreadableFile, also for what is not a regular file."""
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # before opening: a pipe without a writer would wait for ever
+            raise UnreadableFile(path, "not a regular file")
+        with Path(path).open("rb") as stream:
+            yield stream, os.fstat(stream.fileno()).st_size
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A new empty file beside `path` that takes its place, synced to disk, if the block ends without an exception.
+
+    At every moment `path` is either what it was or complete. Raises UnreadableFile where it cannot be written.
+    """
+    try:
+        final = Path(path).resolve()
+        if final.exists() and not final.is_file():
+            raise UnreadableFile(path, "exists and is not a regular file")
+        part = final.with_name(f".{final.name[:64]}.{secrets.token_hex(6)}.part")
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        mode = part.stat().st_mode & 0o777
+        try:
+            yield part
+            part.chmod(mode)  # a library may have put a file of its own, readable by its owner alone, in the place
+            _sync(part)
+            part.replace(final)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _sync(final.parent)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def new_header(magic: int, version: int, *values: int) -> Header:
+    """llm.c's header: 256 little-endian int32, the rest zero."""
+    header = np.zeros(HEADER_INTS, dtype="<i4")
+    header[: 2 + len(values)] = magic, version, *values
+    return header
+
+
+def read_header(path: str | Path, stream: BinaryIO, magic: int, versions: dict[int, str]) -> Header:
+    """llm.c's header. Raises BadMagic, BadVersion (naming those accepted) or TruncatedFile."""
+    raw = stream.read(HEADER_BYTES)
+    if len(raw) < 4:
+        raise TruncatedFile(path, f"{len(raw)} bytes; a header alone has {HEADER_BYTES}")
+    found = int(np.frombuffer(raw[:4], dtype="<i4")[0])
+    if found != magic:
+        raise BadMagic(path, f"begins with {found}, not with {magic}")
+    if len(raw) < HEADER_BYTES:
+        raise TruncatedFile(path, f"{len(raw)} bytes; a header alone has {HEADER_BYTES}")
+    header = np.frombuffer(raw, dtype="<i4")
+    if int(header[1]) not in versions:
+        known = ", ".join(f"{number} ({what})" for number, what in versions.items())
+        raise BadVersion(path, f"version {header[1]}; read here: {known}")
+    return header

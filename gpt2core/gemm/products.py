@@ -1,0 +1,151 @@
+"""What computes each matrix product, our own code or a library, and in pieces of how many columns: measured once on a
+node, and kept.
+
+They differ from shape to shape, and some are faster if a wide product is asked for in pieces
+(docs/decisions/0012). The choice decides how results are rounded, so that all runs on a node share one table, whose id
+is part of their fingerprint.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm.libraries import Library, time_product
+from gpt2core.node import host, memory, peaks
+from gpt2core.spec.errors import MachineError
+from gpt2core.step.ops import Product
+
+SCHEMA = "taskloom.products/4"
+PIECES = (768, 1536, 3072)  # columns
+LEAST_FLOP = 500_000  # of a product that is worth a choice: 5 us
+LEAST_GAIN = 0.03  # for which another than the first library, or a piece, is taken
+FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 3_000_000_000  # that a candidate is measured in, and for
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A library by its name, and columns of a piece; 0 for all at once."""
+
+    name: str
+    piece: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.piece}" if self.piece else self.name
+
+
+class Products:
+    """What is chosen for each product. Without choices everything is the first library's, at once."""
+
+    def __init__(self, libraries: Sequence[Library], choices: Mapping[Product, Choice], table: str = "") -> None:
+        self.libraries = {library.name: library for library in libraries}
+        self.first, self.choices = libraries[0], choices
+        self.name, self.version = self.first.name, self.first.version
+        if len(libraries) > 1:
+            self.name = "auto"
+            self.version = ", ".join(f"{library.name} {library.version}" for library in libraries)
+        if table:
+            self.version += f", table {table}"
+
+    def of(self, product: Product) -> Choice:
+        return self.choices.get(product, Choice(self.first.name))
+
+    def operand(self, product: Product) -> tuple[int, int, int, int]:
+        """What a kernel is called with, less its thread's scratch."""
+        choice = self.of(product)
+        return self.libraries[choice.name].by(choice.piece)
+
+
+def choose(
+    libraries: Sequence[Library], products: Sequence[Product], tell: Callable[[dict[str, Any]], None]
+) -> Products:
+    """The kept table of what this node's fastest of several libraries is for each product, completed by measuring.
+
+    tell gets events `measuring` (done, total, product).
+    """
+    worth = [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
+    if len(libraries) == 1 or not worth:
+        return Products(libraries[:1], {})
+    path = _path(libraries)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then takes the first one's choices
+        table, kept = _read(path)
+        missing = [product for product in worth if product not in kept]
+        for done, product in enumerate(missing):
+            tell({"event": "measuring", "done": done, "total": len(missing), "product": str(product)})
+            kept[product] = measure(product, libraries)
+        if missing:
+            _write(path, table, kept)
+    return Products(libraries, kept, table)
+
+
+def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
+    """The first library at once comes first: what is taken unless another is clearly faster."""
+    pieces = [0, *(piece for piece in PIECES if 2 * piece <= product.n)]
+    return [
+        Choice(library.name, piece)
+        for library in libraries
+        for piece in (pieces if library.entry is gemm.product_of_floats else pieces[:1])
+    ]
+
+
+def measure(product: Product, libraries: Sequence[Library]) -> Choice:
+    """The fastest candidate by the best of some rounds in which all take turns, on the calling thread."""
+    named = {library.name: library for library in libraries}
+    words, scratch = gemm.new_scratch()
+    rng = np.random.default_rng(0)
+    # On pages as a run's own, that go back when this is done: an allocator would keep what is freed.
+    a, b, c = (
+        np.frombuffer(memory.reserve(4 * size), np.float32)[:size]
+        for size in (product.m * product.k, product.k * product.n, product.m * product.n)
+    )
+    for array in (a, b):
+        rng.standard_normal(dtype=np.float32, out=array)
+    tried = candidates(product, libraries)
+    best = dict.fromkeys(tried, np.inf)
+    shape = (product.trans_a, product.trans_b, product.m, product.n, product.k)
+    rounds = ROUNDS_FLOP // (2 * product.m * product.n * product.k)
+    for _ in range(max(FEW_ROUNDS, min(rounds, MANY_ROUNDS))):
+        for choice in tried:
+            by = named[choice.name].by(choice.piece, scratch)
+            elapsed = time_product(by, *shape, a, b, c)
+            best[choice] = min(best[choice], elapsed)
+    fastest = min(tried, key=lambda choice: best[choice])
+    del words
+    return fastest if best[fastest] < best[tried[0]] * (1 - LEAST_GAIN) else tried[0]
+
+
+def _path(libraries: Sequence[Library]) -> Path:
+    about = [SCHEMA, host.cpu_model(), *((each.name, each.version) for each in libraries)]
+    return peaks.folder() / f"products-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
+
+
+def _read(path: Path) -> tuple[str, dict[Product, Choice]]:
+    """The table's id and choices; a new id if there is none. Raises MachineError for a file that is not one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found["id"], {Product(*each["product"]): Choice(*each["choice"]) for each in found["choices"]}
+    except FileNotFoundError:
+        return uuid.uuid4().hex[:8], {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MachineError(
+            f"{path} is not a table of products ({error}); remove it to have it measured again"
+        ) from error
+
+
+def _write(path: Path, table: str, choices: Mapping[Product, Choice]) -> None:
+    rows = [{"product": [p.trans_a, p.trans_b, p.m, p.n, p.k], "choice": [c.name, c.piece]} for p, c in choices.items()]
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps({"schema": SCHEMA, "id": table, "choices": rows}), encoding="utf-8")
+    part.replace(path)

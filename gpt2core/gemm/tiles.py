@@ -1,0 +1,246 @@
+"""Our own matrix product: C (m, n) float32 from float32 matrices, as float32 or with operands rounded to bfloat16.
+
+B is brought into panels of PANEL columns: one word (gpt2core.machine.words) of each column, then the next word of each,
+with zeros where the matrix ends. So a tile of C, TILE_ROWS by PANEL, stays in vector registers while it reads one
+stream of whole vectors of B and broadcasts single words of A. A panel is used by all rows of A while it is in the
+core's cache (Goto & van de Geijn 2008; Van Zee & van de Geijn 2015).
+
+On x86-64 with AVX512-BF16 words are pairs of bfloat16, each one lane of VDPBF16PS; elsewhere operands are rounded to
+bfloat16 and multiplied as float32. Everything is generic vector code to LLVM otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpt2core.compile import lanes
+from gpt2core.compile.jit import kernel, pointer_i64
+from gpt2core.compile.lanes import ADDRESS, FEATURES, FLOATS, I32, I64, LANES, LINE, WORD, WORDS
+from gpt2core.gemm.words import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
+from gpt2core.step.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
+
+TILE_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # of C in registers
+INSTRUCTIONS = {"fp32": "avx512" if TILE_ROWS == 8 else "generic"}
+INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else f"{INSTRUCTIONS['fp32']}, rounded"
+ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
+VECTORS = PANEL // LANES
+HALF = 4  # rows of a tile whose words are found from one address: there are not registers for eight
+ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # how the words of A lie that a tile of C takes
+AT_ONCE = 4  # words that the inner loop takes at once, with one line fetched ahead
+
+
+def tile_product(pairs: bool) -> Any:
+    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places): rows of
+    C and the first `columns` of a panel's columns, which lie in its first `vectors` vectors, from `length` words; added
+    to what is there if `adds` is set. With every AT_ONCE words a line is fetched, at ahead + the next of `places`
+    (int64, bytes), whether or not there is memory.
+
+    rows_of says how many rows, and how A's words lie: ONE_ROW; or TILE_ROWS rows, the words of each one after the other
+    (ALONG_ROWS, a_word is WORD) or LANES rows side by side (ALONG_COLUMNS, a_row is WORD). a, panel, c, ahead and
+    places are addresses, panel a multiple of 64; a_row, a_word and c_row are strides in bytes.
+    """
+
+    @intrinsic
+    def tile(typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places):
+        def codegen(context, builder, signature, args):
+            rows_of, vectors, *rest = args
+            done = builder.append_basic_block("done")
+            kinds = [(lie, width) for lie in (ONE_ROW, ALONG_ROWS, ALONG_COLUMNS) for width in range(1, VECTORS + 1)]
+            number = builder.add(builder.mul(rows_of, ir.Constant(I64, VECTORS)), vectors)
+            choice = builder.switch(number, done)
+            for value, (lie, width) in enumerate(kinds, start=1):
+                block = builder.append_basic_block(f"tile_{lie}x{width}")
+                choice.add_case(ir.Constant(I64, value), block)
+                builder.position_at_end(block)
+                _tile(builder, lie, width, pairs, *rest)
+                builder.branch(done)
+            builder.position_at_end(done)
+            return context.get_dummy_value()
+
+        return types.void(*[ADDRESS] * 13), codegen
+
+    return tile
+
+
+def _tile(builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places):
+    """The code of a tile of `vectors` vectors of C. Strides that `lie` tells are constants in its inner loop."""
+    rows = 1 if lie == ONE_ROW else TILE_ROWS
+    if lie == ALONG_COLUMNS:
+        a_word, offsets = ir.Constant(I64, LANES * WORD), [ir.Constant(I64, WORD * i) for i in range(rows)]
+    else:
+        a_word = ir.Constant(I64, WORD) if lie == ALONG_ROWS else a_word
+        offsets = [lanes.opaque(builder, builder.mul(a_row, ir.Constant(I64, i))) for i in range(rows)]
+    outs = [builder.add(c, builder.mul(c_row, ir.Constant(I64, i))) for i in range(rows)]
+    cells = [(i, v) for i in range(rows) for v in range(vectors)]
+    masks = [lanes.mask(builder, columns, v) for v in range(vectors)]
+    begin, old, new = builder.block, builder.append_basic_block("old"), builder.append_basic_block("new")
+    builder.cbranch(builder.icmp_signed("!=", adds, ZERO64), old, new)
+
+    builder.position_at_end(old)
+    there = {(i, v): lanes.masked_load(builder, outs[i], v, masks[v]) for i, v in cells}
+    builder.branch(new)
+
+    builder.position_at_end(new)
+    sums = {cell: builder.phi(FLOATS) for cell in cells}
+    for cell, phi in sums.items():
+        phi.add_incoming(ir.Constant(FLOATS, [0.0] * LANES), begin)
+        phi.add_incoming(there[cell], old)
+
+    def add_word(sums, at_a, at_b):
+        """The sums with one more word's products."""
+        b = [lanes.load(builder, at_b, WORDS, v * LANES * WORD) for v in range(vectors)]
+        halves = [at_a, builder.add(at_a, offsets[HALF])] if rows > HALF else [at_a]
+        for i in range(rows):
+            place = builder.add(halves[i // HALF], offsets[i % HALF])
+            word = lanes.splat(builder, lanes.load(builder, place, I32, 0, align=WORD))
+            sums = {**sums, **{(i, v): _add_product(builder, pairs, sums[i, v], word, b[v]) for v in range(vectors)}}
+        return sums
+
+    k, at_a, at_b = ZERO64, a, panel
+    for step in (AT_ONCE, 1):  # as long as there are so many words; then those that are left
+        before, last = builder.block, builder.sub(length, ir.Constant(I64, step))
+        head, body, end = (builder.append_basic_block(name) for name in ("words", "products", "end"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        state = {"k": k, "at_a": at_a, "at_b": at_b, **sums}
+        phis = {name: builder.phi(value.type) for name, value in state.items()}
+        for name, phi in phis.items():
+            phi.add_incoming(state[name], before)
+        builder.cbranch(builder.icmp_signed("<=", phis["k"], last), body, end)
+
+        builder.position_at_end(body)
+        if step == AT_ONCE:
+            place = builder.add(places, builder.mul(phis["k"], ir.Constant(I64, PLACE // AT_ONCE)))
+            lanes.prefetch(builder, builder.add(ahead, lanes.load(builder, place, I64, 0, align=PLACE)))
+        at_a, at_b, total = phis["at_a"], phis["at_b"], {cell: phis[cell] for cell in cells}
+        for _ in range(step):
+            total = add_word(total, at_a, at_b)
+            at_a, at_b = builder.add(at_a, a_word), builder.add(at_b, ir.Constant(I64, PANEL_ROW))
+        following = builder.add(phis["k"], ir.Constant(I64, step))
+        for name, value in {"k": following, "at_a": at_a, "at_b": at_b, **total}.items():
+            phis[name].add_incoming(value, builder.block)
+        builder.branch(head)
+
+        builder.position_at_end(end)
+        k, at_a, at_b, sums = phis["k"], phis["at_a"], phis["at_b"], {cell: phis[cell] for cell in cells}
+
+    for i, v in cells:
+        lanes.masked_store(builder, sums[i, v], outs[i], v, masks[v])
+
+
+def _add_product(builder, pairs, total, a, b):
+    """total + a * b in each lane, or the two products of a pair."""
+    if pairs:
+        name, kind = "llvm.x86.avx512bf16.dpbf16ps.512", [FLOATS, WORDS, WORDS]
+        return builder.call(lanes.declared(builder, name, FLOATS, kind), [total, a, b])
+    product = builder.fmul(builder.bitcast(a, FLOATS), builder.bitcast(b, FLOATS), flags=("contract",))
+    return builder.fadd(total, product, flags=("contract",))
+
+
+tile_of_floats = tile_product(pairs=False)
+tile_of_pairs = tile_product(pairs=True) if DOT_BF16 else tile_of_floats  # elsewhere no product is asked for in pairs
+
+
+@kernel
+def place_lines(places, length, rows, size, stride):
+    """Spread the lines of `rows` rows of `size` bytes, `stride` bytes apart, evenly over `length` places, in bytes from
+    the first row's start. So few are under way at a time that loads are not held up.
+    """
+    to = pointer_i64(places)
+    lines = rows * ((size + LINE - 1) // LINE)
+    row, at, due = 0, 0, 0
+    for t in range(length):
+        to[t] = row + at
+        due += lines
+        while due >= length:
+            due -= length
+            at += LINE
+            if at >= size:
+                row, at = row + stride, 0
+
+
+@kernel
+def multiply_panel(
+    a, a_row, a_word, a_group, panel, length, c, c_row, m, columns, adds, pairs, ahead, ahead_row, rows, places
+):
+    """C (m, columns) from words of A and a panel; strides in bytes, a_group that of LANES rows of A.
+
+    Meanwhile the `rows` rows, ahead_row bytes apart, that the next panel is made from are fetched, each tile's share at
+    its `places`.
+    """
+    vectors = (columns + LANES - 1) // LANES
+    i = 0
+    while i < m:
+        rows_of = ONE_ROW
+        if i + TILE_ROWS <= m:
+            rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
+        x, y, z = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row, ahead + rows * i // m * ahead_row
+        if pairs:
+            tile_of_pairs(rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
+        else:
+            tile_of_floats(rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
+        i += 1 if rows_of == ONE_ROW else TILE_ROWS
+
+
+@kernel
+def multiply_tiled(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    """C (m, n) = op(A) (m, k) @ op(B) (k, n), row-major float32; op transposes if its flag is set; added to what is
+    there if `adds` is set.
+
+    Operands are rounded to bfloat16 with `pairs`, which takes AVX512-BF16, or with `rounded`, on any processor. a, b, c
+    are addresses; ld* are row lengths in elements; scratch is the address, a multiple of 64, of PRODUCT_SCRATCH words
+    that are the caller's alone.
+    """
+    panel, places = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
+    words = places + 2 * WORD * PRODUCT_DEPTH
+    most = 2 * PRODUCT_DEPTH if pairs else PRODUCT_DEPTH
+    parts = (k + most - 1) // most  # nearly equal, so that C is not read again for a short rest
+    most = (k + 2 * parts - 1) // (2 * parts) * 2
+    for k0 in range(0, k, most):
+        depth = min(most, k - k0)
+        length = (depth + 1) // 2 if pairs else depth
+        block = PRODUCT_BLOCK // length // LANES * LANES
+        for m0 in range(0, m, block):
+            rows = min(block, m - m0)
+            at_a, a_row, a_word, a_group = words, WORD * length, WORD, LANES * WORD * length
+            if trans_a:
+                a_row, a_word = WORD, LANES * WORD
+                for i in range(0, rows, LANES):
+                    source, count = a + WORD * (k0 * lda + m0 + i), min(LANES, rows - i)
+                    pack_depth(words + i * WORD * length, a_word, source, lda, depth, count, LANES, pairs)
+                    if rounded:
+                        round_row(words + i * WORD * length, words + i * WORD * length, LANES * length)
+            elif pairs:
+                pack_rows(words, a + WORD * (m0 * lda + k0), lda, rows, depth)
+            elif rounded:
+                for i in range(rows):
+                    round_row(words + i * a_row, a + WORD * ((m0 + i) * lda + k0), depth)
+            else:
+                at_a, a_row, a_group = a + WORD * (m0 * lda + k0), WORD * lda, LANES * WORD * lda
+            from_rows, size, step = depth, PANEL_ROW, PANEL  # what a panel is made from, and how far it is to the next
+            if trans_b:
+                from_rows, size, step = PANEL, WORD * depth, PANEL * ldb
+            tiles = max(1, rows // TILE_ROWS)
+            place_lines(places, length // AT_ONCE, (from_rows + tiles - 1) // tiles, size, WORD * ldb)
+            for j in range(0, n, PANEL):
+                columns = min(PANEL, n - j)
+                width = (columns + LANES - 1) // LANES * LANES
+                if trans_b:
+                    source = b + WORD * (j * ldb + k0)
+                    pack_transposed(panel, source, ldb, depth, columns, width, pairs)
+                else:
+                    source = b + WORD * (k0 * ldb + j)
+                    if columns == PANEL:  # as constants: the inner loop is unrolled
+                        pack_depth(panel, PANEL_ROW, source, ldb, depth, PANEL, PANEL, pairs)
+                    else:
+                        pack_depth(panel, PANEL_ROW, source, ldb, depth, columns, width, pairs)
+                if rounded:
+                    round_row(panel, panel, length * PANEL)
+                multiply_panel(
+                    at_a, a_row, a_word, a_group, panel, length, c + WORD * (m0 * ldc + j), WORD * ldc, rows, columns,
+                    1 if adds or k0 else 0, pairs, source + WORD * step, WORD * ldb, from_rows, places,
+                )  # fmt: skip

@@ -1,0 +1,247 @@
+"""From float32 matrices to the words that our own product multiplies.
+
+A word is one float32, or two bfloat16 (a pair) that follow each other along the summed dimension; `pairs` says which.
+Where the processor cannot multiply pairs a bfloat16 is a word too, a rounded float32 (`round_row`). Rounding is to
+nearest, ties to even; NaN stays NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpt2core.compile import lanes
+from gpt2core.compile.jit import kernel, pointer_f32, pointer_i32
+from gpt2core.compile.lanes import ADDRESS, FEATURES, FLOATS, I32, I64, LANE, LANES, WORD, WORDS
+from gpt2core.step.tensors import PANEL
+
+DOT_BF16 = bool(FEATURES.get("avx512bf16", False))
+PANEL_ROW = PANEL * WORD  # bytes
+
+
+# --- one vector
+
+
+@intrinsic
+def pair(typingctx, low, high):
+    """The word of two float32."""
+
+    def codegen(context, builder, signature, args):
+        return _interleaved(builder, *(builder.bitcast(value, I32) for value in args))
+
+    return types.int32(types.float32, types.float32), codegen
+
+
+def _interleaved(builder, low, high):
+    """Words of a float32 from `low` and one from `high`; bits, scalar or vector."""
+    kind = low.type
+    if DOT_BF16 and kind == WORDS:
+        halves = _rounded_both(builder, low, high)
+        order = [lane // 2 + LANES * (lane % 2) for lane in range(2 * LANES)]
+        return builder.bitcast(lanes.shuffle(builder, halves, halves, order), WORDS)
+    return builder.or_(builder.lshr(_rounded(builder, low), lanes.constant(kind, 16)), _rounded(builder, high))
+
+
+def _consecutive(builder, first, second):
+    """Words of 32 float32 that follow each other."""
+    if DOT_BF16:
+        return builder.bitcast(_rounded_both(builder, first, second), WORDS)
+    even, odd = (lanes.shuffle(builder, first, second, list(range(side, 2 * LANES, 2))) for side in (0, 1))
+    return _interleaved(builder, even, odd)
+
+
+def _rounded_both(builder, first, second):
+    """The bfloat16 of two vectors, one vector's after the other's: one instruction of AVX512-BF16."""
+    halves = ir.VectorType(ir.IntType(16), 2 * LANES)
+    function = lanes.declared(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, [FLOATS, FLOATS])
+    return builder.call(function, [builder.bitcast(bits, FLOATS) for bits in (second, first)])
+
+
+def _rounded(builder, bits):
+    """The nearest bfloat16, as float32."""
+    kind = bits.type
+    odd = builder.and_(builder.lshr(bits, lanes.constant(kind, 16)), lanes.constant(kind, 1))
+    near = builder.add(builder.add(bits, lanes.constant(kind, 0x7FFF)), odd)
+    magnitude = builder.and_(bits, lanes.constant(kind, 0x7FFFFFFF))
+    is_nan = builder.icmp_unsigned(">", magnitude, lanes.constant(kind, 0x7F800000))
+    nearest = builder.select(is_nan, builder.or_(bits, lanes.constant(kind, 0x400000)), near)
+    return builder.and_(nearest, lanes.constant(kind, 0xFFFF0000))
+
+
+# --- rows of vectors
+
+
+@intrinsic
+def round_line(typingctx, source, count, to):
+    """The first `count` of 16 floats, rounded. Nothing else is read or written."""
+
+    def codegen(context, builder, signature, args):
+        source, count, to = args
+        kept = lanes.mask(builder, count)
+        words = _rounded(builder, builder.bitcast(lanes.masked_load(builder, source, 0, kept), WORDS))
+        lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
+        return context.get_dummy_value()
+
+    return types.void(ADDRESS, ADDRESS, ADDRESS), codegen
+
+
+@intrinsic
+def pack_line(typingctx, source, count, to):
+    """Pairs of the first `count` of 32 floats, an odd one with 0. Nothing else is read or written."""
+
+    def codegen(context, builder, signature, args):
+        source, count, to = args
+        halves = [lanes.masked_load(builder, source, v, lanes.mask(builder, count, v)) for v in (0, 1)]
+        words = _consecutive(builder, *(builder.bitcast(half, WORDS) for half in halves))
+        kept = lanes.mask(builder, builder.ashr(builder.add(count, ir.Constant(I64, 1)), ir.Constant(I64, 1)))
+        lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
+        return context.get_dummy_value()
+
+    return types.void(ADDRESS, ADDRESS, ADDRESS), codegen
+
+
+def packer(pairs: bool) -> Any:
+    """An intrinsic (low, low_count, high, high_count, to): LANES words of a row, or of pairs from two. Elements from
+    a count on, which may be negative, are not read but taken as zeros.
+    """
+
+    @intrinsic
+    def pack(typingctx, low, low_count, high, high_count, to):
+        def codegen(context, builder, signature, args):
+            low, low_count, high, high_count, to = args
+            words = builder.bitcast(lanes.masked_load(builder, low, 0, lanes.mask(builder, low_count)), WORDS)
+            if pairs:
+                more = lanes.masked_load(builder, high, 0, lanes.mask(builder, high_count))
+                words = _interleaved(builder, words, builder.bitcast(more, WORDS))
+            lanes.store(builder, words, to, 0)
+            return context.get_dummy_value()
+
+        return types.void(*[ADDRESS] * 5), codegen
+
+    return pack
+
+
+pack_floats, pack_pairs = packer(pairs=False), packer(pairs=True)
+
+
+def transposer(pairs: bool) -> Any:
+    """An intrinsic (source, source_row, panel): 16 words of each of 16 rows, source_row bytes apart, to 16 columns of a
+    panel.
+    """
+
+    @intrinsic
+    def transpose(typingctx, source, source_row, panel):
+        def codegen(context, builder, signature, args):
+            source, source_row, panel = args
+            rows = []
+            for i in LANE:
+                start = builder.add(source, builder.mul(source_row, ir.Constant(I64, i)))
+                words = lanes.load(builder, start, WORDS, 0, align=WORD)
+                if pairs:
+                    more = lanes.load(builder, start, WORDS, LANES * WORD, align=WORD)
+                    words = _consecutive(builder, words, more)
+                rows.append(words)
+            size = LANES // 2
+            while size:  # exchange the off-diagonal squares of `size` rows, then those within each
+                up = [j - size + LANES if j & size else j for j in LANE]
+                down = [j + LANES if j & size else j + size for j in LANE]
+                for i in LANE:
+                    if not i & size:
+                        upper, lower = rows[i], rows[i + size]
+                        rows[i] = lanes.shuffle(builder, upper, lower, up)
+                        rows[i + size] = lanes.shuffle(builder, upper, lower, down)
+                size //= 2
+            for i, row in enumerate(rows):
+                lanes.store(builder, row, panel, i * PANEL_ROW)
+            return context.get_dummy_value()
+
+        return types.void(ADDRESS, ADDRESS, ADDRESS), codegen
+
+    return transpose
+
+
+transpose_floats, transpose_pairs = transposer(pairs=False), transposer(pairs=True)
+
+
+# --- parts of a matrix
+
+
+@kernel
+def round_row(to, source, count):
+    """Float32 rounded to bfloat16, `count` of them; to may be the source."""
+    for i in range(0, count, LANES):
+        round_line(source + WORD * i, count - i, to + WORD * i)
+
+
+@kernel
+def pack_rows(words, source, stride, count, depth):
+    """Pairs (count, (depth + 1) // 2) of the first `depth` elements of rows, `stride` elements apart."""
+    length = (depth + 1) // 2
+    for i in range(count):
+        row, to = source + WORD * i * stride, words + WORD * i * length
+        for p in range(0, depth, 2 * LANES):
+            pack_line(row + WORD * p, depth - p, to + WORD * (p // 2))
+
+
+@kernel
+def pack_depth(words, words_row, source, stride, depth, count, width, pairs):
+    """Words along the rows of (depth, count): a row of words from each row, or from two. Zeros up to `width`, a
+    multiple of LANES.
+
+    words_row in bytes; rows of the source are `stride` elements apart.
+    """
+    whole = count - count % LANES
+    step = 2 if pairs else 1
+    for p in range(0, depth, step):
+        low, to = source + WORD * p * stride, words + p // step * words_row
+        high = low + WORD * stride
+        if p + step <= depth:
+            for i in range(0, whole, LANES):  # LANES as counts: masks that the compiler drops
+                if pairs:
+                    pack_pairs(low + WORD * i, LANES, high + WORD * i, LANES, to + WORD * i)
+                else:
+                    pack_floats(low + WORD * i, LANES, 0, 0, to + WORD * i)
+            first, there = whole, count
+        else:
+            first, there = 0, 0
+        for i in range(first, width, LANES):
+            if pairs:
+                pack_pairs(low + WORD * i, count - i, high + WORD * i, there - i, to + WORD * i)
+            else:
+                pack_floats(low + WORD * i, count - i, 0, 0, to + WORD * i)
+
+
+@kernel
+def pack_transposed(panel, source, stride, depth, count, width, pairs):
+    """A panel's first `width` columns, a multiple of LANES, from (count, depth): rows become columns, then zeros.
+
+    Rows of the source are `stride` elements apart.
+    """
+    length = (depth + 1) // 2 if pairs else depth
+    whole = count - count % LANES
+    blocks = (depth // 2 if pairs else depth) // LANES
+    for i in range(0, whole, LANES):
+        at, to = source + WORD * i * stride, panel + WORD * i
+        for _ in range(blocks):
+            if pairs:
+                transpose_pairs(at, WORD * stride, to)
+                at += 2 * LANES * WORD
+            else:
+                transpose_floats(at, WORD * stride, to)
+                at += LANES * WORD
+            to += LANES * PANEL_ROW
+    for i in range(width):
+        row = pointer_f32(source + WORD * i * stride)
+        for p in range(blocks * LANES if i < whole else 0, length):
+            words, floats = pointer_i32(panel + p * PANEL_ROW), pointer_f32(panel + p * PANEL_ROW)
+            if i >= count:
+                words[i] = 0
+            elif not pairs:
+                floats[i] = row[p]
+            elif 2 * p + 1 < depth:
+                words[i] = pair(row[2 * p], row[2 * p + 1])
+            else:
+                words[i] = pair(row[2 * p], 0.0)

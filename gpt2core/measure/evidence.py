@@ -1,0 +1,212 @@
+"""Can these samples be believed? What the kernel saw of the team and of the machine during each timed step, and the
+rule that flags a step. Flagged steps stay in the result; who reads it decides.
+
+Two sources. Each thread of the team reads its own usage as it comes to a step (machine.usage). The thread that watches
+the run reads what the kernel says of the whole machine, a few times a second; between two such readings a counter is
+taken to have grown evenly.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.compile.clock import read_ticks
+from gpt2core.measure import usage
+from gpt2core.node import host
+
+READ_EVERY_S = 0.25
+SHARE = 0.01  # of a step's time, or of its cores' time, from which on a disturbance counts
+FREQUENCY_SHARE = 0.95  # of the run's median frequency, below which a step was slowed down
+FOREIGN_SHARE = 0.02  # of the cores' time over all timed steps; the kernel counts it in ticks of some milliseconds
+
+RULE = {
+    "run_delay": f"a thread was ready but not running for more than {SHARE:.0%} of the step",
+    "involuntary_switches": "a thread was taken off its core (where the run delay is not known)",
+    "migrations": "a thread was found on another core than before",
+    "major_faults": "a thread waited for a page from a disk",
+    "steal": f"the host took more than {SHARE:.0%} of the cores' time",
+    "throttled": "the cgroup's quota stopped its tasks",
+    "frequency": f"a core ran below {FREQUENCY_SHARE:.0%} of the run's median frequency",
+}
+FOREIGN_S = 0.05  # and at least that much of it
+FOREIGN_RULE = f"the run is marked where other processes used more than {FOREIGN_SHARE:.0%} of its cores' timed steps"
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The machine at one moment. Sums since the machine or the process started; None where it does not say."""
+
+    ticks: int
+    busy_s: float | None  # of the run's cores, all processes
+    steal_s: float | None
+    own_s: float  # of this process
+    throttled_s: float | None
+    run_queue: int | None  # of the whole machine, this reading's thread included
+    frequency_hz: float | None  # the lowest of the run's cores'
+
+
+def read_machine(cores: Sequence[int]) -> Reading:
+    """Read it now, for these cores."""
+    busy_s, steal_s = host.core_times_s(cores)
+    own_s = time.process_time()
+    return Reading(
+        int(read_ticks()), busy_s, steal_s, own_s, host.cgroup_throttled_s(), host.runnable(), host.frequency_hz(cores)
+    )
+
+
+@dataclass
+class Watcher:
+    """Readings of the machine while the timed steps run."""
+
+    cores: tuple[int, ...]
+    readings: list[Reading] = field(default_factory=list)
+    next_s: float = 0.0
+
+    def read(self) -> None:
+        self.readings.append(read_machine(self.cores))
+        self.next_s = time.monotonic() + READ_EVERY_S
+
+    def read_if_due(self) -> None:
+        if time.monotonic() >= self.next_s:
+            self.read()
+
+    def grown(self, name: str, bounds: Ints) -> Floats | None:
+        """By how much a sum grew in each span between consecutive bounds (in ticks), or None if it is not known."""
+        values = [getattr(reading, name) for reading in self.readings]
+        if None in values:
+            return None
+        at = np.array([reading.ticks for reading in self.readings], np.float64)
+        return np.diff(np.interp(bounds.astype(np.float64), at, np.array(values, np.float64)))
+
+    def around(self, name: str, bounds: Ints) -> list[list[float]] | None:
+        """The values read in each span, with the one before and the one after it; None if it is not known."""
+        values = [getattr(reading, name) for reading in self.readings]
+        if None in values:
+            return None
+        at = np.array([reading.ticks for reading in self.readings])
+        first = np.maximum(np.searchsorted(at, bounds[:-1], "right") - 1, 0)
+        last = np.searchsorted(at, bounds[1:], "left") + 1
+        return [values[a:b] for a, b in zip(first, last, strict=True)]
+
+
+def usage_of(readings: Ints) -> dict[str, list[Any] | None]:
+    """Columns of the timed steps from the threads' readings (P, steps + 1, LINE); None for what is not known.
+
+    A thread that had no part in a step has no reading at it: it stays where it was.
+    """
+    filled = readings.copy()
+    for row in range(1, filled.shape[1]):
+        missing = filled[:, row, usage.READ] == 0
+        filled[missing, row] = filled[missing, row - 1]
+    grown = np.diff(filled, axis=1)
+    columns: dict[str, list[Any] | None] = {}
+    for name, column in (
+        ("voluntary_switches", usage.VOLUNTARY),
+        ("involuntary_switches", usage.INVOLUNTARY),
+        ("minor_faults", usage.MINOR),
+        ("major_faults", usage.MAJOR),
+    ):
+        known = (filled[:, :, column] != usage.UNKNOWN).all()
+        columns[name] = [int(v) for v in grown[:, :, column].sum(axis=0)] if known else None
+    columns["migrations"] = [int(v) for v in (grown[:, :, usage.CORE] != 0).sum(axis=0)]
+    known = (filled[:, :, usage.RUN_DELAY_NS] != usage.UNKNOWN).all()
+    columns["run_delay_s"] = [float(v) * 1e-9 for v in grown[:, :, usage.RUN_DELAY_NS].max(axis=0)] if known else None
+    return columns
+
+
+def collect(watcher: Watcher, readings: Ints, bounds: Ints, warmup: int) -> dict[str, Any]:
+    """Evidence of the timed steps. bounds: (steps + 1,) ticks; the result's columns have null for `warmup` steps."""
+    columns = usage_of(readings)
+    for name in ("steal_s", "throttled_s"):
+        grown = watcher.grown(name, bounds)
+        columns[name] = None if grown is None else [float(v) for v in grown]
+    for name, choose in (("run_queue", max), ("frequency_hz", min)):
+        around = watcher.around(name, bounds)
+        columns[name] = None if around is None else [choose(values) for values in around]
+    return {
+        "steps": {name: None if v is None else [None] * warmup + v for name, v in columns.items()},
+        "unavailable": {name: WHY_NOT[name] for name, values in columns.items() if values is None},
+        "foreign": foreign(watcher, bounds),
+        "readings": len(watcher.readings),
+        "rule": {**RULE, "foreign": FOREIGN_RULE},
+    }
+
+
+def foreign(watcher: Watcher, bounds: Ints) -> dict[str, Any] | None:
+    """CPU time of the run's cores that was not this process's, over the timed steps; None if it is not known."""
+    span = bounds[[0, -1]]
+    busy, own = watcher.grown("busy_s", span), watcher.grown("own_s", span)
+    if busy is None or own is None:
+        return None
+    seconds = max(0.0, float(busy[0] - own[0]))
+    return {"cores": list(watcher.cores), "busy_s": float(busy[0]), "own_s": float(own[0]), "foreign_s": seconds}
+
+
+def flags(validity: dict[str, Any], step_s: Sequence[float], cores: int) -> list[list[str]]:
+    """The rule's reasons for each step; none for a step without evidence (warm-up)."""
+    columns = validity["steps"]
+    frequencies = sorted(v for v in columns["frequency_hz"] or () if v is not None)
+    usual_hz = frequencies[len(frequencies) // 2] if frequencies else 0.0
+    out: list[list[str]] = []
+    for step, seconds in enumerate(step_s):
+        at = {name: values[step] for name, values in columns.items() if values is not None and values[step] is not None}
+        found = {
+            "run_delay": at.get("run_delay_s", 0.0) > SHARE * seconds,
+            "involuntary_switches": "run_delay_s" not in at and at.get("involuntary_switches", 0) > 0,
+            "migrations": at.get("migrations", 0) > 0,
+            "major_faults": at.get("major_faults", 0) > 0,
+            "steal": at.get("steal_s", 0.0) > SHARE * seconds * cores,
+            "throttled": at.get("throttled_s", 0.0) > 0,
+            "frequency": at.get("frequency_hz", usual_hz) < FREQUENCY_SHARE * usual_hz,
+        }
+        out.append([reason for reason, holds in found.items() if holds])
+    return out
+
+
+def warnings(validity: dict[str, Any], flagged: list[list[str]], timed_s: float) -> list[str]:
+    """What to say to people of the flagged steps and of other processes on the run's cores."""
+    out = []
+    if any(flagged):
+        reasons = Counter(reason for step in flagged for reason in step)
+        told = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        out.append(f"{sum(map(bool, flagged))} timed steps are flagged: {told}")
+    found = validity["foreign"]
+    if found is not None and found["foreign_s"] > max(FOREIGN_S, FOREIGN_SHARE * timed_s * len(found["cores"])):
+        share = found["foreign_s"] / (timed_s * len(found["cores"]))
+        out.append(f"foreign load: other processes used {share:.1%} of the run's cores")
+    return out
+
+
+WHY_NOT = {
+    "voluntary_switches": "getrusage(RUSAGE_THREAD) is refused",
+    "involuntary_switches": "getrusage(RUSAGE_THREAD) is refused",
+    "minor_faults": "getrusage(RUSAGE_THREAD) is refused",
+    "major_faults": "getrusage(RUSAGE_THREAD) is refused",
+    "run_delay_s": "no /proc/self/task/TID/schedstat: a kernel without CONFIG_SCHED_INFO",
+    "steal_s": "/proc/stat does not list these cores",
+    "throttled_s": "no cgroup of this process says how long it was throttled",
+    "run_queue": "no /proc/loadavg",
+    "frequency_hz": "no cpufreq/scaling_cur_freq: a virtual machine, or a kernel without a frequency driver",
+}
+
+
+def open_schedstat(desk: Ints) -> int:
+    """Open the calling thread's schedstat for `usage.read_usage`; the descriptor, or UNKNOWN where there is none."""
+    try:
+        descriptor = os.open(Path("/proc/thread-self/schedstat"), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        descriptor = usage.UNKNOWN
+    desk[usage.SCHEDSTAT_FD] = descriptor
+    return descriptor

@@ -1,0 +1,101 @@
+"""What a step's tasks cost and how they depend on each other, as a file: enough to replay the step on paper. A trace is
+the same with who ran or waited when.
+
+Formats (gzip JSON, schemas taskloom-profile-1 and taskloom-trace-1): docs/reference/formats.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.spec.errors import UnreadableFile
+from gpt2core.step.graph import Graph
+from gpt2core.step.ops import Program
+
+SCHEMA = "taskloom-profile-1"
+TRACE_SCHEMA = "taskloom-trace-1"
+Ints = NDArray[np.int64]
+
+
+def profile(
+    config: Mapping[str, Any], environment: Mapping[str, Any], program: Program, graph: Graph, mean_s: Sequence[float]
+) -> dict[str, Any]:
+    """The profile. mean_s: seconds of each task, in the program's order, over the timed steps."""
+    kinds = list(dict.fromkeys((op.name, op.phase) for op in program.ops))
+    number = {kind: i for i, kind in enumerate(kinds)}
+    tasks, first = program.tasks, [0]
+    for op in program.ops:
+        first.append(first[-1] + len(op.tiles))
+    return {
+        "schema": SCHEMA,
+        "config": config,
+        "environment": environment,
+        "ops": kinds,
+        "tasks": {
+            "op": [number[op.name, op.phase] for op, _ in tasks],
+            "layer": [op.layer for op, _ in tasks],
+            "label": [tile.label for _, tile in tasks],
+            "mean_s": list(mean_s),
+            "flop": [tile.flop for _, tile in tasks],
+            "bytes": [tile.bytes for _, tile in tasks],
+            "filler": [op.filler for op, _ in tasks],
+        },
+        "op_first": first,
+        "nodes": graph.task,
+        "edges": graph.edges,
+        "crossing": graph.crossing,
+    }
+
+
+def calls(program: Program) -> dict[str, Any]:
+    """Which task each call is part of, and which of `call_ops` it is."""
+    kinds = list(dict.fromkeys((call.name, call.phase) for op in program.ops for call in op.calls))
+    number = {kind: i for i, kind in enumerate(kinds)}
+    tasks = enumerate(program.tasks)
+    both = [(task, number[call.name, call.phase]) for task, (op, _) in tasks for call in op.calls]
+    return {"call_ops": kinds, "calls": {"task": [task for task, _ in both], "op": [kind for _, kind in both]}}
+
+
+def timeline(rows: Sequence[Ints], bounds: Ints, first_step: int, ns_per_tick: float, complete: bool) -> dict[str, Any]:
+    """Who ran or waited when. rows: for each thread (n, 4) what, step, begin, end in ticks, what being a call or below
+    0 a wait; bounds: (timed steps + 1,) ticks at which steps begin and end.
+
+    Times become nanoseconds since the first timed step began, and for each span the gap since the one before it.
+    """
+
+    def ns(ticks: Ints) -> Ints:
+        since: Ints = np.rint((ticks - bounds[0]) * ns_per_tick).astype(np.int64)
+        return since
+
+    threads = []
+    for unordered in rows:
+        spans = unordered[np.argsort(unordered[:, 2], kind="stable")]
+        begin, end = ns(spans[:, 2]), ns(spans[:, 3])
+        threads.append({
+            "what": spans[:, 0].tolist(),
+            "step": spans[:, 1].tolist(),
+            "gap_ns": (begin - np.concatenate([[0], end[:-1]])).tolist(),
+            "duration_ns": (end - begin).tolist(),
+        })  # fmt: skip
+    return {
+        "first_step": first_step,
+        "step_end_ns": ns(bounds[1:]).tolist(),
+        "threads": threads,
+        "complete": complete,
+    }
+
+
+def write_json_gz(path: Path, content: Mapping[str, Any]) -> None:
+    """Write gzip JSON, the same bytes for the same content. Raises UnreadableFile if the path cannot be written."""
+    try:
+        with path.open("wb") as file, gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+            packed.write(json.dumps(content, allow_nan=False, separators=(",", ":")).encode())
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error

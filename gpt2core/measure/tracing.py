@@ -1,0 +1,158 @@
+"""What the team writes down while it runs: for every op, step and phase sums and limits; with tracing every call.
+
+Each thread writes rows of its own. Times are ticks of machine.clock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.compile.atomics import store_release
+from gpt2core.compile.jit import address_of, bare, inlined
+from gpt2core.measure.usage import DESK_CELLS, UNKNOWN, read_usage
+from gpt2core.spec.config import PHASES
+
+Ints = NDArray[np.int64]
+PHASE_COUNT = len(PHASES)
+FIRST, LAST, BUSY = 0, 1, 2
+LINE = 8  # int64 of a cache line; rows of different threads keep that distance
+BARRIER, STARVATION, APART, ENTERED, LAST_BEGIN = range(5)  # columns of Record.waited
+PASSED, LAST_START, PASSED_AT = range(3)  # cells of Record.passed
+
+
+class Record(NamedTuple):
+    """Arrays that compiled code fills. P threads, S steps, K op names."""
+
+    warmup: int
+    begin: Ints  # (1,) when the first step began
+    step_end: Ints  # (S,)
+    op_time: Ints  # (P, K + LINE) summed over the timed steps
+    op_calls: Ints  # (P, K + LINE)
+    phases: Ints  # (P, S, A * PHASE_COUNT * 3 + 1), A micro-batches: first begin, last end, busy time
+    task_time: Ints  # (tasks,) summed over all steps
+    waited: Ints  # (P, LINE): for how long no task was to be had and why; begin of the loop and of the last task
+    passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
+    usage: Ints  # (P, timed steps + 1, LINE): what the kernel knew of the thread as it came to a step; or no rows
+    desk: Ints  # (P, DESK_CELLS) where such a reading is put together
+    events: Ints  # (P, capacity, 4): call or, for a wait, -1 - its column of `waited`; step, begin, end
+    event_count: Ints  # (P, LINE)
+
+
+def new_record(
+    threads: int,
+    steps: int,
+    warmup: int,
+    kinds: int,
+    events: int,
+    tasks: int = 0,
+    watched: bool = False,
+    micros: int = 1,
+) -> Record:
+    """Empty arrays. `events` is how many calls each thread may trace, `tasks` how many are timed one by one; `watched`:
+    whether each thread reads its usage at every timed step; `micros` micro-batches in a step."""
+    return Record(
+        warmup,
+        np.zeros(1, np.int64),
+        np.zeros(steps, np.int64),
+        np.zeros((threads, kinds + LINE), np.int64),
+        np.zeros((threads, kinds + LINE), np.int64),
+        np.zeros((threads, steps, micros * PHASE_COUNT * 3 + 1), np.int64),
+        np.zeros(tasks, np.int64),
+        np.zeros((threads, LINE), np.int64),
+        np.zeros(LINE, np.int64),
+        np.zeros((threads, steps - warmup + 1 if watched else 0, LINE), np.int64),
+        np.full((threads, DESK_CELLS), UNKNOWN, np.int64),
+        np.zeros((threads, events, 4), np.int64),
+        np.zeros((threads, LINE), np.int64),
+    )
+
+
+@inlined
+def bare_record(record):
+    """The record without reference counts: see jit.bare."""
+    return Record(
+        record.warmup,
+        bare(record.begin),
+        bare(record.step_end),
+        bare(record.op_time),
+        bare(record.op_calls),
+        bare(record.phases),
+        bare(record.task_time),
+        bare(record.waited),
+        bare(record.passed),
+        bare(record.usage),
+        bare(record.desk),
+        bare(record.events),
+        bare(record.event_count),
+    )
+
+
+@inlined
+def note(record, thread, step, task, call, kind, phase, begin, end):
+    """Write down that a thread ran one of a task's calls."""
+    if step >= record.warmup:
+        record.op_time[thread, kind] += end - begin
+        record.op_calls[thread, kind] += 1
+    if task < record.task_time.shape[0]:
+        record.task_time[task] += end - begin
+    cells = record.phases[thread, step]
+    at = 3 * phase
+    if cells[at] == 0:
+        cells[at] = begin
+    cells[at + 1] = end
+    cells[at + 2] += end - begin
+    note_event(record, thread, call, step, begin, end)
+
+
+@inlined
+def note_event(record, thread, what, step, begin, end):
+    """Trace a span of a thread, if there is tracing and room for it."""
+    count = record.event_count[thread, 0]
+    if count < record.events.shape[1]:
+        event = record.events[thread, count]
+        event[0], event[1], event[2], event[3] = what, step, begin, end
+        record.event_count[thread, 0] = count + 1
+
+
+@inlined
+def note_waited(record, thread, cause, since, until):
+    """Add to a thread's waiting time; a wait that began before the run began counts from there."""
+    since = max(since, record.begin[0])
+    if until > since:
+        record.waited[thread, cause] += until - since
+        note_event(record, thread, -1 - cause, -1, since, until)
+
+
+@inlined
+def note_usage(record, thread, step):
+    """Read what the kernel knows of this thread as it comes to a step, the end of the last one included."""
+    row = step - record.warmup
+    if 0 <= row < record.usage.shape[1]:
+        cells = (thread * record.usage.shape[1] + row) * record.usage.shape[2]
+        read_usage(address_of(record.usage, cells), address_of(record.desk, thread * record.desk.shape[1]))
+
+
+@inlined
+def pass_wait(record, now):
+    """Note that a wait was passed. Waits are in order, so there is one writer at a time."""
+    last = record.waited[0, LAST_BEGIN]
+    for thread in range(1, record.waited.shape[0]):
+        last = max(last, record.waited[thread, LAST_BEGIN])
+    record.passed[LAST_START], record.passed[PASSED_AT] = last, now
+    store_release(address_of(record.passed, PASSED), record.passed[PASSED] + 1)
+
+
+@inlined
+def note_wait(record, thread, since, now):
+    """Write down that a thread waited, up to the wait that was passed meanwhile; until when that was.
+
+    As long as tasks had yet to begin before the wait the thread starved; afterwards it waited for those under way.
+    """
+    starved = min(max(since, record.passed[LAST_START]), now)
+    until = min(max(starved, record.passed[PASSED_AT]), now)
+    note_waited(record, thread, STARVATION, since, starved)
+    note_waited(record, thread, BARRIER, starved, until)
+    return until

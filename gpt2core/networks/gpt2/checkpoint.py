@@ -1,0 +1,185 @@
+"""A model's weights in files (llm.c's checkpoint, Hugging Face's GPT-2 safetensors), and a new model's weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.data.files import HEADER_BYTES, Header, new_header, open_regular, read_header, replacing
+from gpt2core.networks.gpt2 import safetensors_file
+from gpt2core.spec.config import PRESETS, ModelConfig
+from gpt2core.spec.errors import ConfigError, CountMismatch, ShapeMismatch, TruncatedFile
+from gpt2core.step.tensors import weight_specs
+
+MAGIC = 20240326
+FP32, BF16 = 3, 5
+VERSIONS = {FP32: "fp32", BF16: "bf16"}
+VERSION_ITEM_BYTES = {FP32: 4, BF16: 2}
+SUFFIXES = (".bin", ".safetensors")
+CONVERTED_AT_ONCE = 1 << 20
+
+WEIGHT_STD = 0.02
+POSITION_STD = 0.01
+WEIGHTS_STREAM = 0  # the seed's second word, so that weights and data of one seed are drawn independently
+
+Weights = Mapping[str, NDArray[np.float32]]
+
+
+def checkpoint_model(path: str | Path) -> ModelConfig:
+    """The model a checkpoint holds, from its header alone; with its preset's name if it has a preset's sizes.
+
+    A safetensors file that does not say how many heads it has is taken to have heads of 64 channels.
+    Raises UnreadableFile, BadMagic, BadVersion, TruncatedFile, CountMismatch, ShapeMismatch.
+    """
+    if is_safetensors(path):
+        return with_preset_name(safetensors_file.read_model(path))
+    with open_regular(path) as (stream, size_bytes):
+        return with_preset_name(_llmc_model(path, _llmc_header(path, stream), size_bytes))
+
+
+def read_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> None:
+    """Fill weights, float32 arrays named and shaped as tensors.weight_specs(model) says, from a checkpoint.
+
+    llm.c's bf16 and safetensors' F16 are widened exactly. The padded rows of wte become zero whatever the file holds.
+    Raises ShapeMismatch naming the first tensor that differs from the model's, else as checkpoint_model; nothing is
+    written to weights unless all sizes agree.
+    """
+    check_buffers(model, weights)
+    if is_safetensors(path):
+        check_same_model(path, safetensors_file.read_model(path, model.heads), model)
+        safetensors_file.read_weights(path, model, weights)
+    else:
+        with open_regular(path) as (stream, size_bytes):
+            header = _llmc_header(path, stream)
+            check_same_model(path, _llmc_model(path, header, size_bytes), model)
+            for spec in weight_specs(model):
+                _read_into(path, stream, weights[spec.name], int(header[1]))
+    weights["wte"][model.vocab :] = 0.0
+
+
+def write_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> None:
+    """Write weights, whole or not at all: a llm.c checkpoint in fp32 (.bin) or Hugging Face's GPT-2 (.safetensors).
+
+    Raises ConfigError for another suffix, UnreadableFile where it cannot be written.
+    """
+    check_buffers(model, weights)
+    suffix = check_suffix(path)
+    with replacing(path) as part:
+        if suffix == ".safetensors":
+            safetensors_file.write_weights(part, model, weights)
+            return
+        sizes = (model.context, model.vocab, model.layers, model.heads, model.channels, model.padded_vocab)
+        with part.open("wb") as stream:
+            stream.write(new_header(MAGIC, FP32, *sizes).tobytes())
+            for spec in weight_specs(model):
+                stream.write(weights[spec.name].astype("<f4", copy=False).data)
+
+
+def check_suffix(path: str | Path) -> str:
+    """The suffix that says in which format to write. Raises ConfigError if it says none."""
+    suffix = Path(path).suffix
+    if suffix not in SUFFIXES:
+        raise ConfigError("save", str(path), "a path that ends in " + " or ".join(SUFFIXES))
+    return suffix
+
+
+def initial_weights(model: ModelConfig, seed: int, weights: Weights) -> None:
+    """Fill weights as a new GPT-2's: the same numbers for the same seed on every machine.
+
+    Matrices and wte normal with deviation 0.02, wpe 0.01; the two projections onto the residual stream 0.02 / sqrt(2L);
+    LayerNorm's weights 1; every bias and the padded rows of wte 0.
+    Source: Radford et al. 2019, section 2.3 (the residual scale), and OpenAI's GPT-2 code (the deviations; those who
+    use 0.02 for wpe as well, as Hugging Face does, differ there).
+    """
+    check_buffers(model, weights)
+    rng = np.random.Generator(np.random.PCG64([seed, WEIGHTS_STREAM]))
+    residual_std = WEIGHT_STD / float(np.sqrt(2 * model.layers))
+    for spec in weight_specs(model):
+        out = weights[spec.name]
+        if spec.name.endswith("b"):
+            out[...] = 0.0
+        elif spec.name.startswith("ln"):
+            out[...] = 1.0
+        else:
+            std = {"wpe": POSITION_STD, "attprojw": residual_std, "fcprojw": residual_std}.get(spec.name, WEIGHT_STD)
+            drawn = out[: model.vocab] if spec.name == "wte" else out
+            rng.standard_normal(dtype=np.float32, out=drawn)
+            drawn *= np.float32(std)
+    weights["wte"][model.vocab :] = 0.0
+
+
+def is_safetensors(path: str | Path) -> bool:
+    return Path(path).suffix == ".safetensors"
+
+
+def with_preset_name(model: ModelConfig) -> ModelConfig:
+    for preset in PRESETS.values():
+        if dataclasses.replace(preset, name=model.name) == model:
+            return preset
+    return model
+
+
+def check_buffers(model: ModelConfig, weights: Weights) -> None:
+    """Raise ValueError unless weights has every weight of the model, as a C-ordered float32 array of its shape."""
+    for spec in weight_specs(model):
+        array = weights[spec.name]
+        if array.shape != spec.shape or array.dtype != np.float32 or not array.flags.c_contiguous:
+            raise ValueError(f"{spec.name} is {array.dtype} {array.shape}, not C-ordered float32 {spec.shape}")
+
+
+def check_same_model(path: str | Path, found: ModelConfig, model: ModelConfig) -> None:
+    """Raise ShapeMismatch, naming the first tensor and both its sizes, unless the models agree in all but the name."""
+    for theirs, ours in zip(weight_specs(found), weight_specs(model), strict=True):
+        if theirs.shape != ours.shape:
+            raise ShapeMismatch(path, f"{theirs.name} is {theirs.shape} there; the model needs {ours.shape}")
+    for size in ("vocab", "heads"):
+        if getattr(found, size) != getattr(model, size):
+            raise ShapeMismatch(path, f"{size} is {getattr(found, size)} there; the model has {getattr(model, size)}")
+
+
+def _llmc_header(path: str | Path, stream: BinaryIO) -> Header:
+    return read_header(path, stream, MAGIC, VERSIONS)
+
+
+def _llmc_model(path: str | Path, header: Header, size_bytes: int) -> ModelConfig:
+    """The header's model, once the file has the size that it implies."""
+    context, vocab, layers, heads, channels, padded_vocab = (int(value) for value in header[2:8])
+    try:
+        model = ModelConfig(layers, heads, channels, vocab, context)
+    except ConfigError as error:
+        raise ShapeMismatch(path, f"the header's {error}") from error
+    if padded_vocab != model.padded_vocab:
+        raise ShapeMismatch(
+            path, f"wte has {padded_vocab} rows there; {vocab} tokens, padded to 128s, have {model.padded_vocab}"
+        )
+    values = sum(spec.size for spec in weight_specs(model))
+    expected_bytes = HEADER_BYTES + values * VERSION_ITEM_BYTES[int(header[1])]
+    if size_bytes < expected_bytes:
+        raise TruncatedFile(path, f"{size_bytes} bytes; the header's {values} weights need {expected_bytes}")
+    if size_bytes > expected_bytes:
+        raise CountMismatch(path, f"{size_bytes} bytes; the header's {values} weights fill only {expected_bytes}")
+    return model
+
+
+def _read_into(path: str | Path, stream: BinaryIO, out: NDArray[np.float32], version: int) -> None:
+    """Fill out with the next values of the file."""
+    flat = out.reshape(-1)
+    if version == FP32:
+        _read_exactly(path, stream, flat)
+        return
+    half = np.empty(min(len(flat), CONVERTED_AT_ONCE), dtype=np.uint16)
+    for start in range(0, len(flat), CONVERTED_AT_ONCE):
+        bits = flat[start : start + CONVERTED_AT_ONCE].view(np.uint32)
+        _read_exactly(path, stream, half[: len(bits)])
+        bits[...] = half[: len(bits)]
+        bits <<= 16  # a bf16 is the upper half of the float32 of the same value
+
+
+def _read_exactly(path: str | Path, stream: BinaryIO, out: NDArray[np.float32] | NDArray[np.uint16]) -> None:
+    if stream.readinto(out.data.cast("B")) != out.nbytes:  # type: ignore[attr-defined]
+        raise TruncatedFile(path, "ended while it was read")

@@ -1,0 +1,47 @@
+"""What a result was measured on and with: everything that must agree before two results may be compared."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gpt2core.compile import clock
+from gpt2core.node import host, peaks
+
+
+def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, Any]:
+    """The environment as JSON values; null where the machine does not say."""
+    return {
+        "core_version": _version("taskloom"),
+        "core_hash": host.source_hash(),
+        "python": platform.python_version(),
+        "numba": _version("numba"),
+        "llvmlite": _version("llvmlite"),
+        "numpy": _version("numpy"),
+        "blas": {"name": blas, "version": blas_version},
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "node": platform.node(),
+        "cpu_model": host.cpu_model(),
+        "cores": list(cores),
+        "cores_allowed": sorted(os.sched_getaffinity(0)),
+        "cores_online": os.cpu_count(),
+        "smt": host.smt_siblings(cores[0]) != str(cores[0]),
+        "governor": host.governor(cores[0]),
+        "turbo": host.turbo(),
+        "huge_pages": host.huge_pages(),
+        "memory_bytes": host.usable_memory_bytes(),
+        "load_average": list(os.getloadavg()),
+        "clock": clock.SOURCE,
+        "peaks": peaks.read(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

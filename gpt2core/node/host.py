@@ -1,0 +1,237 @@
+"""What this machine is and how it is set up, from /proc and /sys; None where it does not say. Standard library."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+CPU = Path("/sys/devices/system/cpu")
+CGROUP = Path("/sys/fs/cgroup")
+UNLIMITED_BYTES = 1 << 60  # version 1 cgroups write a number of about this size for "no limit"
+
+
+def read_text(path: Path) -> str | None:
+    """A small file's stripped text, or None if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def read_int(path: Path) -> int | None:
+    """A small file's integer, or None if there is none."""
+    text = read_text(path)
+    try:
+        return int(text) if text else None
+    except ValueError:
+        return None
+
+
+def cpu_model() -> str:
+    """The processor's name as the kernel gives it."""
+    for line in (read_text(Path("/proc/cpuinfo")) or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Hardware", "cpu model"):
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def memory_info_bytes(key: str) -> int | None:
+    """A line of /proc/meminfo (MemTotal, MemAvailable, ...)."""
+    for line in (read_text(Path("/proc/meminfo")) or "").splitlines():
+        name, _, value = line.partition(":")
+        if name == key:
+            return int(value.split()[0]) * 1024
+    return None
+
+
+def _cgroup_folders(controller: str) -> list[Path]:
+    """Folders of this process's cgroups that may hold a controller's files, innermost first, with all parents."""
+    found: list[Path] = []
+    for line in (read_text(Path("/proc/self/cgroup")) or "").splitlines():
+        _, names, path = line.split(":", 2)
+        if names and controller not in names.split(","):
+            continue
+        root = CGROUP / controller if names else CGROUP
+        inner = root / path.lstrip("/")
+        found += [inner, *(p for p in inner.parents if p == root or root in p.parents)]
+    return found
+
+
+def cgroup_memory_limit_bytes() -> int | None:
+    """The tightest memory limit of this process's cgroups (version 1 or 2), or None if there is none."""
+    limits = [
+        limit
+        for folder in _cgroup_folders("memory")
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (limit := read_int(folder / name)) is not None and limit < UNLIMITED_BYTES
+    ]
+    return min(limits, default=None)
+
+
+def cgroup_oom_kills() -> int | None:
+    """How often the kernel has killed for memory in this process's cgroup, or None if it does not say."""
+    for folder in _cgroup_folders("memory"):
+        for name in ("memory.events", "memory.oom_control"):
+            for line in (read_text(folder / name) or "").splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return None
+
+
+def cgroup_cpu_quota_cores() -> float | None:
+    """How many cores' worth of time this process's cgroups allow, or None if they do not limit it."""
+    quotas: list[float] = []
+    for folder in _cgroup_folders("cpu"):
+        both = (read_text(folder / "cpu.max") or "").split()
+        quota = both[0] if both else read_text(folder / "cpu.cfs_quota_us")
+        period = both[1] if len(both) == 2 else read_text(folder / "cpu.cfs_period_us")
+        if quota and period and quota != "max" and int(quota) > 0:
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+def usable_memory_bytes() -> int:
+    """The machine's memory, or the cgroup's limit where that is less."""
+    total = memory_info_bytes("MemTotal") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(total, cgroup_memory_limit_bytes() or total)
+
+
+def available_memory_bytes() -> int:
+    """What this process may still allocate: the machine's available memory, or what its cgroups leave of theirs."""
+    free = [memory_info_bytes("MemAvailable") or usable_memory_bytes()]
+    for folder in _cgroup_folders("memory"):
+        for limit_name, used_name in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit, used = read_int(folder / limit_name), read_int(folder / used_name)
+            if limit is not None and used is not None and limit < UNLIMITED_BYTES:
+                free.append(max(0, limit - used))
+    return min(free)
+
+
+def smt_siblings(core: int) -> str | None:
+    """Core numbers that share a physical core with this one, itself included, as the kernel lists them."""
+    return read_text(CPU / f"cpu{core}/topology/thread_siblings_list")
+
+
+def governor(core: int) -> str | None:
+    """The frequency policy of a core, or None where the machine does not show it (many virtual machines)."""
+    return read_text(CPU / f"cpu{core}/cpufreq/scaling_governor")
+
+
+def turbo() -> bool | None:
+    """Whether cores may run above their base frequency."""
+    off = read_int(CPU / "intel_pstate/no_turbo")
+    if off is not None:
+        return off == 0
+    boost = read_int(CPU / "cpufreq/boost")
+    return None if boost is None else boost == 1
+
+
+def clock_source() -> str | None:
+    """What the kernel tells the time with."""
+    return read_text(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource"))
+
+
+def huge_pages() -> str | None:
+    """The transparent huge pages' mode: always, madvise or never."""
+    text = read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+    return None if text is None else text.partition("[")[2].partition("]")[0] or text
+
+
+def cpu_times_ticks() -> dict[str, int]:
+    """The first line of /proc/stat: how the whole machine's time was spent since it started."""
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    first = (read_text(Path("/proc/stat")) or "").partition("\n")[0].split()[1:]
+    return {name: int(value) for name, value in zip(names, first, strict=False)}
+
+
+def core_times_s(cores: Sequence[int]) -> tuple[float | None, float | None]:
+    """(busy, stolen) seconds of these cores together since the machine started; None if one of them is not listed."""
+    wanted, found = {f"cpu{core}" for core in cores}, {}
+    for line in (read_text(Path("/proc/stat")) or "").splitlines():
+        name, *values = line.split()
+        if name in wanted:
+            user, nice, system, _idle, _iowait, irq, softirq, *rest = (int(value) for value in values)
+            found[name] = (user + nice + system + irq + softirq, rest[0] if rest else 0)
+        elif not name.startswith("cpu"):
+            break
+    if len(found) < len(wanted):
+        return None, None
+    hertz = os.sysconf("SC_CLK_TCK")
+    return sum(busy for busy, _ in found.values()) / hertz, sum(stolen for _, stolen in found.values()) / hertz
+
+
+def cgroup_throttled_s() -> float | None:
+    """Seconds for which the quotas of this process's cgroups have stopped their tasks; None if none of them says."""
+    total_s, told = 0.0, False
+    for folder in _cgroup_folders("cpu"):
+        for line in (read_text(folder / "cpu.stat") or "").splitlines():
+            name, _, value = line.partition(" ")
+            if name in ("throttled_usec", "throttled_time"):  # version 2: microseconds, version 1: nanoseconds
+                told, total_s = True, total_s + int(value) * (1e-6 if name == "throttled_usec" else 1e-9)
+    return total_s if told else None
+
+
+def runnable() -> int | None:
+    """How many threads of the whole machine run or are ready to, the one that asks included."""
+    fields = (read_text(Path("/proc/loadavg")) or "").split()
+    return int(fields[3].partition("/")[0]) if len(fields) > 3 else None
+
+
+def frequency_hz(cores: Sequence[int]) -> float | None:
+    """The lowest of the cores' present frequencies, or None if one of them does not show it."""
+    found = [read_int(CPU / f"cpu{core}/cpufreq/scaling_cur_freq") for core in cores]
+    return None if None in found else 1000.0 * min(khz for khz in found if khz is not None)
+
+
+def last_level_cache_bytes(cores: Sequence[int]) -> int:
+    """Of all last-level caches that these cores use, each counted once; 0 if the machine does not show them."""
+    found = {}
+    for core in cores:
+        folders = (CPU / f"cpu{core}/cache").glob("index[0-9]*")
+        last = max(folders, key=lambda index: read_int(index / "level") or 0, default=None)
+        size = last and read_text(last / "size")
+        if last and size and size.endswith("K"):
+            found[read_text(last / "shared_cpu_list")] = int(size[:-1]) * 1024
+    return sum(found.values())
+
+
+def topology(cores: list[int]) -> dict[str, Any]:
+    """CPU model, sockets, physical cores, SMT, caches and frequency policy, as far as the machine shows them."""
+    places = {
+        (read_int(CPU / f"cpu{core}/topology/physical_package_id"), read_int(CPU / f"cpu{core}/topology/core_id"))
+        for core in cores
+    }
+    caches = [
+        {"level": level, "type": read_text(index / "type"), "size": read_text(index / "size"),
+         "shared_cores": read_text(index / "shared_cpu_list")}
+        for index in sorted((CPU / f"cpu{cores[0]}/cache").glob("index[0-9]*"))
+        if (level := read_int(index / "level")) is not None
+    ]  # fmt: skip
+    return {
+        "cpu_model": cpu_model(),
+        "architecture": platform.machine(),
+        "kernel": platform.release(),
+        "sockets": len({socket for socket, _ in places}),
+        "physical_cores": len(places),
+        "smt": {str(core): smt_siblings(core) for core in cores},
+        "caches": caches,
+        "governor": governor(cores[0]),
+        "turbo": turbo(),
+    }
+
+
+def source_hash(parts: Sequence[str] = (".",)) -> str:
+    """SHA-256 of the trainer's own source files, or of parts of them: with the same hash runs the same trainer."""
+    root, digest = Path(__file__).parents[1], hashlib.sha256()
+    files = {path for part in parts for path in [root / part, *(root / part).rglob("*")] if path.suffix == ".py"}
+    for path in sorted(files):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,57 @@
+"""Memory of the process: huge pages, first touch, peak."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from gpt2core.compile.jit import kernel, pointer_i64
+
+PAGE_INT64 = 512  # of a 4 KiB page
+
+
+def reserve(size: int) -> mmap.mmap:
+    """Zeroed memory of at least `size` bytes, page-aligned, huge pages advised, no page touched yet."""
+    memory = mmap.mmap(-1, max(size, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        except OSError as error:
+            if error.errno != 22:  # EINVAL: a kernel without transparent huge pages
+                raise
+    return memory
+
+
+@kernel
+def touch(address, begin, end):
+    """Write a zero into each page of the bytes [begin, end) after an address: they come to lie near this thread."""
+    cells = pointer_i64(address)
+    for i in range(begin // 8, end // 8, PAGE_INT64):
+        cells[i] = 0
+
+
+def peak_rss_bytes() -> int:
+    """The most memory this process has had resident: VmHWM, which unlike ru_maxrss does not survive from a parent."""
+    return _status_bytes("VmHWM")
+
+
+def _status_bytes(name: str) -> int:
+    for line in Path(f"/proc/{os.getpid()}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class Residency:
+    """What the process's resident memory consists of: by how much it grew from one point of a run to the next."""
+
+    def __init__(self) -> None:
+        self.pieces = {"interpreter": _status_bytes("VmRSS")}
+        self._last = self.pieces["interpreter"]
+
+    def grew_by(self, piece: str) -> None:
+        """Whatever has come to be resident since the last call, or has gone, is this piece's."""
+        now = _status_bytes("VmRSS")
+        self.pieces[piece] = self.pieces.get(piece, 0) + now - self._last
+        self._last = now

@@ -1,0 +1,74 @@
+"""What this node reaches at most: matrix products and memory bandwidth by number of threads, measured once and kept.
+
+Standard library only. A worker before its first claim and `taskloom doctor --peaks` have them measured
+(gpt2core.run.roof); every result's environment holds what is kept for its node, or null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpt2core.node import host
+
+SCHEMA = "taskloom.peaks/2"  # since our own product is among those measured, and bfloat16
+
+
+@dataclass(frozen=True)
+class Everything:
+    """What gpt2core.run.roof is asked for: there is nothing to choose."""
+
+    threads: int = 1
+    cores: tuple[int, ...] | None = None
+    allow_oversubscription: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+
+def folder() -> Path:
+    """Where the trainer keeps what it need not do twice."""
+    return Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
+
+
+def path(cores: Sequence[int] | None = None) -> Path:
+    """This node's file; cores: by default those that this process may use. Another processor, kernel, memory or set of
+    cores makes it another node."""
+    of = sorted(os.sched_getaffinity(0) if cores is None else cores)
+    about = [SCHEMA, platform.node(), host.cpu_model(), platform.release(), host.memory_info_bytes("MemTotal"), of]
+    return folder() / f"peaks-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
+
+
+def read(cores: Sequence[int] | None = None) -> dict[str, Any] | None:
+    """What was measured on this node, or None."""
+    try:
+        found = json.loads(path(cores).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else None
+
+
+def keep(found: Mapping[str, Any]) -> None:
+    """Keep what was measured. Raises OSError."""
+    target = path()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps(found), encoding="utf-8")
+    part.replace(target)
+
+
+def command(result: Path) -> list[str]:
+    """The argument list of gpt2core.run.roof."""
+    return [sys.executable, "-P", "-m", "gpt2core.run.roof", "--result", str(result)]
+
+
+def thread_counts(cores: int) -> list[int]:
+    """Numbers of threads to measure with: all up to 8, then doubled, and all cores."""
+    return sorted({*range(1, min(cores, 8) + 1), *(n for n in (16 << i for i in range(16)) if n < cores), cores})

@@ -1,0 +1,31 @@
+"""Which core a thread runs on."""
+
+from __future__ import annotations
+
+import os
+
+from gpt2core.spec.errors import ConfigError, MachineError
+
+
+def choose_cores(wanted: tuple[int, ...] | None, threads: int, oversubscribe: bool) -> tuple[int, ...]:
+    """A core for each thread: the first ones of those wanted, or of those this process may use.
+
+    Raises ConfigError if a wanted core is not available here, or if there are fewer cores than threads.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    cores = list(wanted) if wanted is not None else allowed
+    missing = [core for core in cores if core not in allowed]
+    if missing:
+        raise ConfigError("cores", list(cores), f"cores this process may use: {allowed}")
+    if threads > len(cores) and not oversubscribe:
+        raise ConfigError("threads", threads, f"at most the number of cores ({len(cores)}: {cores})")
+    return tuple(cores[i % len(cores)] for i in range(threads))
+
+
+def pin_this_thread(core: int) -> tuple[int, ...]:
+    """Bind the calling thread to a core; the affinity read back afterwards. Raises MachineError if it does not hold."""
+    os.sched_setaffinity(0, {core})  # 0: the calling thread
+    observed = tuple(sorted(os.sched_getaffinity(0)))
+    if observed != (core,):
+        raise MachineError(f"asked for core {core}, but the thread may run on {observed}")
+    return observed

@@ -1,0 +1,148 @@
+"""A trainer as a child process: started on chosen cores, heard line by line, stopped as a group, reaped.
+
+It holds one end of a pipe, its lifeline, and only we hold the other: when we are gone, even by SIGKILL, it hears so.
+(A signal on the parent's death, PR_SET_PDEATHSIG, would come as soon as the thread ends that started the child.)
+
+Standard library only, so that the worker and `taskloom train` start their trainers in the same way without loading one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import IO, Any
+
+from gpt2core.process import launch
+
+GRACE_S = 10.0  # between asking a child to stop and killing it
+LINE_CHARS = 2000  # of a line of output that are kept
+
+
+@dataclass(frozen=True)
+class Told:
+    """The child reported an event of the protocol (see gpt2core.launch)."""
+
+    event: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The child printed a line that is no event."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The child and all it started are gone. code: its exit status, or minus the signal that ended it."""
+
+    code: int
+
+    @property
+    def signal_name(self) -> str | None:
+        return signal.Signals(-self.code).name if self.code < 0 else None
+
+
+@contextlib.contextmanager
+def spawning_on(cores: Sequence[int] | None) -> Iterator[None]:
+    """Children started inside inherit this affinity from their first instruction on.
+
+    On Linux the mask belongs to the calling thread and fork copies it, so no code need run between fork and exec.
+    """
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class Child:
+    """One trainer process. What it does arrives in `inbox` as Told, Printed and, last, Exited.
+
+    Raises OSError if the process cannot be started or the cores are not ours to use.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        settings: Mapping[str, Any],
+        inbox: SimpleQueue[Any],
+        cores: Sequence[int] | None = None,
+    ) -> None:
+        self._inbox = inbox
+        theirs, self._lifeline = os.pipe()
+        try:
+            with spawning_on(cores):
+                self._process = subprocess.Popen(
+                    list(command),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**launch.environment(), launch.LIFELINE: str(theirs)},
+                    pass_fds=(theirs,),
+                    start_new_session=True,
+                    text=True,
+                    encoding="utf-8",
+                    errors="replace",
+                )
+        except BaseException:
+            os.close(self._lifeline)
+            raise
+        finally:
+            os.close(theirs)
+        self.pid = self._process.pid
+        process = self._process
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        streams = (process.stdout, process.stderr)
+        self._readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
+        for reader in self._readers:
+            reader.start()
+        threading.Thread(target=self._reap, daemon=True).start()
+        with contextlib.suppress(BrokenPipeError):  # it died before it read: its exit tells
+            process.stdin.write(json.dumps(settings))
+            process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+
+    def terminate(self) -> None:
+        """Ask the child's whole process group to stop."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the child's whole process group at once."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:  # not yet reaped, so the group's id is still its own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def _read(self, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
+                event = launch.parse_event(line)
+                self._inbox.put(Printed(line.rstrip("\n")[:LINE_CHARS]) if event is None else Told(event))
+
+    def _reap(self) -> None:
+        # Kill what the child left behind while its unreaped body still reserves the group's id.
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        code = self._process.wait()
+        os.close(self._lifeline)
+        for reader in self._readers:
+            reader.join()
+        self._inbox.put(Exited(code))

@@ -1,0 +1,75 @@
+"""How to start the trainer as a child process, and what it says. Standard library only: those who start a trainer
+must not load Numba or a BLAS themselves.
+
+The child is `python -m gpt2core --result FILE`: the run's settings (TrainConfig as JSON) on its standard input, one
+JSON event a line on its standard output, notes for people on its standard error. Events, by `event`:
+
+    started    pid, schema
+    compiling  done, total, kernel            only when something has to be compiled
+    measuring  done, total, product           only while a node's table of products is completed
+    planned    memory_bytes, tasks, edges, batch_slice, token_slice, cores
+    step       step (1-based), steps, loss, step_s, tokens_per_s
+    warning    message
+    error      slug, detail, exit_code, and the error's own fields
+    result     path, sha256                   the last one of a run that succeeded
+
+Exit codes: 0 done, 1 the work failed, 2 bad input, 130 cancelled by SIGTERM or SIGINT at a step's end.
+
+Where the environment names a LIFELINE, a pipe nobody writes to, the child's process group is killed when it closes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PROTOCOL = 1
+EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_CANCELLED = 0, 1, 2, 130
+LIFELINE = "TASKLOOM_LIFELINE_FD"
+
+# Every BLAS call is made by one thread of the team; a library's own threads would fight it for the cores.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MKL_THREADING_LAYER": "SEQUENTIAL",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
+
+
+def command(result: Path, plan_only: bool = False, graph: Path | None = None) -> list[str]:
+    """The child's argument list. It carries no setting: those go to standard input."""
+    extra = ["--plan"] if plan_only else []
+    if graph is not None:
+        extra += ["--graph", str(graph)]
+    return [sys.executable, "-P", "-m", "gpt2core", "--result", str(result), *extra]
+
+
+def metg_command(result: Path) -> list[str]:
+    """The argument list of gpt2core.taskbench.metg."""
+    return [sys.executable, "-P", "-m", "gpt2core.taskbench.metg", "--result", str(result)]
+
+
+def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The child's environment: the base one, with every library that has threads of its own held to one."""
+    return {**(os.environ if base is None else base), **ONE_THREAD, "PYTHONUNBUFFERED": "1"}
+
+
+def parse_event(line: str) -> dict[str, Any] | None:
+    """The event on a line of the child's output, or None if the line is not one."""
+    if not line.startswith("{"):
+        return None
+    try:
+        event = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def allowed_cores() -> Sequence[int]:
+    """Cores this process may run on, ascending."""
+    return sorted(os.sched_getaffinity(0))

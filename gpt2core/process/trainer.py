@@ -1,0 +1,86 @@
+"""The child's side of gpt2core.launch: settings on standard input, events on standard output, a result, exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpt2core.process.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
+from gpt2core.spec.errors import Cancelled, CoreError, InputError, UnreadableFile
+
+os.environ.update(ONE_THREAD)  # before a BLAS is loaded
+
+
+def main(work: Callable[[threading.Event], None]) -> int:
+    """Do the work and return the exit code; its errors become events. SIGTERM and SIGINT set the event it gets."""
+    end_with_parent()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        work(stop)
+    except CoreError as error:
+        code = EXIT_CANCELLED if isinstance(error, Cancelled) else error.exit_code
+        emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": code, **error.fields()})
+        return code
+    except MemoryError as error:
+        emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def end_with_parent() -> None:
+    """Have this process group killed once whoever started it is gone, however that ended."""
+    descriptor = os.environ.pop(LIFELINE, None)
+    if descriptor is None:  # started by hand
+        return
+
+    def watch() -> None:
+        os.read(int(descriptor), 1)  # no byte ever comes: it returns when the last writer, the parent, is gone
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+def read_settings() -> dict[str, Any]:
+    """The settings on standard input. Raises InputError."""
+    try:
+        values = json.load(sys.stdin)
+    except json.JSONDecodeError as error:
+        raise InputError(f"standard input is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError("standard input is not a JSON object of settings")
+    return values
+
+
+def emit(event: dict[str, Any]) -> None:
+    """One event, one line."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def started() -> None:
+    """Say that the settings were accepted and the work begins."""
+    emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
+
+
+def deliver(path: Path, result: dict[str, Any]) -> None:
+    """Write the result whole or not at all, and say so. Raises UnreadableFile."""
+    text = json.dumps(result, allow_nan=False).encode()
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or str(error)) from error
+    emit({"event": "result", "path": str(path), "sha256": hashlib.sha256(text).hexdigest()})

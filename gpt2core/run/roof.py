@@ -1,0 +1,139 @@
+"""Measure this node's peaks: `python -m gpt2core.run.roof --result FILE`. One JSON event a line, as process/launch.py
+says.
+
+For each number of threads, pinned: GFLOP/s of matrix products of 1024 x 1024, each thread its own, by the fastest
+library, in single precision and in bfloat16; and GB/s of triad, a = b + s * c on arrays larger than the caches, counted
+as STREAM does: two reads, a write. The best of some repetitions counts: a peak is what the node can do undisturbed.
+
+Source: McCalpin 1995 (STREAM).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.compile import clock
+from gpt2core.compile.clock import ticks
+from gpt2core.compile.jit import address_of, pointer_f32, runtime
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm.libraries import Library, multiply
+from gpt2core.node import peaks
+from gpt2core.process import trainer
+from gpt2core.process.launch import allowed_cores
+from gpt2core.schedulers.team import Team, barrier, spins
+
+SIZE = 1024  # rows and columns of the matrices
+PRODUCTS = 12  # a repetition: 0.1 s on a core that does 200 GFLOP/s
+TRIADS = 4
+ARRAY_BYTES, THREAD_BYTES = 64 << 20, 16 << 20  # of each of triad's three arrays: at least, and for each thread
+REPETITIONS = 5
+BEGIN, END = 0, 1
+
+
+@runtime
+def products_loop(thread, by, scratch, matrices, size, times, cells, threads, spin_limit):
+    """Multiply this thread's matrices PRODUCTS times, all threads at once."""
+    base, mine = matrices[thread], (by[0], by[1], by[2], scratch[thread])
+    a, b, c = base, base + 4 * size * size, base + 8 * size * size
+    barrier(address_of(cells, 0), threads, spin_limit)
+    times[thread, BEGIN] = ticks()
+    for _ in range(PRODUCTS):
+        multiply(mine, 0, 0, size, size, size, a, size, b, size, c, size, 0)
+    times[thread, END] = ticks()
+
+
+@runtime
+def triad_loop(thread, arrays, elements, times, cells, threads, spin_limit):
+    """a = b + s * c on this thread's share of the arrays TRIADS times, all threads at once."""
+    a, b, c = pointer_f32(arrays[0]), pointer_f32(arrays[1]), pointer_f32(arrays[2])
+    first, last = elements * thread // threads, elements * (thread + 1) // threads
+    for i in range(first, last):
+        a[i], b[i], c[i] = np.float32(0), np.float32(1), np.float32(2)
+    barrier(address_of(cells, 0), threads, spin_limit)
+    times[thread, BEGIN] = ticks()
+    for _ in range(TRIADS):
+        for i in range(first, last):
+            a[i] = b[i] + np.float32(3) * c[i]
+    times[thread, END] = ticks()
+
+
+def best_s(cores: Sequence[int], loop: Callable[..., None], arguments: Sequence[Any]) -> float:
+    """Seconds of the fastest repetition, from the first thread's begin to the last one's end."""
+    found = []
+    for _ in range(REPETITIONS):
+        times = np.zeros((len(cores), 8), np.int64)
+        first = clock.pair()
+        Team(cores).run(loop, [*arguments, times, np.zeros(32, np.int64), len(cores), spins(cores)])
+        scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
+        found.append(float(times[:, END].max() - times[:, BEGIN].min()) * scale)
+    return min(found)
+
+
+def gflop_per_s(cores: Sequence[int], library: Library) -> float:
+    matrices, scratch = np.ones((len(cores), 3, SIZE, SIZE), np.float32), [gemm.new_scratch() for _ in cores]
+    addresses: NDArray[np.int64] = matrices.ctypes.data + np.arange(len(cores)) * matrices.strides[0]
+    of_thread = np.array([address for _, address in scratch], np.int64)
+    seconds = best_s(cores, products_loop, [library.by(), of_thread, addresses, SIZE])
+    return len(cores) * PRODUCTS * 2 * SIZE**3 / seconds / 1e9
+
+
+def triad_gb_per_s(cores: Sequence[int]) -> float:
+    elements = max(ARRAY_BYTES, THREAD_BYTES * len(cores)) // 4
+    arrays = [np.empty(elements, np.float32) for _ in range(3)]
+    addresses = np.array([array.ctypes.data for array in arrays], np.int64)
+    seconds = best_s(cores, triad_loop, [addresses, elements])
+    return TRIADS * 3 * 4 * elements / seconds / 1e9
+
+
+def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The peaks by number of threads, on the first of the cores this process may use."""
+    cores, libraries = allowed_cores(), gemm.available()
+    found: dict[str, dict[str, float]] = {}
+    for done, count in enumerate(counts):
+        tell({"event": "peak", "done": done, "total": len(counts), "threads": count})
+        team = cores[:count]
+        found[str(count)] = {
+            "gflop_per_s": max(gflop_per_s(team, library) for library in libraries),
+            "bf16_gflop_per_s": max(gflop_per_s(team, library) for library in gemm.available("bf16")),
+            "triad_gb_per_s": triad_gb_per_s(team),
+        }
+    return {
+        "schema": peaks.SCHEMA,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "blas": {
+            "name": ", ".join(blas.name for blas in libraries),
+            "version": ", ".join(blas.version for blas in libraries),
+        },
+        "load_average": os.getloadavg()[0],
+        "threads": found,
+    }
+
+
+def main() -> int:
+    """Measure, keep and report; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m gpt2core.run.roof", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--result", type=Path, required=True, help="where to write the result (JSON)")
+    arguments = parser.parse_args()
+
+    def work(_: threading.Event) -> None:
+        trainer.started()
+        found = measure(peaks.thread_counts(len(allowed_cores())), trainer.emit)
+        peaks.keep(found)
+        trainer.deliver(arguments.result, found)
+
+    return trainer.main(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

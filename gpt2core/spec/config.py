@@ -1,0 +1,309 @@
+"""What a run is asked to do. Frozen dataclasses that validate themselves; the one list of settings that the command
+line, the HTTP contract and the documentation are made from (each field's metadata: help, unit, choices, bounds).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt2core.spec.errors import ConfigError
+
+SCHEDULERS = ("serial", "fork-join", "task")
+SYNCS = ("phase", "step", "none")
+PHASES = ("data", "forward", "loss", "backward", "update")
+PRECISIONS = ("fp32", "bf16")
+BLAS = ("auto", "own", "mkl", "openblas")
+POLICIES = ("breadth-first", "critical-path", "program-order")
+ASSIGNMENTS = ("static", "dynamic")
+FUSIONS = ("none", "rows", "all")
+DISTRIBUTIONS = ("zipf", "uniform")
+AUTO = None  # a slice size that the trainer chooses
+
+
+def setting(default: Any, help: str, **meta: Any) -> Any:
+    """A dataclass field with what the command line, the contract and the docs need to know of it."""
+    return field(default=default, metadata={"help": help, **meta})
+
+
+def check_int(name: str, value: object, low: int, high: int | None = None, accepted: str = "") -> None:
+    """Raise ConfigError unless value is an integer in [low, high]."""
+    span = accepted or (f"an integer of {low} or more" if high is None else f"an integer from {low} to {high}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
+        raise ConfigError(name, value, span)
+
+
+def check_number(name: str, value: object, low: float, high: float, accepted: str) -> None:
+    """Raise ConfigError unless value is a finite number with low <= value < high."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(name, value, accepted)
+    if not low <= value < high:
+        raise ConfigError(name, value, accepted)
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise ConfigError unless value is one of choices."""
+    if value not in choices:
+        raise ConfigError(name, value, "one of " + ", ".join(choices))
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A GPT-2's shape. L layers, NH heads, C channels, V vocabulary (padded to Vp), T at most `context`."""
+
+    layers: int = 12
+    heads: int = 12
+    channels: int = 768
+    vocab: int = 50257
+    context: int = 1024
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        for name, high in (("layers", 1000), ("heads", 1000), ("channels", 65536), ("context", 1 << 20)):
+            check_int(name, getattr(self, name), 1, high)
+        check_int("vocab", self.vocab, 1, 1 << 16)  # tokens are uint16
+        if not isinstance(self.name, str):
+            raise ConfigError("name", self.name, "a string")
+        if self.channels % self.heads:
+            raise ConfigError("channels", self.channels, f"a multiple of heads ({self.heads})")
+
+    @property
+    def head_size(self) -> int:
+        return self.channels // self.heads
+
+    @property
+    def padded_vocab(self) -> int:
+        """Vp: V rounded up to a multiple of 128, as llm.c pads it."""
+        return -(-self.vocab // 128) * 128
+
+    @classmethod
+    def from_value(cls, value: object) -> ModelConfig:
+        """A model from its preset's name, from a mapping of its sizes, or from itself."""
+        if isinstance(value, ModelConfig):
+            return value
+        if isinstance(value, str):
+            if value not in PRESETS:
+                raise ConfigError(
+                    "model", value, "one of " + ", ".join(PRESETS) + ", or layers, heads, channels, vocab and context"
+                )
+            return PRESETS[value]
+        if isinstance(value, Mapping):
+            known = [f.name for f in dataclasses.fields(cls)]
+            for key in value:
+                if key not in known:
+                    raise ConfigError(f"model.{key}", value[key], "no such setting; known: " + ", ".join(known))
+            return cls(**value)
+        raise ConfigError("model", value, "a preset's name or a mapping of layers, heads, channels, vocab, context")
+
+
+PRESETS = {
+    "tiny": ModelConfig(layers=2, heads=4, channels=64, vocab=256, context=128, name="tiny"),
+    "gpt2-124m": ModelConfig(12, 12, 768, 50257, 1024, "gpt2-124m"),
+    "gpt2-350m": ModelConfig(24, 16, 1024, 50257, 1024, "gpt2-350m"),
+    "gpt2-774m": ModelConfig(36, 20, 1280, 50257, 1024, "gpt2-774m"),
+    "gpt2-1.5b": ModelConfig(48, 25, 1600, 50257, 1024, "gpt2-1.5b"),
+}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One run of the trainer. JSON keys are the field names; `model` is a preset's name or a mapping of sizes."""
+
+    model: ModelConfig = field(
+        default=PRESETS["tiny"],
+        metadata={"help": "model: a preset's name, or its sizes", "choices": tuple(PRESETS)},
+    )
+    batch: int = setting(4, "B: sequences in a batch", low=1, high=1 << 20)
+    seq: int = setting(64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20)
+    steps: int = setting(12, "training steps, warm-up included", low=1, high=1 << 30)
+    warmup: int | None = setting(
+        None, "first steps that are run but left out of the summary; default 2, or steps - 1 if that is less", low=0
+    )
+    scheduler: str = setting("task", "who orders the tiles", choices=SCHEDULERS)
+    sync: str = setting(
+        "step", "where task waits for all: after each phase, after each step, or nowhere (taskiter)", choices=SYNCS
+    )
+    policy: str = setting(
+        "breadth-first", "task: which ready task is run first (docs/decisions/0005)", choices=POLICIES
+    )
+    assignment: str = setting("static", "fork-join: how an op's tiles are shared out", choices=ASSIGNMENTS)
+    op_threads: Mapping[str, int] | None = setting(
+        None, "fork-join: threads for single ops, as qkv=2,layernorm=1; default: threads for all"
+    )
+    fusion: str | None = setting(
+        None,
+        "kernels that share a task: none; rows: a matrix product and what follows it row by row; all: also a weight's "
+        "gradient and its update; default: all, with sync phase, grad_accum or grad_clip rows, with op_threads none",
+        choices=FUSIONS,
+    )
+    threads: int = setting(1, "P: threads in the team", low=1, high=4096)
+    cores: tuple[int, ...] | None = setting(
+        None, "cores to pin the threads to, as 0-3,8; default: those this process may use"
+    )
+    batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1)
+    token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
+    precision: str = setting(
+        "fp32", "of the operands of matrix products; sums, weights and all else are fp32", choices=PRECISIONS
+    )
+    blas: str = setting(
+        "auto",
+        "what computes the matrix products, our own code or a library; auto: for each the fastest, measured once on a "
+        "node (docs/decisions/0012)",
+        choices=BLAS,
+    )
+    data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or a llm.c token file")
+    distribution: str = setting("zipf", "how synthetic tokens are drawn", choices=DISTRIBUTIONS)
+    checkpoint: str | None = setting(None, "weights to start from: a llm.c .bin or a Hugging Face .safetensors file")
+    save: str | None = setting(None, "where to write the final weights (llm.c .bin, or .safetensors)")
+    lr: float = setting(1e-4, "AdamW's learning rate")
+    beta1: float = setting(0.9, "AdamW's decay of the first moment")
+    beta2: float = setting(0.999, "AdamW's decay of the second moment")
+    eps: float = setting(1e-8, "AdamW's epsilon")
+    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, on every weight")
+    grad_accum: int = setting(
+        1, "A: micro-batches of B sequences in a step, whose gradients are added up before the update", low=1, high=4096
+    )
+    grad_clip: float = setting(0.0, "largest norm of all gradients together: larger ones are scaled to it; 0: no limit")
+    seed: int = setting(1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1)
+    trace: str | None = setting(
+        None, "write a trace of the timed steps here: .json or .json.gz for Chrome and Perfetto, .prv for Paraver"
+    )
+    allow_oversubscription: bool = setting(
+        False, "allow more threads than cores; for tests of correctness, never for timing"
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", ModelConfig.from_value(self.model))
+        for item in dataclasses.fields(self):
+            value, meta = getattr(self, item.name), item.metadata
+            optional = item.default is None
+            if optional and value is None:
+                continue
+            if item.name != "model" and "choices" in meta:
+                check_choice(item.name, value, meta["choices"])
+            elif "low" in meta:
+                check_int(item.name, value, meta["low"], meta.get("high"))
+        if self.cores is not None:
+            object.__setattr__(self, "cores", parse_cores(self.cores))
+        if self.op_threads is not None:
+            object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
+        for name in ("data", "checkpoint", "save", "trace"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value or "\0" in value):
+                raise ConfigError(name, value, "a name or a path")
+        for name in ("beta1", "beta2"):
+            check_number(name, getattr(self, name), 0.0, 1.0, "a number from 0 up to, not including, 1")
+        for name in ("lr", "weight_decay", "grad_clip"):
+            check_number(name, getattr(self, name), 0.0, 1e6, "a number of 0 or more")
+        check_number("eps", self.eps, 1e-30, 1.0, "a number above 0 and below 1")
+        if not isinstance(self.allow_oversubscription, bool):
+            raise ConfigError("allow_oversubscription", self.allow_oversubscription, "true or false")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.seq > self.model.context:
+            raise ConfigError("seq", self.seq, f"at most the model's context ({self.model.context})")
+        if self.batch_slice is not None and self.batch_slice > self.batch:
+            raise ConfigError("batch_slice", self.batch_slice, f"1 to batch ({self.batch})")
+        if self.token_slice is not None and self.token_slice > self.seq:
+            raise ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq})")
+        if self.warmup is not None and self.warmup >= self.steps:
+            raise ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
+        if self.fusion == "all" and self.needs_whole_gradients:
+            raise ConfigError("fusion", "all", "none or rows with grad_accum or grad_clip: all gradients are kept")
+        if self.scheduler == "serial" and self.threads != 1:
+            raise ConfigError("threads", self.threads, "1 with scheduler serial")
+        if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
+            raise ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")
+
+    @property
+    def warmup_steps(self) -> int:
+        return min(2, self.steps - 1) if self.warmup is None else self.warmup
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.grad_accum * self.batch * self.seq
+
+    @property
+    def needs_whole_gradients(self) -> bool:
+        """Whether no weight can be updated before the last gradient of all, or of the last micro-batch, is known."""
+        return self.grad_accum > 1 or self.grad_clip > 0
+
+    @property
+    def fused(self) -> str:
+        """Which kernels share a task. With sync phase updates are a phase of their own; op_threads names single ops."""
+        if self.fusion is not None:
+            return self.fusion
+        if self.op_threads:
+            return "none"
+        return "rows" if self.needs_whole_gradients or (self.scheduler == "task" and self.sync == "phase") else "all"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only; from_dict gives the same config back."""
+        out = dataclasses.asdict(self)
+        if self.cores is not None:
+            out["cores"] = list(self.cores)
+        return out
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """A config from JSON values. Raises ConfigError for an unknown key or a value that is not accepted."""
+        known = [f.name for f in dataclasses.fields(cls)]
+        for key in values:
+            if key not in known:
+                raise ConfigError(str(key), values[key], "no such setting; known: " + ", ".join(known))
+        return cls(**values)
+
+
+def parse_cores(value: object) -> tuple[int, ...]:
+    """Core numbers from "0-3,8" or from a sequence of integers; sorted as given, without repeats."""
+    accepted = "core numbers such as 0-3,8 without repeats"
+    cores: list[int] = []
+    if isinstance(value, str):
+        for part in value.split(","):
+            first, dash, last = part.strip().partition("-")
+            if not first.isdecimal() or (dash and not last.isdecimal()):
+                raise ConfigError("cores", value, accepted)
+            low, high = int(first), int(last) if dash else int(first)
+            if high < low or high - low > 4096:
+                raise ConfigError("cores", value, accepted)
+            cores.extend(range(low, high + 1))
+    elif isinstance(value, list | tuple):
+        for core in value:
+            check_int("cores", core, 0, 1 << 16, accepted)
+        cores.extend(value)
+    else:
+        raise ConfigError("cores", value, accepted)
+    if not cores or len(set(cores)) != len(cores):
+        raise ConfigError("cores", value, accepted)
+    return tuple(cores)
+
+
+def parse_op_threads(value: object, threads: int) -> dict[str, int]:
+    """Threads by op name from "qkv=2,layernorm=1" or from a mapping; which ops there are, the step program knows."""
+    accepted = f"op=threads pairs such as qkv=2,layernorm=1, each from 1 to threads ({threads})"
+    if isinstance(value, str):
+        pairs = [part.strip().partition("=") for part in value.split(",")]
+        if any(not number.isdecimal() for _, _, number in pairs):
+            raise ConfigError("op_threads", value, accepted)
+        value = {name: int(number) for name, _, number in pairs}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigError("op_threads", value, accepted)
+    for count in value.values():
+        check_int("op_threads", count, 1, threads, accepted)
+    return dict(value)
+
+
+def field_type(name: str) -> Any:
+    """The resolved annotation of a TrainConfig field, for those who build forms from this list."""
+    return typing.get_type_hints(TrainConfig)[name]
+
+
+def is_optional(annotation: Any) -> bool:
+    """Whether an annotation admits None."""
+    return isinstance(annotation, types.UnionType) and type(None) in annotation.__args__

@@ -1,0 +1,129 @@
+"""What a run gave: immutable, versioned, raw. Aggregates are derived from it on reading (see `summary`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpt2core.spec.config import PHASES
+
+SCHEMA = "taskloom.result/2"
+READABLE = ("taskloom.result/1", SCHEMA)  # version 1 has neither the split of the threads' time nor validity evidence
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One timed step. Times in seconds, from monotonic nanoseconds."""
+
+    step: int
+    warmup: bool
+    loss: float
+    step_s: float
+    phase_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class OpStat:
+    """One op over the timed (not warm-up) steps: tiles run, their summed time, and the work the formulae count.
+
+    `blas`: the library of its matrix product, with the columns of a piece if there are several; "" without a product.
+    """
+
+    op: str
+    phase: str
+    calls: int
+    time_s: float
+    flop: int
+    bytes: int
+    blas: str = ""
+
+
+@dataclass(frozen=True)
+class ThreadStat:
+    """One thread of the team over the timed steps: where it ran and what it did with the time.
+
+    Useful, scheduling, waiting and idle time add up to the timed steps' time; waiting = barrier + starvation.
+    """
+
+    thread: int
+    core: int
+    observed_cores: tuple[int, ...]  # the affinity mask read back inside the thread
+    useful_s: float  # in tasks
+    phase_useful_s: Mapping[str, float]
+    scheduling_s: float  # the rest: finding, releasing and noting tasks
+    waiting_s: float
+    barrier_s: float  # until all others came
+    starvation_s: float  # no task was ready, or the op had too few tiles
+    idle_s: float  # had no part in the work: not in the loop yet, or left out by op_threads
+    calls: int
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Everything one process measured. `to_dict` is the result file and the JSON of `taskloom train --json`."""
+
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    losses: Sequence[float]
+    step_s: Sequence[float]
+    phase_s: Mapping[str, Sequence[float]]
+    phase_busy_s: Mapping[str, Sequence[float]]
+    ops: Sequence[OpStat]
+    threads: Sequence[ThreadStat]
+    memory_bytes: Mapping[str, int]
+    weights_sha256: str
+    graph: Mapping[str, float]
+    validity: Mapping[str, Any] = field(default_factory=dict)
+    flagged: Sequence[Sequence[str]] = ()  # for each step why it may not count
+    counters: Mapping[str, Any] = field(default_factory=dict)
+    resident_bytes: Mapping[str, int] = field(default_factory=dict)  # what peak_rss consists of
+    warnings: Sequence[str] = ()
+    schema: str = SCHEMA
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    gradient_norms: Sequence[float] = ()  # of each step, before they are limited; empty without grad_clip
+
+    def samples(self) -> list[Sample]:
+        warmup = int(self.config["warmup"])
+        return [
+            Sample(i, i < warmup, loss, step_s, {phase: self.phase_s[phase][i] for phase in PHASES})
+            for i, (loss, step_s) in enumerate(zip(self.losses, self.step_s, strict=True))
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def tokens_per_step(config: Mapping[str, Any]) -> int:
+    """Tokens of a step of a result's config, which may be older than grad_accum."""
+    return int(config.get("grad_accum", 1)) * int(config["batch"]) * int(config["seq"])
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle of the sorted values, or the mean of the two middles. Raises ValueError for no values."""
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("no values")
+    mid = len(ordered) // 2
+    return ordered[mid] if len(ordered) % 2 else (ordered[mid - 1] + ordered[mid]) / 2
+
+
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """The nonparametric (order statistics, binomial) interval of the median, or None if too few values for it.
+
+    Source: Hoefler & Belli 2015, section 4.2.2 (after Le Boudec). At least 6 values are needed for 95 %.
+    """
+    ordered, n = sorted(values), len(values)
+
+    def share(k: int) -> float:
+        """How probably k of n values are below the median."""
+        return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))
+
+    covered = share(n // 2) * (1 + n % 2)
+    for low in range((n - 2) // 2, -1, -1):
+        if covered >= confidence:
+            return ordered[low], ordered[n - 1 - low]
+        covered += 2 * share(low)
+    return None

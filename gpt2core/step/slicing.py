@@ -1,0 +1,118 @@
+"""How work is cut: weight matrices into blocks of rows, the batch into slices of `batch_slice` sequences by
+`token_slice` tokens; and where the slices' rows lie.
+
+The rows of one slice are contiguous, sequence by sequence; the slices of one group of sequences follow each other in
+time, group after group. So every op on a slice is one call on consecutive rows, whatever the slice's shape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from gpt2core.spec.config import TrainConfig
+
+BLOCK_ELEMENTS = 384 * 768  # of a weight matrix in one tile: its gradient and moments fit in a core's caches
+MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # a matrix is cut finer than that only if its rows allow it
+AUTO_ROWS = (256, 128, 64, 32, 16)  # tokens of a slice that are tried: docs/decisions/0008-automatic-slices.md
+HALVED = 1.15  # what a token costs in a slice of half as many, beside what it costs here
+AUTO_THREADS = 2  # one thread, and more threads than cores, take the slices of two: they can be compared
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Tokens [time0, time1) of sequences [first, last), in rows [row0, row1). `peers`: its group's slices, in time."""
+
+    index: int
+    first: int
+    last: int
+    time0: int
+    time1: int
+    row0: int
+    row1: int
+    peers: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        return self.row1 - self.row0
+
+
+def sizes(config: TrainConfig, threads: int | None = None) -> tuple[int, int]:
+    """(sequences, tokens) of a slice. Automatic sizes depend on the shape and the number of threads, by default the
+    config's: those with which the busiest thread, if slices are dealt out evenly, is done first.
+    """
+    wanted = config.threads if threads is None else threads
+    threads = AUTO_THREADS if config.allow_oversubscription else max(wanted, AUTO_THREADS)
+
+    def busiest(slice_: tuple[int, int]) -> float:
+        rows = slice_[0] * slice_[1]
+        return -(-_count(config, slice_) // threads) * rows * math.pow(HALVED, -math.log2(rows))
+
+    return min((_of_rows(config, rows) for rows in AUTO_ROWS), key=busiest)
+
+
+def _of_rows(config: TrainConfig, rows: int) -> tuple[int, int]:
+    """Slices of about so many tokens, at most, as alike as can be, and as long as the sequence allows."""
+    tokens = config.token_slice or _alike(config.seq, rows // (config.batch_slice or 1))
+    return config.batch_slice or _alike(config.batch, rows // tokens), tokens
+
+
+def _alike(whole: int, most: int) -> int:
+    """Size of the parts if `whole` is cut into as few as `most` allows, as equal as can be."""
+    return -(-whole // -(-whole // max(1, most)))
+
+
+def _count(config: TrainConfig, slice_: tuple[int, int]) -> int:
+    return -(-config.batch // slice_[0]) * -(-config.seq // slice_[1])
+
+
+def resolve(config: TrainConfig) -> TrainConfig:
+    """The config with automatic slice sizes replaced by numbers."""
+    batch_slice, token_slice = sizes(config)
+    return dataclasses.replace(config, batch_slice=batch_slice, token_slice=token_slice)
+
+
+def count(config: TrainConfig) -> int:
+    """How many slices there are, without cutting."""
+    return _count(config, sizes(config))
+
+
+def cut(config: TrainConfig) -> list[Slice]:
+    """Every slice, in the order of its rows. The last of a sequence or of the batch may be smaller."""
+    B, T, (BS, TS) = config.batch, config.seq, sizes(config)
+    slices: list[Slice] = []
+    row = 0
+    for first in range(0, B, BS):
+        last = min(first + BS, B)
+        starts = range(0, T, TS)
+        peers = tuple(range(len(slices), len(slices) + len(starts)))
+        for index, time0 in zip(peers, starts, strict=True):
+            time1 = min(time0 + TS, T)
+            rows = (last - first) * (time1 - time0)
+            slices.append(Slice(index, first, last, time0, time1, row, row + rows, peers))
+            row += rows
+    return slices
+
+
+def row_tables(config: TrainConfig) -> tuple[list[int], list[int]]:
+    """For every row its sequence in the batch and its position in the sequence."""
+    batch: list[int] = []
+    time: list[int] = []
+    for part in cut(config):
+        for b in range(part.first, part.last):
+            batch.extend([b] * (part.time1 - part.time0))
+            time.extend(range(part.time0, part.time1))
+    return batch, time
+
+
+def block_rows(rows: int, columns: int) -> int:
+    """Rows of a block of a (rows, columns) matrix."""
+    count = max(-(-rows * columns // BLOCK_ELEMENTS), min(MIN_BLOCKS, rows // MIN_BLOCK_ROWS), 1)
+    return -(-rows // count)
+
+
+def cut_rows(rows: int, columns: int) -> list[tuple[int, int]]:
+    """The blocks of a (rows, columns) matrix: ranges of rows, nearly equal."""
+    step = block_rows(rows, columns)
+    return [(first, min(first + step, rows)) for first in range(0, rows, step)]

@@ -1,0 +1,166 @@
+"""A pattern as a step program, and timed runs of it under a scheduler.
+
+`timesteps` of the pattern are one program, an op each; its replays continue the pattern: timestep 0 reads the last one
+of the iteration before. Every run validates: a task whose input does not carry (point, timestep - 1) is a violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpt2core.compile import clock
+from gpt2core.measure.tracing import new_record
+from gpt2core.run.arena import Memory
+from gpt2core.schedulers import dispatch, replay
+from gpt2core.schedulers.deque import new_deques
+from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
+from gpt2core.schedulers.task import task_loop
+from gpt2core.schedulers.team import Team, spins
+from gpt2core.spec.errors import Violated
+from gpt2core.step import graph
+from gpt2core.step.ops import Operand, Own, Program, Tensor, Tile, Work
+from gpt2core.step.tensors import TensorSpec, plan_arena
+from gpt2core.taskbench import patterns
+from gpt2core.taskbench.granularity import Point, stream_bytes
+from gpt2core.taskbench.kernels import CHUNK, LINE, POINT, TIMESTEP, compute_task_entry, memory_task_entry
+
+LEAST_ITERATIONS, MOST_ITERATIONS = 2, 50_000
+
+
+class TaskBench:
+    """One pattern under one scheduler, ready to be run at any grain."""
+
+    def __init__(
+        self, pattern: str, scheduler: str, width: int, cores: Sequence[int], streams: Streams | None = None
+    ) -> None:
+        """Build and prove the graph, allocate, compile. `cores`: one for each thread; with `streams` of the same cores
+        the tasks are of the memory kernel, else of the compute kernel.
+        """
+        self.inputs = patterns.inputs(pattern, width)
+        self.timesteps, self.width, self.cores = len(self.inputs), width, tuple(cores)
+        self.streams = streams
+        self.memory = allocate(self.timesteps, width)
+        if streams is not None:
+            self.memory.arrays.update(buffer=streams.buffer, streamed=streams.streamed)
+        self.program = build(self.inputs, streams is not None)
+        self.graph = graph.build(self.program, "none" if scheduler == "task" else "step")
+        graph.validate(self.program, self.graph)
+        self.scheduler = scheduler
+        self.bound = dispatch.bind(self.program, self.memory, len(self.cores))
+        self.fresh = replay.record(self.graph, [float(number != graph.WAIT) for number in self.graph.task])
+
+    def run(self, grain: int, iterations: int) -> float:
+        """Seconds that `iterations` replays took, from the first begin to the last end. Raises Violated."""
+        arrays = self.memory.arrays
+        cells = arrays["cells"].reshape(self.timesteps, self.width, LINE)
+        cells[:] = -2
+        cells[-1, :, TIMESTEP], cells[-1, :, POINT] = -1, np.arange(self.width)
+        arrays["violations"][:], arrays["control"][:] = 0, 0
+        arrays["grain"][0] = grain
+        record = new_record(len(self.cores), iterations, 0, len(self.bound.kinds), 0)
+        loop, arguments = self._loop(record, iterations)
+        first = clock.pair()
+        Team(self.cores).run(loop, arguments)
+        self.check(iterations)
+        if self.streams is not None:
+            self.streams.due += iterations * self.timesteps * self.width * grain
+        scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
+        return float((record.step_end[-1] - record.begin[0]) * scale)
+
+    def _loop(self, record: Any, steps: int) -> tuple[Callable[..., None], list[Any]]:
+        common = [self.bound.tasks, self.bound.context, record, self.memory.arrays["control"], steps]
+        threads, limit = len(self.cores), spins(self.cores)
+        if self.scheduler == "fork-join":
+            everyone = np.full(len(self.program.ops), threads, np.int64)
+            split = shares(self.bound.op_first, everyone, dynamic=False)
+            return forkjoin_loop, [*common, split, np.zeros(32, np.int64), threads, limit]
+        deques, mask = new_deques(threads, len(self.graph))
+        return task_loop, [*common, replay.copy(self.fresh), deques, mask, limit]
+
+    def check(self, iterations: int) -> None:
+        """Raise Violated unless every task ran after its inputs and wrote its stamp in the last iteration."""
+        violations = int(self.memory.arrays["violations"].sum())
+        cells = self.memory.arrays["cells"].reshape(self.timesteps, self.width, LINE)
+        now = (iterations - 1) * self.timesteps + np.arange(self.timesteps)
+        missing = int((cells[:, :, TIMESTEP] != now[:, None]).sum())
+        if violations or missing:
+            raise Violated(violations, missing)
+
+    def time(self, grain: int, point_s: float) -> Point:
+        """A run of about point_s at a grain, after shorter ones that warm up and tell how long to run.
+
+        Raises Violated.
+        """
+        estimate_s = self.run(grain, LEAST_ITERATIONS) / LEAST_ITERATIONS
+        if estimate_s * LEAST_ITERATIONS < point_s / 10:  # too short to go by
+            some = min(MOST_ITERATIONS, max(LEAST_ITERATIONS, int(point_s / 10 / estimate_s)))
+            estimate_s = self.run(grain, some) / some
+        iterations = min(MOST_ITERATIONS, max(LEAST_ITERATIONS, round(point_s / estimate_s)))
+        elapsed_s = self.run(grain, iterations)
+        if self.streams is not None:
+            self.streams.check()
+        return Point(grain, iterations * self.timesteps * self.width, elapsed_s, len(self.cores))
+
+
+class Streams:
+    """What the memory kernel goes over: each thread has its own, as in Task Bench's OpenMP version.
+
+    buffer (P, elements) float64; streamed (P, LINE): iterations that each has done; due: what these should add up to.
+    """
+
+    def __init__(self, cores: Sequence[int], buffer_bytes: int | None = None) -> None:
+        """buffer_bytes: of each thread; by default more than the caches hold."""
+        elements = (buffer_bytes or stream_bytes(cores)) // 8 // CHUNK * CHUNK
+        specs = [TensorSpec("buffer", (len(cores), elements), "float64"),
+                 TensorSpec("streamed", (len(cores), LINE), "int64")]  # fmt: skip
+        self.arrays = Memory({"temporary": plan_arena(specs)}).arrays
+        self.buffer, self.streamed = self.arrays["buffer"], self.arrays["streamed"]
+        self.due = 0
+
+        def touch(thread: int) -> None:
+            """A page is there, and near its thread, once it was written to."""
+            self.buffer[thread] = 0.0
+
+        Team(cores).run(touch, ())
+
+    def check(self) -> None:
+        """Raise Violated unless each thread's numbers say how often it went over them, and all iterations were done."""
+        wrong = abs(self.due - int(self.streamed[:, 0].sum()))
+        for numbers, done in zip(self.buffer, self.streamed[:, 0], strict=True):
+            passes, rest = divmod(int(done) * CHUNK, len(numbers))
+            wrong += int((numbers[:rest] != passes + 1).sum() + (numbers[rest:] != passes).sum())
+        if wrong:
+            raise Violated(0, 0, wrong)
+
+
+def build(inputs: Sequence[Sequence[Sequence[int]]], streams: bool) -> Program:
+    """The step program of inputs[timestep][point]: an op for each timestep, a tile for each point."""
+    timesteps, width = len(inputs), len(inputs[0])
+    step = Program()
+    operands: list[Operand] = [Tensor("cells"), Tensor("grain"), Tensor("violations"), width, timesteps]
+    if streams:
+        operands += [Own("buffer"), Own("streamed")]
+    entry = memory_task_entry if streams else compute_task_entry
+    for timestep, points in enumerate(inputs):
+        tiles = [
+            Tile(
+                (Work((timestep, point, len(read), *read), flop=1, bytes=1),),
+                step.accesses(
+                    reads=[("cell", (timestep - 1) % timesteps, other) for other in read],
+                    writes=[("cell", timestep, point)],
+                ),
+                label=str(point),
+            )
+            for point, read in enumerate(points)
+        ]
+        step.add("point", "forward", entry, operands, tiles, layer=timestep)
+    return step
+
+
+def allocate(timesteps: int, width: int) -> Memory:
+    """Cells and violations, a line each; the grain."""
+    sizes = {"cells": timesteps * width * LINE, "grain": LINE, "violations": width * LINE, "control": 8}
+    return Memory({"temporary": plan_arena([TensorSpec(name, (size,), "int64") for name, size in sizes.items()])})

@@ -1,0 +1,65 @@
+"""`python -m taskloom.server keys ...`: keys in the server's database; the server need not run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import get_args
+
+from pydantic import ValidationError
+
+from taskloom.contract.keys import KeyRequest, Scope
+from taskloom.server import migrate
+from taskloom.server.access.keys import service
+from taskloom.server.db import Database
+from taskloom.server.errors import ServerError
+from taskloom.server.settings import Settings
+
+DAY_S = 86400.0
+
+
+def main(arguments: list[str]) -> int:
+    """0 done; 2 not as asked. Raises StartRefused for a database that is none."""
+    parser = argparse.ArgumentParser(prog="python -m taskloom.server keys", description=__doc__)
+    parser.add_argument("--database-url", help="default TASKLOOM_DATABASE_URL, or sqlite:///taskloom.db")
+    commands = parser.add_subparsers(dest="command", required=True)
+    create = commands.add_parser("create", help="print a new key's token, once")
+    create.add_argument("--scope", choices=get_args(Scope), required=True)
+    create.add_argument("--expires-in", type=float, metavar="DAYS", help="without it, the key does not expire")
+    create.add_argument("--name", default="", help="what people call it")
+    commands.add_parser("list", help="every key, one line of JSON each")
+    commands.add_parser("revoke", help="the key opens nothing any more").add_argument("id", type=int)
+    options = parser.parse_args(arguments)
+    settings = Settings() if options.database_url is None else Settings(database_url=options.database_url)
+    database = Database(settings.database_url, settings.busy_timeout_s)
+    try:
+        migrate.upgrade(database)
+        for line in _lines(database, options):
+            print(line)
+    except ValidationError as error:
+        print(f"taskloom: {error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}", file=sys.stderr)
+        return 2
+    except ServerError as error:
+        print(f"taskloom: {error}", file=sys.stderr)
+        return 2
+    finally:
+        database.close()
+    return 0
+
+
+def _lines(database: Database, options: argparse.Namespace) -> list[str]:
+    if options.command == "create":
+        expires_in_s = None if options.expires_in is None else options.expires_in * DAY_S
+        request = KeyRequest(scope=options.scope, name=options.name, expires_in_s=expires_in_s)
+        return [service.create(database, request).token]
+    if options.command == "revoke":
+        return [service.revoke(database, options.id).model_dump_json()]
+    lines: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = service.page(database, cursor, 500)
+        lines += [json.dumps(key.model_dump(mode="json")) for key in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            return lines

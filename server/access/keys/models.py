@@ -1,0 +1,30 @@
+"""The table of keys."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from sqlalchemy import CheckConstraint, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from taskloom.contract.keys import Scope
+from taskloom.server.db import Base
+from taskloom.server.queue.runs.models import one_of
+
+
+class Key(Base):
+    """Never deleted: a server that has had a key once asks for one ever after."""
+
+    __tablename__ = "api_key"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    scope: Mapped[str] = mapped_column(String(20))
+    # A fast hash does: there is no guessing at 256 random bits, which is what slow ones are against.
+    secret_sha256: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[float]
+    expires_at: Mapped[float | None]
+    last_used_at: Mapped[float | None]
+    revoked_at: Mapped[float | None]
+
+    __table_args__ = (CheckConstraint(one_of("scope", get_args(Scope)), name="scope"),)

@@ -1,0 +1,51 @@
+"""What trainers print: kept line by line, the first so many of each attempt."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from taskloom.contract.runs import LogLine, LogPage, OutputLines
+from taskloom.server import paging
+from taskloom.server.db import Database, utc
+from taskloom.server.errors import NotFound
+from taskloom.server.queue.attempts.models import Attempt, OutputLine
+from taskloom.server.queue.runs.models import Run
+
+NO_MORE = "(the lines after this one are not kept)"
+
+
+def add(session: Session, attempt: Attempt, sent: OutputLines, at: float, most: int) -> None:
+    """Keep the lines that are new. The attempt is locked."""
+    known = select(func.max(OutputLine.line_no)).where(OutputLine.attempt_id == attempt.id)
+    last = session.execute(known).scalar_one() or 0
+    for line_no, line in enumerate(sent.lines, sent.first):
+        if last < line_no <= most:
+            # PostgreSQL takes no null characters.
+            text = NO_MORE if line_no == most else line.replace("\0", "\ufffd")
+            session.add(OutputLine(attempt_id=attempt.id, run_id=attempt.run_id, line_no=line_no, at=at, text=text))
+
+
+def after(session: Session, run_id: int, last_id: int, limit: int) -> list[tuple[int, LogLine]]:
+    """Lines of a run, with the ids they are known by, in the order in which they came."""
+    query = (
+        select(OutputLine, Attempt.attempt_no)
+        .join(Attempt, Attempt.id == OutputLine.attempt_id)
+        .where(OutputLine.run_id == run_id, OutputLine.id > last_id)
+        .order_by(OutputLine.id)
+        .limit(limit)
+    )
+    return [
+        (row.id, LogLine(run_id=run_id, attempt_no=attempt_no, line_no=row.line_no, at=utc(row.at), text=row.text))
+        for row, attempt_no in session.execute(query)
+    ]
+
+
+def page(database: Database, run_id: int, cursor: str | None, limit: int) -> LogPage:
+    """Raises NotFound or BadCursor."""
+    last_id = paging.decode_id(cursor) or 0
+    with database.read() as session:
+        if session.get(Run, run_id) is None:
+            raise NotFound(f"there is no run {run_id}")
+        rows = after(session, run_id, last_id, limit)
+    return LogPage(items=[line for _, line in rows], cursor=paging.encode(rows[-1][0] if rows else last_id))

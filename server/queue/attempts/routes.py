@@ -1,0 +1,129 @@
+"""/api/v1/leases and /api/v1/attempts: what workers call."""
+
+from __future__ import annotations
+
+import time
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+
+from taskloom.contract.runs import (
+    AttemptSummary,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    Lease,
+    LeaseRequest,
+    ResultReceipt,
+    ResultUpload,
+)
+from taskloom.server.access.auth import Who
+from taskloom.server.context import Ctx, Id
+from taskloom.server.errors import (
+    BadResult,
+    BodyTooLarge,
+    InvalidRequest,
+    InvalidTransition,
+    LeaseLost,
+    MalformedBody,
+    NotFound,
+    NotYourWorker,
+    ResultConflict,
+    StaleBoot,
+    UnknownWorker,
+    WorkerBusy,
+    WrongFencingToken,
+)
+from taskloom.server.problems import responses
+from taskloom.server.queue.attempts import service
+from taskloom.server.queue.attempts.claim import claim
+from taskloom.server.queue.attempts.waiting import Empty
+from taskloom.server.queue.workers import ownership
+
+router = APIRouter(tags=["attempts"])
+
+
+@router.post(
+    "/leases",
+    status_code=201,
+    response_model=Lease,
+    responses={
+        204: {"description": "nothing to run within wait_s; ask again"},
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, UnknownWorker, StaleBoot, WorkerBusy, NotYourWorker),
+    },
+)
+async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Request) -> Lease | Response:
+    """Claim the next run that fits the worker, waiting up to wait_s for one.
+
+    Asked again after a lost answer, the same lease is given, as long as no heartbeat has confirmed it.
+    """
+    await to_thread.run_sync(ownership.check_worker, context.database, caller, wanted.worker_id)
+    asked_at = time.monotonic()
+
+    async def claim_if_connected() -> Lease | Empty | None:
+        if await request.is_disconnected():
+            return None
+        left_s = None
+        if wanted.remaining_s is not None:
+            left_s = max(0.0, wanted.remaining_s - (time.monotonic() - asked_at))
+        now_wanted = wanted.model_copy(update={"remaining_s": left_s})
+        return await to_thread.run_sync(claim, context.database, context.settings, now_wanted)
+
+    found = await context.waiting.wait_for(claim_if_connected, min(wanted.wait_s, context.settings.max_wait_s))
+    return Response(status_code=204) if found is None else found
+
+
+@router.get("/attempts/{attempt_id}", responses=responses(NotFound, NotYourWorker, InvalidRequest))
+def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
+    """One execution of a run. A worker's key sees its own."""
+    ownership.check_attempt(context.database, caller, attempt_id)
+    return service.show(context.database, attempt_id)
+
+
+@router.post(
+    "/attempts/{attempt_id}/heartbeat",
+    responses=responses(
+        MalformedBody,
+        BodyTooLarge,
+        NotFound,
+        InvalidRequest,
+        WrongFencingToken,
+        LeaseLost,
+        InvalidTransition,
+        NotYourWorker,
+    ),
+)
+def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
+    """Renew the lease and say how far the trainer is. `cancel`: stop it. lease-lost: stop it, its result is not wanted.
+
+    A lease that ran out is renewed as long as nobody else has taken the run.
+    """
+    ownership.check_attempt(context.database, caller, attempt_id)
+    return service.heartbeat(context.database, context.settings, attempt_id, beat)
+
+
+@router.put(
+    "/attempts/{attempt_id}/result",
+    responses=responses(
+        MalformedBody,
+        BodyTooLarge,
+        NotFound,
+        InvalidRequest,
+        BadResult,
+        WrongFencingToken,
+        ResultConflict,
+        InvalidTransition,
+        NotYourWorker,
+    ),
+)
+def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
+    """End an attempt. Safe to send again: the same SHA-256 gets the same answer.
+
+    A late result counts if no newer attempt was claimed; else it is kept as superseded. `cancelled` without a
+    cancellation asked for hands the run back: it is queued again.
+    """
+    ownership.check_attempt(context.database, caller, attempt_id)
+    receipt, requeued = service.finish(context.database, attempt_id, upload)
+    if requeued:
+        context.waiting.changed()
+    context.alerts.heard(attempt_id)
+    return receipt

@@ -1,0 +1,112 @@
+"""What a heartbeat, a result, an expiry or a deadline does to an attempt and its run. No I/O, no clock: facts in, verbs
+out; runs/states.py says where verbs lead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskloom.server.errors import InvalidTransition, LeaseLost
+from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT
+
+
+@dataclass(frozen=True)
+class Facts:
+    """An attempt and its run as the database has them, at the time `now`."""
+
+    attempt_id: int
+    attempt_no: int
+    attempt_state: str
+    deadline_at: float
+    run_state: str
+    newest_attempt_no: int
+    cancel_requested: bool
+    losses: int
+    now: float
+    tracing: bool = False  # the attempt's purpose
+    to_trace: bool = False  # the run is to be traced once it has succeeded
+
+    @property
+    def active(self) -> bool:
+        return self.attempt_state in ACTIVE
+
+    @property
+    def counts(self) -> bool:
+        """Whether the run still waits for this attempt: active, or lost while nobody else took the run."""
+        untaken = self.newest_attempt_no == self.attempt_no and self.run_state in ("queued", "quarantined")
+        return self.active or (self.attempt_state == "lost" and untaken)
+
+    @property
+    def overdue(self) -> bool:
+        return self.now >= self.deadline_at
+
+
+@dataclass(frozen=True)
+class Change:
+    """Verbs for the attempt and for the run (None: it stays), and whether the result is what the run is known by."""
+
+    attempt: str
+    run: str | None
+    canonical: bool = False
+
+
+def beat(facts: Facts) -> Change:
+    """A heartbeat starts a leased attempt and renews one that ran out. Raises LeaseLost or InvalidTransition."""
+    if facts.active:
+        return Change("start", "start")
+    if facts.counts:
+        return Change("renew", "renew")
+    if facts.attempt_state in ("lost", "superseded"):
+        raise LeaseLost(
+            f"attempt {facts.attempt_id} ran out of its lease and its run went on without it",
+            current=facts.attempt_state,
+            allowed=ATTEMPT.allowed(facts.attempt_state),
+        )
+    raise InvalidTransition(
+        f"attempt {facts.attempt_id} is {facts.attempt_state}; it takes no heartbeat",
+        current=facts.attempt_state,
+        allowed=ATTEMPT.allowed(facts.attempt_state),
+    )
+
+
+def finish(facts: Facts, outcome: str) -> Change:
+    """An uploaded result. Late ones count if no newer attempt was claimed, else they are kept as superseded.
+
+    That an attempt which ended otherwise takes no result is the transition table's to say.
+    """
+    if not facts.counts:
+        return Change("supersede", None)
+    if facts.tracing:
+        return _traced(facts, outcome)
+    if outcome == "succeeded" and facts.to_trace and not facts.cancel_requested:
+        return Change("succeed", "trace", canonical=True)
+    if outcome == "succeeded":
+        return Change("succeed", "succeed", canonical=True)
+    if outcome == "failed":
+        return Change("fail", "fail", canonical=True)
+    if facts.cancel_requested:
+        return Change("cancel", "cancel", canonical=True)
+    if facts.overdue:
+        return Change("fail", "fail", canonical=True)
+    return Change("cancel", "requeue" if facts.active else None)  # handed back: a worker that was told to leave
+
+
+def _traced(facts: Facts, outcome: str) -> Change:
+    """However tracing ends, the run has its result; what was handed back is traced by another worker."""
+    if outcome == "cancelled" and not facts.cancel_requested and not facts.overdue:
+        return Change("cancel", "requeue" if facts.active else None)
+    return Change({"succeeded": "succeed", "failed": "fail", "cancelled": "cancel"}[outcome], "succeed")
+
+
+def expire(facts: Facts, max_losses: int) -> Change:
+    """A lease ran out: the run is queued again, unless that happened too often or it was to be cancelled anyway."""
+    if facts.tracing:
+        return Change("expire", "requeue" if facts.losses < max_losses and not facts.cancel_requested else "succeed")
+    if facts.cancel_requested:
+        return Change("expire", "cancel")
+    return Change("expire", "requeue" if facts.losses < max_losses else "quarantine")
+
+
+def overrun(facts: Facts) -> Change:
+    """The deadline is over and the worker has not ended it: failed, and not tried again."""
+    return Change("fail", "succeed" if facts.tracing else "fail")

@@ -1,0 +1,229 @@
+"""Heartbeats, results, and attempts that are heard of no more: rules.py decides, this writes it down."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from sqlalchemy import ColumnElement, select, update
+from sqlalchemy.orm import Session
+
+from taskloom.contract.runs import (
+    AttemptSummary,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    Progress,
+    ResultReceipt,
+    ResultUpload,
+)
+from taskloom.server.db import LOCKED, Database, db_now, now, utc
+from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
+from taskloom.server.queue.attempts import cores, output, rules
+from taskloom.server.queue.attempts import payload as payloads
+from taskloom.server.queue.attempts.models import Attempt, Result, is_active
+from taskloom.server.queue.experiments import blocks
+from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
+from taskloom.server.queue.workers.models import Worker
+from taskloom.server.settings import Settings
+
+log = logging.getLogger("taskloom.server")
+
+
+def summary(attempt: Attempt) -> AttemptSummary:
+    return AttemptSummary(
+        id=attempt.id,
+        run_id=attempt.run_id,
+        attempt_no=attempt.attempt_no,
+        worker_id=attempt.worker_id,
+        purpose=attempt.purpose,
+        state=attempt.state,
+        claimed_at=utc(attempt.claimed_at),
+        expires_at=utc(attempt.expires_at),
+        deadline_at=utc(attempt.deadline_at),
+        finished_at=None if attempt.finished_at is None else utc(attempt.finished_at),
+        progress=None if attempt.progress is None else Progress(**attempt.progress),
+        error=attempt.error,
+    )
+
+
+def show(database: Database, attempt_id: int) -> AttemptSummary:
+    """Raises NotFound."""
+    with database.read() as session:
+        attempt = session.get(Attempt, attempt_id)
+        if attempt is None:
+            raise NotFound(f"there is no attempt {attempt_id}")
+        return summary(attempt)
+
+
+def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: HeartbeatRequest) -> HeartbeatAnswer:
+    """Renew the lease. Raises NotFound, WrongFencingToken, LeaseLost or InvalidTransition."""
+    with database.write() as session:
+        attempt, run = _locked(session, attempt_id, beat.worker_id, beat.attempt_no)
+        facts = _facts(session, attempt, run)
+        change = rules.beat(facts)
+        if change.attempt == "renew":
+            _check_cores_free(session, attempt)
+            run.losses -= 1
+            run.error = attempt.error = None
+        _apply(attempt, run, change, facts.now)
+        attempt.expires_at = facts.now + settings.lease_s
+        attempt.progress = beat.progress.model_dump()
+        if beat.output is not None:
+            output.add(session, attempt, beat.output, facts.now, settings.max_output_lines)
+        return HeartbeatAnswer(
+            cancel=facts.cancel_requested or facts.overdue,
+            overdue=facts.overdue and not facts.cancel_requested,
+            expires_at=utc(attempt.expires_at),
+        )
+
+
+def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[ResultReceipt, bool]:
+    """Store a result; the second value says whether something was queued by it: the run again, or another block.
+
+    Raises NotFound, WrongFencingToken, ResultConflict, BadResult or InvalidTransition.
+    """
+    payload = payloads.check(upload.payload, upload.sha256, upload.outcome)
+    with database.write() as session:
+        attempt, run = _locked(session, attempt_id, upload.worker_id, upload.attempt_no)
+        stored = session.get(Result, attempt_id)
+        if stored is not None:
+            if (stored.sha256, stored.outcome) != (upload.sha256, upload.outcome):
+                raise ResultConflict(f"attempt {attempt_id} has the result {stored.sha256}", sha256=stored.sha256)
+            return _receipt(attempt, stored.canonical), False
+        facts = _facts(session, attempt, run)
+        change = rules.finish(facts, upload.outcome)
+        _apply(attempt, run, change, facts.now)
+        if change.attempt != "supersede":
+            attempt.error = payload.error
+        if change.canonical:
+            _make_canonical(session, run, payload, upload.outcome)
+        if change.run == "trace":
+            run.purpose, run.losses = "tracing", 0
+        session.add(
+            Result(
+                attempt_id=attempt.id,
+                run_id=run.id,
+                outcome=upload.outcome,
+                sha256=upload.sha256,
+                payload=payload.compressed,
+                canonical=change.canonical,
+                received_at=facts.now,
+            )
+        )
+        queued = run.state == "queued" or (run.state in RUN.final() and blocks.extend(session, run.experiment_id))
+        return _receipt(attempt, change.canonical), queued
+
+
+def _receipt(attempt: Attempt, canonical: bool) -> ResultReceipt:
+    return ResultReceipt(attempt_id=attempt.id, state=attempt.state, canonical=canonical)
+
+
+def _make_canonical(session: Session, run: Run, payload: payloads.Payload, outcome: str) -> None:
+    session.execute(update(Result).where(Result.run_id == run.id).values(canonical=False))
+    figures = payloads.figures(payload.result) if payload.result and outcome == "succeeded" else payloads.Figures()
+    run.median_step_s = figures.median_step_s
+    run.tokens_per_s = figures.tokens_per_s
+    run.final_loss = figures.final_loss
+    run.error = payload.error
+    if run.state == "failed" and run.error is None:
+        run.error = deadline_error(run)
+
+
+def deadline_error(run: Run) -> dict[str, Any]:
+    return {"slug": "deadline-exceeded", "detail": f"not finished {run.timeout_s:g} s after its claim"}
+
+
+def _locked(session: Session, attempt_id: int, worker_id: str, attempt_no: int) -> tuple[Attempt, Run]:
+    """The attempt and its run, both locked, run first. Before them the worker, as a claim does it: whatever a worker
+    sends twice or out of order waits in one line, and there is no deadlock. Raises NotFound or WrongFencingToken.
+    """
+    query = select(Attempt.run_id, Attempt.worker_id, Attempt.attempt_no).where(Attempt.id == attempt_id)
+    found = session.execute(query).one_or_none()
+    if found is None:
+        raise NotFound(f"there is no attempt {attempt_id}")
+    if (found.worker_id, found.attempt_no) != (worker_id, attempt_no):
+        raise WrongFencingToken(
+            f"attempt {attempt_id} is number {found.attempt_no} of worker {found.worker_id}",
+            attempt_no=found.attempt_no,
+            worker_id=found.worker_id,
+        )
+    session.execute(update(Worker).where(Worker.worker_id == worker_id).values(seen_at=db_now()))
+    run = session.get_one(Run, found.run_id, with_for_update=LOCKED)
+    return session.get_one(Attempt, attempt_id, with_for_update=LOCKED), run
+
+
+def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
+    return rules.Facts(
+        attempt_id=attempt.id,
+        attempt_no=attempt.attempt_no,
+        attempt_state=attempt.state,
+        deadline_at=attempt.deadline_at,
+        run_state=run.state,
+        newest_attempt_no=run.attempts,
+        cancel_requested=run.cancel_requested_at is not None,
+        losses=run.losses,
+        now=now(session),
+        tracing=attempt.purpose == "tracing",
+        to_trace=run.trace,
+    )
+
+
+def _apply(attempt: Attempt, run: Run, change: rules.Change, at: float) -> None:
+    """Bring both to where the verbs lead, with the instants that go with it."""
+    attempt.state = ATTEMPT.after(attempt.state, change.attempt, attempt.id)
+    attempt.finished_at = None if attempt.state in ACTIVE else at
+    if change.run is None:
+        return
+    run.state = RUN.after(run.state, change.run, run.id)
+    if run.state == "queued":
+        run.queued_at = at
+    run.finished_at = at if run.state in RUN.final() else None
+
+
+def _check_cores_free(session: Session, attempt: Attempt) -> None:
+    """A lost attempt comes back only if its cores run no other one meanwhile. Raises LeaseLost."""
+    if cores.are_taken(session, attempt.node, attempt.core_set):
+        raise LeaseLost(f"the cores of attempt {attempt.id} run another one", current=attempt.state, allowed=[])
+
+
+def lose_attempts_of(session: Session, worker_id: str, settings: Settings) -> bool:
+    """A worker came back as a new process: what the old one held is lost. Whether a run was queued again."""
+    return _end_all(session, settings, Attempt.worker_id == worker_id, overdue=False)
+
+
+def reap(database: Database, settings: Settings) -> bool:
+    """Lose expired attempts and fail overdue ones, safe beside another server's. Whether a run was queued again."""
+    with database.write() as session:
+        _end_all(session, settings, Attempt.deadline_at + settings.deadline_grace_s <= db_now(), overdue=True)
+        return _end_all(session, settings, Attempt.expires_at <= db_now(), overdue=False)
+
+
+def _end_all(session: Session, settings: Settings, which: ColumnElement[bool], overdue: bool) -> bool:
+    queued = False
+    chosen = select(Attempt.id, Attempt.run_id).where(is_active(), which).order_by(Attempt.run_id)
+    for attempt_id, run_id in session.execute(chosen.limit(200)).all():
+        run = session.get_one(Run, run_id, with_for_update=LOCKED)
+        attempt = session.scalars(
+            select(Attempt)
+            .where(Attempt.id == attempt_id, is_active(), which)
+            .with_for_update(**LOCKED)
+            .execution_options(populate_existing=True)
+        ).first()
+        if attempt is None:  # a heartbeat, a result or another server was faster
+            continue
+        facts = _facts(session, attempt, run)
+        change = rules.overrun(facts) if overdue else rules.expire(facts, settings.max_losses)
+        _apply(attempt, run, change, facts.now)
+        if overdue:
+            attempt.error = deadline_error(run)
+            run.error = attempt.error if run.state == "failed" else None
+        else:
+            run.losses += 1
+            attempt.error = {"slug": "lost", "detail": "no heartbeat before the lease ran out, or the worker restarted"}
+            if run.state == "quarantined":
+                run.error = {"slug": "quarantined", "detail": f"lost {run.losses} times; not tried again by itself"}
+        added = run.state in RUN.final() and blocks.extend(session, run.experiment_id)
+        queued = queued or added or run.state == "queued"
+        log.warning("attempt %s of run %s is %s; the run is %s", attempt.id, run.id, attempt.state, run.state)
+    return queued

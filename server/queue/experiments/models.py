@@ -1,0 +1,52 @@
+"""Tables of experiments, their blocks, and the labels they require."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from taskloom.server.db import Base
+
+
+class Experiment(Base):
+    __tablename__ = "experiment"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    request: Mapped[dict[str, Any]]
+    request_sha256: Mapped[str] = mapped_column(String(64))
+    idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True)
+    runs: Mapped[int]
+    created_at: Mapped[float]
+    cancelled_at: Mapped[float | None]
+
+
+class Block(Base):
+    """Runs that are compared with each other: all on the node and cores of the first of them that is claimed."""
+
+    __tablename__ = "block"
+
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    node: Mapped[str | None] = mapped_column(Text)
+    core_set: Mapped[str | None] = mapped_column(Text)
+
+
+class ExperimentKey(Base):
+    """The key that an experiment was submitted with; none if that was before there were keys."""
+
+    __tablename__ = "experiment_key"
+
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True)
+    key_id: Mapped[int] = mapped_column(ForeignKey("api_key.id"))
+
+
+class RequiredLabel(Base):
+    """A label that a worker must have, as the JSON text ["key", "value"]."""
+
+    __tablename__ = "required_label"
+
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True)
+    label: Mapped[str] = mapped_column(Text, primary_key=True)

@@ -1,0 +1,304 @@
+"""Experiments: submitted once, listed, shown, cancelled, tried again."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.result import median
+from taskloom.contract.experiments import (
+    DryRun,
+    ExperimentDetail,
+    ExperimentPage,
+    ExperimentRequest,
+    ExperimentSummary,
+    PlannedRun,
+    StoppingState,
+)
+from taskloom.server import paging
+from taskloom.server.db import LOCKED, Database, now, utc
+from taskloom.server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
+from taskloom.server.queue.experiments.blocks import insert_runs, stopping
+from taskloom.server.queue.experiments.expansion import Planned, Variant, canonical_sha256, expand
+from taskloom.server.queue.experiments.memory import run_memory_bytes
+from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, RequiredLabel
+from taskloom.server.queue.runs.models import Run, is_queued
+from taskloom.server.queue.runs.service import cancel_locked, retry_locked
+from taskloom.server.queue.runs.states import ACTIVE, RUN
+from taskloom.server.queue.workers.service import capacity
+from taskloom.server.settings import Settings
+
+
+def submit(
+    database: Database, settings: Settings, request: ExperimentRequest, idempotency_key: str | None, key_id: int | None
+) -> tuple[ExperimentDetail, bool]:
+    """Queue every run of an experiment; the second value says whether it is new.
+
+    The same key and body gives the first answer again. Raises InvalidRequest, ExpansionTooLarge, QueueFull
+    or IdempotencyConflict.
+    """
+    body = _storable(request)
+    sha256 = canonical_sha256(body)
+    if idempotency_key is not None:
+        with database.read() as session:
+            first = _submitted_before(session, idempotency_key, sha256)
+        if first is not None:
+            return first, False
+    variants, planned = _expand(database, settings, request)
+    try:
+        with database.write() as session:
+            _check_room(session, settings, key_id, len(planned))
+            experiment = Experiment(
+                name=request.name,
+                request=body,
+                request_sha256=sha256,
+                idempotency_key=idempotency_key,
+                runs=len(planned),
+                created_at=now(session),
+                cancelled_at=None,
+            )
+            session.add(experiment)
+            session.flush()
+            if key_id is not None:
+                session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
+            labels = [json.dumps([key, value]) for key, value in request.requires.labels.items()]
+            if labels:
+                required = [{"experiment_id": experiment.id, "label": label} for label in labels]
+                session.execute(insert(RequiredLabel), required)
+            insert_runs(session, experiment, request, variants, planned)
+            return _first_answer(session, experiment), True
+    except IntegrityError:  # the same key came twice at the same moment
+        if idempotency_key is None:
+            raise
+        with database.read() as session:
+            first = _submitted_before(session, idempotency_key, sha256)
+        if first is None:
+            raise
+        return first, False
+
+
+def dry_run(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
+    """What a submission would become. Raises InvalidRequest or ExpansionTooLarge."""
+    _storable(request)
+    variants, planned = _expand(database, settings, request)
+    with database.read() as session:
+        estimated_s = _estimated_s(session, variants, request.repetitions)
+    return DryRun(
+        runs=len(planned),
+        variants=len(variants),
+        memory_bytes=max(variant.memory_bytes for variant in variants),
+        estimated_s=estimated_s,
+        order=[
+            PlannedRun(
+                position=run.position,
+                block=run.block,
+                repetition=run.repetition,
+                variant=dict(variants[run.variant].values),
+            )
+            for run in planned
+        ],
+    )
+
+
+def page(database: Database, cursor: str | None, limit: int) -> ExperimentPage:
+    """Experiments, newest first. Raises BadCursor."""
+    before = paging.decode_id(cursor)
+    query = select(Experiment).order_by(Experiment.id.desc()).limit(limit + 1)
+    if before is not None:
+        query = query.where(Experiment.id < before)
+    with database.read() as session:
+        rows, more = paging.split(session.scalars(query).all(), limit)
+        items = _summaries(session, list(rows))
+    return ExperimentPage(items=items, next_cursor=paging.encode(rows[-1].id) if more else None)
+
+
+def show(database: Database, experiment_id: int) -> ExperimentDetail:
+    """Raises NotFound."""
+    with database.read() as session:
+        return _detail(session, _get(session, experiment_id))
+
+
+def cancel(database: Database, experiment_id: int) -> ExperimentDetail:
+    """Cancel every run that has not ended: queued ones at once, others at their next heartbeat; again at will.
+
+    Raises NotFound or InvalidTransition.
+    """
+    with database.write() as session:
+        experiment = _get(session, experiment_id)
+        at = now(session)
+        open_runs = _locked(session, experiment_id, (*ACTIVE, "queued"))
+        if not open_runs and experiment.cancelled_at is None:
+            raise InvalidTransition(
+                f"experiment {experiment_id} is finished; there is nothing to cancel", current="finished", allowed=[]
+            )
+        for run in open_runs:
+            cancel_locked(run, at)
+        experiment.cancelled_at = experiment.cancelled_at or at
+        session.flush()
+        return _detail(session, experiment)
+
+
+def retry(database: Database, experiment_id: int) -> ExperimentDetail:
+    """Queue every run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
+    with database.write() as session:
+        experiment = _get(session, experiment_id)
+        at = now(session)
+        runs = _locked(session, experiment_id, tuple(RUN.verbs["retry"]))
+        if not runs:
+            state = _summaries(session, [experiment])[0].state
+            raise InvalidTransition(
+                f"experiment {experiment_id} is {state}; none of its runs can be tried again", current=state, allowed=[]
+            )
+        for run in runs:
+            retry_locked(run, at)
+        experiment.cancelled_at = None
+        session.flush()
+        return _detail(session, experiment)
+
+
+def _locked(session: Session, experiment_id: int, states: tuple[str, ...]) -> Sequence[Run]:
+    """The experiment's runs in these states."""
+    query = select(Run).where(Run.experiment_id == experiment_id, Run.state.in_(states))
+    return session.scalars(query.order_by(Run.id).with_for_update(**LOCKED)).all()
+
+
+def _storable(request: ExperimentRequest) -> dict[str, Any]:
+    """The request as it is kept. Raises InvalidRequest for text that no database and no JSON can hold."""
+    body = request.model_dump(mode="json", exclude_unset=True)
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False).encode().decode()
+    except ValueError:  # UnicodeEncodeError is one
+        text = "\\u0000"
+    if "\\u0000" in text:
+        entry = {"pointer": "", "field": "body", "value": None, "accepted": "valid Unicode without null characters"}
+        raise InvalidRequest([entry])
+    return body
+
+
+def _expand(database: Database, settings: Settings, request: ExperimentRequest) -> tuple[list[Variant], list[Planned]]:
+    with database.read() as session:
+        largest = capacity(session)
+    memory_bytes: Callable[[TrainConfig], int] = functools.lru_cache(maxsize=1024)(run_memory_bytes)
+    return expand(request, settings.max_runs, memory_bytes, largest)
+
+
+def _check_room(session: Session, settings: Settings, key_id: int | None, more: int) -> None:
+    """Raises QueueFull."""
+    query = select(func.count()).select_from(Run).where(is_queued())
+    if key_id is not None:
+        query = query.join(ExperimentKey, ExperimentKey.experiment_id == Run.experiment_id)
+        query = query.where(ExperimentKey.key_id == key_id)
+    queued = session.execute(query).scalar_one()
+    if queued + more > settings.max_queued:
+        raise QueueFull(
+            f"{queued} runs are queued and {more} would be added; at most {settings.max_queued} are taken",
+            queued=queued,
+            runs=more,
+            max_queued=settings.max_queued,
+        )
+
+
+def _submitted_before(session: Session, key: str, sha256: str) -> ExperimentDetail | None:
+    """The first answer to this key. Raises IdempotencyConflict if it was to another body."""
+    experiment = session.scalars(select(Experiment).where(Experiment.idempotency_key == key)).first()
+    if experiment is None:
+        return None
+    if experiment.request_sha256 != sha256:
+        raise IdempotencyConflict(
+            f"this Idempotency-Key was used for experiment {experiment.id}, with another body",
+            experiment_id=experiment.id,
+        )
+    return _first_answer(session, experiment)
+
+
+def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
+    """What the submission was answered: nothing of it changes, so it need not be kept."""
+    runs = experiment.runs
+    if experiment.request.get("stop") is not None:  # blocks may have been added since
+        asked = experiment.request.get("repetitions", 1)
+        first = select(func.count()).where(Run.experiment_id == experiment.id, Run.block < asked)
+        runs = session.execute(first).scalar_one()
+    return ExperimentDetail(
+        id=experiment.id,
+        name=experiment.name,
+        state="active",
+        runs=runs,
+        by_state={RUN.states[0]: runs},
+        created_at=utc(experiment.created_at),
+        request=experiment.request,
+        stopping=_stopping_at_first(experiment),
+    )
+
+
+def _stopping_at_first(experiment: Experiment) -> StoppingState | None:
+    """Before anything has run."""
+    if experiment.request.get("stop") is None:
+        return None
+    return StoppingState(repetitions=0, rel_ci=None, spent_s=0.0, reason=None)
+
+
+def _estimated_s(session: Session, variants: list[Variant], repetitions: int) -> float | None:
+    """Steps times the median step of finished runs of the same shape, one run after the other."""
+    total_s = 0.0
+    known: dict[str, float] = {}
+    for variant in variants:
+        if variant.shape not in known:
+            query = select(Run.median_step_s).where(Run.shape == variant.shape, Run.median_step_s.is_not(None))
+            steps_s = [s for s in session.scalars(query.order_by(Run.id.desc()).limit(100)) if s is not None]
+            if not steps_s:
+                return None
+            known[variant.shape] = median(steps_s)
+        total_s += known[variant.shape] * variant.config.steps * repetitions
+    return total_s
+
+
+def _summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:
+    ids = [experiment.id for experiment in experiments]
+    counts: dict[int, Counter[str]] = {identity: Counter() for identity in ids}
+    grouped = select(Run.experiment_id, Run.state, func.count()).where(Run.experiment_id.in_(ids))
+    for experiment_id, state, count in session.execute(grouped.group_by(Run.experiment_id, Run.state)):
+        counts[experiment_id][state] = count
+    return [
+        ExperimentSummary(
+            id=experiment.id,
+            name=experiment.name,
+            state=_state(experiment, counts[experiment.id]),
+            runs=experiment.runs,
+            by_state=dict(counts[experiment.id]),
+            created_at=utc(experiment.created_at),
+        )
+        for experiment in experiments
+    ]
+
+
+def _state(experiment: Experiment, by_state: Counter[str]) -> Any:
+    if any(by_state[state] for state in ("queued", *ACTIVE)):
+        return "active"
+    return "finished" if experiment.cancelled_at is None else "cancelled"
+
+
+def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
+    summary = _summaries(session, [experiment])[0]
+    state = None
+    if experiment.request.get("stop") is not None:
+        found = stopping(session, experiment)
+        # While runs are open nothing is decided.
+        reason = None if summary.state == "active" else found.reason
+        state = StoppingState(**{**dataclasses.asdict(found), "reason": reason})
+    return ExperimentDetail(**summary.model_dump(), request=experiment.request, stopping=state)
+
+
+def _get(session: Session, experiment_id: int) -> Experiment:
+    experiment = session.get(Experiment, experiment_id)
+    if experiment is None:
+        raise NotFound(f"there is no experiment {experiment_id}")
+    return experiment

@@ -1,0 +1,93 @@
+"""The table of runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ColumnElement,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    String,
+    Text,
+    false,
+    literal,
+    text,
+)
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import Mapped, mapped_column
+
+from taskloom.server.db import Base
+from taskloom.server.queue.runs.states import RUN
+
+
+def one_of(column: str, states: tuple[str, ...]) -> str:
+    """SQL: the column holds one of the states."""
+    return f"{column} IN ({', '.join(repr(state) for state in states)})"
+
+
+class Run(Base):
+    __tablename__ = "run"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
+    position: Mapped[int]
+    block: Mapped[int]
+    repetition: Mapped[int]
+    variant: Mapped[dict[str, Any]]
+    spec: Mapped[dict[str, Any]]
+    shape: Mapped[str] = mapped_column(String(64))  # SHA-256 of what decides how long a step takes
+    rank: Mapped[int]  # the priority, negated: the queue goes by rank, then id
+    cores_needed: Mapped[int]
+    pinned_cores: Mapped[str] = mapped_column(Text)  # "0,1", or "" if the worker may choose
+    memory_needed_bytes: Mapped[int] = mapped_column(BigInteger)
+    timeout_s: Mapped[float]
+    trace: Mapped[bool] = mapped_column(server_default=false())  # whether it is to be traced once it has succeeded
+    purpose: Mapped[str] = mapped_column(String(20), server_default="timing")  # of its newest attempt, or of the next
+    state: Mapped[str] = mapped_column(String(20))
+    attempts: Mapped[int]  # attempt_no of the newest attempt
+    losses: Mapped[int]  # attempts lost since it was submitted or retried
+    created_at: Mapped[float]
+    queued_at: Mapped[float]
+    cancel_requested_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+    error: Mapped[dict[str, Any] | None]
+    median_step_s: Mapped[float | None]
+    tokens_per_s: Mapped[float | None]
+    final_loss: Mapped[float | None]
+
+    @hybrid_property
+    def timed(self) -> bool:
+        """Whether its result is there; it may be waiting to be traced, or being traced."""
+        return (self.state == "succeeded") | (self.purpose == "tracing")
+
+    __table_args__ = (
+        CheckConstraint(one_of("state", RUN.states), name="state"),
+        CheckConstraint("(finished_at IS NULL) = (state IN ('queued', 'leased', 'running'))", name="finished"),
+        ForeignKeyConstraint(
+            ["experiment_id", "block"],
+            ["block.experiment_id", "block.number"],
+            name="fk_run_block",
+            ondelete="CASCADE",
+        ),
+        Index("uq_run_position", "experiment_id", "position", unique=True),
+        Index("ix_run_experiment", "experiment_id", "id"),
+        Index("ix_run_experiment_state", "experiment_id", "state", "id"),  # counts are made from it alone
+        Index("ix_run_state", "state", "id"),
+        Index("ix_run_shape", "shape"),
+        Index("ix_run_queue", "state", "rank", "id"),
+        Index(
+            "ix_run_queued_at",
+            "queued_at",
+            sqlite_where=text("state = 'queued'"),
+            postgresql_where=text("state = 'queued'"),
+        ),
+    )
+
+
+def is_queued() -> ColumnElement[bool]:
+    """SQL: the run is queued. Spelled out, not bound: only so do the planners see that the partial indexes apply."""
+    return Run.state == literal("queued", literal_execute=True)

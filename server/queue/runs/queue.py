@@ -1,0 +1,163 @@
+"""Where a queued run stands, and what it waits for: the same questions that a claim asks, for every worker at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import Session
+
+from taskloom.contract.runs import QueuePlace, WaitingReason
+from taskloom.server.db import now
+from taskloom.server.queue.attempts.models import Attempt, is_active
+from taskloom.server.queue.experiments.models import Block, RequiredLabel
+from taskloom.server.queue.runs.models import Run, is_queued
+from taskloom.server.queue.workers.models import Worker
+from taskloom.server.settings import Settings
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a run needs. kept_by: (node, core set) that its block is bound to."""
+
+    labels: frozenset[tuple[str, str]]
+    cores: int
+    pinned_cores: frozenset[int]
+    memory_bytes: int
+    timeout_s: float
+    kept_by: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A worker that was heard of lately. busy: an attempt runs on one of its cores."""
+
+    node: str
+    cores: frozenset[int]
+    core_set: str
+    memory_bytes: int
+    remaining_s: float
+    labels: frozenset[tuple[str, str]]
+    busy: bool
+
+
+Answer = tuple[WaitingReason, str]
+
+
+def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_before: int) -> Answer:
+    """Why nobody runs it. registered: workers ever, also those that were not heard of lately."""
+    if not offers:
+        if not registered:
+            return "no-worker", "no worker is registered"
+        return "no-worker", f"none of {registered} registered workers was heard of lately"
+    unfit = _lacking(wish, offers, "worker")
+    if unfit is not None:
+        return unfit
+    fitting = [offer for offer in offers if _lacking(wish, [offer], "worker") is None]
+    if wish.kept_by is not None and any((offer.node, offer.core_set) == wish.kept_by for offer in offers):
+        fitting = [offer for offer in fitting if (offer.node, offer.core_set) == wish.kept_by]
+        whose = f"its block belongs to the worker on cores {wish.kept_by[1]} of {wish.kept_by[0]}"
+        if not fitting:
+            return "block-bound", f"{whose}, which has not what it needs"
+        if all(offer.busy for offer in fitting):
+            return "block-bound", f"{whose}, which is busy"
+    if all(offer.busy for offer in fitting):
+        idle = [offer for offer in offers if not offer.busy]
+        unfit = _lacking(wish, idle, "idle worker") if idle else None
+        return unfit or ("all-busy", f"all of {len(fitting)} workers that could run it are busy")
+    if runs_before:
+        return "runs-before", f"{runs_before} runs before it"
+    return "next", "a worker to ask for it: it is the next"
+
+
+def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
+    """The first thing that none of the workers has which have everything before it; None if one has all of it."""
+    left = list(offers)
+    for label in sorted(wish.labels):
+        if not any(label in offer.labels for offer in left):
+            return "no-label", f"no {kind} has the label {'='.join(label)}"
+    tests: list[tuple[Callable[[Offer], bool], WaitingReason, Callable[[], str]]] = [
+        (
+            lambda offer: wish.labels <= offer.labels,
+            "no-label",
+            lambda: f"no {kind} has all of the labels {', '.join('='.join(label) for label in sorted(wish.labels))}",
+        ),
+        (
+            lambda offer: wish.cores <= len(offer.cores),
+            "too-few-cores",
+            lambda: f"needs {wish.cores} cores; the largest {kind} has {max(len(offer.cores) for offer in left)}",
+        ),
+        (
+            lambda offer: wish.pinned_cores <= offer.cores,
+            "other-cores",
+            lambda: f"no {kind} has the cores {','.join(map(str, sorted(wish.pinned_cores)))}",
+        ),
+        (
+            lambda offer: wish.memory_bytes <= offer.memory_bytes,
+            "too-little-memory",
+            lambda: (
+                f"needs {wish.memory_bytes:,} bytes of memory; the largest {kind} has "
+                f"{max(offer.memory_bytes for offer in left):,}"
+            ),
+        ),
+        (
+            lambda offer: wish.timeout_s <= offer.remaining_s,
+            "too-little-time",
+            lambda: (
+                f"may take {wish.timeout_s:g} s; the {kind} that lives longest has "
+                f"{max(offer.remaining_s for offer in left):.0f} s left"
+            ),
+        ),
+    ]
+    for fits, reason, text in tests:
+        some = [offer for offer in left if fits(offer)]
+        if not some:
+            return reason, text()
+        left = some
+    return None
+
+
+def place(session: Session, settings: Settings, run: Run) -> QueuePlace | None:
+    """Where a run stands in the queue; None if it is not queued."""
+    if run.state != "queued":
+        return None
+    ahead = select(func.count()).where(is_queued(), tuple_(Run.rank, Run.id) < tuple_(run.rank, run.id))
+    before = session.execute(ahead).scalar_one()
+    registered = session.execute(select(func.count()).select_from(Worker)).scalar_one()
+    reason, text = waiting_for(_wish(session, run), _offers(session, settings), registered, before)
+    return QueuePlace(position=before + 1, reason=reason, waiting_for=text)
+
+
+def _wish(session: Session, run: Run) -> Wish:
+    labels = session.scalars(select(RequiredLabel.label).where(RequiredLabel.experiment_id == run.experiment_id))
+    block = session.get_one(Block, (run.experiment_id, run.block))
+    return Wish(
+        labels=frozenset((key, value) for key, value in map(json.loads, labels)),
+        cores=run.cores_needed,
+        pinned_cores=frozenset(map(int, filter(None, run.pinned_cores.split(",")))),
+        memory_bytes=run.memory_needed_bytes,
+        timeout_s=run.timeout_s,
+        kept_by=None if block.node is None or block.core_set is None else (block.node, block.core_set),
+    )
+
+
+def _offers(session: Session, settings: Settings) -> list[Offer]:
+    taken = session.execute(select(Attempt.node, Attempt.core_set).where(is_active())).all()
+    busy = {(node, int(core)) for node, core_set in taken for core in core_set.split(",")}
+    at = now(session)
+    found = session.scalars(select(Worker).where(Worker.seen_at > at - settings.block_release_s))
+    return [
+        Offer(
+            node=worker.node,
+            cores=frozenset(worker.cores),
+            core_set=worker.core_set,
+            memory_bytes=worker.memory_bytes,
+            remaining_s=math.inf if worker.ends_at is None else max(0.0, worker.ends_at - at),
+            labels=frozenset(worker.labels.items()),
+            busy=any((worker.node, core) in busy for core in worker.cores),
+        )
+        for worker in found
+    ]

@@ -1,0 +1,76 @@
+"""THE transition table: what may become of runs and attempts. Everything else is refused. No I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+from taskloom.contract.runs import AttemptState, RunState
+from taskloom.server.errors import InvalidTransition
+
+
+@dataclass(frozen=True)
+class Machine:
+    """States, and for each verb where it leads from where."""
+
+    subject: str
+    states: tuple[str, ...]
+    verbs: Mapping[str, Mapping[str, str]]
+
+    def after(self, state: str, verb: str, identity: int) -> str:
+        """The state that `verb` leads to. Raises InvalidTransition."""
+        if state not in self.verbs[verb]:
+            raise InvalidTransition(
+                f"{self.subject} {identity} is {state}; it cannot {verb}", current=state, allowed=self.allowed(state)
+            )
+        return self.verbs[verb][state]
+
+    def allowed(self, state: str) -> list[str]:
+        """The states that `state` may change to."""
+        return sorted({table[state] for table in self.verbs.values() if state in table} - {state})
+
+    def final(self) -> tuple[str, ...]:
+        """States that nothing leads out of by itself: active ones left out."""
+        return tuple(s for s in self.states if s not in (*ACTIVE, "queued"))
+
+
+def _to(target: str, *sources: str) -> dict[str, str]:
+    return dict.fromkeys(sources, target)
+
+
+ACTIVE = ("leased", "running")
+
+RUN = Machine(
+    "run",
+    get_args(RunState),
+    {
+        "claim": _to("leased", "queued"),
+        "start": _to("running", "leased", "running"),
+        # From queued and quarantined: the attempt was lost, nobody took the run, and now it is heard of again.
+        "renew": _to("running", "queued", "quarantined"),
+        "succeed": _to("succeeded", *ACTIVE, "queued", "quarantined"),
+        "fail": _to("failed", *ACTIVE, "queued", "quarantined"),
+        "cancel": _to("cancelled", *ACTIVE, "queued"),
+        "requeue": _to("queued", *ACTIVE),
+        # Timed, and now to be traced: a result that counts is there, so from here on it can only succeed.
+        "trace": _to("queued", *ACTIVE, "queued", "quarantined"),
+        "quarantine": _to("quarantined", *ACTIVE),
+        "retry": _to("queued", "failed", "cancelled", "quarantined"),
+    },
+)
+
+ATTEMPT = Machine(
+    "attempt",
+    get_args(AttemptState),
+    {
+        "start": _to("running", *ACTIVE),
+        "renew": _to("running", "lost"),
+        "succeed": _to("succeeded", *ACTIVE, "lost"),
+        "fail": _to("failed", *ACTIVE, "lost"),
+        "cancel": _to("cancelled", *ACTIVE, "lost"),
+        "expire": _to("lost", *ACTIVE),
+        # From failed: the server enforced the deadline, and the worker's own account came afterwards.
+        "supersede": _to("superseded", "lost", "failed"),
+    },
+)

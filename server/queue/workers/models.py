@@ -1,0 +1,39 @@
+"""The table of workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from taskloom.server.db import Base
+
+
+class Worker(Base):
+    __tablename__ = "worker"
+
+    worker_id: Mapped[str] = mapped_column(Text, primary_key=True)
+    boot_id: Mapped[str] = mapped_column(Text)
+    former_boots: Mapped[list[str] | None]  # the last ones that others replaced, oldest first
+    machine_boot_id: Mapped[str | None] = mapped_column(Text)
+    started_s: Mapped[float | None]  # on the machine's clock, since it was booted
+    node: Mapped[str] = mapped_column(Text, index=True)
+    cores: Mapped[list[int]]
+    core_set: Mapped[str] = mapped_column(Text)  # the cores, ascending, as "0,1,2"
+    memory_bytes: Mapped[int] = mapped_column(BigInteger)
+    labels: Mapped[dict[str, Any]]
+    software: Mapped[dict[str, Any]]
+    topology: Mapped[dict[str, Any]]
+    registered_at: Mapped[float]
+    seen_at: Mapped[float]
+    ends_at: Mapped[float | None]
+
+
+class WorkerKey(Base):
+    """The key that a worker was registered with; none if that was before there were keys."""
+
+    __tablename__ = "worker_key"
+
+    worker_id: Mapped[str] = mapped_column(ForeignKey("worker.worker_id"), primary_key=True)
+    key_id: Mapped[int] = mapped_column(ForeignKey("api_key.id"))

@@ -1,0 +1,49 @@
+"""Whose worker it is: a worker's key touches its own workers and their attempts, and no others."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from taskloom.server.access.keys import service as keys
+from taskloom.server.access.keys.service import Caller
+from taskloom.server.db import Database
+from taskloom.server.errors import NotYourWorker, UnknownWorker
+from taskloom.server.queue.attempts.models import Attempt
+from taskloom.server.queue.workers.models import WorkerKey
+
+
+def take(session: Session, caller: Caller, worker_id: str) -> None:
+    """The worker is the caller's from now on, if it is nobody's whose key still counts. Raises NotYourWorker."""
+    if caller.key_id is None:
+        return
+    owner = session.get(WorkerKey, worker_id)
+    if owner is None:
+        session.add(WorkerKey(worker_id=worker_id, key_id=caller.key_id))
+        return
+    if owner.key_id != caller.key_id and caller.scope != "admin" and keys.is_usable(session, owner.key_id):
+        raise NotYourWorker(f"worker {worker_id} was registered with another key")
+    owner.key_id = caller.key_id
+
+
+def check_worker(database: Database, caller: Caller, worker_id: str) -> None:
+    """Raises NotYourWorker; UnknownWorker where it registered before there were keys: it does so again."""
+    if caller.scope == "admin":
+        return
+    with database.read() as session:
+        owner = session.get(WorkerKey, worker_id)
+    if owner is None:
+        raise UnknownWorker(f"worker {worker_id} is not registered with this key")
+    if owner.key_id != caller.key_id:
+        raise NotYourWorker(f"worker {worker_id} was registered with another key")
+
+
+def check_attempt(database: Database, caller: Caller, attempt_id: int) -> None:
+    """Raises NotYourWorker. An attempt that there is not is left to the caller's next step to find out."""
+    if caller.scope != "worker":
+        return
+    with database.read() as session:
+        worker_id = session.execute(select(Attempt.worker_id).where(Attempt.id == attempt_id)).scalar_one_or_none()
+        owner = None if worker_id is None else session.get(WorkerKey, worker_id)
+    if worker_id is not None and (owner is None or owner.key_id != caller.key_id):
+        raise NotYourWorker(f"attempt {attempt_id} is of a worker that was registered with another key")

@@ -1,0 +1,92 @@
+"""/api/v1/workers"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from taskloom.contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
+from taskloom.server import paging
+from taskloom.server.access.auth import Who
+from taskloom.server.access.keys.service import Caller
+from taskloom.server.context import Ctx, Cursor, PageSize
+from taskloom.server.errors import (
+    BadCursor,
+    BodyTooLarge,
+    InvalidRequest,
+    MalformedBody,
+    NotFound,
+    NotYourWorker,
+    PageTooLarge,
+    StaleBoot,
+)
+from taskloom.server.problems import responses
+from taskloom.server.queue.workers import service
+
+router = APIRouter(prefix="/workers", tags=["workers"])
+
+
+def _register(context: Ctx, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
+    summary, new, requeued = service.register(context.database, context.settings, caller, registration)
+    if requeued:
+        context.waiting.changed()
+    if new:
+        response.status_code = 201
+        response.headers["Location"] = f"/api/v1/workers/{summary.worker_id}"
+    return summary
+
+
+@router.post(
+    "",
+    responses={
+        201: {"model": WorkerSummary, "description": "a worker not known before"},
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot),
+    },
+)
+def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
+    """A worker introduces itself; again at will. Another boot_id says that it is a new process: what the old one held
+    is lost, and its boot_id is taken no more."""
+    return _register(context, caller, registration, response)
+
+
+@router.put(
+    "/{worker_id}",
+    responses={
+        201: {"model": WorkerSummary, "description": "a worker not known before"},
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot),
+    },
+)
+def put(
+    context: Ctx,
+    caller: Who,
+    worker_id: Annotated[str, Path(max_length=200)],
+    registration: WorkerRegistration,
+    response: Response,
+) -> WorkerSummary:
+    """The same, at the worker's own address."""
+    if registration.worker_id != worker_id:
+        raise InvalidRequest(
+            [
+                {
+                    "pointer": "/worker_id",
+                    "field": "worker_id",
+                    "value": registration.worker_id,
+                    "accepted": f"the one in the address ({worker_id})",
+                }
+            ]
+        )
+    return _register(context, caller, registration, response)
+
+
+@router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
+def index(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> WorkerPage:
+    """Workers by their id."""
+    paging.check_limit(limit, context.settings.max_page)
+    return service.page(context.database, cursor, limit)
+
+
+@router.get("/{worker_id}", responses=responses(NotFound, InvalidRequest))
+def show(context: Ctx, worker_id: Annotated[str, Path(max_length=200)]) -> WorkerSummary:
+    """A worker, when it was last heard of, and what it runs."""
+    return service.show(context.database, worker_id)

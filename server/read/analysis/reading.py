@@ -1,0 +1,117 @@
+"""Which results an analysis is about, as analysis/ sees them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from taskloom.analysis.processes import Process
+from taskloom.analysis.profile import Profile, profile_of
+from taskloom.analysis.trace import Trace, trace_of
+from taskloom.server.db import Database
+from taskloom.server.errors import NotFound, NothingToCompare
+from taskloom.server.queue.attempts import payload as payloads
+from taskloom.server.queue.attempts.models import Attempt, Result
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs.models import Run
+from taskloom.server.read.analysis.selection import Selection
+from taskloom.server.read.artifacts.models import Artifact
+from taskloom.server.read.artifacts.service import find
+from taskloom.server.read.artifacts.store import Store
+
+CHUNK = 500  # results read at a time
+MOST_TRACE_BYTES = 8 << 20  # compressed: about a million spans
+PROFILE, TRACE = "profile.json.gz", "trace.json.gz"
+
+
+def selected(session: Session, selection: Selection) -> list[Process]:
+    """The processes of a selection whose runs were timed, in the order of their runs."""
+    if selection.experiment_id is not None:
+        if session.get(Experiment, selection.experiment_id) is None:
+            raise NotFound(f"there is no experiment {selection.experiment_id}")
+        query = select(Run).where(Run.experiment_id == selection.experiment_id, Run.timed)
+        runs = [r for r in session.scalars(query.order_by(Run.id)) if selection.takes(r.spec, r.repetition, r.block)]
+        return processes(session, runs)
+    found = {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(selection.run_ids)))}
+    for run_id in selection.run_ids:
+        if run_id not in found:
+            raise NotFound(f"there is no run {run_id}")
+        if not found[run_id].timed:
+            raise NothingToCompare(f"run {run_id} is {found[run_id].state}", current=found[run_id].state)
+    return processes(session, [found[run_id] for run_id in selection.run_ids])
+
+
+def processes(session: Session, runs: Sequence[Run]) -> list[Process]:
+    """The processes of runs that were timed."""
+    found: list[Process] = []
+    for first in range(0, len(runs), CHUNK):
+        chunk = runs[first : first + CHUNK]
+        query = (
+            select(Result.run_id, Result.payload, Attempt.node, Attempt.core_set)
+            .join(Attempt, Attempt.id == Result.attempt_id)
+            .where(Result.run_id.in_([run.id for run in chunk]), Result.canonical)
+        )
+        rows = {row.run_id: row for row in session.execute(query)}
+        for run in chunk:
+            row = rows[run.id]
+            found.append(
+                Process(
+                    run_id=run.id,
+                    result=payloads.unpack(row.payload)["result"],
+                    variant=run.variant,
+                    pair=(run.experiment_id, run.block, row.node, row.core_set),
+                )
+            )
+    return found
+
+
+def of_experiment(database: Database, experiment_id: int) -> list[Process]:
+    """The processes of an experiment's runs that succeeded so far. Raises NotFound."""
+    with database.read() as session:
+        return selected(session, Selection(experiment_id=experiment_id))
+
+
+def profile(database: Database, store: Store, run_id: int) -> Profile | None:
+    """The profile that a run left; None if it left none. Raises ValueError if it is not one."""
+    content = _artifact(database, store, run_id, PROFILE)
+    return None if content is None else profile_of(content)
+
+
+def trace(database: Database, store: Store, run_id: int) -> Trace | None:
+    """The trace of a run; None if it has none. Raises ValueError if it is not one, or too large to be drawn."""
+    content = _artifact(database, store, run_id, TRACE, MOST_TRACE_BYTES)
+    return None if content is None else trace_of(content)
+
+
+def traced(database: Database, run_ids: Sequence[int]) -> set[int]:
+    """Which of these runs have a trace."""
+    query = select(Attempt.run_id).join(Artifact, Artifact.attempt_id == Attempt.id).where(Artifact.name == TRACE)
+    with database.read() as session:
+        chunks = (run_ids[first : first + CHUNK] for first in range(0, len(run_ids), CHUNK))
+        return {run_id for chunk in chunks for run_id in session.scalars(query.where(Attempt.run_id.in_(chunk)))}
+
+
+def _artifact(
+    database: Database, store: Store, run_id: int, name: str, most_bytes: int | None = None
+) -> dict[str, Any] | None:
+    try:
+        found = find(database, run_id, name, None)
+    except NotFound:
+        return None
+    if most_bytes is not None and found.size_bytes > most_bytes:
+        raise ValueError(f"{name} of run {run_id} has {found.size_bytes} bytes: at most {most_bytes} are drawn")
+    path = store.path(found.sha256)
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        if not isinstance(content, dict):
+            raise ValueError("it is no JSON object")
+    except (OSError, EOFError, ValueError) as error:
+        raise ValueError(f"{name} of run {run_id} cannot be read: {error}") from None
+    return content

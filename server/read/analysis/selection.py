@@ -1,0 +1,81 @@
+"""Which runs a comparison is about: `12,13,14`, or `experiment_id=7,scheduler=task,threads=2`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpt2core.spec.config import TrainConfig, parse_cores
+from gpt2core.spec.errors import ConfigError
+from taskloom.contract.runs import MOST_ID
+from taskloom.server.errors import InvalidRequest
+
+MAX_RUN_IDS = 1000
+PLACES = ("repetition", "block")
+SETTINGS = tuple(f.name for f in dataclasses.fields(TrainConfig))
+SYNTAX = "run ids as 12,13, or experiment_id=ID with settings as experiment_id=7,scheduler=task,threads=2"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Either run ids, or an experiment's runs whose settings have given values."""
+
+    run_ids: tuple[int, ...] = ()
+    experiment_id: int | None = None
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def takes(self, spec: Mapping[str, Any], repetition: int, block: int) -> bool:
+        """Whether a run of the experiment belongs to it."""
+        known = {**spec, "repetition": repetition, "block": block}
+        return all(_matches(name, known[name], value) for name, value in self.settings.items())
+
+
+def parse(text: str, parameter: str) -> Selection:
+    """Raises InvalidRequest, which names the query parameter."""
+
+    def refuse(accepted: str) -> InvalidRequest:
+        entry = {"pointer": f"#query/{parameter}", "field": parameter, "value": text, "accepted": accepted}
+        return InvalidRequest([entry])
+
+    parts = [part.strip() for part in text.split(",")]
+    if "=" not in text:
+        if len(parts) > MAX_RUN_IDS or not all(_is_id(part) for part in parts):
+            raise refuse(SYNTAX)
+        return Selection(run_ids=tuple(dict.fromkeys(int(part) for part in parts)))
+    settings: dict[str, Any] = {}
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if not equals or name in settings:
+            raise refuse(SYNTAX)
+        if name not in (*SETTINGS, *PLACES, "experiment_id"):
+            raise refuse("settings among " + ", ".join(("experiment_id", *PLACES, *SETTINGS)))
+        settings[name] = value if name in ("cores", "experiment_id") else _value(value)
+    experiment_id = settings.pop("experiment_id", "")
+    if not _is_id(experiment_id):
+        raise refuse(SYNTAX)
+    if "cores" in settings:
+        try:
+            settings["cores"] = list(parse_cores(settings["cores"]))
+        except ConfigError as error:
+            raise refuse(f"cores as a range: {error.accepted}") from None
+    return Selection(experiment_id=int(experiment_id), settings=settings)
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= MOST_ID
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _matches(name: str, actual: Any, wanted: Any) -> bool:
+    if name == "model" and isinstance(wanted, str):
+        return bool(actual["name"] == wanted)
+    return bool(actual == wanted and isinstance(actual, bool) == isinstance(wanted, bool))

@@ -1,0 +1,252 @@
+"""From stored results to analysis/, which knows neither database nor HTTP, and back to the contract."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gpt2core.spec.config import TrainConfig
+from taskloom.analysis.calibration import Calibration, calibrate
+from taskloom.analysis.causes import EfficiencyRow, RooflineRow, efficiencies, rooflines
+from taskloom.analysis.comparison import compare as compare_processes
+from taskloom.analysis.history import CONFIRMING_RUNS, Confirmation, Series
+from taskloom.analysis.history import series as series_of
+from taskloom.analysis.memory import Memory, MemoryRow
+from taskloom.analysis.memory import memory as memory_of
+from taskloom.analysis.outlook import Outlook, outlook, sources
+from taskloom.analysis.processes import Process
+from taskloom.analysis.report import Asked, build, to_show
+from taskloom.analysis.scaling import scaling as scale_processes
+from taskloom.analysis.sweep import Sweep
+from taskloom.analysis.sweep import sweep as sweep_processes
+from taskloom.analysis.variants import Group, by_variant, variant_of
+from taskloom.contract.analysis import Comparison, ScalingTable
+from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom.server.db import Database
+from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
+from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.queue.experiments.memory import arenas_bytes
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.runs.states import ACTIVE
+from taskloom.server.read.analysis import reading
+from taskloom.server.read.analysis.answers import Answers, content
+from taskloom.server.read.analysis.selection import SETTINGS, Selection
+from taskloom.server.read.artifacts.store import Store
+
+T = TypeVar("T")
+MOST_CALIBRATIONS = 50  # latest ones that are looked at
+
+
+def compare(
+    database: Database, a: Selection, b: Selection, noise_floor: float, leave_out_flagged: bool = False
+) -> Comparison:
+    """Raises NotFound or NothingToCompare."""
+    with database.read() as session:
+        left, right = reading.selected(session, a), reading.selected(session, b)
+    for name, side in (("a", left), ("b", right)):
+        if not side:
+            raise NothingToCompare(f"{name} selects no run that has succeeded")
+    if leave_out_flagged:
+        left, right = ([dataclasses.replace(p, leave_out_flagged=True) for p in side] for side in (left, right))
+    return Comparison.model_validate(dataclasses.asdict(compare_processes(left, right, noise_floor)))
+
+
+def scaling(database: Database, experiment_id: int) -> ScalingTable:
+    """Raises NotFound."""
+    with database.read() as session:
+        processes = reading.selected(session, Selection(experiment_id=experiment_id))
+        planned = session.get_one(Experiment, experiment_id).runs
+    table = dataclasses.asdict(scale_processes(processes))
+    if len(processes) < planned:
+        table["warnings"].insert(0, f"{planned - len(processes)} of {planned} runs have not succeeded (yet)")
+    return ScalingTable.model_validate({**table, "experiment_id": experiment_id})
+
+
+def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor: float) -> Sweep:
+    """Raises NotFound or InvalidRequest."""
+    if axis is not None and axis not in SETTINGS:
+        accepted = "a setting: " + ", ".join(SETTINGS)
+        raise InvalidRequest([{"pointer": "#query/axis", "field": "axis", "value": axis, "accepted": accepted}])
+    return sweep_processes(reading.of_experiment(database, experiment_id), axis, noise_floor)
+
+
+def efficiency(database: Database, experiment_id: int) -> list[EfficiencyRow]:
+    """Raises NotFound."""
+    return efficiencies(reading.of_experiment(database, experiment_id))
+
+
+def roofline(database: Database, experiment_id: int) -> list[RooflineRow]:
+    """Raises NotFound."""
+    return rooflines(reading.of_experiment(database, experiment_id))
+
+
+def forecast(database: Database, store: Store, experiment_id: int, cores: Sequence[int]) -> Outlook:
+    """Raises NotFound."""
+    processes = reading.of_experiment(database, experiment_id)
+    profiles, unreadable = _readable(sources(processes), partial(reading.profile, database, store))
+    found = outlook(processes, profiles, cores)
+    return dataclasses.replace(found, missing=[*found.missing, *unreadable])
+
+
+def _readable(run_ids: Iterable[int], read: Callable[[int], T | None]) -> tuple[dict[int, T], list[str]]:
+    """What runs left, by run, and what is wrong with what cannot be read."""
+    found: dict[int, T] = {}
+    unreadable = []
+    for run_id in run_ids:
+        try:
+            content = read(run_id)
+        except ValueError as error:
+            unreadable.append(str(error))
+            continue
+        if content is not None:
+            found[run_id] = content
+    return found, unreadable
+
+
+def report(
+    answers: Answers, database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False
+) -> dict[str, Any]:
+    """The report's document. Raises NotFound."""
+    detail = experiments.show(database, experiment_id)
+    with database.read() as session:
+        made_from = content(database, [experiment_id, *_calibrating(session)])
+    return answers.of(
+        ("report", experiment_id, leave_out_disturbed),
+        (detail.model_dump_json(), made_from),
+        lambda: _report(database, store, detail, leave_out_disturbed),
+    )
+
+
+def _report(database: Database, store: Store, detail: ExperimentDetail, leave_out_disturbed: bool) -> dict[str, Any]:
+    experiment_id = detail.id
+    processes = reading.of_experiment(database, experiment_id)
+    asked = Asked(
+        experiment_id=detail.id,
+        name=detail.name,
+        state=detail.state,
+        runs=detail.runs,
+        by_state=detail.by_state,
+        created_at=detail.created_at.isoformat(),
+        request=detail.request,
+        stopping=None if detail.stopping is None else detail.stopping.model_dump(),
+    )
+    profiles, unreadable = _readable(sources(processes), partial(reading.profile, database, store))
+    shown = to_show(processes, reading.traced(database, [process.run_id for process in processes]))
+    traces, also_unreadable = _readable(shown, partial(reading.trace, database, store))
+    return build(
+        asked,
+        processes,
+        profiles,
+        _memory_rows(processes),
+        _calibration_for(database, processes),
+        leave_out_disturbed=leave_out_disturbed,
+        traces=traces,
+        unreadable=[*unreadable, *also_unreadable],
+    )
+
+
+def memory(database: Database, experiment_id: int) -> list[MemoryRow]:
+    """Raises NotFound."""
+    return _memory_rows(reading.of_experiment(database, experiment_id))
+
+
+def _memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:
+    return [MemoryRow(variant_of(group), _memory(group)) for group in by_variant(processes)]
+
+
+def _memory(group: Group) -> Memory:
+    config = TrainConfig.from_dict(dict(group[0].config))
+    measured = [process.result["memory_bytes"] for process in group]
+    resident = [process.result.get("resident_bytes") or {} for process in group]
+
+    @functools.lru_cache
+    def sizes_at(batch: int, seq: int) -> dict[str, int]:
+        return arenas_bytes(dataclasses.replace(config, batch=batch, seq=seq))
+
+    return memory_of(measured, resident, config.batch, config.seq, config.model.context, sizes_at)
+
+
+def history(database: Database, noise_floor: float, limit: int, run_id: int | None) -> list[Series]:
+    """Series of the latest runs that succeeded; with a run's id, the one it belongs to. Raises NotFound."""
+    with database.read() as session:
+        if run_id is not None and session.get(Run, run_id) is None:
+            raise NotFound(f"there is no run {run_id}")
+        query = select(Run).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
+        if run_id is not None:
+            query = query.where(Run.shape == session.get_one(Run, run_id).shape)
+        latest = list(session.scalars(query.limit(limit)))
+        confirming = Experiment.request["confirms"].as_integer()
+        asked = session.scalars(select(Experiment).where(confirming.is_not(None)).order_by(Experiment.id)).all()
+        confirmations = {}
+        for experiment in asked:
+            runs = session.execute(select(Run.id, Run.state).where(Run.experiment_id == experiment.id)).all()
+            confirmations[int(experiment.request["confirms"])] = Confirmation(
+                experiment.id,
+                frozenset(run.id for run in runs if run.state == "succeeded"),
+                any(run.state in ("queued", *ACTIVE) for run in runs),
+            )
+        found = series_of(reading.processes(session, latest[::-1]), confirmations, noise_floor)
+    return [one for one in found if run_id is None or any(point.run_id == run_id for point in one.points)]
+
+
+def confirmation_key(run_id: int) -> str:
+    """The idempotency key of a confirmation: asked twice, by people or servers, it is queued once."""
+    return f"confirm run {run_id}"
+
+
+def confirmation(database: Database, run_id: int) -> ExperimentRequest:
+    """What to submit to have the change that run `run_id` is the first after confirmed. Raises NotFound."""
+    with database.read() as session:
+        run = session.get(Run, run_id)
+        if run is None:
+            raise NotFound(f"there is no run {run_id}")
+        spec = {name: value for name, value in run.spec.items() if value is not None}
+        experiment = session.get_one(Experiment, run.experiment_id)
+    asked = {
+        "name": f"confirm run {run_id}",
+        "base": spec,
+        "repetitions": CONFIRMING_RUNS,
+        "confirms": run_id,
+        "requires": experiment.request.get("requires", {}),
+    }
+    return ExperimentRequest.model_validate(asked)
+
+
+def _calibrating(session: Session) -> Sequence[int]:
+    """The latest A/A experiments."""
+    asked = select(Experiment.id).where(Experiment.request["calibrates"].as_boolean())
+    return session.scalars(asked.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)).all()
+
+
+def calibrations(database: Database) -> list[Calibration]:
+    """The latest calibration of each node, from A/A experiments of which enough runs have succeeded."""
+    latest: dict[str, Calibration] = {}
+    with database.read() as session:
+        for experiment_id in _calibrating(session):
+            runs = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
+            by_node: dict[str, list[Process]] = {}
+            for process in reading.processes(session, list(session.scalars(runs.order_by(Run.finished_at, Run.id)))):
+                by_node.setdefault(str(process.environment.get("node", "")), []).append(process)
+            for node, processes in by_node.items():
+                found = calibrate(experiment_id, processes)
+                if found is not None:
+                    latest.setdefault(node, found)
+    return sorted(latest.values(), key=lambda one: one.node)
+
+
+def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[str, Any] | None:
+    """What the node of these processes can see with as many pairs as they have repetitions."""
+    nodes = {str(process.environment.get("node", "")) for process in processes}
+    known = {found.node: found for found in calibrations(database)} if len(nodes) == 1 else {}
+    found = known.get(next(iter(nodes), ""))
+    if found is None:
+        return None
+    pairs = min(len(group) for group in by_variant(processes))
+    return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": found.at(pairs)}

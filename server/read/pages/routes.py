@@ -1,0 +1,90 @@
+"""Pages for people, and the addresses that machines ask for health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from sqlalchemy.exc import SQLAlchemyError
+
+from taskloom.analysis.report import page as report_page
+from taskloom.server import migrate
+from taskloom.server.context import Ctx, Id
+from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound
+from taskloom.server.problems import describe, responses
+from taskloom.server.read.analysis.service import report as report_document
+from taskloom.server.read.pages.html import index_page, reference_page
+
+router = APIRouter()
+
+
+@router.get("/", include_in_schema=False, response_class=HTMLResponse)
+def index() -> HTMLResponse:
+    return HTMLResponse(index_page())
+
+
+@router.get("/docs", include_in_schema=False, response_class=HTMLResponse)
+def docs(request: Request) -> HTMLResponse:
+    return HTMLResponse(reference_page(request.app.openapi()))
+
+
+@router.get("/openapi.json", include_in_schema=False)
+def document(request: Request) -> JSONResponse:
+    return JSONResponse(request.app.openapi())
+
+
+@router.get(
+    "/reports/{experiment_id}",
+    tags=["server"],
+    response_class=HTMLResponse,
+    responses=responses(NotFound, InvalidRequest),
+)
+def report(context: Ctx, experiment_id: Id) -> HTMLResponse:
+    """An experiment's report as one self-contained page."""
+    return HTMLResponse(report_page(report_document(context.answers, context.database, context.store, experiment_id)))
+
+
+@router.get("/problems", tags=["server"], responses=responses())
+def problem_types() -> list[dict[str, Any]]:
+    """Every problem type that an error answer may name."""
+    return [describe(slug) for slug in sorted(PROBLEM_TYPES)]
+
+
+@router.get("/problems/{slug}", tags=["server"], responses=responses(NotFound, InvalidRequest))
+def problem_type(slug: str) -> dict[str, Any]:
+    """What a problem type means."""
+    return describe(slug)
+
+
+@router.get("/healthz", tags=["server"], responses=responses())
+def health() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get(
+    "/metrics",
+    tags=["server"],
+    response_class=Response,
+    responses={
+        200: {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **responses(),
+    },
+)
+def metrics(context: Ctx) -> Response:
+    """The queue, the workers, requests and this process, for Prometheus."""
+    return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/readyz", tags=["server"], responses=responses(DatabaseUnavailable))
+def ready(context: Ctx) -> dict[str, str]:
+    """The database answers and has this server's schema."""
+    try:
+        current = migrate.is_current(context.database)
+    except SQLAlchemyError as error:
+        raise DatabaseUnavailable("the database does not answer") from error
+    if not current:
+        raise DatabaseUnavailable("the database is not at this server's version")
+    return {"status": "ready"}
