@@ -1,0 +1,31 @@
+"""The step program and the bits that training gives are those of the recording (tests/golden/record_steps.py)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from golden import record_steps
+
+RECORDED = json.loads(record_steps.PATH.read_text())
+SAME_BITS = RECORDED["processor"] == record_steps.processor()
+TRAINED = [name for name in record_steps.SETTINGS if name not in record_steps.PLANNED]
+
+
+def test_every_configuration_is_recorded():
+    assert list(RECORDED["configurations"]) == list(record_steps.SETTINGS)
+
+
+@pytest.mark.parametrize("name", record_steps.SETTINGS)
+def test_tasks_edges_and_work(name):
+    recorded, got = RECORDED["configurations"][name], record_steps.program(name)
+    assert {key: recorded[key] for key in got} == got
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_losses_and_weights(name):
+    """Bit by bit where compiler and processor are those of the recording; elsewhere sums may be rounded otherwise."""
+    recorded, got = RECORDED["configurations"][name], record_steps.outcome(name)
+    assert got["losses"] == pytest.approx(recorded["losses"], rel=1e-2 if "bf16" in name else 1e-4)
+    if SAME_BITS:
+        assert got == {key: recorded[key] for key in got}
