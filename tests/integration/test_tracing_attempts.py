@@ -99,7 +99,9 @@ def test_cancelling_a_run_that_is_traced_cancels_the_tracing(api, timed, under_w
     assert api.get(f"/runs/{run_id}/samples")["attempt_no"] == 1
 
 
-@pytest.mark.parametrize("content", [gzip.compress(json.dumps(FOUND).encode()), b"trace", gzip.compress(b"[]", mtime=0)])
+@pytest.mark.parametrize(
+    "content", [gzip.compress(json.dumps(FOUND).encode()), b"trace", gzip.compress(b"[]", mtime=0)]
+)
 def test_the_report_shows_the_trace_or_says_what_is_wrong_with_it(api, timed, content):
     node, run_id = timed
     lease = node.claim()
