@@ -37,7 +37,10 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
 # What compiled code is made from.
-COMPILED = ("compile", "gemm", "kernels", "measure", "node/memory.py", "schedulers", "step/tensors.py", "taskbench")
+COMPILED = (
+    "compile", "gemm", "kernels", "measure", "node/memory.py", "schedulers", "step/control.py", "step/tensors.py",
+    "taskbench",
+)  # fmt: skip
 
 
 def _cache_dir() -> Path:

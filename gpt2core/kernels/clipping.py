@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from gpt2core.compile.jit import STEP, d1, entry, f1, kernel, l1
+from gpt2core.step.control import STOP
 
 LEAST = 1e-6  # added to the norm, as PyTorch does, so that gradients of 0 stay 0
 
@@ -34,7 +35,7 @@ def clip(clipping, norms, control, squares, limit, step):
     is not finite.
 
     Writes:   clipping (1,) float64 =; norms (steps,) float64, element `step` =: the norm before; control (any,) int64,
-              element 0 = 1 if it is not finite
+              element STOP = 1 if it is not finite
     Reads:    squares (any,) float64, summed in their order
     Maths:    norm = sqrt(sum squares); clipping = min(1, limit / (norm + 1e-6))
     Source:   torch.nn.utils.clip_grad_norm_; Pascanu et al. 2013
@@ -46,7 +47,7 @@ def clip(clipping, norms, control, squares, limit, step):
     norms[step] = norm
     clipping[0] = min(1.0, limit / (norm + LEAST))
     if not math.isfinite(norm):
-        control[0] = 1
+        control[STOP] = 1
 
 
 @entry

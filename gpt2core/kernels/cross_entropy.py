@@ -6,6 +6,7 @@ import numpy as np
 
 from gpt2core.compile.jit import STEP, d1, entry, f1, f2, i1, kernel, l1, scalar
 from gpt2core.compile.vector import exp32, maximum32
+from gpt2core.step.control import STOP
 
 
 @kernel
@@ -46,7 +47,7 @@ def mean_loss(losses, control, loss, step, micro, micros):
     """Batch `micro`'s part of the step's mean loss over `micros`; asks the run to stop if it is not finite.
 
     Writes:   losses (steps,) float64, element `step` = for the first batch, += for others; control (any,) int64,
-              element 0 = 1 if the loss is not finite
+              element STOP = 1 if the loss is not finite
     Reads:    loss (N,)
     Maths:    the sum of loss / (N * micros), in the order of the rows in float64
     """
@@ -56,7 +57,7 @@ def mean_loss(losses, control, loss, step, micro, micros):
     share = total / (loss.shape[0] * micros)
     losses[step] = losses[step] + share if micro else share
     if not math.isfinite(total):
-        control[0] = 1
+        control[STOP] = 1
 
 
 @entry

@@ -21,13 +21,14 @@ from gpt2core.node import memory
 from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch, forkjoin, replay
 from gpt2core.schedulers.deque import new_deques
-from gpt2core.schedulers.serial import STEPS_DONE, STOP, serial_loop
-from gpt2core.schedulers.task import FINISHED, FIRST, LAST, task_loop
+from gpt2core.schedulers.serial import serial_loop
+from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team, spins
 from gpt2core.spec.config import PHASES, TrainConfig
 from gpt2core.spec.errors import Cancelled, NotFinite, Stalled
 from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, median, median_interval
 from gpt2core.step import graph
+from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
 from gpt2core.step.ops import Program
 
 Emit = Callable[[dict[str, Any]], None]

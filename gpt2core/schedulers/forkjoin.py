@@ -22,10 +22,8 @@ from gpt2core.measure.tracing import (
     note_waited,
 )
 from gpt2core.schedulers.dispatch import run_task
-from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.team import barrier
-
-AGREED = 2  # cell of `control`: what thread 0 decided at the step's end
+from gpt2core.step.control import LAST, STEPS_DONE, STOP
 
 
 class Shares(NamedTuple):
@@ -51,7 +49,7 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     """
     tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
     split = Shares(bare(split.first), bare(split.threads), bare(split.tickets), split.dynamic)
-    stop, done, agreed = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, AGREED)
+    stop, done, last = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, LAST)
     barriers = address_of(cells, 0)
     ops, start = split.threads.shape[0], control[STEPS_DONE]
     note_usage(record, thread, start)
@@ -82,14 +80,14 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
                 note_waited(record, thread, cause, since, ticks())
             if thread == 0:
                 split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: nobody uses them before the barrier
-                if op == ops - 1:
-                    store_release(agreed, load_acquire(stop))
+                if op == ops - 1 and load_acquire(stop):
+                    store_release(last, step + 1)  # a number: a slow thread may read it one step late
             since, cause = barrier(barriers, threads, spin_limit), idle
         if thread == 0:
             record.step_end[step] = ticks()
             store_release(done, step + 1)
         note_usage(record, thread, step + 1)
-        if load_acquire(agreed):
+        if load_acquire(last) == step + 1:
             break
     barrier(barriers, threads, spin_limit)  # thread 0 has written down when the last step ended
     if since:

@@ -5,8 +5,7 @@ from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, bare, runtime
 from gpt2core.measure.tracing import bare_record, note_usage
 from gpt2core.schedulers.dispatch import run_task
-
-STOP, STEPS_DONE = 0, 1  # cells of `control`
+from gpt2core.step.control import STEPS_DONE, STOP
 
 
 @runtime

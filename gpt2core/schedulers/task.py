@@ -22,10 +22,7 @@ from gpt2core.measure.tracing import (
 from gpt2core.schedulers.deque import EMPTY, push, steal, take
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
-from gpt2core.schedulers.serial import STEPS_DONE, STOP
-
-# Cells of `control`: nothing is left to run; how many iterations there are, once decided; which one was the first.
-FINISHED, LAST, FIRST = 3, 4, 5
+from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
 
 
 @runtime

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpt2core.spec.config import ModelConfig, TrainConfig
-from gpt2core.step import slicing
+from gpt2core.step import control, slicing
 
 ALIGN = 64
 ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
@@ -154,7 +154,7 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("losses", (config.steps,), "float64"),
         *(clipping_specs(config) if config.grad_clip else []),
         TensorSpec("settings", (6,), "float64"),
-        TensorSpec("control", (8,), "int64"),
+        TensorSpec("control", (control.CELLS,), "int64"),
     ]
 
 

@@ -21,6 +21,7 @@ from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team, spins
 from gpt2core.spec.errors import Violated
 from gpt2core.step import graph
+from gpt2core.step.control import CELLS
 from gpt2core.step.ops import Operand, Own, Program, Tensor, Tile, Work
 from gpt2core.step.tensors import TensorSpec, plan_arena
 from gpt2core.taskbench import patterns
@@ -162,5 +163,5 @@ def build(inputs: Sequence[Sequence[Sequence[int]]], streams: bool) -> Program:
 
 def allocate(timesteps: int, width: int) -> Memory:
     """Cells and violations, a line each; the grain."""
-    sizes = {"cells": timesteps * width * LINE, "grain": LINE, "violations": width * LINE, "control": 8}
+    sizes = {"cells": timesteps * width * LINE, "grain": LINE, "violations": width * LINE, "control": CELLS}
     return Memory({"temporary": plan_arena([TensorSpec(name, (size,), "int64") for name, size in sizes.items()])})

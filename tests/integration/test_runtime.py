@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import time
 
 import numpy as np
 import pytest
@@ -11,19 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpt2core.compile import atomics
-from gpt2core.compile.jit import STEP, address_of, entry, l1, runtime
+from gpt2core.compile.jit import STEP, address_of, entry, l1, pointer_i64, runtime
 from gpt2core.measure.tracing import new_record
 from gpt2core.run import train
 from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import EMPTY, new_deques, push, steal, take
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
-from gpt2core.schedulers.serial import STEPS_DONE, STOP
 from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team, barrier
 from gpt2core.spec.config import SYNCS, TrainConfig
 from gpt2core.spec.errors import Stalled
 from gpt2core.step import graph
+from gpt2core.step.control import CELLS, STEPS_DONE, STOP
 from gpt2core.step.ops import Program, Tensor, Tile, Work
 from gpt2core.step.tensors import TensorSpec, plan_arena
 
@@ -58,7 +59,7 @@ def toy(inputs: list[list[int]], dawdle: list[int]) -> tuple[Program, Memory]:
         tile = Tile((Work((number, at, at + len(each), dawdle[number]), 1, 1),), accesses, str(number))
         step.add("stamp", "forward", stamp_entry, [Tensor("stamps"), Tensor("inputs"), Tensor("violations")], [tile])
         at += len(each)
-    sizes = {"stamps": len(inputs), "inputs": len(flat) + 1, "violations": 1, "control": 8}
+    sizes = {"stamps": len(inputs), "inputs": len(flat) + 1, "violations": 1, "control": CELLS}
     memory = Memory({"temporary": plan_arena(TensorSpec(name, (size,), "int64") for name, size in sizes.items())})
     memory.arrays["inputs"][: len(flat)] = flat
     return step, memory
@@ -185,6 +186,45 @@ def test_fork_join_runs_every_tile_of_an_op_before_the_next_op(dynamic):
     )
     assert memory.arrays["violations"][0] == 0
     assert (memory.arrays["stamps"] == 30).all()
+
+
+@entry
+def lead_entry(x, t, c):
+    """One of two tiles: the first, on thread 0, lets the second go ahead to the barrier; in the last step it sets STOP.
+
+    operands: control, seen (2 lines), the step in which to stop. tile: which of the two.
+    """
+    control, seen = pointer_i64(x[0]), x[4]
+    if t[0] == 1:
+        atomics.store_release(seen, c[STEP] + 1)
+    elif c[STEP] == x[8]:
+        control[STOP] = 1
+    else:
+        while atomics.load_acquire(seen) <= c[STEP]:
+            atomics.yield_core()
+        for _ in range(100):
+            atomics.yield_core()
+
+
+def test_fork_join_stops_though_a_thread_reads_the_decision_late():
+    """One op, both threads on one core: thread 0 decides to stop before thread 1 has left the barrier before."""
+    step, last = Program(), 20
+    tiles = [Tile((Work((i,), 1, 1),), step.accesses(writes=[("tile", i)]), str(i)) for i in range(2)]
+    step.add("lead", "forward", lead_entry, [Tensor("control"), Tensor("seen"), last], tiles)
+    specs = [TensorSpec("control", (CELLS,), "int64"), TensorSpec("seen", (8,), "int64")]
+    memory = Memory({"temporary": plan_arena(specs)})
+    bound = dispatch.bind(step, memory, 2)
+    control = memory.arrays["control"]
+    split = shares(bound.op_first, np.full(1, 2), dynamic=False)
+    common = [bound.tasks, bound.context, new_record(2, 100, 0, 8, 0), control, 100]
+    deadline = time.monotonic() + 20
+
+    def watch() -> None:
+        if time.monotonic() > deadline:
+            raise Stalled(f"threads hang after {control[STEPS_DONE]} steps")
+
+    Team([0, 0]).run(forkjoin_loop, [*common, split, np.zeros(32, np.int64), 2, 50], watch)
+    assert control[STEPS_DONE] == last + 1
 
 
 def test_a_stall_names_who_waits_on_whom(monkeypatch):
