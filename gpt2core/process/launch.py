@@ -15,6 +15,9 @@ JSON event a line on its standard output, notes for people on its standard error
 
 Exit codes: 0 done, 1 the work failed, 2 bad input, 130 cancelled by SIGTERM or SIGINT at a step's end.
 
+Where standard output no longer takes events, nobody watches: the run ends at its step's end, without a result, with
+exit code 1 and the reason on standard error.
+
 Where the environment names a LIFELINE, a pipe nobody writes to, the child's process group is killed when it closes.
 """
 

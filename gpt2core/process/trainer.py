@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt2core.process.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
-from gpt2core.spec.errors import Cancelled, CoreError, InputError, UnreadableFile
+from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard, UnreadableFile
 
 os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
@@ -26,6 +26,10 @@ def main(work: Callable[[threading.Event], None]) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         work(stop)
+    except Unheard as error:  # the only one that cannot become an event
+        forget_output()
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
     except CoreError as error:
         code = EXIT_CANCELLED if isinstance(error, Cancelled) else error.exit_code
         emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": code, **error.fields()})
@@ -61,9 +65,21 @@ def read_settings() -> dict[str, Any]:
 
 
 def emit(event: dict[str, Any]) -> None:
-    """One event, one line."""
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
+    """Write one event as one line. Raises Unheard if standard output does not take it."""
+    if sys.stdout is None or sys.stdout.closed:  # None: the process was started without one
+        raise Unheard("standard output is closed")
+    try:
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        raise Unheard(f"standard output does not take events: {error.strerror}") from error
+
+
+def forget_output() -> None:
+    """Send what is still buffered for standard output nowhere: the interpreter would fail on it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def started() -> None:

@@ -137,17 +137,21 @@ class Run:
 
         def watch() -> None:
             nonlocal ended, since_s
-            if timed:
-                self.watcher.read_if_due()
-            if stop is not None and stop.is_set():
-                control[STOP] = 1
-            self.say(emit, int(control[STEPS_DONE]))
             now = int(self.record.task_time.sum())
             if now != ended:
                 ended, since_s = now, time.monotonic()
             elif time.monotonic() - since_s > limit_s:
                 control[FINISHED] = 1  # idle threads of a task run may leave
                 raise Stalled(self.stall_report(arguments, limit_s))
+            if stop is not None and stop.is_set():
+                control[STOP] = 1
+            try:
+                if timed:
+                    self.watcher.read_if_due()
+                self.say(emit, int(control[STEPS_DONE]))
+            except BaseException:  # a run that nobody can watch ends with its step
+                control[STOP] = 1
+                raise
 
         if timed:
             self.watcher.read()

@@ -40,9 +40,10 @@ class Team:
         inside: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         """Call compiled function(thread, *arguments) on every thread, each in its context `inside(thread)`; meanwhile
-        call `watch` now and then here.
+        call `watch` every period_s here.
 
-        An exception of a thread or of `watch` is raised here, after every thread has come back; Stalled at once.
+        The first exception of a thread or of `watch` is raised here after every thread has come back, so a watch that
+        fails should let them come back; it is called on, for others of its tasks. Stalled is raised at once.
         """
         if hasattr(function, "compile"):
             function.compile((numba.int64, *(numba.typeof(a) for a in arguments)))  # before the clock runs
@@ -67,13 +68,12 @@ class Team:
         for thread in threads:
             while thread.is_alive():
                 thread.join(period_s)
-                if not failures:
-                    try:
-                        watch()
-                    except Stalled:
-                        raise  # its threads may never come back; they end with the process
-                    except BaseException as failure:
-                        failures.append(failure)
+                try:
+                    watch()
+                except Stalled:
+                    raise  # its threads may never come back; they end with the process
+                except BaseException as failure:
+                    failures.append(failure)
         if failures:
             raise next((f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0])
 

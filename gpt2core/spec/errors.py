@@ -132,6 +132,12 @@ class Cancelled(CoreError):
         return {"step": self.step}
 
 
+class Unheard(CoreError):
+    """Nobody reads the events any more: standard output is closed or full. The run ends at a step's end."""
+
+    slug = "unheard"
+
+
 class Violated(CoreError):
     """A task of a benchmark ran before its inputs, not at all, or did not do its work on the memory."""
 

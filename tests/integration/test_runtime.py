@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import threading
 import time
 
 import numpy as np
@@ -246,6 +247,38 @@ def test_a_stall_names_who_waits_on_whom(monkeypatch):
         match=r"no task has ended for 0.5 s; 'projection\+residual\+layernorm\[0\] s0' waits on 'attention\[0\] s0'",
     ):
         train.train(config)
+
+
+def test_a_failing_watch_is_called_on_and_its_first_failure_is_raised():
+    calls: list[int] = []
+    enough = threading.Event()
+    came: list[bool] = []
+
+    def watch() -> None:
+        calls.append(len(calls))
+        if len(calls) == 3:
+            enough.set()
+        raise RuntimeError(f"call {len(calls)}")
+
+    with pytest.raises(RuntimeError, match="call 1"):
+        Team([0]).run(lambda _: came.append(enough.wait(20)), [], watch, period_s=0.001)
+    assert came == [True]
+
+
+@pytest.mark.parametrize("scheduler", ["serial", "fork-join", "task"])
+def test_a_run_that_cannot_be_watched_ends_with_its_step(scheduler):
+    steps = 100_000
+    config = TrainConfig(model="tiny", batch=1, seq=2, steps=steps, warmup=0, scheduler=scheduler, data="synthetic")
+    seen = []
+
+    def emit(event: dict[str, object]) -> None:
+        seen.append(event)
+        if event["event"] == "step":
+            raise OSError("nobody listens")
+
+    with pytest.raises(OSError, match="nobody listens"):
+        train.train(config, emit)
+    assert seen[-1]["step"] < steps / 2
 
 
 def test_a_failing_thread_fails_the_run():

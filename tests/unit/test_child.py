@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import psutil
 import pytest
 
+from gpt2core.process import launch
 from gpt2core.process.child import LINE_CHARS, Child, Exited, Printed, Told, spawning_on
 
 DEADLINE_S = 30.0
@@ -35,6 +38,33 @@ def wait_until_gone(pid: int) -> None:
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["closed after some events", "never open"])
+def test_a_trainer_that_nobody_hears_ends_without_a_result(tmp_path: Path, how: str) -> None:
+    settings = {"model": "tiny", "batch": 1, "seq": 2, "steps": 1_000_000, "scheduler": "serial", "data": "synthetic"}
+    command = launch.command(tmp_path / "result.json")
+    if how == "never open":
+        command = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=launch.environment(),
+    )  # fmt: skip
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    process.stdin.write(json.dumps(settings))
+    process.stdin.close()
+    if how != "never open":
+        assert any('"event": "step"' in line for line in process.stdout)
+    process.stdout.close()
+    try:
+        assert process.wait(DEADLINE_S) == launch.EXIT_FAILED
+        assert process.stderr.read().startswith("error: standard output ")
+    finally:
+        process.kill()
+        process.stderr.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_events_lines_and_the_end_arrive() -> None:
