@@ -138,7 +138,8 @@ FILL = (
     "ON CONFLICT DO NOTHING",
     "INSERT INTO experiment (id, name, request, request_sha256, runs, created_at) "
     "SELECT n + 1, 'past ' || n, '{}', '', :per, :at FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n",
-    "INSERT INTO block (experiment_id, number) SELECT n + 1, b "
+    "INSERT INTO block (experiment_id, number, cores_needed, memory_needed_bytes, pinned_cores) "
+    "SELECT n + 1, b, 1, 0, '' "
     "FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n, generate_series(0, CAST(:per AS int) / 4 - 1) b",
     "INSERT INTO run (id, experiment_id, position, block, repetition, variant, spec, shape, rank, cores_needed, "
     "pinned_cores, memory_needed_bytes, timeout_s, state, attempts, losses, created_at, queued_at, finished_at, "

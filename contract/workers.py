@@ -34,6 +34,12 @@ class WorkerRegistration(Request):
     topology: dict[str, Any] = Field(default_factory=dict, description="CPU model, sockets, SMT, caches")
 
 
+class Leaving(Request):
+    """A worker takes no further run."""
+
+    boot_id: str = Field(min_length=1, max_length=200)
+
+
 class WorkerSummary(WorkerRegistration):
     """A worker as it registered, when it was last heard of, and what it runs."""
 
@@ -42,6 +48,7 @@ class WorkerSummary(WorkerRegistration):
     registered_at: datetime
     seen_at: datetime
     ends_at: datetime | None = Field(description="when its walltime is over, as it said when it last asked for a run")
+    left_at: datetime | None = Field(None, description="when it said that it takes no further run")
     current_attempt_id: int | None
 
 

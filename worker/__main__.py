@@ -9,7 +9,6 @@ from typing import Any
 
 from gpt2core.node import peaks as roofs
 from gpt2core.process import launch
-from gpt2core.process.child import GRACE_S
 from gpt2core.spec.errors import ConfigError
 from taskloom.worker import affinity, orphan, peaks, signals
 from taskloom.worker.agent import Agent, DrainAsked
@@ -28,10 +27,10 @@ def main(
     arguments: list[str],
     command: Command = launch.command,
     peaks_command: Command = roofs.command,
-    grace_s: float = GRACE_S,
+    grace_s: float | None = None,
 ) -> int:
     """Work until stopped. The commands are how a trainer is started and how peaks are measured; nothing that comes over
-    the network can change them. grace_s: from asking a trainer to stop to killing it.
+    the network can change them. grace_s: from asking a trainer to stop to killing it, by default the settings'.
     """
     try:
         settings = parse(arguments, os.environ)
@@ -40,12 +39,14 @@ def main(
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     report = Report(settings.as_json)
+    if settings.job is not None and settings.job.unknown is not None:
+        report.say("end-unknown", f"nobody says when this Slurm job ends: {settings.job.unknown}; --walltime would")
     ended = orphan.end(settings.spool)
     if ended is not None:
         report.say("orphan-killed", f"killed trainer {ended}, left by an earlier worker")
     inbox: SimpleQueue[Any] = SimpleQueue()
     agent = Agent(settings.drain)
-    supervisor = Supervisor(agent, inbox, grace_s)
+    supervisor = Supervisor(agent, inbox, settings.grace_s if grace_s is None else grace_s)
 
     def drain() -> None:
         agent.draining = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class ClaimLoop:
         self._delivery = Delivery(client, spool, self.pause, report)
         self._policy = RetryPolicy()
         self._failures = 0
+        self._registered = False
+        self._idle_since = time.monotonic()
 
     def run(self) -> int:
         """Until stopped, or until one run is done with `once`. The process's exit code."""
@@ -61,10 +64,14 @@ class ClaimLoop:
                 if self._settings.walltime.remaining_s() == 0:
                     self._report.say("walltime-over", "stopping: the walltime is over")
                     return EXIT_OK
+                if self._idle_left_s() == 0:
+                    self._report.say("idle", f"stopping: no run for {self._settings.idle_exit_s:g} s")
+                    return EXIT_OK
                 lease = self._claim()
                 if lease is None:
                     continue
                 verdict = self._execute(lease)
+                self._idle_since = time.monotonic()
                 if self._settings.once:
                     succeeded = verdict is not None and verdict.outcome == "succeeded"
                     return EXIT_OK if succeeded else EXIT_RUN_FAILED
@@ -75,6 +82,7 @@ class ClaimLoop:
             return EXIT_REFUSED
         finally:
             self._agent.stop()
+            self._leave()
         return EXIT_OK
 
     def pause(self, delay_s: float) -> bool:
@@ -92,9 +100,23 @@ class ClaimLoop:
     def _register(self) -> None:
         introduction = node.registration(self._settings, self._life)
         call_until_answered(lambda: self._client.register(introduction), self.pause, self._tell_retry)
+        self._registered = True
         name, cores = self._settings.worker_id, list(self._settings.cores)
         text = f"worker {name} (cores {cores}) registered with {self._settings.server}"
         self._report.say("registered", text, worker_id=name)
+
+    def _leave(self) -> None:
+        """Tell the server, once: what does not reach it, it concludes from the silence."""
+        if self._registered:
+            try:
+                self._client.leave(self._settings.worker_id, self._life.boot_id)
+            except (Refused, Unreachable) as error:
+                self._report.say("left-untold", f"the server was not told that this worker leaves: {error}")
+
+    def _idle_left_s(self) -> float:
+        """Seconds until this worker has waited for a run for as long as it may."""
+        limit_s = self._settings.idle_exit_s
+        return math.inf if limit_s is None else max(0.0, self._idle_since + limit_s - time.monotonic())
 
     def _claim(self) -> Lease | None:
         """A lease, or None if there was none this time. The poll has a thread, so that no signal waits for it."""
@@ -102,7 +124,7 @@ class ClaimLoop:
         request = LeaseRequest(
             worker_id=self._settings.worker_id,
             boot_id=self._life.boot_id,
-            wait_s=min(self._settings.wait_s, self._settings.wait_s if remaining_s is None else remaining_s),
+            wait_s=min(self._settings.wait_s, math.inf if remaining_s is None else remaining_s, self._idle_left_s()),
             remaining_s=remaining_s,
         )
         threading.Thread(target=self._poll, args=(request,), name="claim", daemon=True).start()

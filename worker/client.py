@@ -22,7 +22,7 @@ from taskloom.contract.runs import (
     ResultReceipt,
     ResultUpload,
 )
-from taskloom.contract.workers import WorkerRegistration
+from taskloom.contract.workers import Leaving, WorkerRegistration
 from taskloom.worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
 
 ANSWER_S = 30.0  # beyond what a long poll may take
@@ -51,6 +51,9 @@ class ServerClient:
 
     def register(self, registration: WorkerRegistration) -> None:
         self._send("POST", "/workers", registration)
+
+    def leave(self, worker_id: str, boot_id: str) -> None:
+        self._send("POST", f"/workers/{quote(worker_id, safe='')}/leave", Leaving(boot_id=boot_id))
 
     def claim(self, request: LeaseRequest) -> Lease | None:
         """A run to execute, or None if there was none within request.wait_s."""

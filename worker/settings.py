@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gpt2core.process.child import GRACE_S
 from gpt2core.process.launch import allowed_cores
 from gpt2core.spec.config import parse_cores
 from gpt2core.spec.errors import ConfigError
-from taskloom.worker.walltime import Walltime
+from taskloom.worker import slurm
+from taskloom.worker.slurm import SlurmJob
+from taskloom.worker.walltime import Walltime, parse_s
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 Drain = Literal["finish", "release"]
@@ -37,6 +40,9 @@ class Settings:
     checkpoint_root: Path | None
     wait_s: float
     walltime: Walltime
+    job: SlurmJob | None
+    idle_exit_s: float | None
+    grace_s: float
     peaks: Peaks
     as_json: bool
 
@@ -84,6 +90,11 @@ def _root(name: str, text: str | None) -> Path | None:
     return root.resolve()
 
 
+def _default_grace_s(job: SlurmJob | None) -> float:
+    """Seconds that leave time to hand the run back before Slurm kills the worker itself."""
+    return GRACE_S if job is None or job.kill_wait_s is None else min(GRACE_S, job.kill_wait_s / 3)
+
+
 def parser() -> argparse.ArgumentParser:
     """The options of `taskloom worker`. The token is no option: arguments are visible to everyone on a node."""
     out = argparse.ArgumentParser(prog="taskloom worker", description=__doc__)
@@ -98,6 +109,12 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--checkpoint-root", metavar="DIR", help="weights that runs may name [TASKLOOM_CHECKPOINT_ROOT]")
     out.add_argument("--wait-s", type=float, help="length of a long poll in seconds, at most 25 [TASKLOOM_WAIT_S, 25]")
     out.add_argument("--walltime", metavar="TIME", help="it ends after so long: 2h [TASKLOOM_WALLTIME, Slurm's]")
+    out.add_argument("--idle-exit", metavar="TIME", help="leave after so long without a run: 120s [TASKLOOM_IDLE_EXIT]")
+    out.add_argument(
+        "--grace",
+        metavar="TIME",
+        help="from asking a trainer to stop to killing it [TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
+    )
     out.add_argument("--peaks", choices=("once", "never"), help="measure the node's peaks first [TASKLOOM_PEAKS, once]")
     out.add_argument("--json", action="store_true", help="one JSON event a line on standard output")
     return out
@@ -130,6 +147,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     if not 0 <= wait_s <= 25:
         raise ConfigError("wait_s", wait_s, "seconds from 0 to 25")
     spool = value("spool")
+    job = slurm.job(environment)
+    idle_exit, grace = value("idle_exit"), value("grace")
     return Settings(
         server=(value("server") or DEFAULT_SERVER).rstrip("/"),
         token=environment.get("TASKLOOM_TOKEN") or None,
@@ -142,7 +161,10 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         data_root=_root("data_root", value("data_root")),
         checkpoint_root=_root("checkpoint_root", value("checkpoint_root")),
         wait_s=wait_s,
-        walltime=Walltime.of(value("walltime"), environment),
+        walltime=Walltime.of(value("walltime"), job),
+        job=job,
+        idle_exit_s=None if idle_exit is None else parse_s(idle_exit, "idle_exit"),
+        grace_s=_default_grace_s(job) if grace is None else parse_s(grace, "grace"),
         peaks="never" if peaks == "never" else "once",
         as_json=given.json,
     )

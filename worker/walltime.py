@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
 
 from gpt2core.spec.errors import ConfigError
+from taskloom.worker.slurm import SlurmJob
 
 RESERVE_S = 30.0  # of the end: to stop a trainer and deliver what came of it
 ACCEPTED = "a time as 2h, 90m, 1h30m, 3600s, or as Slurm writes it: 1-12:00:00, 02:00:00"
@@ -16,12 +16,12 @@ SLURM = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 SECONDS = (86400, 3600, 60, 1)
 
 
-def parse_s(text: str) -> float:
-    """Seconds. Raises ConfigError."""
+def parse_s(text: str, field: str = "walltime") -> float:
+    """Seconds. Raises ConfigError, which names the field."""
     found = UNITS.fullmatch(text) or SLURM.fullmatch(text)
     total_s = sum(int(part or 0) * unit for part, unit in zip(found.groups(), SECONDS, strict=True)) if found else 0
     if total_s <= 0:
-        raise ConfigError("walltime", text, ACCEPTED)
+        raise ConfigError(field, text, ACCEPTED)
     return float(total_s)
 
 
@@ -32,14 +32,11 @@ class Walltime:
         self._ends = None if limit_s is None else time.monotonic() + limit_s - RESERVE_S
 
     @classmethod
-    def of(cls, text: str | None, environment: Mapping[str, str]) -> Walltime:
+    def of(cls, text: str | None, job: SlurmJob | None) -> Walltime:
         """Whichever ends earlier: what is asked for, or the Slurm job. Raises ConfigError."""
         limits_s = [] if text is None else [parse_s(text)]
-        slurm = environment.get("SLURM_JOB_END_TIME")
-        if slurm:
-            if not slurm.isdecimal():
-                raise ConfigError("SLURM_JOB_END_TIME", slurm, "seconds since 1970")
-            limits_s.append(int(slurm) - time.time())
+        if job is not None and job.ends_at is not None:
+            limits_s.append(job.ends_at - time.time())
         return cls(min(limits_s, default=None))
 
     def remaining_s(self) -> float | None:

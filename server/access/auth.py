@@ -66,6 +66,7 @@ ACCESS: dict[str, frozenset[str]] = {
     "workers_show": READERS,
     "workers_register": WORKERS,
     "workers_put": WORKERS,
+    "workers_leave": WORKERS,
     "attempts_lease": WORKERS,
     "attempts_show": READERS | WORKERS,
     "attempts_heartbeat": WORKERS,

@@ -19,6 +19,8 @@ import click
 @click.option("--data-root", metavar="DIR", help="token files that runs may name [TASKLOOM_DATA_ROOT]")
 @click.option("--checkpoint-root", metavar="DIR", help="weights that runs may name [TASKLOOM_CHECKPOINT_ROOT]")
 @click.option("--walltime", metavar="TIME", help="it ends after so long, as 2h [TASKLOOM_WALLTIME, the Slurm job]")
+@click.option("--idle-exit", metavar="TIME", help="leave after so long without a run, as 120s [TASKLOOM_IDLE_EXIT]")
+@click.option("--grace", metavar="TIME", help="from asking a trainer to stop to killing it [TASKLOOM_GRACE, 10s]")
 @click.option("--peaks", type=click.Choice(["once", "never"]),
               help="measure what the node reaches at most before the first claim, if that is not known yet "
               "[TASKLOOM_PEAKS, once]")  # fmt: skip

@@ -372,12 +372,25 @@ def test_artifacts_wait_in_the_spool_for_the_server(home: House, client: Client)
 def test_a_worker_that_knows_its_end_takes_only_what_fits_and_leaves(home: House, client: Client) -> None:
     for timeout_s in (3600, 60):
         client.submit(ExperimentRequest.model_validate({"base": {"model": "tiny"}, "limits": {"timeout_s": timeout_s}}))
-    assert home.start_worker("quick", "--walltime", "2m", "--once").wait() == 0
+    worker = home.start_worker("quick", "--walltime", "2m")
+    worker.event("delivered")
     assert (client.run(1).state, client.run(2).state) == ("queued", "succeeded")
     place = client.run(1).queue
     assert place is not None
     assert place.reason == "too-little-time"
+    worker.popen.terminate()
+    assert worker.wait() == 0
     worker = home.start_worker("quick", SLURM_JOB_END_TIME=str(int(time.time()) + 31))
     worker.event("walltime-over")
     assert worker.wait() == 0
     assert client.run(1).attempts == 0
+
+
+def test_an_idle_worker_leaves_and_says_so(home: House, client: Client) -> None:
+    run_id = submit(client)
+    worker = home.start_worker("quick", "--idle-exit", "2s")
+    worker.event("delivered")
+    worker.event("idle")
+    assert worker.wait() == 0
+    assert client.run(run_id).state == "succeeded"
+    assert [item.left_at is not None for item in client.workers()] == [True]

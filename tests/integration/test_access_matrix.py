@@ -63,6 +63,7 @@ REQUESTS = {
     "workers_index": (200, None, None),
     "workers_show": (200, "/api/v1/workers/w1", None),
     "workers_register": (200, None, REGISTRATION),
+    "workers_leave": (204, "/api/v1/workers/w1/leave", {"boot_id": "boot-1"}),
     "workers_put": (200, "/api/v1/workers/w1", REGISTRATION),
     "attempts_lease": (201, None, {"worker_id": "w1", "boot_id": "boot-1", "wait_s": 0}),
     "attempts_show": (200, "/api/v1/attempts/2", None),
@@ -75,8 +76,8 @@ REQUESTS = {
     "keys_index": (200, None, None),
     "keys_revoke": (200, "/api/v1/keys/7/revoke", None),
 }  # fmt: skip
-WORKERS_OWN = {"workers_register", "workers_put", "attempts_lease", "attempts_show", "attempts_heartbeat",
-               "attempts_finish", "artifacts_put"}  # fmt: skip
+WORKERS_OWN = {"workers_register", "workers_put", "workers_leave", "attempts_lease", "attempts_show",
+               "attempts_heartbeat", "attempts_finish", "artifacts_put"}  # fmt: skip
 
 
 def test_every_route_declares_its_scopes_and_is_in_the_matrix():

@@ -55,6 +55,41 @@ def test_a_worker_gets_only_what_fits_it(api, request_, has, fits):
     api.worker(**has).claim(201 if fits else 204)
 
 
+def test_a_block_goes_only_to_a_worker_that_can_run_all_of_it(api):
+    wide = api.submit(axes={"threads": [1, 2]})["id"]
+    narrow = api.submit()["id"]
+    small, large = api.worker("small", cores=[0]), api.worker("large", cores=[1, 2])
+    assert small.claim()["experiment_id"] == narrow
+    place = api.get(f"/runs/{api.runs(wide)[0]['id']}")["queue"]
+    assert (place["reason"], place["position"]) == ("next", 1)
+    assert large.claim()["experiment_id"] == wide
+
+
+def test_a_block_goes_only_where_all_of_its_cores_are(api):
+    api.submit(axes={"cores": [[0], [0, 1]]})
+    api.worker("small", cores=[0]).claim(204)
+    assert api.get("/runs/1")["queue"]["reason"] == "too-few-cores"
+    api.worker("other", cores=[0, 2]).claim(204)
+    assert api.get("/runs/1")["queue"]["reason"] == "other-cores"
+    api.worker("right", cores=[0, 1]).claim()
+
+
+def test_the_blocks_of_a_worker_that_leaves_are_free_at_once(api, make_result):
+    api.submit(axes={"seed": [1, 2]})
+    first, second = api.worker("w1"), api.worker("w2", cores=[7])
+    lease = first.claim()
+    first.upload(lease, make_result())
+    second.claim(204)
+    assert api.get("/runs/2")["queue"]["reason"] == "next"
+    api.post("/workers/w1/leave", {"boot_id": "another"}, status=409)
+    second.claim(204)
+    api.post("/workers/w1/leave", {"boot_id": api.get("/workers/w1")["boot_id"]}, status=204)
+    assert api.get("/workers/w1")["left_at"] is not None
+    assert second.claim()["run_id"] == 2
+    api.worker("w1")
+    assert api.get("/workers/w1")["left_at"] is None
+
+
 def test_a_run_that_fits_nobody_does_not_hold_up_the_others(api):
     for cores in ([5], [6], [0, 5]):
         api.submit(base={"cores": cores}, priority=9)

@@ -15,7 +15,8 @@ RUN = "block, repetition, variant, spec, shape, rank, cores_needed, pinned_cores
 PAST = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :copies) INSERT INTO experiment "
     "(name, request, request_sha256, runs, created_at) SELECT 'past', request, '', runs, created_at FROM experiment, n",
-    "INSERT INTO block (experiment_id, number) SELECT id, number FROM experiment, block "
+    "INSERT INTO block (experiment_id, number, cores_needed, memory_needed_bytes, pinned_cores) "
+    "SELECT id, number, 1, 0, '' FROM experiment, block "
     "WHERE name = 'past' AND experiment_id = 1",
     f"INSERT INTO run (experiment_id, position, {RUN}, state, attempts, losses, created_at, queued_at, finished_at) "
     f"SELECT experiment.id, position, {RUN}, CASE position % 100 WHEN 0 THEN 'failed' WHEN 1 THEN 'cancelled' "

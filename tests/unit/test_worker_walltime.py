@@ -5,6 +5,7 @@ import time
 import pytest
 
 from gpt2core.spec.errors import ConfigError
+from taskloom.worker.slurm import SlurmJob
 from taskloom.worker.walltime import RESERVE_S, Walltime, parse_s
 
 
@@ -24,13 +25,13 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 
 def test_without_an_end_everything_fits() -> None:
-    endless = Walltime.of(None, {})
+    endless = Walltime.of(None, SlurmJob("7", None))
     assert endless.remaining_s() is None
     assert endless.fits(1e9)
 
 
 def test_the_earlier_end_counts_and_something_is_kept_for_it() -> None:
-    in_an_hour = {"SLURM_JOB_END_TIME": str(int(time.time()) + 3600)}
+    in_an_hour = SlurmJob("7", time.time() + 3600)
     for walltime, limit_s in (
         (Walltime.of("2h", in_an_hour), 3600),
         (Walltime.of("30m", in_an_hour), 1800),
@@ -41,6 +42,4 @@ def test_the_earlier_end_counts_and_something_is_kept_for_it() -> None:
         assert limit_s - RESERVE_S - 30 < remaining_s <= limit_s - RESERVE_S
         assert walltime.fits(limit_s - RESERVE_S - 30)
         assert not walltime.fits(limit_s)
-    assert Walltime.of("1s", {}).remaining_s() == 0
-    with pytest.raises(ConfigError, match="SLURM_JOB_END_TIME"):
-        Walltime.of(None, {"SLURM_JOB_END_TIME": "tomorrow"})
+    assert Walltime.of("1s", None).remaining_s() == 0

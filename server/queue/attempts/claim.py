@@ -61,23 +61,25 @@ def _again(session: Session, settings: Settings, held: Attempt) -> Lease:
 
 
 def _next_run(session: Session, settings: Settings, worker: Worker) -> Run | None:
-    """The first queued run that fits, locked against other claimers."""
+    """The first queued run whose block fits the worker, locked against other claimers."""
     unpinnable: set[str] = set()
     offered = set(worker.cores)
     while True:
-        run = session.scalars(_fitting(settings, worker, unpinnable)).first()
-        if run is None or not run.pinned_cores:
+        found = session.execute(_fitting(settings, worker, unpinnable)).first()
+        if found is None:
+            return None
+        run, pinned_cores = found
+        if {int(core) for core in filter(None, pinned_cores.split(","))} <= offered:
             return run
-        if {int(core) for core in run.pinned_cores.split(",")} <= offered:
-            return run
-        unpinnable.add(run.pinned_cores)
+        unpinnable.add(pinned_cores)
 
 
-def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select[Run]:
+def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select[Run, str]:
     mine = and_(Block.node == worker.node, Block.core_set == worker.core_set)
     keeper_seen = exists().where(
         Worker.node == Block.node,
         Worker.core_set == Block.core_set,
+        Worker.left_at.is_(None),
         Worker.seen_at > db_now() - settings.block_release_s,
     )
     labels = [json.dumps([key, value]) for key, value in worker.labels.items()]
@@ -85,12 +87,12 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
     if labels:
         lacks_label = lacks_label.where(RequiredLabel.label.not_in(labels))
     query = (
-        select(Run)
+        select(Run, Block.pinned_cores)
         .join(Block, and_(Block.experiment_id == Run.experiment_id, Block.number == Run.block))
         .where(
             is_queued(),
-            Run.cores_needed <= len(worker.cores),
-            Run.memory_needed_bytes <= worker.memory_bytes,
+            Block.cores_needed <= len(worker.cores),
+            Block.memory_needed_bytes <= worker.memory_bytes,
             Run.timeout_s <= (math.inf if worker.ends_at is None else worker.ends_at - worker.seen_at),
             or_(Block.node.is_(None), mine, ~keeper_seen),
             ~lacks_label,
@@ -100,7 +102,7 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
         # The block's row too: it is bound to one node by whoever claims its first run.
         .with_for_update(skip_locked=True, of=(Run, Block), **LOCKED)
     )
-    return query.where(Run.pinned_cores.not_in(sorted(unpinnable))) if unpinnable else query
+    return query.where(Block.pinned_cores.not_in(sorted(unpinnable))) if unpinnable else query
 
 
 def _lease(session: Session, settings: Settings, worker: Worker, run: Run) -> Lease:

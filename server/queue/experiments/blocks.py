@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
@@ -25,8 +27,6 @@ def insert_runs(
 ) -> None:
     """Queue planned runs of an experiment, with their blocks."""
     requires, at = request.requires, now(session)
-    blocks = sorted({run.block for run in planned})
-    session.execute(insert(Block), [{"experiment_id": experiment.id, "number": number} for number in blocks])
     by_variant = [
         {
             "variant": dict(variant.values),
@@ -38,6 +38,13 @@ def insert_runs(
         }
         for variant in variants
     ]
+    in_block: dict[int, list[dict[str, Any]]] = {}
+    for run in planned:
+        in_block.setdefault(run.block, []).append(by_variant[run.variant])
+    session.execute(
+        insert(Block),
+        [{"experiment_id": experiment.id, "number": number, **_needs(of)} for number, of in sorted(in_block.items())],
+    )
     common = {
         "experiment_id": experiment.id,
         "rank": -request.priority,
@@ -63,6 +70,16 @@ def insert_runs(
             for run in planned
         ],
     )
+
+
+def _needs(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a worker must have to run all of these."""
+    pinned = {int(core) for run in runs for core in filter(None, run["pinned_cores"].split(","))}
+    return {
+        "cores_needed": max(run["cores_needed"] for run in runs),
+        "memory_needed_bytes": max(run["memory_needed_bytes"] for run in runs),
+        "pinned_cores": ",".join(map(str, sorted(pinned))),
+    }
 
 
 def extend(session: Session, experiment_id: int) -> bool:

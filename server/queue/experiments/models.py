@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ForeignKey, String, Text
+from sqlalchemy import BigInteger, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from taskloom.server.db import Base
@@ -24,7 +24,10 @@ class Experiment(Base):
 
 
 class Block(Base):
-    """Runs that are compared with each other: all on the node and cores of the first of them that is claimed."""
+    """Runs that are compared with each other: all on the node and cores of the first of them that is claimed.
+
+    What its most demanding runs need, together: a block binds only to a worker that can run all of it.
+    """
 
     __tablename__ = "block"
 
@@ -32,6 +35,9 @@ class Block(Base):
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     node: Mapped[str | None] = mapped_column(Text)
     core_set: Mapped[str | None] = mapped_column(Text)
+    cores_needed: Mapped[int]
+    memory_needed_bytes: Mapped[int] = mapped_column(BigInteger)
+    pinned_cores: Mapped[str] = mapped_column(Text)  # every core that one of its runs names, as "0,1"
 
 
 class ExperimentKey(Base):

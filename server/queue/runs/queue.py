@@ -21,7 +21,7 @@ from taskloom.server.settings import Settings
 
 @dataclass(frozen=True)
 class Wish:
-    """What a run needs. kept_by: (node, core set) that its block is bound to."""
+    """What a run's block needs. kept_by: (node, core set) that it is bound to."""
 
     labels: frozenset[tuple[str, str]]
     cores: int
@@ -52,7 +52,7 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
     if not offers:
         if not registered:
             return "no-worker", "no worker is registered"
-        return "no-worker", f"none of {registered} registered workers was heard of lately"
+        return "no-worker", f"none of {registered} registered workers was heard of lately, or they have left"
     unfit = _lacking(wish, offers, "worker")
     if unfit is not None:
         return unfit
@@ -136,9 +136,9 @@ def _wish(session: Session, run: Run) -> Wish:
     block = session.get_one(Block, (run.experiment_id, run.block))
     return Wish(
         labels=frozenset((key, value) for key, value in map(json.loads, labels)),
-        cores=run.cores_needed,
-        pinned_cores=frozenset(map(int, filter(None, run.pinned_cores.split(",")))),
-        memory_bytes=run.memory_needed_bytes,
+        cores=block.cores_needed,
+        pinned_cores=frozenset(map(int, filter(None, block.pinned_cores.split(",")))),
+        memory_bytes=block.memory_needed_bytes,
         timeout_s=run.timeout_s,
         kept_by=None if block.node is None or block.core_set is None else (block.node, block.core_set),
     )
@@ -148,7 +148,8 @@ def _offers(session: Session, settings: Settings) -> list[Offer]:
     taken = session.execute(select(Attempt.node, Attempt.core_set).where(is_active())).all()
     busy = {(node, int(core)) for node, core_set in taken for core in core_set.split(",")}
     at = now(session)
-    found = session.scalars(select(Worker).where(Worker.seen_at > at - settings.block_release_s))
+    known = select(Worker).where(Worker.seen_at > at - settings.block_release_s, Worker.left_at.is_(None))
+    found = session.scalars(known)
     return [
         Offer(
             node=worker.node,

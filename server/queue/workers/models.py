@@ -28,6 +28,7 @@ class Worker(Base):
     registered_at: Mapped[float]
     seen_at: Mapped[float]
     ends_at: Mapped[float | None]
+    left_at: Mapped[float | None]  # when it said that it takes no further run; null while it may
 
 
 class WorkerKey(Base):

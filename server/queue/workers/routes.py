@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from taskloom.contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
+from taskloom.contract.workers import Leaving, WorkerPage, WorkerRegistration, WorkerSummary
 from taskloom.server import paging
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.service import Caller
@@ -77,6 +77,17 @@ def put(
             ]
         )
     return _register(context, caller, registration, response)
+
+
+@router.post(
+    "/{worker_id}/leave",
+    status_code=204,
+    responses=responses(MalformedBody, BodyTooLarge, InvalidRequest, NotFound, NotYourWorker, StaleBoot),
+)
+def leave(context: Ctx, caller: Who, worker_id: Annotated[str, Path(max_length=200)], leaving: Leaving) -> None:
+    """A worker says that it takes no further run. Blocks that were bound to it are free for others at once."""
+    service.leave(context.database, caller, worker_id, leaving.boot_id)
+    context.waiting.changed()
 
 
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))

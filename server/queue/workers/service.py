@@ -55,7 +55,7 @@ def register(
         worker.labels = dict(given.labels)
         worker.software = dict(given.software)
         worker.topology = given.topology
-        worker.seen_at, worker.ends_at = at, None
+        worker.seen_at, worker.ends_at, worker.left_at = at, None, None
         session.flush()
         if new:
             ownership.take(session, caller, given.worker_id)
@@ -68,6 +68,21 @@ def _started_before(given: WorkerRegistration, known: Worker) -> bool:
     if given.machine_boot_id is None or given.machine_boot_id != known.machine_boot_id:
         return False
     return given.started_s is not None and known.started_s is not None and given.started_s < known.started_s
+
+
+def leave(database: Database, caller: Caller, worker_id: str, boot_id: str) -> None:
+    """Note that a worker takes no further run: its blocks are free for others at once.
+
+    What it still runs stays its own. Raises NotFound, NotYourWorker, StaleBoot.
+    """
+    with database.write() as session:
+        worker = session.get(Worker, worker_id, with_for_update=LOCKED)
+        if worker is None:
+            raise NotFound(f"there is no worker {worker_id}")
+        ownership.take(session, caller, worker_id)
+        if worker.boot_id != boot_id:
+            raise StaleBoot(f"worker {worker_id} was registered again by another process")
+        worker.seen_at = worker.left_at = now(session)
 
 
 def show(database: Database, worker_id: str) -> WorkerSummary:
@@ -112,6 +127,7 @@ def _summaries(session: Session, workers: list[Worker]) -> list[WorkerSummary]:
             registered_at=utc(worker.registered_at),
             seen_at=utc(worker.seen_at),
             ends_at=None if worker.ends_at is None else utc(worker.ends_at),
+            left_at=None if worker.left_at is None else utc(worker.left_at),
             current_attempt_id=current.get(worker.worker_id),
         )
         for worker in workers

@@ -1,0 +1,82 @@
+"""What the Slurm job that a worker runs in says: when it ends, and how long Slurm waits between SIGTERM and SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpt2core.spec.errors import ConfigError
+
+ANSWER_S = 10.0  # a controller that takes longer is taken for one that does not answer
+NO_LIMIT = ("NONE", "UNLIMITED", "N/A")
+KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A worker's Slurm job.
+
+    ends_at: seconds since 1970, None if the job has no limit or its end is unknown; unknown says why it is.
+    kill_wait_s: seconds from SIGTERM to SIGKILL, None if the controller did not say.
+    """
+
+    job_id: str
+    ends_at: float | None
+    unknown: str | None = None
+    kill_wait_s: float | None = None
+
+
+def job(environment: Mapping[str, str]) -> SlurmJob | None:
+    """The job this process runs in, or None outside of Slurm.
+
+    SLURM_JOB_END_TIME is set by Slurm 23.02 and later only; the queue knows the end in every version.
+    Raises ConfigError if the variable holds no time.
+    """
+    job_id = environment.get("SLURM_JOB_ID")
+    given = environment.get("SLURM_JOB_END_TIME")
+    if not job_id and not given:
+        return None
+    ends_at, unknown = None, None
+    if given:
+        if not given.isdecimal():
+            raise ConfigError("SLURM_JOB_END_TIME", given, "seconds since 1970")
+        ends_at = float(given)
+    elif job_id:
+        ends_at, unknown = _end_from_queue(job_id, environment)
+    return SlurmJob(job_id or "", ends_at, unknown, _kill_wait_s(environment) if job_id else None)
+
+
+def _end_from_queue(job_id: str, environment: Mapping[str, str]) -> tuple[float | None, str | None]:
+    # %s: seconds since 1970, whatever the time zone
+    text, problem = _asked(["squeue", "-h", "-j", job_id, "-o", "%e"], {**environment, "SLURM_TIME_FORMAT": "%s"})
+    if problem is not None:
+        return None, problem
+    if text in NO_LIMIT:
+        return None, None
+    if not text.isdecimal():
+        return None, f"squeue says that job {job_id} ends at {text!r}"
+    return float(text), None
+
+
+def _kill_wait_s(environment: Mapping[str, str]) -> float | None:
+    text, problem = _asked(["scontrol", "show", "config"], environment)
+    found = None if problem else KILL_WAIT.search(text)
+    return float(found.group(1)) if found else None
+
+
+def _asked(command: list[str], environment: Mapping[str, str]) -> tuple[str, str | None]:
+    """(what a Slurm command printed, why it could not be asked)."""
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=ANSWER_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"{command[0]} did not answer within {ANSWER_S:g} s"
+    except OSError as error:
+        return "", f"{command[0]}: {error.strerror}"
+    if done.returncode != 0:
+        return "", f"{command[0]}: {done.stderr.strip() or f'exit code {done.returncode}'}"
+    return done.stdout.strip(), None
