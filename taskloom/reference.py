@@ -23,6 +23,10 @@ A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `
 (`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT` and `TASKLOOM_WAIT_S`
 (length of a long poll in seconds). `data` and `checkpoint` of a submitted run are names of files below these roots;
 `stdlib` and `synthetic` need none.
+
+The trainer reads `TASKLOOM_CACHE_DIR` (compiled code, measured peaks, the table of products; default
+`~/.cache/taskloom`), `TASKLOOM_CLOCK` (`clock_gettime`: time tasks without the processor's counter) and
+`TASKLOOM_STALL_S` (seconds without any task ending after which a run is given up; default 120).
 """
 
 

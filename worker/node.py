@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpt2core.node import host
+from gpt2core.spec.sources import source_hash
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker.settings import Settings
 
@@ -19,7 +20,7 @@ PACKAGES = ("taskloom", "numba", "llvmlite", "numpy", "scipy", "mkl")
 
 def software() -> dict[str, str]:
     """Versions, from the packages' metadata (none of them is imported), and the hash of the trainer's sources."""
-    versions = {"python": platform.python_version(), "kernel": platform.release(), "hash": host.source_hash()}
+    versions = {"python": platform.python_version(), "kernel": platform.release(), "hash": source_hash()}
     for name in PACKAGES:
         try:
             versions[name] = importlib.metadata.version(name)

@@ -14,6 +14,7 @@ from typing import Any
 
 from gpt2core.node import host, peaks
 from gpt2core.process.child import Child, Exited, Told
+from gpt2core.spec.settings import cache_folder
 from taskloom.worker import orphan
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.execution import Command
@@ -56,8 +57,8 @@ def measure_once(
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """One worker of the node at a time."""
-    peaks.folder().mkdir(parents=True, exist_ok=True)
-    with (peaks.folder() / "peaks.lock").open("w") as file:
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with (cache_folder() / "peaks.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -8,7 +8,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-I64 = ir.IntType(64)
+from gpt2core.compile import llvm
+from gpt2core.compile.llvm import I32, I64, VOID
 
 
 def _cell(builder, address):
@@ -94,13 +95,10 @@ def pause(typingctx):
     """Tell the core that this is a spin loop; nothing on processors other than x86-64 and 64-bit Arm."""
 
     def codegen(context, builder, signature, args):
-        hint = ir.Constant(ir.IntType(32), 1)
-        known = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [hint])}
+        known = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [ir.Constant(I32, 1)])}
         if platform.machine() in known:
             name, arguments = known[platform.machine()]
-            kind = ir.FunctionType(ir.VoidType(), [a.type for a in arguments])
-            function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-            builder.call(function, arguments)
+            llvm.call(builder, name, VOID, arguments)
         return context.get_dummy_value()
 
     return types.void(), codegen
@@ -108,12 +106,10 @@ def pause(typingctx):
 
 @intrinsic
 def yield_core(typingctx):
-    """sched_yield(2): let another thread have this core. Resolved by name when the code is linked, so it caches."""
+    """sched_yield(2): let another thread have this core."""
 
     def codegen(context, builder, signature, args):
-        kind = ir.FunctionType(ir.IntType(32), [])
-        function = builder.module.globals.get("sched_yield") or ir.Function(builder.module, kind, "sched_yield")
-        builder.call(function, [])
+        llvm.call(builder, "sched_yield", I32)
         return context.get_dummy_value()
 
     return types.void(), codegen

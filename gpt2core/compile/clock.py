@@ -1,53 +1,36 @@
 """A clock cheap enough to read twice a task: the processor's constant-rate counter, calibrated against
-CLOCK_MONOTONIC over the whole run. Where there is no such counter, clock_gettime itself.
+CLOCK_MONOTONIC over the whole run. Where there is no such counter (target.CLOCK), clock_gettime itself.
 """
 
 from __future__ import annotations
 
-import platform
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
+from gpt2core.compile import llvm
 from gpt2core.compile.jit import runtime
+from gpt2core.compile.llvm import I32, I64
+from gpt2core.compile.target import CLOCK
 
-
-def _source() -> str:
-    """tsc or clock_gettime: what `ticks` reads on this machine."""
-    if platform.machine() == "x86_64":
-        try:
-            flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("flags")[2].partition("\n")[0].split()
-        except OSError:
-            flags = []
-        if "constant_tsc" in flags:
-            return "tsc"
-    return "clock_gettime"
-
-
-SOURCE = _source()
+CLOCK_MONOTONIC = 1
 
 
 @intrinsic
 def ticks(typingctx):
     """The counter, as int64. Only differences mean anything; `Calibration` turns them into seconds."""
-    i64 = ir.IntType(64)
 
     def codegen(context, builder, signature, args):
-        if SOURCE == "tsc":
-            name, kind = "llvm.readcyclecounter", ir.FunctionType(i64, [])
-            function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-            return builder.call(function, [])
-        kind = ir.FunctionType(ir.IntType(32), [ir.IntType(32), ir.PointerType(i64)])
-        name = "clock_gettime"
-        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        spec = builder.alloca(i64, 2)
-        builder.call(function, [ir.Constant(ir.IntType(32), 1), spec])
-        seconds, nanos = (builder.load(builder.gep(spec, [ir.Constant(ir.IntType(32), i)])) for i in (0, 1))
-        return builder.add(builder.mul(seconds, ir.Constant(i64, 1_000_000_000)), nanos)
+        if CLOCK == "tsc":
+            return llvm.call(builder, "llvm.readcyclecounter", I64)
+        time = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))  # once: a loop that allocates overflows the stack
+        llvm.call(builder, "clock_gettime", I32, [ir.Constant(I32, CLOCK_MONOTONIC), time])
+        seconds, nanos = cgutils.unpack_tuple(builder, builder.load(time), 2)
+        return builder.add(builder.mul(seconds, ir.Constant(I64, 1_000_000_000)), nanos)
 
     return types.int64(), codegen
 

@@ -12,11 +12,8 @@ change one by one.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -24,8 +21,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpt2core.node import peaks
-from gpt2core.node.host import source_hash
+from gpt2core.compile.target import cache_folder
 
 STEP, THREAD, SCRATCH = 0, 1, 2
 CONTEXT_SIZE = 8  # int64; one cache line
@@ -36,21 +32,8 @@ ENTRY_SIGNATURE = types.void(types.CPointer(types.int64), types.CPointer(types.i
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
-# What compiled code is made from.
-COMPILED = (
-    "compile", "gemm", "kernels", "measure", "node/memory.py", "schedulers", "step/control.py", "step/tensors.py",
-    "taskbench",
-)  # fmt: skip
-
-
-def _cache_dir() -> Path:
-    """Numba sees changes of a function's own file only; a directory for each state of the sources sees them all."""
-    key = hashlib.sha256(f"{source_hash(COMPILED)} {numba.__version__} {platform.machine()}".encode()).hexdigest()[:16]
-    return peaks.folder() / f"numba-{key}"
-
-
 if not os.environ.get("NUMBA_CACHE_DIR"):
-    numba.config.CACHE_DIR = str(_cache_dir())  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 
-FEATURES = llvm.get_host_cpu_features()
+from gpt2core.compile import llvm
+from gpt2core.compile.llvm import F32, I1, I8, I32, I64, VOID
+
 LANES = 16
 LANE = range(LANES)
 WORD, LINE = 4, 64  # bytes
 
-I1, I32, I64, F32 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType()
 WORDS, FLOATS, MASK = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES), ir.VectorType(I1, LANES)
 ADDRESS = types.int64
 
@@ -58,25 +58,19 @@ def mask(builder, count, vector=0):
 def masked_load(builder, address, vector, mask):
     """Floats of a row's vector; 0 in the other lanes, whose memory is not touched."""
     pointer = _pointer(builder, address, FLOATS, vector * LANES * WORD)
-    function = declared(builder, "llvm.masked.load.v16f32.p0", FLOATS, [pointer.type, I32, MASK, FLOATS])
-    return builder.call(function, [pointer, ir.Constant(I32, 4), mask, ir.Constant(FLOATS, [0.0] * LANES)])
+    arguments = [pointer, ir.Constant(I32, 4), mask, ir.Constant(FLOATS, [0.0] * LANES)]
+    return llvm.call(builder, "llvm.masked.load.v16f32.p0", FLOATS, arguments)
 
 
 def masked_store(builder, value, address, vector, mask):
     pointer = _pointer(builder, address, FLOATS, vector * LANES * WORD)
-    function = declared(builder, "llvm.masked.store.v16f32.p0", ir.VoidType(), [FLOATS, pointer.type, I32, MASK])
-    builder.call(function, [value, pointer, ir.Constant(I32, 4), mask])
+    llvm.call(builder, "llvm.masked.store.v16f32.p0", VOID, [value, pointer, ir.Constant(I32, 4), mask])
 
 
 def prefetch(builder, address):
     """Into the second cache, for reading."""
-    pointer = _pointer(builder, address, ir.IntType(8), 0)
-    function = declared(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer.type, I32, I32, I32])
-    builder.call(function, [pointer, *(ir.Constant(I32, value) for value in (0, 2, 1))])
-
-
-def declared(builder, name, result, arguments):
-    return builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
+    arguments = [_pointer(builder, address, I8, 0), *(ir.Constant(I32, value) for value in (0, 2, 1))]
+    llvm.call(builder, "llvm.prefetch.p0", VOID, arguments)
 
 
 def _pointer(builder, address, kind, offset):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from gpt2core.compile import llvm
 from gpt2core.compile.jit import kernel
+from gpt2core.compile.llvm import F32
 
 F = np.float32
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693359375), F(-2.12194440e-4)
@@ -23,7 +24,7 @@ def bits_to_float(typingctx, bits):
     """The int32 bit pattern as a float32."""
 
     def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.FloatType())
+        return builder.bitcast(args[0], F32)
 
     return types.float32(types.int32), codegen
 
@@ -33,9 +34,7 @@ def maximum32(typingctx, a, b):
     """The larger of two float32, NaN if one is: unlike `max`, a loop of it is vectorised."""
 
     def codegen(context, builder, signature, args):
-        f32 = ir.FloatType()
-        kind = ir.FunctionType(f32, [f32, f32])
-        return builder.call(builder.module.declare_intrinsic("llvm.maximum", [f32], kind), args)
+        return llvm.call(builder, "llvm.maximum.f32", F32, args)
 
     return types.float32(types.float32, types.float32), codegen
 

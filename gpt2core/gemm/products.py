@@ -22,8 +22,9 @@ import numpy as np
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm.libraries import Library, time_product
-from gpt2core.node import host, memory, peaks
+from gpt2core.node import host, memory
 from gpt2core.spec.errors import MachineError
+from gpt2core.spec.settings import cache_folder
 from gpt2core.step.ops import Product
 
 SCHEMA = "taskloom.products/4"
@@ -128,7 +129,7 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
 
 def _path(libraries: Sequence[Library]) -> Path:
     about = [SCHEMA, host.cpu_model(), *((each.name, each.version) for each in libraries)]
-    return peaks.folder() / f"products-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
+    return cache_folder() / f"products-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
 
 
 def _read(path: Path) -> tuple[str, dict[Product, Choice]]:

@@ -17,9 +17,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpt2core.compile import lanes
+from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import kernel, pointer_i64
-from gpt2core.compile.lanes import ADDRESS, FEATURES, FLOATS, I32, I64, LANES, LINE, WORD, WORDS
+from gpt2core.compile.lanes import ADDRESS, FLOATS, LANES, LINE, WORD, WORDS
+from gpt2core.compile.llvm import I32, I64
+from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.words import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.step.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
@@ -135,8 +137,7 @@ def _tile(builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_ro
 def _add_product(builder, pairs, total, a, b):
     """total + a * b in each lane, or the two products of a pair."""
     if pairs:
-        name, kind = "llvm.x86.avx512bf16.dpbf16ps.512", [FLOATS, WORDS, WORDS]
-        return builder.call(lanes.declared(builder, name, FLOATS, kind), [total, a, b])
+        return llvm.call(builder, "llvm.x86.avx512bf16.dpbf16ps.512", FLOATS, [total, a, b])
     product = builder.fmul(builder.bitcast(a, FLOATS), builder.bitcast(b, FLOATS), flags=("contract",))
     return builder.fadd(total, product, flags=("contract",))
 

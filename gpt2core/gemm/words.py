@@ -13,9 +13,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpt2core.compile import lanes
+from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import kernel, pointer_f32, pointer_i32
-from gpt2core.compile.lanes import ADDRESS, FEATURES, FLOATS, I32, I64, LANE, LANES, WORD, WORDS
+from gpt2core.compile.lanes import ADDRESS, FLOATS, LANE, LANES, WORD, WORDS
+from gpt2core.compile.llvm import I32, I64
+from gpt2core.compile.target import FEATURES
 from gpt2core.step.tensors import PANEL
 
 DOT_BF16 = bool(FEATURES.get("avx512bf16", False))
@@ -56,8 +58,8 @@ def _consecutive(builder, first, second):
 def _rounded_both(builder, first, second):
     """The bfloat16 of two vectors, one vector's after the other's: one instruction of AVX512-BF16."""
     halves = ir.VectorType(ir.IntType(16), 2 * LANES)
-    function = lanes.declared(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, [FLOATS, FLOATS])
-    return builder.call(function, [builder.bitcast(bits, FLOATS) for bits in (second, first)])
+    arguments = [builder.bitcast(bits, FLOATS) for bits in (second, first)]
+    return llvm.call(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, arguments)
 
 
 def _rounded(builder, bits):

@@ -9,22 +9,18 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpt2core.compile.atomics import I64
+from gpt2core.compile import llvm
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import pointer_i64, pointer_u8, runtime
+from gpt2core.compile.llvm import I32, I64
 
 READ, VOLUNTARY, INVOLUNTARY, MINOR, MAJOR, CORE, RUN_DELAY_NS = range(7)  # columns of a reading
 UNKNOWN = -1
 USAGE_CELLS, TEXT_CELLS = 18, 8  # of struct rusage; of what is read of a schedstat file
 SCHEDSTAT_FD = USAGE_CELLS + TEXT_CELLS  # cell of the desk; the descriptor, or UNKNOWN
 DESK_CELLS = 32  # where a thread's reading is put together
-I32 = ir.IntType(32)
 RUSAGE_THREAD = 1
 RU_MINFLT, RU_MAJFLT, RU_NVCSW, RU_NIVCSW = 8, 9, 16, 17  # int64 cells of struct rusage
-
-
-def _declared(builder, name, kind):
-    return builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
 
 
 @intrinsic
@@ -32,8 +28,7 @@ def thread_usage(typingctx, address):
     """getrusage(2) of this thread into the memory at an address; 0 if it worked."""
 
     def codegen(context, builder, signature, args):
-        function = _declared(builder, "getrusage", ir.FunctionType(I32, [I32, I64]))
-        return builder.sext(builder.call(function, [ir.Constant(I32, RUSAGE_THREAD), args[0]]), I64)
+        return builder.sext(llvm.call(builder, "getrusage", I32, [ir.Constant(I32, RUSAGE_THREAD), args[0]]), I64)
 
     return types.int64(types.int64), codegen
 
@@ -43,9 +38,8 @@ def read_start(typingctx, descriptor, address, size):
     """pread(2) of the first `size` bytes of a file; how many there were, or -1."""
 
     def codegen(context, builder, signature, args):
-        function = _declared(builder, "pread", ir.FunctionType(I64, [I32, I64, I64, I64]))
-        descriptor = builder.trunc(args[0], I32)
-        return builder.call(function, [descriptor, args[1], args[2], ir.Constant(I64, 0)])
+        arguments = [builder.trunc(args[0], I32), args[1], args[2], ir.Constant(I64, 0)]
+        return llvm.call(builder, "pread", I64, arguments)
 
     return types.int64(types.int64, types.int64, types.int64), codegen
 
@@ -55,7 +49,7 @@ def this_core(typingctx):
     """sched_getcpu(3): the core this thread is on now."""
 
     def codegen(context, builder, signature, args):
-        return builder.sext(builder.call(_declared(builder, "sched_getcpu", ir.FunctionType(I32, [])), []), I64)
+        return builder.sext(llvm.call(builder, "sched_getcpu", I32), I64)
 
     return types.int64(), codegen
 

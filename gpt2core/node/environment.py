@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gpt2core.compile import clock
+from gpt2core.compile.target import CLOCK
 from gpt2core.node import host, peaks
+from gpt2core.spec.sources import source_hash
 
 
 def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, Any]:
     """The environment as JSON values; null where the machine does not say."""
     return {
         "core_version": _version("taskloom"),
-        "core_hash": host.source_hash(),
+        "core_hash": source_hash(),
         "python": platform.python_version(),
         "numba": _version("numba"),
         "llvmlite": _version("llvmlite"),
@@ -35,7 +36,7 @@ def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, An
         "huge_pages": host.huge_pages(),
         "memory_bytes": host.usable_memory_bytes(),
         "load_average": list(os.getloadavg()),
-        "clock": clock.SOURCE,
+        "clock": CLOCK,
         "peaks": peaks.read(),
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Sequence
@@ -226,12 +225,3 @@ def topology(cores: list[int]) -> dict[str, Any]:
         "governor": governor(cores[0]),
         "turbo": turbo(),
     }
-
-
-def source_hash(parts: Sequence[str] = (".",)) -> str:
-    """SHA-256 of the trainer's own source files, or of parts of them: with the same hash runs the same trainer."""
-    root, digest = Path(__file__).parents[1], hashlib.sha256()
-    files = {path for part in parts for path in [root / part, *(root / part).rglob("*")] if path.suffix == ".py"}
-    for path in sorted(files):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt2core.node import host
+from gpt2core.spec.settings import cache_folder
 
 SCHEMA = "taskloom.peaks/2"  # since our own product is among those measured, and bfloat16
 
@@ -33,17 +34,12 @@ class Everything:
         return {}
 
 
-def folder() -> Path:
-    """Where the trainer keeps what it need not do twice."""
-    return Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
-
-
 def path(cores: Sequence[int] | None = None) -> Path:
     """This node's file; cores: by default those that this process may use. Another processor, kernel, memory or set of
     cores makes it another node."""
     of = sorted(os.sched_getaffinity(0) if cores is None else cores)
     about = [SCHEMA, platform.node(), host.cpu_model(), platform.release(), host.memory_info_bytes("MemTotal"), of]
-    return folder() / f"peaks-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
+    return cache_folder() / f"peaks-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
 
 
 def read(cores: Sequence[int] | None = None) -> dict[str, Any] | None:

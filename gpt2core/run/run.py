@@ -24,6 +24,7 @@ from gpt2core.schedulers.deque import new_deques
 from gpt2core.schedulers.serial import serial_loop
 from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team, spins
+from gpt2core.spec import settings
 from gpt2core.spec.config import PHASES, TrainConfig
 from gpt2core.spec.errors import Cancelled, NotFinite, Stalled
 from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, median, median_interval
@@ -33,7 +34,6 @@ from gpt2core.step.ops import Program
 
 Emit = Callable[[dict[str, Any]], None]
 MAX_EVENTS = 4_000_000  # traced calls and waits of all threads: 128 MB of buffers
-STALL_S = 120.0  # without any task ending; TASKLOOM_STALL_S sets another limit
 MAX_TOLD = 8  # waiting tasks that a stall's report names
 
 
@@ -130,7 +130,7 @@ class Run:
         control = self.arenas.arrays["control"]
         control[FINISHED], control[LAST], control[FIRST] = 0, 0, first
         loop, arguments = self.arguments(first, end)
-        limit_s = float(os.environ.get("TASKLOOM_STALL_S", STALL_S))
+        limit_s = settings.stall_s()
         ended, since_s = -1, time.monotonic()
 
         timed = first == self.config.warmup_steps
@@ -362,7 +362,7 @@ class Run:
             warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it takes 6")
         if config.trace and not self.trace_complete():
             warnings.append(f"the trace is cut off: its buffers hold {self.record.events.shape[1]} spans a thread")
-        if os.environ.get("TASKLOOM_STRESS"):
+        if settings.stress() is not None:
             warnings.append("TASKLOOM_STRESS delays tasks at random: times mean nothing")
         if len(set(self.planned.cores)) < config.threads:
             warnings.append("more threads than cores: times say nothing about either scheduler")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,6 +26,7 @@ from gpt2core.compile.jit import (
 from gpt2core.gemm.products import Products
 from gpt2core.measure.tracing import LAST_BEGIN, note
 from gpt2core.run.arena import Memory
+from gpt2core.spec import settings
 from gpt2core.spec.config import PHASES
 from gpt2core.step.ops import Operand, Product, Program
 
@@ -115,8 +115,8 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                 number += 1
             task += 1
     op_first[-1] = task
-    stress = os.environ.get("TASKLOOM_STRESS")
-    delays = dawdling(tasks, int(stress)) if stress else np.zeros((0, 0), np.int64)
+    seed = settings.stress()
+    delays = np.zeros((0, 0), np.int64) if seed is None else dawdling(tasks, seed)
     context = np.zeros((threads, CONTEXT_SIZE), np.int64)
     context[:, THREAD] = np.arange(threads)
     if products:

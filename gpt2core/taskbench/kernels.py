@@ -4,6 +4,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from gpt2core.compile import llvm
 from gpt2core.compile.jit import STEP, THREAD, d1, entry, kernel, l1, pointer_f64, pointer_i64, scalar
 
 VECTORS, LANES = 8, 8  # of float64: independent chains, enough to hide the latency of a fused multiply-add
@@ -23,9 +24,6 @@ def multiply_add(typingctx, iterations):
         i64, number = ir.IntType(64), ir.DoubleType()
         vector = ir.VectorType(number, LANES)
         name = f"llvm.fma.v{LANES}f64"
-        fma = builder.module.globals.get(name) or ir.Function(
-            builder.module, ir.FunctionType(vector, [vector] * 3), name
-        )
         factor, summand = (ir.Constant(vector, [ir.Constant(number, v)] * LANES) for v in (0.999, 0.001))
         first = [
             ir.Constant(vector, [ir.Constant(number, 1.0 + LANES * i + lane) for lane in range(LANES)])
@@ -36,7 +34,7 @@ def multiply_add(typingctx, iterations):
         builder.position_at_end(body)
         count, sums = builder.phi(i64), [builder.phi(vector) for _ in first]
         following = builder.add(count, ir.Constant(i64, 1))
-        results = [builder.call(fma, [each, factor, summand]) for each in sums]
+        results = [llvm.call(builder, name, vector, [each, factor, summand]) for each in sums]
         builder.cbranch(builder.icmp_signed("<", following, args[0]), body, after)
         builder.position_at_end(after)
         ends = [builder.phi(vector) for _ in first]

@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from gpt2core.node import host
+from gpt2core.spec.sources import source_hash
 from taskloom import diagnosis
 
 
@@ -73,8 +74,8 @@ def test_the_machine_is_described() -> None:
     assert found["cpu_model"]
     assert 1 <= found["physical_cores"] <= len(cores)
     assert host.memory_info_bytes("MemTotal") == psutil.virtual_memory().total
-    assert len(host.source_hash()) == 64
-    assert host.source_hash() == host.source_hash()
+    assert len(source_hash()) == 64
+    assert source_hash() == source_hash()
 
 
 def test_what_is_wrong_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

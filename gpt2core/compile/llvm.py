@@ -1,0 +1,21 @@
+"""Calls from compiled code to functions that are known by their names: LLVM's intrinsics and the C library's.
+
+A name is resolved when the code is linked, so that the code can be cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+VOID, I1, I8, I32, I64, F32 = ir.VoidType(), *(ir.IntType(bits) for bits in (1, 8, 32, 64)), ir.FloatType()
+
+
+def call(builder: Any, name: str, result: ir.Type, arguments: Sequence[Any] = ()) -> Any:
+    """Call the function of this name; its declaration follows from the arguments."""
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(result, [each.type for each in arguments]), name)
+    return builder.call(function, arguments)

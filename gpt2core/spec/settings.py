@@ -1,0 +1,44 @@
+"""What the environment sets about the trainer: the one place that reads its TASKLOOM_* variables, each when asked for.
+
+None of them changes what a run computes; docs/reference/cli.md lists them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpt2core.spec.errors import ConfigError
+
+STALL_S = 120.0
+
+
+def cache_folder() -> Path:
+    """TASKLOOM_CACHE_DIR: where compiled code, tables of products and peaks are kept."""
+    return Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
+
+
+def clock() -> str | None:
+    """TASKLOOM_CLOCK: clock_gettime, to time tasks without the processor's counter; or None. Raises ConfigError."""
+    wanted = os.environ.get("TASKLOOM_CLOCK") or None
+    if wanted not in (None, "clock_gettime"):
+        raise ConfigError("TASKLOOM_CLOCK", wanted, "clock_gettime, or nothing for the fastest that there is")
+    return wanted
+
+
+def stall_s() -> float:
+    """TASKLOOM_STALL_S: seconds without any task ending after which a run is given up. Raises ConfigError."""
+    return _number("TASKLOOM_STALL_S", STALL_S)
+
+
+def stress() -> int | None:
+    """TASKLOOM_STRESS: seed of random delays before tasks, which shake out races; None without. Raises ConfigError."""
+    return int(_number("TASKLOOM_STRESS", 0)) if os.environ.get("TASKLOOM_STRESS") else None
+
+
+def _number(name: str, default: float) -> float:
+    text = os.environ.get(name)
+    try:
+        return float(text) if text else default
+    except ValueError:
+        raise ConfigError(name, text, "a number") from None

@@ -1,0 +1,16 @@
+"""The trainer's own source files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def source_hash(parts: Sequence[str] = (".",)) -> str:
+    """SHA-256 of the trainer's source files, or of some files and folders of it: with the same hash runs the same."""
+    root, digest = Path(__file__).parents[1], hashlib.sha256()
+    files = {path for part in parts for path in [root / part, *(root / part).rglob("*")] if path.suffix == ".py"}
+    for path in sorted(files):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
