@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpt2core.spec.config import ModelConfig
+from gpt2core.spec.config import model_from
 
 Bound = Literal["memory", "compute"]
 Answer = Literal["yes", "partly", "no"]
@@ -103,15 +103,8 @@ def _roof(op: Mapping[str, Any], peaks: Peaks, total_s: float) -> OpRoof:
 
 
 def model_flop(config: Mapping[str, Any]) -> int:
-    """Flop that a step of the model takes, however it is computed: 6 x parameters in matrix products x tokens, and for
-    attention 12 L C T x tokens less the half that the causal mask leaves out. What is recomputed does not count.
-
-    Source: Chowdhery et al. 2022 (PaLM), appendix B: model-FLOP utilisation.
-    """
-    model, seq = ModelConfig.from_value(config["model"]), int(config["seq"])
-    products = model.layers * 12 * model.channels**2 + model.padded_vocab * model.channels
-    attention = 6 * model.layers * model.channels * seq
-    return (6 * products + attention) * int(config["batch"]) * seq
+    """Flop that a step of the model takes, however it is computed."""
+    return model_from(config["model"]).step_flop(int(config["batch"]), int(config["seq"]))
 
 
 def memory_bound(roofs: Sequence[OpRoof], scalability: Mapping[str, float], peaks: Peaks) -> list[MemoryBound]:

@@ -23,10 +23,10 @@ import numpy as np
 
 from bench.record import ROOT, Measured, machine, out_option, save
 from gpt2core.networks.gpt2.checkpoint import initial_weights, write_checkpoint
+from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.process import launch
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.spec.result import median
-from gpt2core.step.tensors import weight_specs
 
 
 def main() -> None:

@@ -31,10 +31,10 @@ import numpy as np
 from bench.record import ROOT, Measured, head, out_option, save
 from gpt2core.data.sources import open_tokens, write_tokens
 from gpt2core.networks.gpt2.checkpoint import initial_weights, write_checkpoint
+from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.process import launch
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.spec.result import median
-from gpt2core.step.tensors import weight_specs
 from taskloom.analysis.roofline import peaks_of, roofline
 from taskloom.analysis.statistics import paired_ratio_of_medians
 

@@ -14,10 +14,7 @@ from gpt2core.spec.sources import source_hash
 
 FEATURES = llvm.get_host_cpu_features()
 # Files and folders that compiled code is made from.
-COMPILED = (
-    "compile", "gemm", "kernels", "measure", "node/memory.py", "schedulers", "step/control.py", "step/tensors.py",
-    "taskbench",
-)  # fmt: skip
+COMPILED = ("compile", "gemm", "kernels", "measure", "schedulers", "step/control.py", "taskbench")
 
 
 def _clock() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.data.files import HEADER_BYTES, new_header, open_regular, read_header, replacing, unreadable
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import (
     ConfigError,
     CountMismatch,
@@ -19,6 +19,7 @@ from gpt2core.spec.errors import (
     TruncatedFile,
     UnreadableFile,
 )
+from gpt2core.spec.networks import Model
 
 MAGIC = 20240520
 VERSIONS = {1: "uint16 tokens"}
@@ -125,7 +126,7 @@ def map_tokens(path: str | Path) -> Tokens:
         return tokens
 
 
-def check_tokens(path: str | Path, tokens: Tokens, model: ModelConfig) -> None:
+def check_tokens(path: str | Path, tokens: Tokens, model: Model) -> None:
     """Raise TokenOutOfRange, naming the first token of V or above. Reads 2 MiB at a time."""
     for start in range(0, len(tokens), CHECKED_AT_ONCE):
         part = tokens[start : start + CHECKED_AT_ONCE]

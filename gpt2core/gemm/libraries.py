@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import Entry, address_of, entry_of, kernel, runtime
 from gpt2core.compile.lanes import ADDRESS, WORD
+from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.gemm.tiles import INSTRUCTIONS, multiply_tiled
 from gpt2core.gemm.words import DOT_BF16, pack_rows
 from gpt2core.spec.errors import MachineError
-from gpt2core.step.tensors import ALIGN, PRODUCT_SCRATCH
+from gpt2core.step.tensors import ALIGN
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 ROUNDED_SIDE, ROUNDED_DEPTH = 384, 512  # of the blocks of bfloat16 that a library multiplies: two fit in the scratch

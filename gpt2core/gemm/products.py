@@ -22,7 +22,7 @@ import numpy as np
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm.libraries import Library, time_product
-from gpt2core.node import host, memory
+from gpt2core.node import host, pages
 from gpt2core.spec.errors import MachineError
 from gpt2core.spec.settings import cache_folder
 from gpt2core.step.ops import Product
@@ -108,7 +108,7 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     rng = np.random.default_rng(0)
     # On pages as a run's own, that go back when this is done: an allocator would keep what is freed.
     a, b, c = (
-        np.frombuffer(memory.reserve(4 * size), np.float32)[:size]
+        np.frombuffer(pages.reserve(4 * size), np.float32)[:size]
         for size in (product.m * product.k, product.k * product.n, product.m * product.n)
     )
     for array in (a, b):

@@ -22,8 +22,8 @@ from gpt2core.compile.jit import kernel, pointer_i64
 from gpt2core.compile.lanes import ADDRESS, FLOATS, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
+from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 from gpt2core.gemm.words import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
-from gpt2core.step.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 TILE_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # of C in registers
 INSTRUCTIONS = {"fp32": "avx512" if TILE_ROWS == 8 else "generic"}

@@ -18,7 +18,7 @@ from gpt2core.compile.jit import kernel, pointer_f32, pointer_i32
 from gpt2core.compile.lanes import ADDRESS, FLOATS, LANE, LANES, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
-from gpt2core.step.tensors import PANEL
+from gpt2core.gemm.sizes import PANEL
 
 DOT_BF16 = bool(FEATURES.get("avx512bf16", False))
 PANEL_ROW = PANEL * WORD  # bytes

@@ -12,7 +12,7 @@ import numpy as np
 from gpt2core.compile.jit import address_of, entry, f2, kernel, own2, product, scalar
 from gpt2core.compile.vector import exp32, maximum32
 from gpt2core.gemm.libraries import multiply
-from gpt2core.step.tensors import ATTENTION_BLOCK
+from gpt2core.kernels.sizes import ATTENTION_BLOCK
 
 BLOCK = ATTENTION_BLOCK
 ONE, ZERO = np.float32(1.0), np.float32(0.0)

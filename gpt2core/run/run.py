@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from gpt2core.compile import clock
 from gpt2core.measure import counters, evidence, profile, tracing
-from gpt2core.node import memory
-from gpt2core.run.arena import Memory
+from gpt2core.node import pages
 from gpt2core.schedulers import dispatch, forkjoin, replay
 from gpt2core.schedulers.deque import new_deques
 from gpt2core.schedulers.serial import serial_loop
@@ -30,6 +29,7 @@ from gpt2core.spec.errors import Cancelled, NotFinite, Stalled
 from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, median, median_interval
 from gpt2core.step import graph
 from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
+from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Program
 
 Emit = Callable[[dict[str, Any]], None]
@@ -379,7 +379,7 @@ class Run:
             phase_busy_s=busy,
             ops=ops,
             threads=self.thread_stats(total_s),
-            memory_bytes={**self.planned.memory_bytes, "peak_rss": memory.peak_rss_bytes()},
+            memory_bytes={**self.planned.memory_bytes, "peak_rss": pages.peak_rss_bytes()},
             resident_bytes=resident_bytes,
             weights_sha256=sha256,
             graph=self.graph_stats(),

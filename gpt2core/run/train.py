@@ -5,28 +5,30 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.data import sources as data
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import products
 from gpt2core.gemm.libraries import Library
 from gpt2core.measure import profile
-from gpt2core.networks.gpt2 import checkpoint, program
-from gpt2core.node import environment, memory, pinning
-from gpt2core.run.arena import Memory, check_fits
+from gpt2core.networks.memory import memory_bytes
+from gpt2core.networks.memory import plan as plan_memory
+from gpt2core.networks.network import network_of
+from gpt2core.node import environment, pages, pinning
+from gpt2core.run.memory import check_fits, first_touch
 from gpt2core.run.run import Emit, Plan, Run, silent
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.team import Team
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, MachineError, UnreadableFile
 from gpt2core.spec.result import TrainResult
-from gpt2core.step import graph, slicing, tensors
+from gpt2core.step import graph, slicing
+from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
 
 
@@ -36,17 +38,17 @@ def plan(config: TrainConfig) -> Plan:
     Raises ConfigError for cores that are not there, GraphError if the program is wrong.
     """
     config = slicing.resolve(config)
-    if config.save is not None:
-        checkpoint.check_suffix(config.save)
+    network = network_of(config)
+    network.check(config)
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
     config = dataclasses.replace(
         config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=config.fused
     )
-    step = program.build(config)
+    step = network.step(config)
     check_op_names(config, step)
     tasks = graph.build(step, config.sync)
     graph.validate(step, tasks)
-    return Plan(config, cores, step, tasks, tensors.memory_bytes(config))
+    return Plan(config, cores, step, tasks, memory_bytes(config))
 
 
 def check_op_names(config: TrainConfig, step: Program) -> None:
@@ -71,10 +73,11 @@ def train(
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
     """
     check_fits(slicing.resolve(config))  # first: it is quick, and the plan of a huge run is not
-    resident = memory.Residency()
+    resident = pages.Residency()
     planned = plan(config)
     config = planned.config
-    stream = data.open_tokens(config)
+    network = network_of(config)
+    data = network.data(config)
     emit(planned.event())
     resident.grew_by("plan")
     libraries = gemm.load(config.blas, config.precision)
@@ -84,16 +87,15 @@ def train(
     chosen = choose_products(planned.program, libraries, emit)
     resident.grew_by("blas")
     team = Team(planned.cores)
-    arenas = Memory(tensors.plan(config))
+    arenas = Memory(plan_memory(config))
     first_touch(team, arenas)
-    fill(arenas, config, stream)
+    fill(arenas, config, data)
     resident.grew_by("arenas")
     run = Run(planned, arenas, dispatch.bind(planned.program, arenas, config.threads, chosen), team)
     run.execute(emit, stop)
     resident.grew_by("run")
-    weights = arenas.weights(config)
     if config.save is not None:
-        checkpoint.write_checkpoint(config.save, config.model, weights)
+        network.write(config, arenas.weights)
     about = environment.describe(chosen.name, chosen.version, planned.cores)
     if config.trace is not None:
         profile.write_json_gz(Path(config.trace), run.trace(about))
@@ -104,7 +106,7 @@ def train(
             profile.write_json_gz(artifacts / "profile.json.gz", run.profile(about))
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
-    return run.result(about, weights_sha256(weights), resident.pieces)
+    return run.result(about, weights_sha256(arenas.weights), resident.pieces)
 
 
 def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> products.Products:
@@ -127,33 +129,24 @@ def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> 
         emit({"event": "compiling", "done": len(entries), "total": len(entries) + 1, "kernel": "scheduler"})
 
 
-def first_touch(team: Team, arenas: Memory) -> None:
-    """Let each thread of the team touch its share of every arena first, so that it comes to lie near its core."""
-    threads = len(team.cores)
-    pieces = [(int(block.ctypes.data), block.size) for block in arenas.arenas.values()]
-
-    def touch(thread: int) -> None:
-        for address, size in pieces:
-            memory.touch(address, size * thread // threads, size * (thread + 1) // threads)
-
-    team.run(touch, ())
-
-
-def fill(arenas: Memory, config: TrainConfig, stream: NDArray[np.uint16]) -> None:
-    """Weights from the checkpoint or the seed, the row tables, the optimizer's settings, the token stream."""
-    weights = arenas.weights(config)
+def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]]) -> None:
+    """Weights from the checkpoint or the seed, the network's data, the optimizer's settings."""
+    network = network_of(config)
     if config.checkpoint is None:
-        checkpoint.initial_weights(config.model, config.seed, weights)
+        network.initialise(config, arenas.weights)
     else:
-        checkpoint.read_checkpoint(config.checkpoint, config.model, weights)
-    arenas.arrays["row_batch"][:], arenas.arrays["row_time"][:] = slicing.row_tables(config)
+        network.read(config, arenas.weights)
     arenas.arrays["settings"][:] = (
         config.lr, config.beta1, config.beta2, config.eps, config.weight_decay, config.grad_clip
     )  # fmt: skip
-    arenas.arrays["stream"] = stream
+    for name, array in data.items():
+        if name in arenas.arrays:
+            arenas.arrays[name][...] = array
+        else:
+            arenas.arrays[name] = array
 
 
-def weights_sha256(weights: dict[str, NDArray[np.float32]]) -> str:
+def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:
     """SHA-256 over every weight's bytes, in the table's order: equal only if training gave the same bits."""
     digest = hashlib.sha256()
     for array in weights.values():

@@ -25,9 +25,9 @@ from gpt2core.compile.jit import (
 )
 from gpt2core.gemm.products import Products
 from gpt2core.measure.tracing import LAST_BEGIN, note
-from gpt2core.run.arena import Memory
 from gpt2core.spec import settings
 from gpt2core.spec.config import PHASES
+from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Operand, Product, Program
 
 ENTRY, OPERANDS, TILE, KIND, PHASE, NUMBER, NEXT = range(7)

@@ -10,9 +10,11 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+from gpt2core.spec import networks
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.networks import Model
 
 SCHEDULERS = ("serial", "fork-join", "task")
 SYNCS = ("phase", "step", "none")
@@ -53,8 +55,10 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Model):
     """A GPT-2's shape. L layers, NH heads, C channels, V vocabulary (padded to Vp), T at most `context`."""
+
+    network: ClassVar[str] = "gpt2"
 
     layers: int = 12
     heads: int = 12
@@ -81,6 +85,15 @@ class ModelConfig:
         """Vp: V rounded up to a multiple of 128, as llm.c pads it."""
         return -(-self.vocab // 128) * 128
 
+    def step_flop(self, samples: int, positions: int) -> int:
+        """6 x parameters in matrix products x tokens, and for attention 12 L C T x tokens less the half that the causal
+        mask leaves out. What is recomputed does not count.
+
+        Source: Chowdhery et al. 2022 (PaLM), appendix B: model-FLOP utilisation.
+        """
+        products = self.layers * 12 * self.channels**2 + self.padded_vocab * self.channels
+        return (6 * products + 6 * self.layers * self.channels * positions) * samples * positions
+
     @classmethod
     def from_value(cls, value: object) -> ModelConfig:
         """A model from its preset's name, from a mapping of its sizes, or from itself."""
@@ -93,11 +106,7 @@ class ModelConfig:
                 )
             return PRESETS[value]
         if isinstance(value, Mapping):
-            known = [f.name for f in dataclasses.fields(cls)]
-            for key in value:
-                if key not in known:
-                    raise ConfigError(f"model.{key}", value[key], "no such setting; known: " + ", ".join(known))
-            return cls(**value)
+            return cls.from_sizes(value)
         raise ConfigError("model", value, "a preset's name or a mapping of layers, heads, channels, vocab, context")
 
 
@@ -110,13 +119,32 @@ PRESETS = {
 }
 
 
+OTHER_NETWORKS = tuple(name for name in networks.NETWORKS if name != networks.DEFAULT)
+
+
+def model_from(value: object) -> Model:
+    """A model from its sizes, from itself, or from a name: of a preset of GPT-2, or of another network.
+
+    Sizes with the key `network` are those of that network's model, others of a GPT-2. Raises ConfigError.
+    """
+    if isinstance(value, Model):
+        return value
+    if isinstance(value, str) and value in networks.NETWORKS and value != networks.DEFAULT:
+        value = {"network": value}
+    if isinstance(value, Mapping) and "network" in value:
+        sizes = {key: size for key, size in value.items() if key != "network"}
+        model: Model = networks.network(value["network"]).model.from_sizes(sizes)
+        return model
+    return ModelConfig.from_value(value)
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """One run of the trainer. JSON keys are the field names; `model` is a preset's name or a mapping of sizes."""
 
-    model: ModelConfig = field(
+    model: Model = field(
         default=PRESETS["tiny"],
-        metadata={"help": "model: a preset's name, or its sizes", "choices": tuple(PRESETS)},
+        metadata={"help": "model: a preset's name, or its sizes", "choices": (*PRESETS, *OTHER_NETWORKS)},
     )
     batch: int = setting(4, "B: sequences in a batch", low=1, high=1 << 20)
     seq: int = setting(64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20)
@@ -178,7 +206,7 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", ModelConfig.from_value(self.model))
+        object.__setattr__(self, "model", model_from(self.model))
         for item in dataclasses.fields(self):
             value, meta = getattr(self, item.name), item.metadata
             optional = item.default is None
@@ -245,7 +273,7 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; from_dict gives the same config back."""
-        out = dataclasses.asdict(self)
+        out = dataclasses.asdict(self) | {"model": self.model.to_dict()}
         if self.cores is not None:
             out["cores"] = list(self.cores)
         return out

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
-from gpt2core.spec.config import TrainConfig
-from gpt2core.step import slicing, tensors
+from gpt2core.step import slicing
+from gpt2core.step.tensors import ITEMSIZE, TensorSpec, plan_arena
 
 Block = tuple[int, int]
 
 
 class WeightBlocks:
-    """The blocks of every weight of one configuration, their regions, and where they lie in the arena."""
+    """The blocks of every weight, their regions, and where they lie in the arena."""
 
-    def __init__(self, config: TrainConfig) -> None:
-        arena = tensors.plan(config)["weights"]
+    def __init__(self, weights: Sequence[TensorSpec]) -> None:
+        arena = plan_arena(weights)
         self.shape = {spec.name: spec.shape for spec in arena.specs}
         self.start = {
-            spec.name: offset // tensors.ITEMSIZE["float32"]
+            spec.name: offset // ITEMSIZE["float32"]
             for spec, offset in zip(arena.specs, arena.offsets, strict=True)
         }
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from gpt2core.compile import clock
 from gpt2core.measure.tracing import new_record
-from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import new_deques
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
@@ -22,6 +21,7 @@ from gpt2core.schedulers.team import Team, spins
 from gpt2core.spec.errors import Violated
 from gpt2core.step import graph
 from gpt2core.step.control import CELLS
+from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Operand, Own, Program, Tensor, Tile, Work
 from gpt2core.step.tensors import TensorSpec, plan_arena
 from gpt2core.taskbench import patterns

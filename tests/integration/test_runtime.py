@@ -16,7 +16,6 @@ from gpt2core.compile import atomics
 from gpt2core.compile.jit import STEP, address_of, entry, l1, pointer_i64, runtime
 from gpt2core.measure.tracing import new_record
 from gpt2core.run import train
-from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import EMPTY, new_deques, push, steal, take
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
@@ -26,6 +25,7 @@ from gpt2core.spec.config import SYNCS, TrainConfig
 from gpt2core.spec.errors import Stalled
 from gpt2core.step import graph
 from gpt2core.step.control import CELLS, STEPS_DONE, STOP
+from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Program, Tensor, Tile, Work
 from gpt2core.step.tensors import TensorSpec, plan_arena
 

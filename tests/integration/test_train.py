@@ -16,11 +16,11 @@ import pytest
 from trace_checks import check_chrome, check_paraver
 
 from gpt2core.networks.gpt2 import checkpoint
+from gpt2core.networks.memory import memory_bytes
 from gpt2core.process import launch
-from gpt2core.run import arena, run, train
+from gpt2core.run import memory, run, train
 from gpt2core.spec.config import PHASES, ModelConfig, TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
-from gpt2core.step import tensors
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.trace import trace_of
@@ -77,7 +77,7 @@ def test_the_report_is_whole_and_consistent(scheduler):
     assert useful <= sum(result.step_s[2:]) * config.threads
     for thread, stat in enumerate(result.threads):
         assert stat.observed_cores == (stat.core,) == (result.config["cores"][thread],)
-    sizes = tensors.memory_bytes(train.plan(config).config)
+    sizes = memory_bytes(train.plan(config).config)
     assert {kind: result.memory_bytes[kind] for kind in sizes} == sizes
     assert result.memory_bytes["peak_rss"] > sum(sizes.values())
     assert result.resident_bytes["interpreter"] > 0
@@ -164,10 +164,10 @@ def test_a_model_that_does_not_fit_says_what_would():
 )
 def test_what_would_fit_is_worked_out(just_fits, told):
     asked = TrainConfig(model="gpt2-1.5b", batch=64, seq=1024)
-    available = sum(tensors.memory_bytes(dataclasses.replace(asked, **just_fits)).values())
-    assert arena.what_fits(asked, available) == told
-    assert arena.what_fits(asked, available - 1) != told
-    assert arena.what_fits(asked, 0) == "no batch of this model fits, nor any preset"
+    available = sum(memory_bytes(dataclasses.replace(asked, **just_fits)).values())
+    assert memory.what_fits(asked, available) == told
+    assert memory.what_fits(asked, available - 1) != told
+    assert memory.what_fits(asked, 0) == "no batch of this model fits, nor any preset"
 
 
 @pytest.mark.parametrize(
@@ -241,6 +241,6 @@ def test_peak_memory_is_explained(tmp_path):
     result = json.loads(path.read_text())
     pieces, peak = result["resident_bytes"], result["memory_bytes"]["peak_rss"]
     assert sum(pieces.values()) == pytest.approx(peak, rel=0.1)
-    exact = sum(tensors.memory_bytes(train.plan(config).config).values())
+    exact = sum(memory_bytes(train.plan(config).config).values())
     assert exact > 0.3 * peak
     assert pieces["arenas"] == pytest.approx(exact, rel=0.1)

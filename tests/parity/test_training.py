@@ -22,9 +22,9 @@ from bench.torch_gpt2 import (
 from bench.torch_gpt2 import train as train_torch
 from gpt2core.data.sources import open_tokens
 from gpt2core.networks.gpt2.checkpoint import read_checkpoint
+from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.run.train import train
 from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
-from gpt2core.step.tensors import weight_specs
 
 pytestmark = pytest.mark.parity
 

@@ -9,18 +9,20 @@ from collections.abc import Hashable
 import numpy as np
 import pytest
 
-from gpt2core.data import sources as data
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import products
 from gpt2core.measure.tracing import new_record
 from gpt2core.networks.gpt2 import program
+from gpt2core.networks.gpt2.tensors import weight_specs
+from gpt2core.networks.memory import plan as memory_plan
+from gpt2core.networks.network import network_of
 from gpt2core.run import train
-from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
 from gpt2core.spec.config import FUSIONS, ModelConfig, TrainConfig
-from gpt2core.step import slicing, tensors
+from gpt2core.step import slicing
 from gpt2core.step.blocks import WeightBlocks
+from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Access, Mode, Program
 
 ALONGSIDE = {"normed": ("mean", "rstd"), "attended": ("lse",)}  # written by the same task, read by the same readers
@@ -31,7 +33,7 @@ class Views:
     """Region keys to the memory they stand for."""
 
     def __init__(self, config: TrainConfig) -> None:
-        self.blocks = WeightBlocks(config)
+        self.blocks = WeightBlocks(weight_specs(config.model))
         self.slices = slicing.cut(config)
 
     def of(self, memory: Memory, key: tuple[Hashable, ...]) -> list[np.ndarray]:
@@ -71,8 +73,8 @@ class Views:
 
 
 def prepare(config: TrainConfig) -> tuple[Program, Memory, dispatch.Dispatch, object]:
-    step, memory = program.build(config), Memory(tensors.plan(config))
-    train.fill(memory, config, data.open_tokens(config))
+    step, memory = program.build(config), Memory(memory_plan(config))
+    train.fill(memory, config, network_of(config).data(config))
     libraries = products.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
     record = new_record(1, 1, 0, 64, 0, micros=config.grad_accum)
     return step, memory, dispatch.bind(step, memory, 1, libraries), record
@@ -132,7 +134,7 @@ def test_tasks_read_and_write_what_they_declare(blas, precision, fusion, change)
             got[...] = 0
         poisoned.arrays["control"][:] = 0
         # What it did not declare to write is as before; what a thread has for itself is nobody's.
-        allowed = Memory(tensors.plan(config))
+        allowed = Memory(memory_plan(config))
         for kind, block in allowed.arenas.items():
             block[:] = before[kind]
         for view in declared(allowed, tile.accesses, True):

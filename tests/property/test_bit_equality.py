@@ -10,16 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpt2core.data import sources as data
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import products
 from gpt2core.measure.tracing import new_record
+from gpt2core.networks.memory import plan as memory_plan
+from gpt2core.networks.network import network_of
 from gpt2core.run import run, train
-from gpt2core.run.arena import Memory
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial import serial_loop
 from gpt2core.spec.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
-from gpt2core.step import graph, tensors
+from gpt2core.step import graph
+from gpt2core.step.memory import Memory
 
 RAGGED = TrainConfig(
     model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),
@@ -145,15 +146,15 @@ def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
     assert orders[0] != orders[1]
     weights = []
     for order in orders:
-        memory = Memory(tensors.plan(config))
-        train.fill(memory, config, data.open_tokens(config))
+        memory = Memory(memory_plan(config))
+        train.fill(memory, config, network_of(config).data(config))
         bound = dispatch.bind(planned.program, memory, 1, products.choose([gemm.own()], [], lambda _: None))
         control = memory.arrays["control"]
         for step in range(3):
             control[:] = 0
             serial_loop(0, bound.tasks[order], bound.context, new_record(1, 1, 0, 64, 0), control, 1)
             bound.context[:, 0] = step
-        weights.append(train.weights_sha256(memory.weights(config)))
+        weights.append(train.weights_sha256(memory.weights))
     assert weights[0] == weights[1]
 
 

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from gpt2core.networks.gpt2 import checkpoint
 from gpt2core.networks.gpt2.checkpoint import checkpoint_model, initial_weights, read_checkpoint, write_checkpoint
+from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.spec.config import PRESETS, ModelConfig
 from gpt2core.spec.errors import (
     BadMagic,
@@ -26,7 +27,6 @@ from gpt2core.spec.errors import (
     TruncatedFile,
     UnreadableFile,
 )
-from gpt2core.step.tensors import weight_specs
 
 MODEL = ModelConfig(layers=2, heads=3, channels=24, vocab=50, context=11)
 Weights = dict[str, np.ndarray]

@@ -16,7 +16,7 @@ from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import products
 from gpt2core.gemm.libraries import Library
 from gpt2core.gemm.products import Choice, Products
-from gpt2core.node import memory
+from gpt2core.node import pages
 from gpt2core.spec.errors import MachineError
 from gpt2core.step.ops import Product
 
@@ -70,7 +70,7 @@ def test_measuring_keeps_no_memory():
     """What the matrices took would else count in a node's first run of a shape."""
     wide = [Product(0, 1, 32, columns, 1024) for columns in (4096, 6144, 8192)]
     products.measure(wide[0], [gemm.own()])
-    resident = memory.Residency()
+    resident = pages.Residency()
     for product in wide:
         products.measure(product, [gemm.own()])
     resident.grew_by("kept")

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2core.kernels.attention import row_of, run_length
+from gpt2core.networks.gpt2.tensors import weight_specs
+from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing, tensors
 
@@ -93,20 +95,20 @@ def test_sizes_are_those_of_the_published_models():
     for name, wanted in parameters:
         model = TrainConfig(model=f"gpt2-{name}").model
         padding = (model.padded_vocab - model.vocab) * model.channels
-        assert sum(spec.size for spec in tensors.weight_specs(model)) - padding == wanted
+        assert sum(spec.size for spec in weight_specs(model)) - padding == wanted
 
 
 def test_memory_is_the_sum_of_aligned_tensors():
     config = TrainConfig(model="tiny", batch=3, seq=10, fusion="none")
-    for kind, arena in tensors.plan(config).items():
+    for kind, arena in plan(config).items():
         ends = [o + s.bytes for o, s in zip(arena.offsets, arena.specs, strict=True)]
         assert all(offset % tensors.ALIGN == 0 for offset in arena.offsets)
         assert all(end <= start for end, start in zip(ends, arena.offsets[1:], strict=False))
-        assert ends[-1] <= arena.bytes == tensors.memory_bytes(config)[kind]
-    double = tensors.memory_bytes(TrainConfig(model="tiny", batch=6, seq=10))
-    assert double["weights"] == tensors.memory_bytes(config)["weights"]
-    assert tensors.memory_bytes(dataclasses.replace(config, fusion="all"))["gradients"] == 0
-    assert tensors.memory_bytes(dataclasses.replace(config, fusion=None))["gradients"] == 0
+        assert ends[-1] <= arena.bytes == memory_bytes(config)[kind]
+    double = memory_bytes(TrainConfig(model="tiny", batch=6, seq=10))
+    assert double["weights"] == memory_bytes(config)["weights"]
+    assert memory_bytes(dataclasses.replace(config, fusion="all"))["gradients"] == 0
+    assert memory_bytes(dataclasses.replace(config, fusion=None))["gradients"] == 0
     for change in ({"grad_accum": 2}, {"grad_clip": 1.0}):
-        assert tensors.memory_bytes(dataclasses.replace(config, fusion=None, **change))["gradients"] > 0
-    assert double["activations"] > 1.9 * tensors.memory_bytes(config)["activations"]
+        assert memory_bytes(dataclasses.replace(config, fusion=None, **change))["gradients"] > 0
+    assert double["activations"] > 1.9 * memory_bytes(config)["activations"]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import tiles
+from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 from gpt2core.gemm.words import pair
-from gpt2core.step.tensors import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 SHAPES = [
     (1, 1, 1),

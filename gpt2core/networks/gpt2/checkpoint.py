@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from gpt2core.data.files import HEADER_BYTES, Header, new_header, open_regular, read_header, replacing
 from gpt2core.networks.gpt2 import safetensors_file
+from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.spec.config import PRESETS, ModelConfig
 from gpt2core.spec.errors import ConfigError, CountMismatch, ShapeMismatch, TruncatedFile
-from gpt2core.step.tensors import weight_specs
 
 MAGIC = 20240326
 FP32, BF16 = 3, 5
@@ -43,7 +43,7 @@ def checkpoint_model(path: str | Path) -> ModelConfig:
 
 
 def read_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> None:
-    """Fill weights, float32 arrays named and shaped as tensors.weight_specs(model) says, from a checkpoint.
+    """Fill weights, float32 arrays named and shaped as weight_specs(model) says, from a checkpoint.
 
     llm.c's bf16 and safetensors' F16 are widened exactly. The padded rows of wte become zero whatever the file holds.
     Raises ShapeMismatch naming the first tensor that differs from the model's, else as checkpoint_model; nothing is

@@ -10,8 +10,10 @@ from collections.abc import Hashable, Iterable
 
 from gpt2core.compile.jit import Entry
 from gpt2core.kernels import attention, cross_entropy, encoder, gelu, layernorm, matmul, residual, tokens
+from gpt2core.kernels.sizes import ATTENTION_BLOCK
+from gpt2core.networks.gpt2.tensors import model_of, ring_layers, weight_specs
 from gpt2core.spec.config import TrainConfig
-from gpt2core.step import slicing, tensors
+from gpt2core.step import slicing
 from gpt2core.step.blocks import WeightBlocks
 from gpt2core.step.ops import ABSENT, Access, Arena, Operand, Own, Product, Program, Tensor, Tile, Work
 from gpt2core.step.slicing import Slice
@@ -34,17 +36,17 @@ class Layers:
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = slicing.resolve(config)
-        self.model = self.config.model
+        self.model = model_of(self.config)
         self.slices = slicing.cut(self.config)
         self.token_slice = slicing.sizes(self.config)[1]
         self.most_rows = max(s.rows for s in self.slices)
         self.program = Program()
-        self.ring = tensors.ring_layers(self.model)
-        self.blocks = WeightBlocks(self.config)
+        self.ring = ring_layers(self.model)
+        self.blocks = WeightBlocks(weight_specs(self.model))
         self.shape = self.blocks.shape
         self.keeps_gradients = config.fused != "all"
         # Stands for all products of attention: a block of queries by all keys of a head.
-        block, width = min(tensors.ATTENTION_BLOCK, self.token_slice), self.model.channels // self.model.heads
+        block, width = min(ATTENTION_BLOCK, self.token_slice), self.model.channels // self.model.heads
         self.scores = Product(0, 1, block, self.config.seq, width)
 
     # --- what layers are made of

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from gpt2core.data.files import open_regular
+from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.spec.config import ModelConfig
 from gpt2core.spec.errors import (
     BadMagic,
@@ -24,7 +25,6 @@ from gpt2core.spec.errors import (
     TruncatedFile,
     UnreadableFile,
 )
-from gpt2core.step.tensors import weight_specs
 
 PREFIX = "transformer."  # what a model with a head on it puts before every name
 READ_DTYPES = ("F32", "F16")

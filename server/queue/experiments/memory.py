@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpt2core.networks.memory import memory_bytes
 from gpt2core.spec.config import TrainConfig
-from gpt2core.step.tensors import memory_bytes
 
 MAX_SLICES = 1 << 16  # planning looks at every slice
 

@@ -1,14 +1,10 @@
-"""Memory of the process: huge pages, first touch, peak."""
+"""Memory of the process: huge pages, what is resident, peak."""
 
 from __future__ import annotations
 
 import mmap
 import os
 from pathlib import Path
-
-from gpt2core.compile.jit import kernel, pointer_i64
-
-PAGE_INT64 = 512  # of a 4 KiB page
 
 
 def reserve(size: int) -> mmap.mmap:
@@ -21,14 +17,6 @@ def reserve(size: int) -> mmap.mmap:
             if error.errno != 22:  # EINVAL: a kernel without transparent huge pages
                 raise
     return memory
-
-
-@kernel
-def touch(address, begin, end):
-    """Write a zero into each page of the bytes [begin, end) after an address: they come to lie near this thread."""
-    cells = pointer_i64(address)
-    for i in range(begin // 8, end // 8, PAGE_INT64):
-        cells[i] = 0
 
 
 def peak_rss_bytes() -> int:

@@ -1,0 +1,67 @@
+"""GPT-2 as the trainer sees it: networks/network.py says what each part is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gpt2core.networks.gpt2.tensors import model_of, tensors
+from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
+from gpt2core.step import slicing
+from gpt2core.step.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gpt2core.networks.gpt2.checkpoint import Weights
+    from gpt2core.step.ops import Program
+
+
+class Gpt2:
+    """Radford et al. 2019. What needs Numba or NumPy is imported where it is asked for."""
+
+    model = ModelConfig
+    presets = PRESETS
+
+    def check(self, config: TrainConfig) -> None:
+        from gpt2core.networks.gpt2 import checkpoint
+
+        if config.save is not None:
+            checkpoint.check_suffix(config.save)
+
+    def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
+        return tensors(config)
+
+    def step(self, config: TrainConfig) -> Program:
+        from gpt2core.networks.gpt2 import program
+
+        return program.build(config)
+
+    def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
+        import numpy as np
+
+        from gpt2core.data import sources
+
+        row_batch, row_time = (np.array(table, np.int32) for table in slicing.row_tables(config))
+        return {"stream": sources.open_tokens(config), "row_batch": row_batch, "row_time": row_time}
+
+    def initialise(self, config: TrainConfig, weights: Weights) -> None:
+        from gpt2core.networks.gpt2 import checkpoint
+
+        checkpoint.initial_weights(model_of(config), config.seed, weights)
+
+    def read(self, config: TrainConfig, weights: Weights) -> None:
+        from gpt2core.networks.gpt2 import checkpoint
+
+        assert config.checkpoint is not None
+        checkpoint.read_checkpoint(config.checkpoint, model_of(config), weights)
+
+    def write(self, config: TrainConfig, weights: Weights) -> None:
+        from gpt2core.networks.gpt2 import checkpoint
+
+        assert config.save is not None
+        checkpoint.write_checkpoint(config.save, model_of(config), weights)
+
+
+NETWORK = Gpt2()

@@ -1,0 +1,114 @@
+"""Tables of GPT-2's tensors. No Numba and no NumPy: a server sizes runs with them."""
+
+from __future__ import annotations
+
+from gpt2core.kernels.sizes import ATTENTION_BLOCK
+from gpt2core.optimizers import state
+from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.step import slicing
+from gpt2core.step.tensors import TensorSpec
+
+
+def model_of(config: TrainConfig) -> ModelConfig:
+    """The sizes of the GPT-2 that a configuration trains. Raises TypeError for another network's."""
+    if not isinstance(config.model, ModelConfig):
+        raise TypeError(f"{config.model} is not a GPT-2")
+    return config.model
+
+
+def weight_specs(model: ModelConfig) -> list[TensorSpec]:
+    """GPT-2's weights in llm.c's order: matrices are (out, in), each kind stacked over the L layers."""
+    L, C, Vp = model.layers, model.channels, model.padded_vocab
+    return [
+        TensorSpec("wte", (Vp, C)),
+        TensorSpec("wpe", (model.context, C)),
+        TensorSpec("ln1w", (L, C)),
+        TensorSpec("ln1b", (L, C)),
+        TensorSpec("qkvw", (L, 3 * C, C)),
+        TensorSpec("qkvb", (L, 3 * C)),
+        TensorSpec("attprojw", (L, C, C)),
+        TensorSpec("attprojb", (L, C)),
+        TensorSpec("ln2w", (L, C)),
+        TensorSpec("ln2b", (L, C)),
+        TensorSpec("fcw", (L, 4 * C, C)),
+        TensorSpec("fcb", (L, 4 * C)),
+        TensorSpec("fcprojw", (L, C, 4 * C)),
+        TensorSpec("fcprojb", (L, C)),
+        TensorSpec("lnfw", (C,)),
+        TensorSpec("lnfb", (C,)),
+    ]
+
+
+def ring_layers(model: ModelConfig) -> int:
+    """Layers whose activation gradients live at once: weight gradients may lag behind by that much."""
+    return min(model.layers, 3)
+
+
+def block_gradient_size(model: ModelConfig) -> int:
+    """Elements of the gradient of one block, whichever weight's, with that of its bias; of a LayerNorm's too."""
+    matrices = [spec.shape[-2:] for spec in weight_specs(model) if len(spec.shape) == 3 or spec.name in ("wte", "wpe")]
+    return max(2 * model.channels, *(slicing.block_rows(*shape) * (shape[1] + 1) for shape in matrices))
+
+
+def update_parts(model: ModelConfig) -> int:
+    """How many tiles update the weights: the blocks of every matrix, and every LayerNorm."""
+    shape = {spec.name: spec.shape[-2:] for spec in weight_specs(model)}
+
+    def blocks(*names: str) -> int:
+        return sum(len(slicing.cut_rows(*shape[name])) for name in names)
+
+    layer = blocks("qkvw", "attprojw", "fcw", "fcprojw") + 2
+    return blocks("wte", "wpe") + model.layers * layer + 1
+
+
+def activation_specs(config: TrainConfig) -> list[TensorSpec]:
+    """What the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L."""
+    model = model_of(config)
+    L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
+    return [
+        TensorSpec("inputs", (N,), "int32"),
+        TensorSpec("targets", (N,), "int32"),
+        TensorSpec("row_batch", (N,), "int32"),
+        TensorSpec("row_time", (N,), "int32"),
+        TensorSpec("residual", (2 * L + 1, N, C)),
+        TensorSpec("normed", (2 * L + 1, N, C)),
+        TensorSpec("mean", (2 * L + 1, N)),
+        TensorSpec("rstd", (2 * L + 1, N)),
+        TensorSpec("qkv", (L, N, 3 * C)),
+        TensorSpec("lse", (L, N, NH)),
+        TensorSpec("attended", (L, N, C)),
+        TensorSpec("hidden", (L, N, 4 * C)),
+        TensorSpec("logits", (N, model.padded_vocab)),
+        TensorSpec("loss", (N,)),
+    ]
+
+
+def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
+    """Gradients of activations, in rings of a few layers; partial sums; scratch for each thread."""
+    model = model_of(config)
+    L, C, N, ring = model.layers, model.channels, config.batch * config.seq, ring_layers(model)
+    return [
+        TensorSpec("branch", (N, C)),
+        TensorSpec("dnormed", (N, C)),
+        TensorSpec("dresidual", (2 * ring + 1, N, C)),
+        TensorSpec("dqkv", (ring, N, 3 * C)),
+        TensorSpec("dattended", (ring, N, C)),
+        TensorSpec("dhidden", (ring, N, 4 * C)),
+        TensorSpec("activated", (ring, N, 4 * C)),
+        TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
+        TensorSpec("strips", (config.threads, 2, ATTENTION_BLOCK * config.seq)),
+        *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
+        *(state.clipping(config.steps, update_parts(model)) if config.grad_clip else []),
+    ]
+
+
+def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
+    """Every tensor by its arena. With fusion "all" a gradient lives only until its task has updated the weight."""
+    weights = weight_specs(model_of(config))
+    return {
+        "weights": weights,
+        "gradients": [] if config.fused == "all" else state.gradients(weights),
+        "optimizer": state.moments(weights),
+        "activations": activation_specs(config),
+        "temporary": temporary_specs(config),
+    }

@@ -1,0 +1,31 @@
+"""How much memory a run needs, whatever its network. No Numba and no NumPy: a server asks before it accepts a run."""
+
+from __future__ import annotations
+
+from gpt2core.gemm.sizes import PRODUCT_SCRATCH
+from gpt2core.networks.network import network_of
+from gpt2core.spec.config import TrainConfig
+from gpt2core.step import control
+from gpt2core.step.tensors import KINDS, ArenaPlan, TensorSpec, plan_arena
+
+
+def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
+    """One arena a kind: the network's tensors, and the run's own."""
+    tensors = network_of(config).tensors(config)
+    own = {"temporary": run_specs(config)}
+    return {kind: plan_arena([*tensors.get(kind, ()), *own.get(kind, ())]) for kind in KINDS}
+
+
+def run_specs(config: TrainConfig) -> list[TensorSpec]:
+    """What every run has: each thread's scratch for matrix products, the losses, the settings and the control cells."""
+    return [
+        TensorSpec("words", (config.threads, PRODUCT_SCRATCH), "int32"),
+        TensorSpec("losses", (config.steps,), "float64"),
+        TensorSpec("settings", (6,), "float64"),
+        TensorSpec("control", (control.CELLS,), "int64"),
+    ]
+
+
+def memory_bytes(config: TrainConfig) -> dict[str, int]:
+    """Bytes of each arena; exact."""
+    return {kind: arena.bytes for kind, arena in plan(config).items()}

@@ -1,0 +1,64 @@
+"""What the trainer asks of a network. A network is a folder here and a line in gpt2core/spec/networks.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from gpt2core.spec import networks
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.networks import Model
+from gpt2core.step.tensors import TensorSpec
+
+if TYPE_CHECKING:  # loaded by trainers only
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gpt2core.step.ops import Program
+
+    Weights = Mapping[str, NDArray[np.float32]]
+
+
+class Network(Protocol):
+    """A kind of model that can be trained.
+
+    The module that holds one loads neither Numba nor NumPy: servers and workers size runs with it.
+    """
+
+    @property
+    def model(self) -> type[Model]:
+        """The class of its models' sizes."""
+
+    @property
+    def presets(self) -> Mapping[str, Model]:
+        """Models of well-known sizes by their names, from small to large."""
+
+    def check(self, config: TrainConfig) -> None:
+        """Raise ConfigError for a setting that this network cannot follow, such as a file format it does not know."""
+
+    def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
+        """Every tensor by its arena's kind. Those that every run has are not in it (memory.run_specs)."""
+
+    def step(self, config: TrainConfig) -> Program:
+        """The step program of a configuration with resolved slices. Raises ConfigError if it would be too large."""
+
+    def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
+        """What a run reads and never writes: samples, and tables of the slices' rows. Raises InputError.
+
+        An array whose name is a tensor's is copied there, any other one is used where it lies.
+        """
+
+    def initialise(self, config: TrainConfig, weights: Weights) -> None:
+        """Fill the weights of a new model: the same numbers for the same seed on every machine."""
+
+    def read(self, config: TrainConfig, weights: Weights) -> None:
+        """Fill the weights from config.checkpoint. Raises InputError; nothing is written unless all sizes agree."""
+
+    def write(self, config: TrainConfig, weights: Weights) -> None:
+        """Write the weights to config.save, whole or not at all. Raises InputError."""
+
+
+def network_of(config: TrainConfig) -> Network:
+    """The network whose model a configuration trains."""
+    found: Network = networks.network(config.model.network)
+    return found
