@@ -106,6 +106,21 @@ def test_flop_is_what_the_documented_formula_says():
     assert matrix == pytest.approx(wanted, rel=0.002)
 
 
+@pytest.mark.parametrize("token_slice", [1, 3, 8, 10])
+def test_the_flop_of_attention_count_every_pair_of_tokens_once_and_what_is_computed_again(token_slice):
+    """Backward a pair takes five products of 2 C flop; two of them again where query and key lie in two slices."""
+    config = dataclasses.replace(SMALL, seq=10, batch_slice=1, token_slice=token_slice, steps=1, warmup=None)
+    pairs = [(query, key) for query in range(config.seq) for key in range(query + 1)]
+    apart = sum(query // token_slice != key // token_slice for query, key in pairs)
+    of_a_layer = config.batch * config.model.channels
+    found = {"forward": 0, "backward": 0}
+    for _, _, call, work in train.plan(config).program.calls:
+        if call.name == "attention":
+            found[call.phase] += work.flop
+    assert found["forward"] == config.model.layers * of_a_layer * 4 * len(pairs)
+    assert found["backward"] == config.model.layers * of_a_layer * (10 * len(pairs) + 4 * apart)
+
+
 def test_a_loss_that_is_not_finite_stops_the_run_with_its_step():
     with pytest.raises(NotFinite, match="the loss of step 3 is") as caught:
         train.train(dataclasses.replace(SMALL, steps=500, lr=1e5, seed=3))

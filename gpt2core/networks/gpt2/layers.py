@@ -301,9 +301,7 @@ class Layers:
                         ],
                         writes=[("dqkv", r, s.index)],
                     ),
-                    (s.last - s.first) * C * (
-                        10 * pairs_before(s.time0, s.time1) + 8 * (s.time1 - s.time0) * (T - s.time1)
-                    ),
+                    (s.last - s.first) * C * pair_flop_backward(s.time0, s.time1, T),
                     F32 * (8 * C + NH),
                 )
                 for s in reversed(self.slices)
@@ -371,3 +369,13 @@ class Layers:
 def pairs_before(time0: int, time1: int) -> int:
     """(query, key) pairs of one sequence with time0 <= query < time1 and key <= query."""
     return (time1 * (time1 + 1) - time0 * (time0 + 1)) // 2
+
+
+def pair_flop_backward(time0: int, time1: int, T: int) -> int:
+    """Flop a channel of attention's backward pass over one slice of a sequence of T tokens.
+
+    A pair of a query and a key takes five products. If both are in this slice, all five are made here; if only the
+    query is, p, dp and dq; if only the key is, p and dp again, dk and dv.
+    """
+    own = time1 - time0
+    return 10 * (pairs_before(time0, time1) - own * time0) + 6 * own * time0 + 8 * own * (T - time1)
