@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from gpt2core.spec import networks
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.networks import Model
 from gpt2core.step.tensors import TensorSpec
 
@@ -25,16 +26,8 @@ class Network(Protocol):
     The module that holds one loads neither Numba nor NumPy: servers and workers size runs with it.
     """
 
-    @property
-    def model(self) -> type[Model]:
-        """The class of its models' sizes."""
-
-    @property
-    def presets(self) -> Mapping[str, Model]:
-        """Models of well-known sizes by their names, from small to large."""
-
-    def check(self, config: TrainConfig) -> None:
-        """Raise ConfigError for a setting that this network cannot follow, such as a file format it does not know."""
+    model: ClassVar[type[Model]]  # the class of its models' sizes
+    presets: ClassVar[Mapping[str, Model]] = {}  # models of well-known sizes by their names, from small to large
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         """Every tensor by its arena's kind. Those that every run has are not in it (memory.run_specs)."""
@@ -51,11 +44,19 @@ class Network(Protocol):
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
         """Fill the weights of a new model: the same numbers for the same seed on every machine."""
 
+    def check(self, config: TrainConfig) -> None:
+        """Raise ConfigError for a setting that this network cannot follow; here: for files of weights."""
+        for name in ("checkpoint", "save"):
+            if getattr(config, name) is not None:
+                raise ConfigError(name, getattr(config, name), f"nothing: {config.model.network} has no file format")
+
     def read(self, config: TrainConfig, weights: Weights) -> None:
         """Fill the weights from config.checkpoint. Raises InputError; nothing is written unless all sizes agree."""
+        raise NotImplementedError
 
     def write(self, config: TrainConfig, weights: Weights) -> None:
         """Write the weights to config.save, whole or not at all. Raises InputError."""
+        raise NotImplementedError
 
 
 def network_of(config: TrainConfig) -> Network:

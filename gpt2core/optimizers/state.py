@@ -7,6 +7,15 @@ from collections.abc import Sequence
 from gpt2core.step.tensors import ITEMSIZE, TensorSpec, plan_arena
 
 
+def arenas(weights: Sequence[TensorSpec], keeps_gradients: bool = True) -> dict[str, list[TensorSpec]]:
+    """What training needs of some weights: themselves, their gradients and their moments."""
+    return {
+        "weights": list(weights),
+        "gradients": gradients(weights) if keeps_gradients else [],
+        "optimizer": moments(weights),
+    }
+
+
 def gradients(weights: Sequence[TensorSpec]) -> list[TensorSpec]:
     """The weights' gradients, laid out as the weights are: dX is the gradient of X."""
     return [TensorSpec("d" + spec.name, spec.shape) for spec in weights]

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gpt2core.networks import token_rows
 from gpt2core.networks.gpt2.tensors import model_of, tensors
+from gpt2core.networks.network import Network
 from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
-from gpt2core.step import slicing
 from gpt2core.step.tensors import TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gpt2core.networks.gpt2.checkpoint import Weights
+    from gpt2core.networks.network import Weights
     from gpt2core.step.ops import Program
 
 
-class Gpt2:
+class Gpt2(Network):
     """Radford et al. 2019. What needs Numba or NumPy is imported where it is asked for."""
 
     model = ModelConfig
@@ -39,12 +40,7 @@ class Gpt2:
         return program.build(config)
 
     def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
-        import numpy as np
-
-        from gpt2core.data import sources
-
-        row_batch, row_time = (np.array(table, np.int32) for table in slicing.row_tables(config))
-        return {"stream": sources.open_tokens(config), "row_batch": row_batch, "row_time": row_time}
+        return token_rows.data(config)
 
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
         from gpt2core.networks.gpt2 import checkpoint

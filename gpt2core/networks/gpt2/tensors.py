@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpt2core.kernels.sizes import ATTENTION_BLOCK
+from gpt2core.networks import token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.step import slicing
@@ -66,10 +67,7 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     model = model_of(config)
     L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
     return [
-        TensorSpec("inputs", (N,), "int32"),
-        TensorSpec("targets", (N,), "int32"),
-        TensorSpec("row_batch", (N,), "int32"),
-        TensorSpec("row_time", (N,), "int32"),
+        *token_rows.specs(config),
         TensorSpec("residual", (2 * L + 1, N, C)),
         TensorSpec("normed", (2 * L + 1, N, C)),
         TensorSpec("mean", (2 * L + 1, N)),
@@ -104,11 +102,8 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
 
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena. With fusion "all" a gradient lives only until its task has updated the weight."""
-    weights = weight_specs(model_of(config))
     return {
-        "weights": weights,
-        "gradients": [] if config.fused == "all" else state.gradients(weights),
-        "optimizer": state.moments(weights),
+        **state.arenas(weight_specs(model_of(config)), keeps_gradients=config.fused != "all"),
         "activations": activation_specs(config),
         "temporary": temporary_specs(config),
     }

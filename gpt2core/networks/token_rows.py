@@ -1,0 +1,30 @@
+"""What networks on tokens share: the rows' tokens, and tables of where each row lies in the batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpt2core.spec.config import TrainConfig
+from gpt2core.step import slicing
+from gpt2core.step.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TABLES = ("inputs", "targets", "row_batch", "row_time")
+
+
+def specs(config: TrainConfig) -> list[TensorSpec]:
+    """Each row's token and its successor, its sample in the batch and its position in the sample."""
+    return [TensorSpec(name, (config.batch * config.seq,), "int32") for name in TABLES]
+
+
+def data(config: TrainConfig) -> dict[str, NDArray[np.generic]]:
+    """The stream of tokens and the tables of rows. Raises InputError as gpt2core.data.sources.open_tokens."""
+    import numpy as np
+
+    from gpt2core.data import sources
+
+    sample, position = (np.array(table, np.int32) for table in slicing.row_tables(config))
+    return {"stream": sources.open_tokens(config), "row_batch": sample, "row_time": position}
