@@ -10,6 +10,7 @@ from pydantic import Field
 from taskloom.contract.runs import MOST, MOST_ID, Model, Request, RunSpec
 
 Values = list[Any]
+FEWEST_CALIBRATING_RUNS = 6  # three pairs
 
 
 class Requirements(Request):

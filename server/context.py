@@ -1,7 +1,8 @@
-"""What every route needs, held by the app and nowhere else."""
+"""What every route needs, held by the app and nowhere else. What reading needs besides is in read/context.py."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,12 +12,10 @@ from taskloom.contract.runs import MOST_ID
 from taskloom.server.access.rates import Rates
 from taskloom.server.db import Database
 from taskloom.server.metrics import Metrics
+from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts.waiting import WaitingRoom
-from taskloom.server.read.analysis.alerts import Alerts
-from taskloom.server.read.analysis.answers import Answers
-from taskloom.server.read.artifacts.store import Store
-from taskloom.server.read.events.stream import Streams
 from taskloom.server.settings import Settings
+from taskloom.server.threads import Threads
 
 
 @dataclass(frozen=True)
@@ -25,15 +24,16 @@ class Context:
     database: Database
     store: Store
     waiting: WaitingRoom
-    streams: Streams
     rates: Rates
     metrics: Metrics
-    alerts: Alerts
-    answers: Answers
+    control: Threads  # of what writes; readers have FastAPI's own
+    # Called, on any thread, after attempts ended: with the attempt, where one uploaded its result. Whether something
+    # was queued by that.
+    ended: Callable[[int | None], bool]
     public: bool  # whether other machines can reach the server
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:
     context = request.app.state.context
     assert isinstance(context, Context)
     return context

@@ -59,6 +59,11 @@ def _postgres_now(*_: Any, **__: Any) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
 
 
+def one_of(column: str, states: tuple[str, ...]) -> str:
+    """SQL: the column holds one of the states."""
+    return f"{column} IN ({', '.join(repr(state) for state in states)})"
+
+
 def utc(at: float) -> datetime.datetime:
     """An instant as it leaves the server."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC)

@@ -20,7 +20,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
-from taskloom.server import logs, migrate, openapi, problems, queries, replicas
+from taskloom.server import logs, migrate, openapi, problems, queries, replicas, submissions
 from taskloom.server.access import auth
 from taskloom.server.access.headers import Head, SecurityHeaders
 from taskloom.server.access.keys import service as keys_service
@@ -34,6 +34,8 @@ from taskloom.server.listening import bind, resolve
 from taskloom.server.metrics import Metrics
 from taskloom.server.neighbours import Neighbours
 from taskloom.server.observing import Observing
+from taskloom.server.queue.artifacts.routes import router as artifacts_put
+from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts import service as attempts_service
 from taskloom.server.queue.attempts.claim import latest_queued_at
 from taskloom.server.queue.attempts.routes import router as attempts
@@ -42,21 +44,36 @@ from taskloom.server.queue.experiments.routes import router as experiments
 from taskloom.server.queue.retention.routes import router as retention
 from taskloom.server.queue.runs.routes import router as runs
 from taskloom.server.queue.workers.routes import router as workers
+from taskloom.server.read import stopping
 from taskloom.server.read.analysis.alerts import Alerts
 from taskloom.server.read.analysis.answers import Answers
 from taskloom.server.read.analysis.routes import router as analysis
 from taskloom.server.read.artifacts.routes import router as artifacts
-from taskloom.server.read.artifacts.store import Store
+from taskloom.server.read.context import Reading
 from taskloom.server.read.events.routes import router as events
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.pages.routes import router as pages
 from taskloom.server.read.samples.routes import router as samples
 from taskloom.server.settings import Settings
+from taskloom.server.threads import Threads
 
 log = logging.getLogger("taskloom.server")
 
 
-ROUTERS = (experiments, runs, samples, workers, attempts, artifacts, analysis, events, retention, keys)
+ROUTERS = (
+    submissions.router,
+    experiments,
+    runs,
+    samples,
+    workers,
+    attempts,
+    artifacts_put,
+    artifacts,
+    analysis,
+    events,
+    retention,
+    keys,
+)
 
 
 def operations() -> dict[str, APIRoute]:
@@ -73,29 +90,39 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     database = Database(settings.database_url, settings.busy_timeout_s)
     neighbours = Neighbours(database)
     waiting = WaitingRoom(tell_others=neighbours.tell)
+    reading = Reading(
+        streams=Streams(waiting, settings.events_every_s, settings.stream_s, settings.max_streams),
+        alerts=Alerts(database, settings),
+        answers=Answers(),
+    )
+
+    def ended(attempt_id: int | None) -> bool:
+        if attempt_id is not None:
+            reading.alerts.heard(attempt_id)
+        return stopping.look(database)
+
     context = Context(
         settings=settings,
         database=database,
         store=Store(settings.artifact_folder),
         waiting=waiting,
-        streams=Streams(waiting, settings.events_every_s, settings.stream_s, settings.max_streams),
         rates=Rates(settings.rate_per_s),
         metrics=Metrics(database, settings.lease_s),
-        alerts=Alerts(database, settings),
-        answers=Answers(),
+        control=Threads(settings.control_threads),
+        ended=ended,
         public=public,
     )
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(migrate.upgrade, context.database)
+        to_thread.current_default_thread_limiter().total_tokens = settings.reader_threads
         context.waiting.open()
         stopping = asyncio.Event()
-        settings = context.settings
-        reap = functools.partial(to_thread.run_sync, _reap, context)
+        reap = functools.partial(context.control.run, _reap, context)
         reaping = _repeat(reap, settings.reap_after_s, settings.reap_every_s, stopping)
         watching = _repeat(_watch_queue(context), 0.0, settings.poll_s, stopping)
-        look_at_alerts = functools.partial(to_thread.run_sync, _look_at_alerts, context)
+        look_at_alerts = functools.partial(to_thread.run_sync, _look_at_alerts, context, reading)
         alerting = _repeat(look_at_alerts, 0.0, settings.poll_s, stopping)
         loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting)]
         listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
@@ -122,7 +149,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         redirect_slashes=False,
         generate_unique_id_function=openapi.operation_name,
     )
-    app.state.context = context
+    app.state.context, app.state.reading = context, reading
     api = APIRouter(prefix="/api/v1", dependencies=[Depends(queries.check_known)])
     for router in ROUTERS:
         api.include_router(router)
@@ -139,14 +166,15 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
 
 
 def _reap(context: Context) -> None:
-    """Look for lost and overdue attempts."""
-    if attempts_service.reap(context.database, context.settings):
+    """Look for lost and overdue attempts, and for experiments whose next block a server did not come to queue."""
+    requeued = attempts_service.reap(context.database, context.settings)
+    if context.ended(None) or requeued:
         context.waiting.changed()
 
 
-def _look_at_alerts(context: Context) -> None:
+def _look_at_alerts(context: Context, reading: Reading) -> None:
     """Have confirmed what became slower."""
-    if context.alerts.look():
+    if reading.alerts.look():
         context.waiting.changed()
 
 
@@ -156,7 +184,7 @@ def _watch_queue(context: Context) -> Callable[[], Awaitable[None]]:
 
     async def watch() -> None:
         nonlocal seen
-        latest = await to_thread.run_sync(latest_queued_at, context.database)
+        latest = await context.control.run(latest_queued_at, context.database)
         if latest is not None and latest != seen:
             context.waiting.heard()
         seen = latest

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from taskloom.server.errors import InvalidRequest
 
 
-def check_known(request: Request) -> None:
+async def check_known(request: Request) -> None:
     """A filter with a slip of the pen in its name would let everything pass. Raises InvalidRequest."""
     route: APIRoute = request.scope["route"]
     known = [parameter.alias for parameter in route.dependant.query_params]

@@ -6,11 +6,11 @@ from sqlalchemy import MetaData
 
 from taskloom.server.access.keys import models as keys
 from taskloom.server.db import Base
+from taskloom.server.queue.artifacts import models as artifacts
 from taskloom.server.queue.attempts import models as attempts
 from taskloom.server.queue.experiments import models as experiments
 from taskloom.server.queue.runs import models as runs
 from taskloom.server.queue.workers import models as workers
-from taskloom.server.read.artifacts import models as artifacts
 
 __all__ = ["METADATA", "artifacts", "attempts", "experiments", "keys", "runs", "workers"]
 

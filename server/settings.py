@@ -28,6 +28,8 @@ class Settings(BaseSettings):
     block_release_s: float = Field(
         120.0, gt=0, description="a block leaves its node when no worker there was heard of for this long"
     )
+    control_threads: int = Field(16, ge=1, description="threads of claims, heartbeats, results and all that writes")
+    reader_threads: int = Field(8, ge=1, description="threads of lists, details and files")
     poll_s: float = Field(
         1.0, gt=0, description="how often waiting claims look for other servers' runs, beside being told on PostgreSQL"
     )

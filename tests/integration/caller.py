@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from taskloom.server.context import Context
 from taskloom.server.queue.attempts import service as attempts
+from taskloom.server.read.context import Reading
 
 API = "/api/v1"
 GIB = 1 << 30
@@ -19,8 +20,8 @@ GIB = 1 << 30
 class Caller:
     """One HTTP client, and the context of the server it talks to."""
 
-    def __init__(self, http: httpx.Client, context: Context) -> None:
-        self.http, self.context = http, context
+    def __init__(self, http: httpx.Client, context: Context, reading: Reading) -> None:
+        self.http, self.context, self.reading = http, context, reading
         self.tokens: dict[str, str | None] = {}
 
     def get(self, path: str, status: int = 200, **query: Any) -> Any:
@@ -60,6 +61,7 @@ class Caller:
     def reap(self) -> None:
         """What the server's reaper does now and then."""
         attempts.reap(self.context.database, self.context.settings)
+        self.context.ended(None)
 
     def sql(self, statement: str, **values: Any) -> list[Any]:
         with self.context.database.write() as session:

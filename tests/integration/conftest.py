@@ -79,7 +79,7 @@ def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
         assert server.ready.wait(30)
         client = httpx.Client(base_url=server.url, timeout=40)
         clients.append(client)
-        return Caller(client, server.app.state.context)
+        return Caller(client, server.app.state.context, server.app.state.reading)
 
     try:
         yield start

@@ -278,7 +278,7 @@ def test_what_became_slower_is_run_again_without_being_asked(start_server, make_
     (alert,) = api.get("/analysis/history", run_id=13)[0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == ("confirmed", confirming)
     known = experiments() | {run_experiment(1.1), run_experiment(1.1)}
-    api.context.alerts.look()
+    api.reading.alerts.look()
     assert experiments() == known
 
 
@@ -287,7 +287,7 @@ def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(api, 
     for level in (1.0, 1.1):
         api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
         run_all(node, make_result, [s * level for s in NOISE])
-    assert not api.context.alerts.look()
+    assert not api.reading.alerts.look()
     assert api.get("/analysis/history")[0]["alerts"][0]["state"] == "suspected"
 
 

@@ -1,6 +1,6 @@
 """Repetitions are added until the answer is known, or the budget ends; both are recorded."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -102,33 +102,40 @@ def test_a_cancelled_experiment_is_not_prolonged(api, node, make_result):
     assert stopping(api, made)[:2] == ("cancelled", 6)
 
 
-def test_two_runs_that_end_at_the_same_moment_add_one_block(api, make_result, monkeypatch):
+def test_servers_that_ask_the_rule_at_the_same_moment_add_one_block(api, node, make_result, monkeypatch):
     made = submit(api)
-    nodes = [api.worker(f"w{i}", labels={"kind": "quiet"}) for i in range(2)]
-    first = nodes[0]
     for s in STEP_S[:2]:
-        run_block(first, make_result, s)
-    leases = [first.claim()]
-    api.sql("UPDATE block SET node = NULL, core_set = NULL WHERE experiment_id = :id AND number = 2", id=made["id"])
-    leases.append(nodes[1].claim())
+        run_block(node, make_result, s)
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "undecided", lambda _: [])  # the server ends before it asks
+        run_block(node, make_result, STEP_S[2])
+    (ended,) = blocks.undecided(api.context.database)
+    with ThreadPoolExecutor(2) as pool:
+        added = list(pool.map(lambda _: blocks.decide(api.context.database, ended, None, None), range(2)))
+    assert sorted(added) == [False, True]
+    assert stopping(api, made)[:2] == ("active", 8)
 
-    both, extend = threading.Barrier(1 if api.context.database.is_sqlite else 2, timeout=20), blocks.extend
 
-    def extend_together(session, experiment_id):
-        session.flush()
-        both.wait()
-        return extend(session, experiment_id)
+def test_a_block_that_a_server_did_not_come_to_queue_is_queued_by_the_reaper(api, node, make_result, monkeypatch):
+    made = submit(api)
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "undecided", lambda _: [])
+        for s in STEP_S[:3]:
+            run_block(node, make_result, s)
+    assert stopping(api, made)[:2] == ("finished", 6)
+    api.reap()
+    assert stopping(api, made)[:2] == ("active", 8)
 
-    monkeypatch.setattr(blocks, "extend", extend_together)
 
-    def end(node, lease):
-        node.upload(lease, make_result([9, 1, 1], scheduler=lease["spec"]["scheduler"]))
-
-    threads = [threading.Thread(target=end, args=pair) for pair in zip(nodes, leases, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_a_run_that_is_tried_again_has_the_rule_asked_again(api, node, make_result):
+    made = submit(api)
+    for _ in range(6):
+        node.upload(node.claim(), error={"slug": "boom"})
+    assert stopping(api, made)[2]["reason"] == "no-results"
+    api.post(f"/experiments/{made['id']}/retry")
+    assert stopping(api, made)[2]["reason"] is None
+    for s in STEP_S[:3]:
+        run_block(node, make_result, s)
     assert stopping(api, made)[:2] == ("active", 8)
 
 

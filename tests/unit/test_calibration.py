@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from taskloom.analysis.calibration import calibrate, detectable
+from taskloom.analysis.calibration import FEWEST_PAIRS, calibrate, detectable
 from taskloom.analysis.comparison import decide
 from taskloom.analysis.processes import Process
+from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS
 
 
 def test_the_spread_of_pairs_is_what_neighbours_differ_by(make_result):
@@ -13,6 +14,10 @@ def test_the_spread_of_pairs_is_what_neighbours_differ_by(make_result):
     assert found.spread == pytest.approx(np.log(1.01))
     assert found.verdict == "undecided"
     assert [each.pairs for each in found.detectable] == [6, 10, 20, 50]
+
+
+def test_a_submission_asks_for_as_many_runs_as_a_calibration_takes():
+    assert FEWEST_CALIBRATING_RUNS == 2 * FEWEST_PAIRS
 
 
 def test_too_few_runs_calibrate_nothing(make_result):

@@ -8,8 +8,7 @@ from sqlalchemy import CheckConstraint, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from taskloom.contract.keys import Scope
-from taskloom.server.db import Base
-from taskloom.server.queue.runs.models import one_of
+from taskloom.server.db import Base, one_of
 
 
 class Key(Base):

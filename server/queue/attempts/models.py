@@ -7,8 +7,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ColumnElement, ForeignKey, Index, String, Text, bindparam, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from taskloom.server.db import Base
-from taskloom.server.queue.runs.models import one_of
+from taskloom.server.db import Base, one_of
 from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT
 
 _ACTIVE = one_of("state", ACTIVE)

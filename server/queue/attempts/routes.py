@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from taskloom.contract.runs import (
@@ -17,7 +16,8 @@ from taskloom.contract.runs import (
     ResultUpload,
 )
 from taskloom.server.access.auth import Who
-from taskloom.server.context import Ctx, Id
+from taskloom.server.access.keys.service import Caller
+from taskloom.server.context import Context, Ctx, Id
 from taskloom.server.errors import (
     BadResult,
     BodyTooLarge,
@@ -56,7 +56,7 @@ async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Reques
 
     Asked again after a lost answer, the same lease is given, as long as no heartbeat has confirmed it.
     """
-    await to_thread.run_sync(ownership.check_worker, context.database, caller, wanted.worker_id)
+    await context.control.run(ownership.check_worker, context.database, caller, wanted.worker_id)
     asked_at = time.monotonic()
 
     async def claim_if_connected() -> Lease | Empty | None:
@@ -66,7 +66,7 @@ async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Reques
         if wanted.remaining_s is not None:
             left_s = max(0.0, wanted.remaining_s - (time.monotonic() - asked_at))
         now_wanted = wanted.model_copy(update={"remaining_s": left_s})
-        return await to_thread.run_sync(claim, context.database, context.settings, now_wanted)
+        return await context.control.run(claim, context.database, context.settings, now_wanted)
 
     found = await context.waiting.wait_for(claim_if_connected, min(wanted.wait_s, context.settings.max_wait_s))
     return Response(status_code=204) if found is None else found
@@ -92,11 +92,15 @@ def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
         NotYourWorker,
     ),
 )
-def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
+async def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
     """Renew the lease and say how far the trainer is. `cancel`: stop it. lease-lost: stop it, its result is not wanted.
 
     A lease that ran out is renewed as long as nobody else has taken the run.
     """
+    return await context.control.run(_heartbeat, context, caller, attempt_id, beat)
+
+
+def _heartbeat(context: Context, caller: Caller, attempt_id: int, beat: HeartbeatRequest) -> HeartbeatAnswer:
     ownership.check_attempt(context.database, caller, attempt_id)
     return service.heartbeat(context.database, context.settings, attempt_id, beat)
 
@@ -115,15 +119,18 @@ def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRequest)
         NotYourWorker,
     ),
 )
-def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
+async def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
     """End an attempt. Safe to send again: the same SHA-256 gets the same answer.
 
     A late result counts if no newer attempt was claimed; else it is kept as superseded. `cancelled` without a
     cancellation asked for hands the run back: it is queued again.
     """
+    return await context.control.run(_finish, context, caller, attempt_id, upload)
+
+
+def _finish(context: Context, caller: Caller, attempt_id: int, upload: ResultUpload) -> ResultReceipt:
     ownership.check_attempt(context.database, caller, attempt_id)
     receipt, requeued = service.finish(context.database, attempt_id, upload)
-    if requeued:
+    if context.ended(attempt_id) or requeued:
         context.waiting.changed()
-    context.alerts.heard(attempt_id)
     return receipt

@@ -21,7 +21,6 @@ from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFen
 from taskloom.server.queue.attempts import cores, output, rules
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.models import Attempt, Result, is_active
-from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
 from taskloom.server.queue.workers.models import Worker
@@ -79,7 +78,7 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
 
 
 def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[ResultReceipt, bool]:
-    """Store a result; the second value says whether something was queued by it: the run again, or another block.
+    """Store a result; the second value says whether the run was queued again.
 
     Raises NotFound, WrongFencingToken, ResultConflict, BadResult or InvalidTransition.
     """
@@ -111,8 +110,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
                 received_at=facts.now,
             )
         )
-        queued = run.state == "queued" or (run.state in RUN.final() and blocks.extend(session, run.experiment_id))
-        return _receipt(attempt, change.canonical), queued
+        return _receipt(attempt, change.canonical), run.state == "queued"
 
 
 def _receipt(attempt: Attempt, canonical: bool) -> ResultReceipt:
@@ -223,7 +221,6 @@ def _end_all(session: Session, settings: Settings, which: ColumnElement[bool], o
             attempt.error = {"slug": "lost", "detail": "no heartbeat before the lease ran out, or the worker restarted"}
             if run.state == "quarantined":
                 run.error = {"slug": "quarantined", "detail": f"lost {run.losses} times; not tried again by itself"}
-        added = run.state in RUN.final() and blocks.extend(session, run.experiment_id)
-        queued = queued or added or run.state == "queued"
+        queued = queued or run.state == "queued"
         log.warning("attempt %s of run %s is %s; the run is %s", attempt.id, run.id, attempt.state, run.state)
     return queued

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import exists, func, insert, select
 from sqlalchemy.orm import Session
 
-from taskloom.analysis.stopping import Stopping, judge
 from taskloom.contract.experiments import ExperimentRequest
-from taskloom.server.db import LOCKED, now
+from taskloom.server.db import LOCKED, Database, now
 from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.experiments.expansion import Capacity, Planned, Variant, canonical_sha256, expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
@@ -82,51 +82,91 @@ def _needs(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def extend(session: Session, experiment_id: int) -> bool:
-    """A run of the experiment has ended: if it was the last one, queue another block, unless it is to stop.
+@dataclass(frozen=True)
+class Ended:
+    """An experiment with `stop` whose runs have all ended: what its stopping rule is asked with.
 
-    Whether there is one. The experiment's row is locked, so that of two runs that end at the same moment one sees both.
+    values: the median steps of each variant's runs that succeeded. runs: how many there were, so that nobody writes
+    down an answer to a question that is no longer the one.
     """
-    if session.get_one(Experiment, experiment_id).request.get("stop") is None:
-        return False
-    experiment = session.get_one(Experiment, experiment_id, with_for_update=LOCKED, populate_existing=True)
-    still = select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(("queued", *ACTIVE))).limit(1)
-    if experiment.cancelled_at is not None or session.execute(still).first() is not None:
-        return False
-    found = stopping(session, experiment)
-    if found.reason is not None:
-        return False
-    request = ExperimentRequest.model_validate(experiment.request)
-    longer = request.model_copy(update={"repetitions": found.repetitions + 1, "stop": None})
-    # As it was once taken: what a node can run, and how much may be submitted, was looked at then.
-    variants, planned = expand(longer, 2 * experiment.runs, run_memory_bytes, Capacity())
-    block = planned[-len(variants) :]
-    insert_runs(session, experiment, request, variants, block)
-    experiment.runs += len(block)
-    return True
+
+    experiment_id: int
+    request: ExperimentRequest
+    runs: int
+    values: list[list[float]]
+    repetitions: int
+    spent_s: float
 
 
-def stopping(session: Session, experiment: Experiment) -> Stopping:
-    """Where an experiment with `stop` stands."""
-    request = ExperimentRequest.model_validate(experiment.request)
-    assert request.stop is not None
+def undecided(database: Database) -> list[Ended]:
+    """Every experiment that either stops now or gets another block."""
+    with database.read() as session:
+        open_run = exists().where(Run.experiment_id == Experiment.id, Run.state.in_(("queued", *ACTIVE)))
+        query = select(Experiment).where(Experiment.undecided, Experiment.cancelled_at.is_(None), ~open_run)
+        return [_ended(session, experiment) for experiment in session.scalars(query.order_by(Experiment.id))]
+
+
+def _ended(session: Session, experiment: Experiment) -> Ended:
     values: dict[str, list[float]] = {}
-    runs = select(Run.spec, Run.block, Run.state, Run.median_step_s).where(Run.experiment_id == experiment.id)
-    open_blocks, blocks = set(), set()
-    for spec, block, state, median_step_s in session.execute(runs):
-        blocks.add(block)
-        if state in ("queued", *ACTIVE):
-            open_blocks.add(block)
+    runs = select(Run.spec, Run.state, Run.median_step_s).where(Run.experiment_id == experiment.id)
+    for spec, state, median_step_s in session.execute(runs):
         mine = values.setdefault(canonical_sha256(spec), [])
         if state == "succeeded" and median_step_s is not None:
             mine.append(median_step_s)
-    spent = func.sum(func.coalesce(Attempt.finished_at, now(session)) - Attempt.claimed_at)
-    of_it = select(spent).join(Run, Run.id == Attempt.run_id).where(Run.experiment_id == experiment.id)
-    return judge(
-        list(values.values()),
-        len(blocks) - len(open_blocks),
-        float(session.execute(of_it).scalar_one() or 0.0),
-        request.stop.rel_ci,
-        request.stop.max_repetitions,
-        request.stop.budget_s,
+    return Ended(
+        experiment_id=experiment.id,
+        request=ExperimentRequest.model_validate(experiment.request),
+        runs=experiment.runs,
+        values=list(values.values()),
+        repetitions=complete(session, experiment.id),
+        spent_s=spent_s(session, experiment.id),
     )
+
+
+def decide(database: Database, ended: Ended, rel_ci: float | None, reason: str | None) -> bool:
+    """Write down where the experiment stands, and queue its next block where there is no reason to stop.
+
+    Whether there is one. Nothing changes if the experiment has changed since: another server was faster, or somebody
+    cancelled it or had a run tried again.
+    """
+    longer = ended.request.model_copy(update={"repetitions": ended.repetitions + 1, "stop": None})
+    variants: list[Variant] = []
+    planned: list[Planned] = []
+    if reason is None:
+        # As it was once taken: what a node can run, and how much may be submitted, was looked at then.
+        variants, planned = expand(longer, 2 * ended.runs, run_memory_bytes, Capacity())
+    block = planned[-len(variants) :] if variants else []
+    with database.write() as session:
+        experiment = session.get(Experiment, ended.experiment_id, with_for_update=LOCKED)
+        if experiment is None or experiment.cancelled_at is not None or not experiment.undecided:
+            return False
+        still = select(Run.id).where(Run.experiment_id == experiment.id, Run.state.in_(("queued", *ACTIVE))).limit(1)
+        if experiment.runs != ended.runs or session.execute(still).first() is not None:
+            return False
+        experiment.rel_ci, experiment.stop_reason = rel_ci, reason
+        experiment.undecided = reason is None
+        if block:
+            insert_runs(session, experiment, ended.request, variants, block)
+            experiment.runs += len(block)
+    return bool(block)
+
+
+def reopen(session: Session, experiment_id: int) -> None:
+    """A run is tried again: its experiment's stopping rule is asked once more when that has ended."""
+    if session.get_one(Experiment, experiment_id).request.get("stop") is not None:
+        experiment = session.get_one(Experiment, experiment_id, with_for_update=LOCKED)
+        experiment.undecided, experiment.stop_reason = True, None
+
+
+def complete(session: Session, experiment_id: int) -> int:
+    """How many of an experiment's blocks have ended."""
+    of_it = select(func.count(Run.block.distinct())).where(Run.experiment_id == experiment_id)
+    open_ones = of_it.where(Run.state.in_(("queued", *ACTIVE)))
+    return session.execute(of_it).scalar_one() - session.execute(open_ones).scalar_one()
+
+
+def spent_s(session: Session, experiment_id: int) -> float:
+    """Workers' time of all attempts of an experiment so far."""
+    spent = func.sum(func.coalesce(Attempt.finished_at, now(session)) - Attempt.claimed_at)
+    of_it = select(spent).join(Run, Run.id == Attempt.run_id).where(Run.experiment_id == experiment_id)
+    return float(session.execute(of_it).scalar_one() or 0.0)

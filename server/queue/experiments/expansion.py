@@ -18,8 +18,7 @@ from typing import Any
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
-from taskloom.analysis.calibration import FEWEST_PAIRS
-from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
 from taskloom.server.errors import ExpansionTooLarge, InvalidRequest
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.memory import MAX_SLICES, slices
@@ -185,8 +184,9 @@ def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
     for name, given in (("axes", request.axes), ("zip", request.zip)):
         if given:
             refusals.add(f"/{name}", name, given, "nothing: all runs of a calibration are alike")
-    if request.repetitions < 2 * FEWEST_PAIRS:
-        refusals.add("/repetitions", "repetitions", request.repetitions, f"at least {2 * FEWEST_PAIRS}: pairs of runs")
+    if request.repetitions < FEWEST_CALIBRATING_RUNS:
+        accepted = f"at least {FEWEST_CALIBRATING_RUNS}: pairs of runs"
+        refusals.add("/repetitions", "repetitions", request.repetitions, accepted)
 
 
 def _refuse_size(runs: int, max_runs: int) -> None:

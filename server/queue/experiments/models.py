@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from taskloom.server.db import Base
@@ -21,6 +21,16 @@ class Experiment(Base):
     runs: Mapped[int]
     created_at: Mapped[float]
     cancelled_at: Mapped[float | None]
+    # Of an experiment with `stop`: whether another block may follow, and what was found when its last block had ended.
+    undecided: Mapped[bool] = mapped_column(server_default=false())
+    rel_ci: Mapped[float | None]
+    stop_reason: Mapped[str | None] = mapped_column(String(20))
+
+    __table_args__ = (
+        Index(
+            "ix_experiment_undecided", "id", sqlite_where=text("undecided"), postgresql_where=text("undecided")
+        ),
+    )
 
 
 class Block(Base):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from collections import Counter
@@ -27,7 +26,8 @@ from taskloom.contract.experiments import (
 from taskloom.server import paging
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
-from taskloom.server.queue.experiments.blocks import insert_runs, stopping
+from taskloom.server.queue.experiments import blocks
+from taskloom.server.queue.experiments.blocks import insert_runs
 from taskloom.server.queue.experiments.expansion import Planned, Variant, canonical_sha256, expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, RequiredLabel
@@ -65,6 +65,7 @@ def submit(
                 runs=len(planned),
                 created_at=now(session),
                 cancelled_at=None,
+                undecided=request.stop is not None,
             )
             session.add(experiment)
             session.flush()
@@ -133,7 +134,7 @@ def cancel(database: Database, experiment_id: int) -> ExperimentDetail:
     Raises NotFound or InvalidTransition.
     """
     with database.write() as session:
-        experiment = _get(session, experiment_id)
+        experiment = _get(session, experiment_id, lock=True)  # no block is added meanwhile
         at = now(session)
         open_runs = _locked(session, experiment_id, (*ACTIVE, "queued"))
         if not open_runs and experiment.cancelled_at is None:
@@ -150,7 +151,7 @@ def cancel(database: Database, experiment_id: int) -> ExperimentDetail:
 def retry(database: Database, experiment_id: int) -> ExperimentDetail:
     """Queue every run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
     with database.write() as session:
-        experiment = _get(session, experiment_id)
+        experiment = _get(session, experiment_id, lock=True)
         at = now(session)
         runs = _locked(session, experiment_id, tuple(RUN.verbs["retry"]))
         if not runs:
@@ -161,6 +162,7 @@ def retry(database: Database, experiment_id: int) -> ExperimentDetail:
         for run in runs:
             retry_locked(run, at)
         experiment.cancelled_at = None
+        blocks.reopen(session, experiment_id)
         session.flush()
         return _detail(session, experiment)
 
@@ -290,15 +292,17 @@ def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
     summary = _summaries(session, [experiment])[0]
     state = None
     if experiment.request.get("stop") is not None:
-        found = stopping(session, experiment)
-        # While runs are open nothing is decided.
-        reason = None if summary.state == "active" else found.reason
-        state = StoppingState(**{**dataclasses.asdict(found), "reason": reason})
+        state = StoppingState(
+            repetitions=blocks.complete(session, experiment.id),
+            rel_ci=experiment.rel_ci,
+            spent_s=blocks.spent_s(session, experiment.id),
+            reason=experiment.stop_reason,
+        )
     return ExperimentDetail(**summary.model_dump(), request=experiment.request, stopping=state)
 
 
-def _get(session: Session, experiment_id: int) -> Experiment:
-    experiment = session.get(Experiment, experiment_id)
+def _get(session: Session, experiment_id: int, lock: bool = False) -> Experiment:
+    experiment = session.get(Experiment, experiment_id, with_for_update=LOCKED if lock else None)
     if experiment is None:
         raise NotFound(f"there is no experiment {experiment_id}")
     return experiment

@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session, aliased
 
 from taskloom.contract.retention import PruneReport, PruneRequest
 from taskloom.server.db import Database, now
+from taskloom.server.queue.artifacts.models import Artifact
+from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts.models import Attempt, OutputLine, Result
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import RUN
-from taskloom.server.read.artifacts.models import Artifact
-from taskloom.server.read.artifacts.store import Store
 
 RUNS_AT_ONCE = 2000  # deleted for one request, roughly: an experiment is not interrupted
 CHUNK = 500

@@ -20,13 +20,8 @@ from sqlalchemy import (
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
-from taskloom.server.db import Base
+from taskloom.server.db import Base, one_of
 from taskloom.server.queue.runs.states import RUN
-
-
-def one_of(column: str, states: tuple[str, ...]) -> str:
-    """SQL: the column holds one of the states."""
-    return f"{column} IN ({', '.join(repr(state) for state in states)})"
 
 
 class Run(Base):

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from taskloom.contract.runs import MOST_ID, LogPage, RunDetail, RunPage, RunState, SampleList
 from taskloom.server import paging
-from taskloom.server.context import Ctx, Cursor, Id, PageSize
+from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
 from taskloom.server.errors import BadCursor, InvalidRequest, InvalidTransition, NoResult, NotFound, PageTooLarge
 from taskloom.server.problems import responses
 from taskloom.server.queue.attempts import output
@@ -58,14 +58,25 @@ def log(context: Ctx, run_id: Id, cursor: Cursor = None, limit: PageSize = pagin
 
 
 @router.post("/{run_id}/cancel", responses=responses(NotFound, InvalidRequest, InvalidTransition))
-def cancel(context: Ctx, run_id: Id) -> RunDetail:
+async def cancel(context: Ctx, run_id: Id) -> RunDetail:
     """Cancel a run: a queued one at once, one under way when its worker next beats."""
-    return service.cancel(context.database, context.settings, run_id)
+    return await context.control.run(_cancel, context, run_id)
+
+
+def _cancel(context: Context, run_id: int) -> RunDetail:
+    detail = service.cancel(context.database, context.settings, run_id)
+    if context.ended(None):
+        context.waiting.changed()
+    return detail
 
 
 @router.post("/{run_id}/retry", responses=responses(NotFound, InvalidRequest, InvalidTransition))
-def retry(context: Ctx, run_id: Id) -> RunDetail:
+async def retry(context: Ctx, run_id: Id) -> RunDetail:
     """Queue a run again that failed, was cancelled or quarantined. Its attempts so far stay in its history."""
+    return await context.control.run(_retry, context, run_id)
+
+
+def _retry(context: Context, run_id: int) -> RunDetail:
     detail = service.retry(context.database, context.settings, run_id)
     context.waiting.changed()
     return detail

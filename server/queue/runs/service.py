@@ -128,8 +128,6 @@ def cancel(database: Database, settings: Settings, run_id: int) -> RunDetail:
         run = _get(session, run_id, lock=True)
         cancel_locked(run, now(session))
         session.flush()
-        if run.state in RUN.final():
-            blocks.extend(session, run.experiment_id)
         return _detail(session, settings, run)
 
 
@@ -148,6 +146,7 @@ def cancel_locked(run: Run, at: float) -> None:
 def retry(database: Database, settings: Settings, run_id: int) -> RunDetail:
     """Queue a run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
     with database.write() as session:
+        blocks.reopen(session, _get(session, run_id).experiment_id)  # before the run: as a cancellation locks them
         run = _get(session, run_id, lock=True)
         retry_locked(run, now(session))
         session.flush()
@@ -162,7 +161,7 @@ def retry_locked(run: Run, at: float) -> None:
 
 
 def _get(session: Session, run_id: int, lock: bool = False) -> Run:
-    run = session.get(Run, run_id, with_for_update=LOCKED if lock else None)
+    run = session.get(Run, run_id, with_for_update=LOCKED if lock else None, populate_existing=lock)
     if run is None:
         raise NotFound(f"there is no run {run_id}")
     return run

@@ -10,7 +10,7 @@ from taskloom.contract.workers import Leaving, WorkerPage, WorkerRegistration, W
 from taskloom.server import paging
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.service import Caller
-from taskloom.server.context import Ctx, Cursor, PageSize
+from taskloom.server.context import Context, Ctx, Cursor, PageSize
 from taskloom.server.errors import (
     BadCursor,
     BodyTooLarge,
@@ -27,9 +27,9 @@ from taskloom.server.queue.workers import service
 router = APIRouter(prefix="/workers", tags=["workers"])
 
 
-def _register(context: Ctx, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
+def _register(context: Context, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
     summary, new, requeued = service.register(context.database, context.settings, caller, registration)
-    if requeued:
+    if requeued is not None and (context.ended(None) or requeued):
         context.waiting.changed()
     if new:
         response.status_code = 201
@@ -44,10 +44,10 @@ def _register(context: Ctx, caller: Caller, registration: WorkerRegistration, re
         **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot),
     },
 )
-def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
+async def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
     """A worker introduces itself; again at will. Another boot_id says that it is a new process: what the old one held
     is lost, and its boot_id is taken no more."""
-    return _register(context, caller, registration, response)
+    return await context.control.run(_register, context, caller, registration, response)
 
 
 @router.put(
@@ -57,7 +57,7 @@ def register(context: Ctx, caller: Who, registration: WorkerRegistration, respon
         **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot),
     },
 )
-def put(
+async def put(
     context: Ctx,
     caller: Who,
     worker_id: Annotated[str, Path(max_length=200)],
@@ -76,7 +76,7 @@ def put(
                 }
             ]
         )
-    return _register(context, caller, registration, response)
+    return await context.control.run(_register, context, caller, registration, response)
 
 
 @router.post(

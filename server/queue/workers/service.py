@@ -22,8 +22,9 @@ FORMER_BOOTS = 100  # that are known of a worker: a message is late by seconds, 
 
 def register(
     database: Database, settings: Settings, caller: Caller, given: WorkerRegistration
-) -> tuple[WorkerSummary, bool, bool]:
-    """The worker as it is known now; whether it is new; whether runs were queued again because it had restarted.
+) -> tuple[WorkerSummary, bool, bool | None]:
+    """The worker as it is known now; whether it is new; whether runs were queued again because it had restarted, None
+    if it had not.
 
     The same boot_id is the same process: what it holds stays its own. Another one is a new process: the old one's
     attempts are lost, and what it sent before its end changes nothing any more. Raises NotYourWorker, StaleBoot.
@@ -35,7 +36,7 @@ def register(
         if worker is not None:
             ownership.take(session, caller, given.worker_id)
         at = now(session)
-        new, requeued = worker is None, False
+        new, requeued = worker is None, None
         if worker is None:
             worker = Worker(worker_id=given.worker_id, registered_at=at)
             session.add(worker)

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import func, select
 
 from taskloom.server.db import Database
+from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.attempts.models import Attempt, Result
 from taskloom.server.queue.runs.models import Run
-from taskloom.server.read.artifacts.models import Artifact
 
 T = TypeVar("T")
 MOST = 64  # answers that are kept; a report of 100 runs has about a megabyte

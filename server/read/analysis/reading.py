@@ -15,14 +15,14 @@ from taskloom.analysis.profile import Profile, profile_of
 from taskloom.analysis.trace import Trace, trace_of
 from taskloom.server.db import Database
 from taskloom.server.errors import NotFound, NothingToCompare
+from taskloom.server.queue.artifacts.models import Artifact
+from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.models import Attempt, Result
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis.selection import Selection
-from taskloom.server.read.artifacts.models import Artifact
 from taskloom.server.read.artifacts.service import find
-from taskloom.server.read.artifacts.store import Store
 
 CHUNK = 500  # results read at a time
 MOST_TRACE_BYTES = 8 << 20  # compressed: about a million spans

@@ -18,6 +18,7 @@ from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.experiments import ExperimentDetail
 from taskloom.contract.runs import MOST_ID
 from taskloom.server.access.auth import Who
+from taskloom.server.access.keys.service import Caller
 from taskloom.server.context import Context, Ctx, Id
 from taskloom.server.errors import IdempotencyConflict, InvalidRequest, NotFound, NothingToCompare, QueueFull
 from taskloom.server.problems import responses
@@ -25,6 +26,7 @@ from taskloom.server.queue.experiments.service import submit
 from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.answers import content
 from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
+from taskloom.server.read.context import Reading, Reads
 
 router = APIRouter(prefix="/analysis", tags=["analysis"])
 Side = Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)]
@@ -53,20 +55,21 @@ T = TypeVar("T")
 CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
 
 
-def _kept(context: Context, asked: tuple[str, int, *tuple[Any, ...]], make: Callable[[], T]) -> T:
+def _kept(context: Context, reading: Reading, asked: tuple[str, int, *tuple[Any, ...]], make: Callable[[], T]) -> T:
     """The answer about an experiment (name, id, ...), made anew only where its results are others."""
-    return context.answers.of(asked, content(context.database, [asked[1]]), make)
+    return reading.answers.of(asked, content(context.database, [asked[1]]), make)
 
 
 @router.get("/scaling", responses=responses(InvalidRequest, NotFound))
-def scaling(context: Ctx, experiment_id: ExperimentId) -> ScalingTable:
+def scaling(context: Ctx, reading: Reads, experiment_id: ExperimentId) -> ScalingTable:
     """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs done so far."""
-    return _kept(context, ("scaling", experiment_id), lambda: service.scaling(context.database, experiment_id))
+    return _kept(context, reading, ("scaling", experiment_id), lambda: service.scaling(context.database, experiment_id))
 
 
 @router.get("/sweep", responses=responses(InvalidRequest, NotFound))
 def sweep(
     context: Ctx,
+    reading: Reads,
     experiment_id: ExperimentId,
     axis: Annotated[
         str | None,
@@ -78,43 +81,46 @@ def sweep(
     noise_floor: NoiseFloor = NOISE_FLOOR,
 ) -> Sweep:
     """One axis with everything else equal, wherever it stands in the sweep; p-values corrected for being several."""
-    return _kept(
-        context, ("sweep", experiment_id, axis, noise_floor),
+    return _kept(context, reading, ("sweep", experiment_id, axis, noise_floor),
         lambda: service.sweep(context.database, experiment_id, axis, noise_floor),
     )  # fmt: skip
 
 
 @router.get("/efficiency", responses=responses(InvalidRequest, NotFound))
-def efficiency(context: Ctx, experiment_id: ExperimentId) -> list[EfficiencyRow]:
+def efficiency(context: Ctx, reading: Reads, experiment_id: ExperimentId) -> list[EfficiencyRow]:
     """Where the threads' time went: parallel efficiency and its factors, waiting, computation scalability, bounds."""
-    return _kept(context, ("efficiency", experiment_id), lambda: service.efficiency(context.database, experiment_id))
+    return _kept(
+        context, reading, ("efficiency", experiment_id), lambda: service.efficiency(context.database, experiment_id)
+    )
 
 
 @router.get("/roofline", responses=responses(InvalidRequest, NotFound))
-def roofline(context: Ctx, experiment_id: ExperimentId) -> list[RooflineRow]:
+def roofline(context: Ctx, reading: Reads, experiment_id: ExperimentId) -> list[RooflineRow]:
     """What each op reached of what the node could, and whether forward and backward are memory bound."""
-    return _kept(context, ("roofline", experiment_id), lambda: service.roofline(context.database, experiment_id))
+    return _kept(
+        context, reading, ("roofline", experiment_id), lambda: service.roofline(context.database, experiment_id)
+    )
 
 
 @router.get("/forecast", responses=responses(InvalidRequest, NotFound))
 def forecast(
     context: Ctx,
+    reading: Reads,
     experiment_id: ExperimentId,
     cores: Annotated[
         str, Query(pattern=CORES, description="up to 32 numbers of cores below 1000, as 1,2,4")
     ] = "1,2,4,8,16,32,64,128",
 ) -> Outlook:
     """Steps on more cores than the node has, under either scheduler, with the error against what was measured."""
-    return _kept(
-        context, ("forecast", experiment_id, cores),
+    return _kept(context, reading, ("forecast", experiment_id, cores),
         lambda: service.forecast(context.database, context.store, experiment_id, [int(n) for n in cores.split(",")]),
     )  # fmt: skip
 
 
 @router.get("/memory", responses=responses(InvalidRequest, NotFound))
-def memory(context: Ctx, experiment_id: ExperimentId) -> list[MemoryRow]:
+def memory(context: Ctx, reading: Reads, experiment_id: ExperimentId) -> list[MemoryRow]:
     """Each variant's memory: its split, how it grows with batch and sequence, and what the peak consists of."""
-    return _kept(context, ("memory", experiment_id), lambda: service.memory(context.database, experiment_id))
+    return _kept(context, reading, ("memory", experiment_id), lambda: service.memory(context.database, experiment_id))
 
 
 @router.get("/history", responses=responses(InvalidRequest, NotFound))
@@ -133,11 +139,15 @@ def history(
     status_code=201,
     responses=responses(InvalidRequest, NotFound, QueueFull, IdempotencyConflict),
 )
-def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
+async def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
     """Queue fresh runs of what changed at this run: an alert becomes a regression only when they confirm it.
 
     Asked again, the same experiment is answered.
     """
+    return await context.control.run(_confirm, context, caller, run_id)
+
+
+def _confirm(context: Context, caller: Caller, run_id: int) -> ExperimentDetail:
     request = service.confirmation(context.database, run_id)
     detail, new = submit(context.database, context.settings, request, service.confirmation_key(run_id), caller.key_id)
     if new:
@@ -148,6 +158,7 @@ def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
 @router.get("/report", responses=responses(InvalidRequest, NotFound))
 def report(
     context: Ctx,
+    reading: Reads,
     experiment_id: ExperimentId,
     disturbed: Annotated[
         Literal["count", "leave-out"], Query(description="whether runs with foreign load beside them count")
@@ -155,7 +166,7 @@ def report(
 ) -> dict[str, Any]:
     """Everything about an experiment in one document: answer, tables, report card. `/reports/{id}` draws it."""
     return service.report(
-        context.answers, context.database, context.store, experiment_id, disturbed == "leave-out"
+        reading.answers, context.database, context.store, experiment_id, disturbed == "leave-out"
     )
 
 

@@ -30,6 +30,7 @@ from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.server.db import Database
 from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
+from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.experiments import service as experiments
 from taskloom.server.queue.experiments.memory import arenas_bytes
 from taskloom.server.queue.experiments.models import Experiment
@@ -38,7 +39,6 @@ from taskloom.server.queue.runs.states import ACTIVE
 from taskloom.server.read.analysis import reading
 from taskloom.server.read.analysis.answers import Answers, content
 from taskloom.server.read.analysis.selection import SETTINGS, Selection
-from taskloom.server.read.artifacts.store import Store
 
 T = TypeVar("T")
 MOST_CALIBRATIONS = 50  # latest ones that are looked at

@@ -12,6 +12,7 @@ from taskloom.contract.events import ExperimentEvent, RunEvent
 from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import InvalidRequest, NotFound, TooManyStreams
 from taskloom.server.problems import responses
+from taskloom.server.read.context import Reads
 from taskloom.server.read.events import service
 from taskloom.server.read.events.stream import MEDIA_TYPE
 
@@ -37,16 +38,18 @@ def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str,
 
 
 @router.get("/runs/{run_id}/events", response_class=Response, responses=_described(RunEvent))
-async def run(context: Ctx, run_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
+async def run(context: Ctx, reading: Reads, run_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
     """A run's state and progress: `changed` now and whenever it has changed, `ended` at its end; and each `line` that
     its trainer prints.
     """
     look = functools.partial(service.run, context.database, run_id)
-    return await context.streams.answer(look, last_event_id)
+    return await reading.streams.answer(look, last_event_id)
 
 
 @router.get("/experiments/{experiment_id}/events", response_class=Response, responses=_described(ExperimentEvent))
-async def experiment(context: Ctx, experiment_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
+async def experiment(
+    context: Ctx, reading: Reads, experiment_id: Id, last_event_id: LastEventId = None
+) -> StreamingResponse:
     """An experiment's state and the runs under way: `changed` now and whenever it has changed, `ended` at its end."""
     look = functools.partial(service.experiment, context.database, experiment_id)
-    return await context.streams.answer(look, last_event_id)
+    return await reading.streams.answer(look, last_event_id)

@@ -15,6 +15,7 @@ from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound
 from taskloom.server.problems import describe, responses
 from taskloom.server.read.analysis.service import report as report_document
+from taskloom.server.read.context import Reads
 from taskloom.server.read.pages.html import index_page, reference_page
 
 router = APIRouter()
@@ -41,9 +42,9 @@ def document(request: Request) -> JSONResponse:
     response_class=HTMLResponse,
     responses=responses(NotFound, InvalidRequest),
 )
-def report(context: Ctx, experiment_id: Id) -> HTMLResponse:
+def report(context: Ctx, reading: Reads, experiment_id: Id) -> HTMLResponse:
     """An experiment's report as one self-contained page."""
-    return HTMLResponse(report_page(report_document(context.answers, context.database, context.store, experiment_id)))
+    return HTMLResponse(report_page(report_document(reading.answers, context.database, context.store, experiment_id)))
 
 
 @router.get("/problems", tags=["server"], responses=responses())

@@ -1,0 +1,67 @@
+"""where an experiment with `stop` stands: whether another block may follow, the interval found, why it stopped"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0011"
+down_revision = "0010"
+branch_labels = None
+depends_on = None
+
+OPEN = ("queued", "leased", "running")
+
+
+def upgrade() -> None:
+    op.add_column("experiment", sa.Column("undecided", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.add_column("experiment", sa.Column("rel_ci", sa.Double(), nullable=True))
+    op.add_column("experiment", sa.Column("stop_reason", sa.String(20), nullable=True))
+    op.create_index(
+        "ix_experiment_undecided", "experiment", ["id"],
+        sqlite_where=sa.text("undecided"), postgresql_where=sa.text("undecided"),
+    )  # fmt: skip
+    _fill(op.get_bind())
+
+
+def _fill(connection: sa.Connection) -> None:
+    """Experiments that go on are asked of when their block ends; of those that ended, why is told as it was found."""
+    from taskloom.analysis.stopping import judge  # as of this revision's release; what it says is kept from here on
+
+    experiment = sa.table("experiment", sa.column("id", sa.Integer), sa.column("request", sa.JSON),
+                          sa.column("cancelled_at", sa.Double), sa.column("undecided", sa.Boolean),
+                          sa.column("rel_ci", sa.Double), sa.column("stop_reason", sa.String))  # fmt: skip
+    run = sa.table("run", sa.column("id"), sa.column("experiment_id"), sa.column("block"), sa.column("state"),
+                   sa.column("spec", sa.JSON), sa.column("median_step_s", sa.Double))  # fmt: skip
+    attempt = sa.table("attempt", sa.column("run_id"), sa.column("finished_at", sa.Double),
+                       sa.column("claimed_at", sa.Double))  # fmt: skip
+    for one in connection.execute(sa.select(experiment.c.id, experiment.c.request)).all():
+        stop = (one.request or {}).get("stop")
+        if stop is None:
+            continue
+        values: dict[str, list[float]] = {}
+        blocks, is_open = set(), False
+        of_it = sa.select(run.c.spec, run.c.block, run.c.state, run.c.median_step_s)
+        for row in connection.execute(of_it.where(run.c.experiment_id == one.id)):
+            blocks.add(row.block)
+            is_open = is_open or row.state in OPEN
+            mine = values.setdefault(str(sorted(row.spec.items())), [])
+            if row.state == "succeeded" and row.median_step_s is not None:
+                mine.append(row.median_step_s)
+        change = sa.update(experiment).where(experiment.c.id == one.id)
+        if is_open:
+            connection.execute(change.values(undecided=True))
+        elif blocks:
+            spent = sa.select(sa.func.sum(attempt.c.finished_at - attempt.c.claimed_at))
+            spent = spent.join_from(attempt, run, run.c.id == attempt.c.run_id).where(run.c.experiment_id == one.id)
+            spent_s = float(connection.execute(spent).scalar_one() or 0.0)
+            found = judge(list(values.values()), len(blocks), spent_s, stop["rel_ci"],
+                          stop.get("max_repetitions", 50), stop.get("budget_s"))  # fmt: skip
+            connection.execute(change.values(rel_ci=found.rel_ci, stop_reason=found.reason))
+
+
+def downgrade() -> None:
+    op.drop_index("ix_experiment_undecided", "experiment")
+    op.drop_column("experiment", "stop_reason")
+    op.drop_column("experiment", "rel_ci")
+    op.drop_column("experiment", "undecided")

@@ -1,0 +1,111 @@
+"""Artifacts are put under an attempt by its worker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.requests import ClientDisconnect
+
+from taskloom.contract.artifacts import ACCEPTED_TYPES, NAME, OCTETS, ArtifactReceipt
+from taskloom.contract.runs import MOST_ID
+from taskloom.server.access.auth import Who
+from taskloom.server.context import Context, Ctx, Id
+from taskloom.server.errors import (
+    ArtifactConflict,
+    ArtifactDamaged,
+    ArtifactTooLarge,
+    InvalidRequest,
+    NotFound,
+    NotYourWorker,
+    TooManyArtifacts,
+    UnknownMediaType,
+    WrongFencingToken,
+)
+from taskloom.server.problems import responses
+from taskloom.server.queue.artifacts import service
+from taskloom.server.queue.artifacts.store import Incoming
+from taskloom.server.queue.workers import ownership
+
+router = APIRouter(tags=["artifacts"])
+CHUNK_BYTES = 1 << 20
+Name = Annotated[str, Path(pattern=f"^{NAME}$", description="a file name: no folders")]
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+
+
+@router.put(
+    "/attempts/{attempt_id}/artifacts/{name}",
+    responses=responses(
+        NotFound,
+        InvalidRequest,
+        UnknownMediaType,
+        ArtifactTooLarge,
+        ArtifactDamaged,
+        ArtifactConflict,
+        TooManyArtifacts,
+        WrongFencingToken,
+        NotYourWorker,
+    ),
+    openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(ACCEPTED_TYPES, BINARY)}},
+)
+async def put(
+    context: Ctx,
+    caller: Who,
+    request: Request,
+    attempt_id: Id,
+    name: Name,
+    worker_id: Annotated[str, Query(min_length=1, max_length=200)],
+    attempt_no: Annotated[int, Query(ge=1, le=MOST_ID)],
+    sha256: Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="of the body")],
+) -> ArtifactReceipt:
+    """Keep a file of an attempt, whatever became of the attempt. Safe to send again; another content is a conflict."""
+    settings = context.settings
+    source = service.Source(attempt_id, worker_id, attempt_no, name)
+    media_type = request.headers.get("Content-Type", OCTETS).partition(";")[0].strip().lower()
+    if media_type not in ACCEPTED_TYPES:
+        raise UnknownMediaType(f"{media_type!r} is not taken", accepted=list(ACCEPTED_TYPES))
+    await context.control.run(ownership.check_attempt, context.database, caller, attempt_id)
+    await context.control.run(service.check, context.database, source, settings.max_artifacts)
+    with await context.control.run(context.store.incoming) as incoming:
+        await _receive(context, request, incoming)
+        if incoming.sha256 != sha256:
+            raise ArtifactDamaged(f"the body's SHA-256 is {incoming.sha256}", sha256=incoming.sha256)
+        return await context.control.run(_keep, context, source, incoming, media_type)
+
+
+async def _receive(context: Context, request: Request, incoming: Incoming) -> None:
+    """Write the body as it comes. Raises ArtifactTooLarge as soon as that is known."""
+    limit_bytes = context.settings.max_artifact_bytes
+    declared = request.headers.get("Content-Length", "")
+    if declared.isdecimal() and int(declared) > limit_bytes:
+        raise _too_large(limit_bytes)
+    pending = bytearray()
+    try:
+        async for chunk in request.stream():
+            pending += chunk
+            if incoming.size_bytes + len(pending) > limit_bytes:
+                raise _too_large(limit_bytes)
+            if len(pending) >= CHUNK_BYTES:
+                await context.control.run(incoming.write, bytes(pending))
+                pending.clear()
+    except ClientDisconnect:
+        raise ArtifactDamaged("the connection ended before the body did") from None
+    await context.control.run(incoming.write, bytes(pending))
+
+
+def _too_large(limit_bytes: int) -> ArtifactTooLarge:
+    refusal = ArtifactTooLarge(f"at most {limit_bytes} bytes are taken", max_bytes=limit_bytes)
+    refusal.headers["Connection"] = "close"  # the rest of the body is not read
+    return refusal
+
+
+def _keep(context: Context, source: service.Source, incoming: Incoming, media_type: str) -> ArtifactReceipt:
+    with context.store.keeping(incoming):
+        return service.record(
+            context.database,
+            source,
+            incoming.sha256,
+            media_type,
+            incoming.size_bytes,
+            context.settings.max_artifacts,
+        )

@@ -1,0 +1,76 @@
+"""What attempts leave beside their results: recorded once, by the worker that left it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from taskloom.contract.artifacts import ArtifactReceipt
+from taskloom.server.db import LOCKED, Database, now
+from taskloom.server.errors import ArtifactConflict, NotFound, TooManyArtifacts, WrongFencingToken
+from taskloom.server.queue.artifacts.models import Artifact
+from taskloom.server.queue.attempts.models import Attempt
+
+
+@dataclass(frozen=True)
+class Source:
+    """Whose file it is: the attempt with its fencing token, and the name."""
+
+    attempt_id: int
+    worker_id: str
+    attempt_no: int
+    name: str
+
+
+def check(database: Database, source: Source, most: int) -> None:
+    """Whether `record` would take it, before its bytes are read. Raises as `record` does, but for ArtifactConflict."""
+    with database.read() as session:
+        _check(session, source, most)
+
+
+def record(
+    database: Database, source: Source, sha256: str, media_type: str, size_bytes: int, most: int
+) -> ArtifactReceipt:
+    """The file belongs to its attempt from now on, however that ended; the same one again changes nothing.
+
+    Raises NotFound, WrongFencingToken, TooManyArtifacts or ArtifactConflict.
+    """
+    with database.write() as session:
+        session.get(Attempt, source.attempt_id, with_for_update=LOCKED)  # one upload of an attempt at a time
+        _check(session, source, most)
+        known = session.get(Artifact, (source.attempt_id, source.name))
+        if known is not None and (known.sha256, known.media_type) != (sha256, media_type):
+            raise ArtifactConflict(
+                f"attempt {source.attempt_id} has another {source.name}: {known.media_type}, {known.sha256}",
+                sha256=known.sha256,
+                media_type=known.media_type,
+            )
+        if known is None:
+            session.add(
+                Artifact(
+                    attempt_id=source.attempt_id,
+                    name=source.name,
+                    sha256=sha256,
+                    media_type=media_type,
+                    size_bytes=size_bytes,
+                    received_at=now(session),
+                )
+            )
+    return ArtifactReceipt(attempt_id=source.attempt_id, name=source.name, sha256=sha256, size_bytes=size_bytes)
+
+
+def _check(session: Session, source: Source, most: int) -> None:
+    attempt = session.get(Attempt, source.attempt_id)
+    if attempt is None:
+        raise NotFound(f"there is no attempt {source.attempt_id}")
+    if (attempt.worker_id, attempt.attempt_no) != (source.worker_id, source.attempt_no):
+        raise WrongFencingToken(
+            f"attempt {attempt.id} is number {attempt.attempt_no} of worker {attempt.worker_id}",
+            attempt_no=attempt.attempt_no,
+            worker_id=attempt.worker_id,
+        )
+    others = select(func.count()).where(Artifact.attempt_id == source.attempt_id, Artifact.name != source.name)
+    if session.execute(others).scalar_one() >= most:
+        raise TooManyArtifacts(f"at most {most} files of one attempt are kept", max_artifacts=most)

@@ -1,0 +1,28 @@
+"""What routes that read need besides the context of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from taskloom.server.read.analysis.alerts import Alerts
+from taskloom.server.read.analysis.answers import Answers
+from taskloom.server.read.events.stream import Streams
+
+
+@dataclass(frozen=True)
+class Reading:
+    streams: Streams
+    alerts: Alerts
+    answers: Answers
+
+
+async def _reading(request: Request) -> Reading:
+    reading = request.app.state.reading
+    assert isinstance(reading, Reading)
+    return reading
+
+
+Reads = Annotated[Reading, Depends(_reading)]

@@ -1,0 +1,24 @@
+"""What a submission would become: a dry run."""
+
+from __future__ import annotations
+
+from taskloom.contract.experiments import DetectableDifference, DryRun, ExperimentRequest
+from taskloom.server.db import Database
+from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.read.analysis.service import calibrations
+from taskloom.server.settings import Settings
+
+
+def plan(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
+    """Its runs, and what the calibrated nodes could tell apart by them. Raises InvalidRequest or ExpansionTooLarge."""
+    found = experiments.dry_run(database, settings, request)
+    seen = [
+        DetectableDifference(
+            node=known.node,
+            experiment_id=known.experiment_id,
+            pairs=request.repetitions,
+            relative=known.at(request.repetitions),
+        )
+        for known in calibrations(database)
+    ]
+    return found.model_copy(update={"detectable": seen})

@@ -1,0 +1,61 @@
+"""POST /api/v1/experiments: here control and reading part. A submission writes; a dry run only reads, and much."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from anyio import to_thread
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import JSONResponse
+
+from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
+from taskloom.server.access.auth import Who
+from taskloom.server.access.keys.service import Caller
+from taskloom.server.context import Context, Ctx
+from taskloom.server.errors import (
+    BodyTooLarge,
+    ExpansionTooLarge,
+    IdempotencyConflict,
+    InvalidRequest,
+    MalformedBody,
+    QueueFull,
+)
+from taskloom.server.problems import responses
+from taskloom.server.queue.experiments import service
+from taskloom.server.read.plans import plan
+
+router = APIRouter(prefix="/experiments", tags=["experiments"])
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=ExperimentDetail,
+    responses={
+        200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"},
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict, QueueFull),
+    },
+)
+async def submit(
+    context: Ctx,
+    caller: Who,
+    request: ExperimentRequest,
+    idempotency_key: IdempotencyKey = None,
+    dry_run: Annotated[bool, Query(description="answer what it would become, and queue nothing")] = False,
+) -> JSONResponse:
+    """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
+    if dry_run:
+        found = await to_thread.run_sync(plan, context.database, context.settings, request)
+        return JSONResponse(found.model_dump(mode="json"))
+    return await context.control.run(_submit, context, caller, request, idempotency_key)
+
+
+def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:
+    detail, new = service.submit(context.database, context.settings, request, idempotency_key, caller.key_id)
+    headers = {"Location": f"/api/v1/experiments/{detail.id}"}
+    if new:
+        context.waiting.changed()
+    else:
+        headers["Idempotent-Replayed"] = "true"
+    return JSONResponse(detail.model_dump(mode="json"), 201, headers)

@@ -1,0 +1,23 @@
+"""Threads of one purpose: others cannot take them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Threads:
+    """At most so many at once; who comes later waits its turn."""
+
+    def __init__(self, most: int) -> None:
+        self._limiter = CapacityLimiter(most)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `work` returns, called on one of the threads."""
+        return await to_thread.run_sync(functools.partial(work, *args, **kwargs), limiter=self._limiter)
