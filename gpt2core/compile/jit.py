@@ -1,8 +1,8 @@
 """The one place where code is compiled: flags, error model, caching, and the form in which the runtime calls a kernel.
 
-A kernel is plain arithmetic on arrays (`kernel`). An entry is its C face (`entry`): void(operands, tile, context), all
-int64 pointers, so that one compiled runtime can call any kernel through its address and kernels compile, cache and
-change one by one.
+A kernel is plain arithmetic on arrays (`kernel`). An entry is its C face: void(operands, tile, context), all int64
+pointers, so that one compiled runtime can call any kernel through its address and kernels compile, cache and change one
+by one. Entries are made from kernels' signatures (entries.py).
 
     operands  4 int64 an operand: address, two dimensions, bytes from one thread's own part to the next; a scalar stands
               in the first
@@ -19,9 +19,11 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _intrinsic
 
 from gpt2core.compile.target import cache_folder
+
+intrinsic: Any = _intrinsic  # what it makes is called with fewer arguments than it is declared with
 
 STEP, THREAD, SCRATCH = 0, 1, 2
 CONTEXT_SIZE = 8  # int64; one cache line
@@ -173,63 +175,3 @@ def bare(array):
     cost four times as much as everything else did (docs/decisions/0007).
     """
     return numba.carray(pointer_i64(address_of(array, 0)), array.shape)
-
-
-@numba.njit(inline="always")
-def f1(x, i):
-    """Operand i as a float32 vector."""
-    return numba.carray(pointer_f32(x[4 * i]), (x[4 * i + 1],))
-
-
-@numba.njit(inline="always")
-def f2(x, i):
-    """Operand i as a float32 matrix."""
-    return numba.carray(pointer_f32(x[4 * i]), (x[4 * i + 1], x[4 * i + 2]))
-
-
-@numba.njit(inline="always")
-def d1(x, i):
-    """Operand i as a float64 vector."""
-    return numba.carray(pointer_f64(x[4 * i]), (x[4 * i + 1],))
-
-
-@numba.njit(inline="always")
-def i1(x, i):
-    """Operand i as an int32 vector."""
-    return numba.carray(pointer_i32(x[4 * i]), (x[4 * i + 1],))
-
-
-@numba.njit(inline="always")
-def l1(x, i):
-    """Operand i as an int64 vector."""
-    return numba.carray(pointer_i64(x[4 * i]), (x[4 * i + 1],))
-
-
-@numba.njit(inline="always")
-def h1(x, i):
-    """Operand i as a uint16 vector."""
-    return numba.carray(pointer_u16(x[4 * i]), (x[4 * i + 1],))
-
-
-@numba.njit(inline="always")
-def scalar(x, i):
-    """Operand i as an integer."""
-    return x[4 * i]
-
-
-@numba.njit(inline="always")
-def product(x, i, c):
-    """Operand i as what computes a matrix product, with this thread's scratch."""
-    return x[4 * i], x[4 * i + 1], x[4 * i + 2], c[2]
-
-
-@numba.njit(inline="always")
-def own1(x, i, c):
-    """Operand i as a float32 vector; of an operand of which each thread has its own, this thread's."""
-    return numba.carray(pointer_f32(x[4 * i] + c[1] * x[4 * i + 3]), (x[4 * i + 1],))
-
-
-@numba.njit(inline="always")
-def own2(x, i, c):
-    """Operand i as a float32 matrix; of an operand of which each thread has its own, this thread's."""
-    return numba.carray(pointer_f32(x[4 * i] + c[1] * x[4 * i + 3]), (x[4 * i + 1], x[4 * i + 2]))

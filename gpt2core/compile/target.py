@@ -14,7 +14,10 @@ from gpt2core.spec.sources import source_hash
 
 FEATURES = llvm.get_host_cpu_features()
 # Files and folders that compiled code is made from.
-COMPILED = ("compile", "gemm", "kernels", "measure", "schedulers", "step/control.py", "taskbench")
+COMPILED = (
+    "compile", "gemm", "layers", "measure", "optimizers", "schedulers", "step/control.py", "step/signature.py",
+    "taskbench",
+)  # fmt: skip
 
 
 def _clock() -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2core.compile.entries import kernel_entry
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import products
 from gpt2core.gemm.libraries import Library
@@ -117,7 +118,7 @@ def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> 
 
 def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> None:
     """Compile or load every kernel; says so once one is not in the cache."""
-    kernels = [call.entry for op in step.ops for call in op.calls]
+    kernels = [kernel_entry(call.kernel) for op in step.ops for call in op.calls]
     entries = list(dict.fromkeys([*(library.entry for library in libraries), *kernels]))
     cold = False
     for number, entry in enumerate(entries):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from gpt2core.compile.atomics import pause
 from gpt2core.compile.clock import ticks
+from gpt2core.compile.entries import kernel_entry
 from gpt2core.compile.jit import (
     CONTEXT_SIZE,
     OPERAND_SIZE,
@@ -28,7 +30,8 @@ from gpt2core.measure.tracing import LAST_BEGIN, note
 from gpt2core.spec import settings
 from gpt2core.spec.config import PHASES
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Operand, Product, Program
+from gpt2core.step.ops import Call, Product, Program
+from gpt2core.step.signature import Array, signature
 
 ENTRY, OPERANDS, TILE, KIND, PHASE, NUMBER, NEXT = range(7)
 COLUMNS = 8  # of the tables; one cache line a call
@@ -94,7 +97,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     for index, op in enumerate(program.ops):
         op_first[index] = task
         for call in op.calls:
-            flat = [cell for operand in call.operands for cell in resolve(operand, memory, products)]
+            flat = operands_of(call, memory, products)
             operands[place, : len(flat)] = flat
             place += 1
         for tile in op.tiles:
@@ -105,7 +108,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                     row, more = following[more], more + 1
                 args[number, : len(work.args)] = work.args
                 row[:NEXT] = (
-                    call.entry.address,
+                    kernel_entry(call.kernel).address,
                     operands[at].ctypes.data,
                     args[number].ctypes.data,
                     kind_of[call.name, call.phase],
@@ -131,13 +134,30 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     return Dispatch(tasks, context, op_first, kinds, blas, (operands, args, following, delays))
 
 
-def resolve(operand: Operand, memory: Memory, products: Products | None) -> tuple[int, int, int, int]:
-    """The cells of an operand. Raises ValueError for a product if nothing computes it."""
-    if not isinstance(operand, Product):
-        return memory.operand(operand)
-    if products is None:
-        raise ValueError(f"nothing was given that computes the product {operand}")
-    return products.operand(operand)
+def operands_of(call: Call, memory: Memory, products: Products | None) -> list[int]:
+    """The cells of a call's operands.
+
+    Raises ValueError for a product if nothing computes it, TypeError for an array that is not what its parameter is.
+    """
+    flat: list[int] = []
+    for (name, kind), operand in zip(signature(call.kernel).operands.items(), call.operands, strict=True):
+        if isinstance(operand, int):
+            flat += (operand, 0, 0, 0)
+        elif isinstance(operand, Product):
+            if products is None:
+                raise ValueError(f"nothing was given that computes the product {operand}")
+            flat += products.operand(operand)
+        elif operand is None:
+            flat += (0, 0, 0, 0)
+        else:
+            array = memory.view(operand)
+            if not isinstance(kind, Array) or (str(array.dtype), min(array.ndim, 2)) != (kind.dtype, kind.rank):
+                found = f"{array.dtype} {array.shape}"
+                raise TypeError(f"{call.name} {call.phase}: {name} takes {kind}; {operand} is {found}")
+            # More than two dimensions are two: what lies in a row is the kernel's business.
+            first, second = array.shape[0], math.prod(array.shape[1:]) if array.ndim > 1 else 0
+            flat += (int(array.ctypes.data), first, second, memory.own_stride(operand))
+    return flat
 
 
 @inlined

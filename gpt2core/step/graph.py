@@ -39,14 +39,14 @@ class Graph:
 
 
 class Region:
-    """What the walk remembers of a region: the last writers, the readers since, and the open reduction group."""
+    """What the walk remembers of a region: the last writers, the readers since, and the open reduction."""
 
-    __slots__ = ("base", "group", "readers", "writers")
+    __slots__ = ("base", "readers", "reducing", "writers")
 
     def __init__(self) -> None:
         self.writers: list[int] = []
         self.readers: list[int] = []
-        self.group: int | None = None
+        self.reducing = False
         self.base: list[int] = []
 
     def touch(self, node: int, access: Access) -> list[int]:
@@ -54,13 +54,13 @@ class Region:
         if access.mode is Mode.READ:
             before = self.writers
             self.readers = [*self.readers, node]
-            self.group = None
+            self.reducing = False
             return before
-        if access.mode is Mode.REDUCE and self.group == access.group:
+        if access.mode is Mode.REDUCE and self.reducing:
             self.writers = [*self.writers, node]
             return self.base
         before = self.writers + self.readers
-        self.group = access.group if access.mode is Mode.REDUCE else None
+        self.reducing = access.mode is Mode.REDUCE
         self.base = before
         self.writers, self.readers = [node], []
         return before
@@ -199,14 +199,15 @@ def check_ops(program: Program) -> None:
                     read[access.region] = op.label
                 else:
                     written.add(access.region)
-    for region in read.keys() - written:
-        name = next(key for key, number in program.regions.items() if number == region)
-        raise GraphError(f"{read[region]} reads {name}, which no task writes")
+    for region in read.keys() - written - program.constants:
+        raise GraphError(f"{read[region]} reads {program.regions[region]}, which no task writes")
+    for region in written & program.constants:
+        raise GraphError(f"a task writes {program.regions[region]}, which is declared constant")
 
 
 def compatible(a: Access, b: Access) -> bool:
     """Whether two tasks with these accesses to one region may run in any order."""
-    return a.mode is b.mode and (a.mode is Mode.READ or (a.mode is Mode.REDUCE and a.group == b.group))
+    return a.mode is b.mode and a.mode in (Mode.READ, Mode.REDUCE)
 
 
 def reachability(nodes: int, edges: Iterable[Edge]) -> list[int]:
@@ -236,7 +237,6 @@ def validate(program: Program, graph: Graph) -> None:
     ]
     reach = reachability(2 * nodes, unrolled)
     tasks = program.tasks
-    names = {number: key for key, number in program.regions.items()}
     by_region: dict[int, list[tuple[int, Access]]] = {}
     for node, number in enumerate(graph.task):
         if number != WAIT:
@@ -245,19 +245,18 @@ def validate(program: Program, graph: Graph) -> None:
     for region, touched in by_region.items():
         twice = [*touched, *((node + nodes, access) for node, access in touched)]
         everyone = 0
-        alike: dict[tuple[Mode, int], int] = {}
+        alike: dict[Mode, int] = {}
         for node, access in twice:
             everyone |= 1 << node
-            key = (access.mode, access.group)
-            alike[key] = alike.get(key, 0) | 1 << node
+            alike[access.mode] = alike.get(access.mode, 0) | 1 << node
         for node, access in twice:
-            rivals = everyone & ~alike[access.mode, access.group] if compatible(access, access) else everyone
+            rivals = everyone & ~alike[access.mode] if compatible(access, access) else everyone
             missing = (rivals >> (node + 1) << (node + 1)) & ~reach[node]
             if missing:
                 other = (missing & -missing).bit_length() - 1
                 raise GraphError(
                     f"nothing orders {describe(graph, node)} before {describe(graph, other)}, "
-                    f"and they conflict on {names[region]}"
+                    f"and they conflict on {program.regions[region]}"
                 )
 
 

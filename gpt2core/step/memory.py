@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.node import pages
-from gpt2core.step.ops import Arena, InMemory, Own
+from gpt2core.step.ops import Arena, Own, Tensor
 from gpt2core.step.tensors import ArenaPlan
 
 
 class Memory:
-    """The arenas of one run. `arrays` maps tensor names to views; `operand` gives what a kernel is called with."""
+    """The arenas of one run. `arrays` maps tensor names to views; `view` gives what an operand names."""
 
     def __init__(self, plans: Mapping[str, ArenaPlan]) -> None:
         self.plans = plans
@@ -26,25 +28,22 @@ class Memory:
                 view = block[offset : offset + spec.bytes].view(spec.dtype)
                 self.arrays[spec.name] = view.reshape(spec.shape)
 
-    def operand(self, operand: InMemory) -> tuple[int, int, int, int]:
-        """(address, two dimensions, bytes from a thread's part to the next) of a tensor, or (value, 0, 0, 0)."""
-        if isinstance(operand, int):
-            return (operand, 0, 0, 0)
-        if isinstance(operand, Own):
-            whole = self.arrays[operand.name]
-            shape = operand.shape or whole.shape[1:]
-            address = whole.ctypes.data + operand.offset * whole.itemsize
-            return (int(address), *(*shape, 0)[:2], whole.strides[0])
+    def view(self, operand: Tensor | Arena | Own) -> NDArray[np.generic]:
+        """The array that an operand names; of what each thread has for itself, thread 0's."""
         if isinstance(operand, Arena):
-            array: NDArray[np.generic] = self.arenas[operand.kind].view(np.float32)
-        elif not operand.name:
-            return (0, 0, 0, 0)
-        else:
-            array = self.arrays[operand.name]
-            if operand.index is not None:
-                array = array[operand.index]
-        first, second = (*array.shape, 0, 0)[:2]
-        return (int(array.ctypes.data), first, second, 0)
+            return self.arenas[operand.kind].view(np.float32)
+        array: NDArray[Any] = self.arrays[operand.name]
+        if isinstance(operand, Own):
+            shape = operand.shape or array.shape[1:]
+            flat = array.reshape(len(array), -1)[0, operand.offset : operand.offset + math.prod(shape)]
+            return flat.reshape(shape)
+        if operand.layer is not None:
+            array = array[operand.layer]
+        return array
+
+    def own_stride(self, operand: Tensor | Arena | Own) -> int:
+        """Bytes from one thread's part of an operand to the next one's; 0 of what all share."""
+        return self.arrays[operand.name].strides[0] if isinstance(operand, Own) else 0
 
     @property
     def weights(self) -> dict[str, NDArray[np.float32]]:

@@ -1,44 +1,102 @@
-"""The words a step program is written in: ops over tiles, what a tile's task accesses, its kernel's operands."""
+"""What a step program is made of: ops over tiles, what each tile's task accesses, and the operands of its kernel.
+
+A tensor is named once. `Builder.op` (step/builder.py) takes a kernel, the grid of its tiles, and for each of the
+kernel's parameters what stands for it:
+
+    step.op(
+        "layernorm", "backward", layernorm_backward, grid, grid.cost("row0:row1", 17 * C, 16 * C), layer=layer,
+        dinp=Write(Tensor("dresidual", 3), "row0:row1"),    # these rows of the tensor's third layer
+        partial=Write(Tensor("partial"), "slot"),           # row `slot` of the tile
+        dout=Read(Tensor("dnormed"), "row0:row1"),
+        weight=Read(Tensor("ln1w", layer)),                 # all rows
+        dresidual=None,                                     # absent: an array of no elements
+        ...
+    )
+
+From that follow the operands, the accesses (the memory that each tile touches), the checks of rank and dtype, and the
+compiled entry. Names of columns ("row0:row1") are the grid's; the kernel's integers (`row0: TileInt`) are the same
+columns, so that what a tile computes and what it declares come from one table. Modes:
+
+    Read, Write, Update    reads; overwrites; reads and overwrites
+    Reduce                 several tasks may do it in any order, even at once, and the result is the same
+    Constant               reads memory that no task writes: it is filled before the first step
+
+Other operands: `Own`, the thread's own memory (no access: nobody else sees it); `Product`, what computes a matrix
+product; an `int` for a `Scalar`. `Arena` names a whole arena as one vector: its rows are elements. Rows are ranges of
+the outermost dimension, behind the layer where there is one, so every tensor has its own rows.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, final
 
-from gpt2core.compile.jit import Entry
 from gpt2core.spec.errors import GraphError
+from gpt2core.step.signature import Kernel
 
 
 class Mode(enum.Enum):
-    """How a task touches a region. Two tasks conflict unless both READ, or both REDUCE in one commutative group."""
+    """How a task touches a region. Two tasks conflict unless both READ or both REDUCE."""
 
     READ = "read"
     WRITE = "write"
     UPDATE = "update"  # reads, then writes
-    REDUCE = "reduce"  # a member of a group whose members may run in any order, even at once
+    REDUCE = "reduce"  # commutes with itself, even at the same time
 
 
 class Access(NamedTuple):
-    """One region touched by a task; `group` tells reductions of one region apart."""
+    """One region touched by a task."""
 
     mode: Mode
     region: int
-    group: int = 0
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """An operand: a tensor by name, or its `index`-th part along the outermost dimension."""
+class Span(NamedTuple):
+    """Bytes [begin, end) of an arena."""
+
+    arena: str
+    begin: int
+    end: int
+
+
+class Region(NamedTuple):
+    """Memory that the same tasks touch in the same way, and a name for people."""
 
     name: str
-    index: int | None = None
+    spans: tuple[Span, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@final
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor by name, or one layer of it: its `layer`-th part along the outermost dimension."""
+
+    name: str
+    layer: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.layer is None else f"{self.name}[{self.layer}]"
 
 
 @dataclass(frozen=True)
+class Arena:
+    """A whole arena as one float32 vector."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return f"arena {self.kind}"
+
+
+@final
+@dataclass(frozen=True)
 class Own:
-    """An operand: what belongs to the thread that runs the task, part of its row of a tensor (P, ...).
+    """What belongs to the thread that runs the task: part of its row of a tensor (P, ...).
 
     `offset` in elements from the row's start; `shape` of the part, or all of the row.
     """
@@ -47,17 +105,13 @@ class Own:
     offset: int = 0
     shape: tuple[int, ...] = ()
 
-
-@dataclass(frozen=True)
-class Arena:
-    """An operand: a whole arena as one float32 vector."""
-
-    kind: str
+    def __str__(self) -> str:
+        return f"own {self.name}"
 
 
 @dataclass(frozen=True)
 class Product:
-    """An operand: what computes C (m, n) = op(A) (m, k) @ op(B) (k, n); m of the largest tile, op transposes if set."""
+    """What computes C (m, n) = op(A) (m, k) @ op(B) (k, n); m of the largest tile, op transposes if set."""
 
     trans_a: int
     trans_b: int
@@ -69,18 +123,54 @@ class Product:
         return f"{self.m}x{self.n}x{self.k} {'nt'[self.trans_a]}{'nt'[self.trans_b]}"
 
 
-ABSENT = Tensor("")  # an operand of no elements
-InMemory = Tensor | Own | Arena | int
-Operand = InMemory | Product
+@dataclass(frozen=True)
+class Use:
+    """Rows of a tensor and how a tile touches them: ranges of the grid by name, all rows without one."""
+
+    of: Tensor | Arena
+    rows: str | tuple[str, ...] = ()
+    mode: ClassVar[Mode]
+
+
+class Read(Use):
+    mode = Mode.READ
+
+
+class Write(Use):
+    mode = Mode.WRITE
+
+
+class Update(Use):
+    mode = Mode.UPDATE
+
+
+class Reduce(Use):
+    mode = Mode.REDUCE
+
+
+class Constant(Use):
+    mode = Mode.READ
+
+
+def add_or_set(adds: bool, of: Tensor | Arena | Own, rows: str | tuple[str, ...] = ()) -> Use | Own:
+    """The operand of a sum: added to what is there, or set. A thread's own memory needs no declaration."""
+    if isinstance(of, Own):
+        return of
+    return Update(of, rows) if adds else Write(of, rows)
+
+
+InMemory = Tensor | Arena | Own | None
+Operand = InMemory | Product | int  # as a kernel gets it; None: an array of no elements
+Given = Use | Own | Product | int | None  # as an op is given it
 
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel and the tensors it works on; times are summed by its name and phase."""
+    """A kernel and its operands, in the order of its parameters; times are summed by name and phase."""
 
     name: str
     phase: str
-    entry: Entry
+    kernel: Kernel
     operands: tuple[Operand, ...]
 
 
@@ -132,8 +222,13 @@ class Op:
 
     @property
     def label(self) -> str:
-        name = self.name if self.layer is None else f"{self.name}[{self.layer}]"
-        return f"{name} m{self.micro}" if self.micro else name
+        return op_label(self.name, self.layer, self.micro)
+
+
+def op_label(name: str, layer: int | None, micro: int = 0) -> str:
+    """Name of an op with its layer and micro-batch, for people."""
+    name = name if layer is None else f"{name}[{layer}]"
+    return f"{name} m{micro}" if micro else name
 
 
 def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
@@ -151,56 +246,15 @@ def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
     return tuple(by_region.values())
 
 
-@dataclass
+@dataclass(frozen=True)
 class Program:
     """One training step: ops in the order in which a single thread would run them, phase after phase, micro-batch after
-    micro-batch. `micro`: to which what is added next belongs.
+    micro-batch. `constants`: the regions that are only read, as declared.
     """
 
-    ops: list[Op] = field(default_factory=list)
-    regions: dict[Hashable, int] = field(default_factory=dict)
-    micro: int = 0
-
-    def region(self, key: Hashable) -> int:
-        return self.regions.setdefault(key, len(self.regions))
-
-    def accesses(
-        self,
-        reads: Iterable[Hashable] = (),
-        writes: Iterable[Hashable] = (),
-        updates: Iterable[Hashable] = (),
-        reduces: Iterable[Hashable] = (),
-        group: int = 0,
-    ) -> tuple[Access, ...]:
-        """Accesses from region keys, such as ("qkv", layer, slice)."""
-        by_mode = ((Mode.READ, reads), (Mode.WRITE, writes), (Mode.UPDATE, updates), (Mode.REDUCE, reduces))
-        return tuple(Access(mode, self.region(key), group) for mode, keys in by_mode for key in keys)
-
-    def add(
-        self,
-        name: str,
-        phase: str,
-        entry: Entry,
-        operands: Sequence[Operand],
-        tiles: Iterable[Tile],
-        layer: int | None = None,
-        filler: bool = False,
-    ) -> None:
-        self.ops.append(Op(layer, (Call(name, phase, entry, tuple(operands)),), tuple(tiles), self.micro, filler))
-
-    def fuse(self, count: int) -> None:
-        """Make one op of the last `count`: a tile runs what their tiles of the same place do, in their order."""
-        *self.ops, parts = [*self.ops[:-count], self.ops[-count:]]
-        tiles = [
-            Tile(
-                tuple(work for tile in together for work in tile.work),
-                merged(access for tile in together for access in tile.accesses),
-                together[0].label,
-            )
-            for together in zip(*(op.tiles for op in parts), strict=True)
-        ]
-        calls = tuple(call for op in parts for call in op.calls)
-        self.ops.append(Op(parts[0].layer, calls, tuple(tiles), self.micro, all(op.filler for op in parts)))
+    ops: tuple[Op, ...]
+    regions: tuple[Region, ...]
+    constants: frozenset[int] = frozenset()
 
     @property
     def tasks(self) -> list[tuple[Op, Tile]]:

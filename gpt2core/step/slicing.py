@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpt2core.spec.config import TrainConfig
+from gpt2core.step.grid import Grid
 
 BLOCK_ELEMENTS = 384 * 768  # of a weight matrix in one tile: its gradient and moments fit in a core's caches
 MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # a matrix is cut finer than that only if its rows allow it
@@ -93,6 +95,17 @@ def cut(config: TrainConfig) -> list[Slice]:
             slices.append(Slice(index, first, last, time0, time1, row, row + rows, peers))
             row += rows
     return slices
+
+
+def grid(slices: Sequence[Slice]) -> Grid:
+    """A tile for each slice: its rows, its group's rows, its sequences [first, last), its tokens [time0, time1)."""
+    row0, row1 = {s.index: s.row0 for s in slices}, {s.index: s.row1 for s in slices}
+    return Grid(tuple(f"s{s.index}" for s in slices)).with_columns(
+        row0=list(row0.values()), row1=list(row1.values()),
+        group0=[row0[s.peers[0]] for s in slices], group1=[row1[s.peers[-1]] for s in slices],
+        first=[s.first for s in slices], last=[s.last for s in slices],
+        time0=[s.time0 for s in slices], time1=[s.time1 for s in slices],
+    )  # fmt: skip
 
 
 def row_tables(config: TrainConfig) -> tuple[list[int], list[int]]:

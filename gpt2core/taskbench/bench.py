@@ -6,7 +6,7 @@ of the iteration before. Every run validates: a task whose input does not carry 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,15 @@ from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team, spins
 from gpt2core.spec.errors import Violated
 from gpt2core.step import graph
+from gpt2core.step.builder import Builder
 from gpt2core.step.control import CELLS
+from gpt2core.step.grid import Grid
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Operand, Own, Program, Tensor, Tile, Work
-from gpt2core.step.tensors import TensorSpec, plan_arena
+from gpt2core.step.ops import Constant, Own, Program, Read, Tensor, Write
+from gpt2core.step.tensors import ArenaPlan, TensorSpec, plan_arena
 from gpt2core.taskbench import patterns
 from gpt2core.taskbench.granularity import Point, stream_bytes
-from gpt2core.taskbench.kernels import CHUNK, LINE, POINT, TIMESTEP, compute_task_entry, memory_task_entry
+from gpt2core.taskbench.kernels import CHUNK, LINE, POINT, TIMESTEP, compute_task, memory_task
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 2, 50_000
 
@@ -43,10 +45,11 @@ class TaskBench:
         self.inputs = patterns.inputs(pattern, width)
         self.timesteps, self.width, self.cores = len(self.inputs), width, tuple(cores)
         self.streams = streams
-        self.memory = allocate(self.timesteps, width)
+        plans = plan(self.timesteps, width, len(self.cores))
+        self.memory = Memory(plans)
         if streams is not None:
             self.memory.arrays.update(buffer=streams.buffer, streamed=streams.streamed)
-        self.program = build(self.inputs, streams is not None)
+        self.program = build(self.inputs, plans, streams is not None)
         self.graph = graph.build(self.program, "none" if scheduler == "task" else "step")
         graph.validate(self.program, self.graph)
         self.scheduler = scheduler
@@ -56,7 +59,7 @@ class TaskBench:
     def run(self, grain: int, iterations: int) -> float:
         """Seconds that `iterations` replays took, from the first begin to the last end. Raises Violated."""
         arrays = self.memory.arrays
-        cells = arrays["cells"].reshape(self.timesteps, self.width, LINE)
+        cells = arrays["cells"]
         cells[:] = -2
         cells[-1, :, TIMESTEP], cells[-1, :, POINT] = -1, np.arange(self.width)
         arrays["violations"][:], arrays["control"][:] = 0, 0
@@ -84,7 +87,7 @@ class TaskBench:
     def check(self, iterations: int) -> None:
         """Raise Violated unless every task ran after its inputs and wrote its stamp in the last iteration."""
         violations = int(self.memory.arrays["violations"].sum())
-        cells = self.memory.arrays["cells"].reshape(self.timesteps, self.width, LINE)
+        cells = self.memory.arrays["cells"]
         now = (iterations - 1) * self.timesteps + np.arange(self.timesteps)
         missing = int((cells[:, :, TIMESTEP] != now[:, None]).sum())
         if violations or missing:
@@ -137,31 +140,29 @@ class Streams:
             raise Violated(0, 0, wrong)
 
 
-def build(inputs: Sequence[Sequence[Sequence[int]]], streams: bool) -> Program:
+def build(inputs: Sequence[Sequence[Sequence[int]]], plans: Mapping[str, ArenaPlan], streams: bool) -> Program:
     """The step program of inputs[timestep][point]: an op for each timestep, a tile for each point."""
-    timesteps, width = len(inputs), len(inputs[0])
-    step = Program()
-    operands: list[Operand] = [Tensor("cells"), Tensor("grain"), Tensor("violations"), width, timesteps]
-    if streams:
-        operands += [Own("buffer"), Own("streamed")]
-    entry = memory_task_entry if streams else compute_task_entry
+    step = Builder(plans)
+    kernel = memory_task if streams else compute_task
+    own: dict[str, Any] = {"buffer": Own("buffer"), "streamed": Own("streamed")} if streams else {}
     for timestep, points in enumerate(inputs):
-        tiles = [
-            Tile(
-                (Work((timestep, point, len(read), *read), flop=1, bytes=1),),
-                step.accesses(
-                    reads=[("cell", (timestep - 1) % timesteps, other) for other in read],
-                    writes=[("cell", timestep, point)],
-                ),
-                label=str(point),
-            )
-            for point, read in enumerate(points)
-        ]
-        step.add("point", "forward", entry, operands, tiles, layer=timestep)
-    return step
+        most = max(map(len, points))
+        grid = Grid(
+            tuple(str(point) for point in range(len(points))),
+            {"point": tuple(range(len(points))), "count": tuple(map(len, points)),
+             **{f"input{i}": tuple(read[i] if i < len(read) else 0 for read in points) for i in range(most)}},
+            {"inputs": tuple([(other, other + 1) for other in read] for read in points)},
+        )  # fmt: skip
+        step.op(
+            "point", "forward", kernel, grid, [(1, 1)] * len(points), timestep,
+            cells=Write(Tensor("cells", timestep), "point"),
+            inputs=Read(Tensor("cells", (timestep - 1) % len(inputs)), "inputs"), grain=Constant(Tensor("grain")),
+            violations=Own("violations"), timestep=timestep, timesteps=len(inputs), **own,
+        )  # fmt: skip
+    return step.build()
 
 
-def allocate(timesteps: int, width: int) -> Memory:
-    """Cells and violations, a line each; the grain."""
-    sizes = {"cells": timesteps * width * LINE, "grain": LINE, "violations": width * LINE, "control": CELLS}
-    return Memory({"temporary": plan_arena([TensorSpec(name, (size,), "int64") for name, size in sizes.items()])})
+def plan(timesteps: int, width: int, threads: int) -> dict[str, ArenaPlan]:
+    """Cells, a line each; each thread's count of violations; the grain."""
+    shapes = {"cells": (timesteps, width, LINE), "grain": (LINE,), "violations": (threads, LINE), "control": (CELLS,)}
+    return {"temporary": plan_arena([TensorSpec(name, shape, "int64") for name, shape in shapes.items()])}

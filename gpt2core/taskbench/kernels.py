@@ -2,10 +2,10 @@
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from gpt2core.compile import llvm
-from gpt2core.compile.jit import STEP, THREAD, d1, entry, kernel, l1, pointer_f64, pointer_i64, scalar
+from gpt2core.compile.jit import address_of, intrinsic, kernel, pointer_f64
+from gpt2core.step.signature import Int64Matrix, Int64s, OwnFloat64s, OwnInt64s, Scalar, Step, TileInts
 
 VECTORS, LANES = 8, 8  # of float64: independent chains, enough to hide the latency of a fused multiply-add
 LINE = 8  # int64 of a point's cell, one cache line
@@ -58,31 +58,28 @@ def multiply_add(typingctx, iterations):
 
 
 @kernel
-def check_inputs(cells, violations, width, timesteps, now, tile):
-    """Count the inputs that do not carry (point, now - 1), in a cell of this task's point.
+def check_inputs(inputs, violations, now, tile):
+    """Count the inputs that do not carry (point, now - 1).
 
-    Writes:   violations (width * LINE,) +=
-    Reads:    cells (timesteps * width * LINE,): TIMESTEP, POINT of each task's output
-    Tile:     timestep in the program, point, number of inputs, their points
+    Writes:   violations (LINE,) +=, of this thread
+    Reads:    inputs (points, LINE): TIMESTEP, POINT of each output of the timestep before
+    Tile:     point, number of inputs, their points
     """
-    before = (tile[0] if tile[0] > 0 else timesteps) - 1
-    for i in range(tile[2]):
-        point = tile[3 + i]
-        at = (before * width + point) * LINE
-        if cells[at + TIMESTEP] != now - 1 or cells[at + POINT] != point:
-            violations[tile[1] * LINE] += 1
+    for i in range(tile[1]):
+        point = tile[2 + i]
+        if inputs[point, TIMESTEP] != now - 1 or inputs[point, POINT] != point:
+            violations[0] += 1
 
 
 @kernel
-def stamp_output(cells, results, width, now, tile, result):
-    """Write (point, now) and the result into the task's own cell.
+def stamp_output(cells, now, point, result):
+    """Write (point, now) and the result, a float64, into the task's own cell.
 
-    Writes:   cells (timesteps * width * LINE,) =; results is the same memory as float64
+    Writes:   cells (points, LINE) =, row `point`
     """
-    at = (tile[0] * width + tile[1]) * LINE
-    cells[at + TIMESTEP] = now
-    cells[at + POINT] = tile[1]
-    results[at + RESULT] = result
+    cells[point, TIMESTEP] = now
+    cells[point, POINT] = point
+    pointer_f64(address_of(cells, point * LINE + RESULT))[0] = result
 
 
 @kernel
@@ -102,21 +99,24 @@ def stream(address, elements, streamed, iterations):
     streamed[0] += iterations
 
 
-@entry
-def compute_task_entry(x, t, c):
-    """operands: cells, grain (LINE,), violations, width, timesteps."""
-    width, timesteps = scalar(x, 3), scalar(x, 4)
-    now = c[STEP] * timesteps + t[0]
-    check_inputs(l1(x, 0), l1(x, 2), width, timesteps, now, t)
-    stamp_output(l1(x, 0), d1(x, 0), width, now, t, multiply_add(l1(x, 1)[0]))
+@kernel
+def compute_task(
+    cells: Int64Matrix, inputs: Int64Matrix, grain: Int64s, violations: OwnInt64s, timestep: Scalar, timesteps: Scalar,
+    step: Step, tile: TileInts,
+):  # fmt: skip
+    """A task of the compute kernel. Reads and writes as check_inputs and stamp_output; grain (LINE,)."""
+    now = step * timesteps + timestep
+    check_inputs(inputs, violations, now, tile)
+    stamp_output(cells, now, tile[0], multiply_add(grain[0]))
 
 
-@entry
-def memory_task_entry(x, t, c):
-    """operands: as above, and each thread's own buffer (elements,) and streamed (LINE,)."""
-    width, timesteps, grain = scalar(x, 3), scalar(x, 4), l1(x, 1)[0]
-    now = c[STEP] * timesteps + t[0]
-    check_inputs(l1(x, 0), l1(x, 2), width, timesteps, now, t)
-    streamed = pointer_i64(x[24] + c[THREAD] * x[27])
-    stream(x[20] + c[THREAD] * x[23], x[21], streamed, grain)
-    stamp_output(l1(x, 0), d1(x, 0), width, now, t, float(streamed[0]))
+@kernel
+def memory_task(
+    cells: Int64Matrix, inputs: Int64Matrix, grain: Int64s, violations: OwnInt64s, buffer: OwnFloat64s,
+    streamed: OwnInt64s, timestep: Scalar, timesteps: Scalar, step: Step, tile: TileInts,
+):  # fmt: skip
+    """A task of the memory kernel: as compute_task, over each thread's own buffer (elements,) and streamed (LINE,)."""
+    now = step * timesteps + timestep
+    check_inputs(inputs, violations, now, tile)
+    stream(address_of(buffer, 0), buffer.shape[0], streamed, grain[0])
+    stamp_output(cells, now, tile[0], float(streamed[0]))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpt2core.compile import atomics
-from gpt2core.compile.jit import STEP, address_of, entry, l1, pointer_i64, runtime
+from gpt2core.compile.jit import address_of, kernel, runtime
 from gpt2core.measure.tracing import new_record
 from gpt2core.run import train
 from gpt2core.schedulers import dispatch, replay
@@ -24,46 +24,64 @@ from gpt2core.schedulers.team import Team, barrier
 from gpt2core.spec.config import SYNCS, TrainConfig
 from gpt2core.spec.errors import Stalled
 from gpt2core.step import graph
+from gpt2core.step.builder import Builder
 from gpt2core.step.control import CELLS, STEPS_DONE, STOP
+from gpt2core.step.grid import Grid
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Program, Tensor, Tile, Work
+from gpt2core.step.ops import Constant, Op, Own, Program, Read, Reduce, Tensor, Update
+from gpt2core.step.signature import Int64s, OwnInt64s, Scalar, Step, TileInt
 from gpt2core.step.tensors import TensorSpec, plan_arena
 
 ITEMS = 20_000
 
 
-@entry
-def stamp_entry(x, t, c):
-    """Task t[0] of step c[STEP] checks that its inputs carry this step, then stamps itself.
+@kernel
+def stamp(
+    stamps: Int64s, before: Int64s, inputs: Int64s, violations: OwnInt64s, step: Step, number: TileInt,
+    first: TileInt, last: TileInt, dawdle: TileInt,
+):  # fmt: skip
+    """Task `number` checks that its inputs carry this step, dawdles some rounds, then stamps itself.
 
-    operands: stamps (tasks,), inputs (pairs flattened), violations (1,). tile: number, first input, last input,
-    how many rounds to dawdle.
+    Writes:   stamps (tasks,), its own, which carries the step before, to this one; violations (any,) +=
+    Reads:    before: the same stamps; inputs: whose, from `first` to `last`
     """
-    stamps, inputs, violations = l1(x, 0), l1(x, 1), l1(x, 2)
-    for i in range(t[1], t[2]):
-        if stamps[inputs[i]] != c[STEP] + 1:
+    for i in range(first, last):
+        if before[inputs[i]] != step + 1:
             violations[0] += 1
-    if stamps[t[0]] != c[STEP]:
+    if stamps[number] != step:
         violations[0] += 1
-    for _ in range(t[3]):
+    for _ in range(dawdle):
         atomics.pause()
-    stamps[t[0]] = c[STEP] + 1
+    stamps[number] = step + 1
 
 
 def toy(inputs: list[list[int]], dawdle: list[int]) -> tuple[Program, Memory]:
     """Task i reads the values of inputs[i], all below i, and writes its own."""
     flat = [j for each in inputs for j in each]
-    step = Program()
+    shapes = {"stamps": (len(inputs),), "inputs": (len(flat) + 1,), "violations": (8, 8), "control": (CELLS,)}
+    plans = {"temporary": plan_arena(TensorSpec(name, shape, "int64") for name, shape in shapes.items())}
+    step = Builder(plans)
     at = 0
     for number, each in enumerate(inputs):
-        accesses = step.accesses(reads=[("value", j) for j in each], writes=[("value", number)])
-        tile = Tile((Work((number, at, at + len(each), dawdle[number]), 1, 1),), accesses, str(number))
-        step.add("stamp", "forward", stamp_entry, [Tensor("stamps"), Tensor("inputs"), Tensor("violations")], [tile])
+        columns = {"number": (number,), "first": (at,), "last": (at + len(each),), "dawdle": (dawdle[number],)}
+        step.op(
+            "stamp", "forward", stamp,
+            Grid((str(number),), columns, {"inputs": ([(j, j + 1) for j in each],)}), [(1, 1)],
+            stamps=Update(Tensor("stamps"), "number"), before=Read(Tensor("stamps"), "inputs"),
+            inputs=Constant(Tensor("inputs")), violations=Own("violations"),
+        )  # fmt: skip
         at += len(each)
-    sizes = {"stamps": len(inputs), "inputs": len(flat) + 1, "violations": 1, "control": CELLS}
-    memory = Memory({"temporary": plan_arena(TensorSpec(name, (size,), "int64") for name, size in sizes.items())})
+    memory = Memory(plans)
     memory.arrays["inputs"][: len(flat)] = flat
-    return step, memory
+    return step.build(), memory
+
+
+def wide(step: Program, *parts: slice) -> Program:
+    """The ops of each part as one op of many tiles."""
+    ops = [step.ops[part] for part in parts]
+    return dataclasses.replace(
+        step, ops=tuple(Op(None, each[0].calls, tuple(tile for op in each for tile in op.tiles)) for each in ops)
+    )
 
 
 def run_tasks(step: Program, memory: Memory, sync: str, threads: int, steps: int) -> None:
@@ -86,7 +104,7 @@ def test_no_task_runs_before_its_inputs(size, seed, sync, threads):
     inputs = [sorted(rng.sample(range(i), min(i, rng.randrange(4)))) for i in range(size)]
     step, memory = toy(inputs, [rng.choice([0, 0, 0, 200]) for _ in range(size)])
     run_tasks(step, memory, sync, threads, 50)
-    assert memory.arrays["violations"][0] == 0
+    assert memory.arrays["violations"].sum() == 0
     assert (memory.arrays["stamps"] == 50).all()
     assert memory.arrays["control"][STEPS_DONE] == 50
 
@@ -101,7 +119,7 @@ def test_the_stamps_catch_a_graph_without_an_edge():
     record = new_record(2, 20, 0, 8, 0)
     arrays = [bound.tasks, bound.context, record, memory.arrays["control"], 20]
     Team([0, 1]).run(task_loop, [*arrays, replay.record(broken, [1.0] * len(tasks)), deques, mask, 50])
-    assert memory.arrays["violations"][0] > 0
+    assert memory.arrays["violations"].sum() > 0
 
 
 @pytest.mark.parametrize("sync", SYNCS)
@@ -176,32 +194,29 @@ def test_nobody_passes_a_barrier_before_all_have_come(threads):
 def test_fork_join_runs_every_tile_of_an_op_before_the_next_op(dynamic):
     inputs: list[list[int]] = [[] for _ in range(7)] + [list(range(7)) for _ in range(5)]
     step, memory = toy(inputs, [300 if i % 3 == 0 else 0 for i in range(12)])
-    wide = Program(regions=step.regions)
-    for part in (step.ops[:7], step.ops[7:]):
-        wide.add("stamp", "forward", stamp_entry, part[0].calls[0].operands, [op.tiles[0] for op in part])
-    bound = dispatch.bind(wide, memory, 3)
+    bound = dispatch.bind(wide(step, slice(7), slice(7, None)), memory, 3)
     record = new_record(3, 30, 0, 8, 0)
     common = [bound.tasks, bound.context, record, memory.arrays["control"], 30]
     Team([0, 1, 0]).run(
         forkjoin_loop, [*common, shares(bound.op_first, np.full(2, 3), dynamic), np.zeros(32, np.int64), 3, 50]
     )
-    assert memory.arrays["violations"][0] == 0
+    assert memory.arrays["violations"].sum() == 0
     assert (memory.arrays["stamps"] == 30).all()
 
 
-@entry
-def lead_entry(x, t, c):
+@kernel
+def lead(control: Int64s, seen: Int64s, last: Scalar, step: Step, number: TileInt):
     """One of two tiles: the first, on thread 0, lets the second go ahead to the barrier; in the last step it sets STOP.
 
-    operands: control, seen (2 lines), the step in which to stop. tile: which of the two.
+    Writes:   control (CELLS,), seen (any,): how many steps the second tile has begun
     """
-    control, seen = pointer_i64(x[0]), x[4]
-    if t[0] == 1:
-        atomics.store_release(seen, c[STEP] + 1)
-    elif c[STEP] == x[8]:
+    begun = address_of(seen, 0)
+    if number == 1:
+        atomics.store_release(begun, step + 1)
+    elif step == last:
         control[STOP] = 1
     else:
-        while atomics.load_acquire(seen) <= c[STEP]:
+        while atomics.load_acquire(begun) <= step:
             atomics.yield_core()
         for _ in range(100):
             atomics.yield_core()
@@ -209,11 +224,14 @@ def lead_entry(x, t, c):
 
 def test_fork_join_stops_though_a_thread_reads_the_decision_late():
     """One op, both threads on one core: thread 0 decides to stop before thread 1 has left the barrier before."""
-    step, last = Program(), 20
-    tiles = [Tile((Work((i,), 1, 1),), step.accesses(writes=[("tile", i)]), str(i)) for i in range(2)]
-    step.add("lead", "forward", lead_entry, [Tensor("control"), Tensor("seen"), last], tiles)
     specs = [TensorSpec("control", (CELLS,), "int64"), TensorSpec("seen", (8,), "int64")]
-    memory = Memory({"temporary": plan_arena(specs)})
+    plans, last = {"temporary": plan_arena(specs)}, 20
+    memory, builder = Memory(plans), Builder(plans)
+    builder.op(
+        "lead", "forward", lead, Grid(("0", "1"), {"number": (0, 1)}), [(1, 1)] * 2,
+        control=Reduce(Tensor("control")), seen=Reduce(Tensor("seen")), last=last,
+    )  # fmt: skip
+    step = builder.build()
     bound = dispatch.bind(step, memory, 2)
     control = memory.arrays["control"]
     split = shares(bound.op_first, np.full(1, 2), dynamic=False)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from test_runtime import toy
+from test_runtime import toy, wide
 
 from gpt2core.compile.jit import runtime
 from gpt2core.measure.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait
@@ -19,7 +19,6 @@ from gpt2core.schedulers.task import task_loop
 from gpt2core.schedulers.team import Team
 from gpt2core.spec.config import SYNCS, TrainConfig
 from gpt2core.step import graph
-from gpt2core.step.ops import Program
 
 pytestmark = pytest.mark.alone
 
@@ -57,11 +56,7 @@ def run_graph(inputs: list[list[int]], sync: str) -> list[tuple[float, float, fl
 
 def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[tuple[float, float, float, float]]:
     step, memory = toy([[] for _ in range(tiles)], [LONG] * tiles)
-    wide = Program(regions=step.regions)
-    wide.add(
-        "stamp", "forward", step.ops[0].calls[0].entry, step.ops[0].calls[0].operands, [op.tiles[0] for op in step.ops]
-    )
-    bound = dispatch.bind(wide, memory, 2)
+    bound = dispatch.bind(wide(step, slice(None)), memory, 2)
     record = new_record(2, STEPS, 0, 8, 0)
     split = shares(bound.op_first, np.full(1, threads), dynamic)
     common = [bound.tasks, bound.context, record, memory.arrays["control"], STEPS]

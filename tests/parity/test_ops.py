@@ -14,14 +14,14 @@ from torch.nn import functional as F
 
 from bench.torch_gpt2 import attention
 from gpt2core.gemm import libraries as gemm
-from gpt2core.kernels.adamw import adamw_update
-from gpt2core.kernels.attention import BLOCK, attention_backward, attention_forward
-from gpt2core.kernels.cross_entropy import cross_entropy
-from gpt2core.kernels.encoder import encoder_backward_wpe, encoder_backward_wte, encoder_forward
-from gpt2core.kernels.gelu import gelu_backward, gelu_forward
-from gpt2core.kernels.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
-from gpt2core.kernels.matmul import matmul_backward_input, matmul_backward_weight, matmul_forward
-from gpt2core.kernels.residual import residual_forward
+from gpt2core.layers.attention import BLOCK, attention_backward, attention_forward
+from gpt2core.layers.embedding import encoder_backward_wpe, encoder_backward_wte, encoder_forward
+from gpt2core.layers.gelu import gelu_backward, gelu_forward
+from gpt2core.layers.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
+from gpt2core.layers.linear import matmul_backward_input, matmul_backward_weight, matmul_forward
+from gpt2core.layers.loss import cross_entropy
+from gpt2core.layers.residual import residual_forward
+from gpt2core.optimizers.adamw import adamw_update
 
 pytestmark = [pytest.mark.parity, pytest.mark.parametrize("seed", range(5))]
 TOLERANCE = 3e-6

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpt2core.kernels.attention import BLOCK, attention_backward, attention_forward
-from gpt2core.kernels.cross_entropy import cross_entropy
-from gpt2core.kernels.gelu import gelu_backward, gelu_forward
-from gpt2core.kernels.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
+from gpt2core.layers.attention import BLOCK, attention_backward, attention_forward
+from gpt2core.layers.gelu import gelu_backward, gelu_forward
+from gpt2core.layers.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
+from gpt2core.layers.loss import cross_entropy
 
 EPS = 1e-5
 CLOSE = {"rtol": 1e-5, "atol": 2e-6}

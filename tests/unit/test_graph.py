@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpt2core.kernels.residual import residual_forward_entry
 from gpt2core.networks.gpt2 import program
 from gpt2core.spec.config import FUSIONS, SYNCS, ModelConfig, TrainConfig
 from gpt2core.spec.errors import ConfigError, GraphError
 from gpt2core.step import graph
-from gpt2core.step.ops import Access, Mode, Program, Tile, Work, merged
+from gpt2core.step.ops import Access, Call, Mode, Op, Program, Region, Tile, Work, merged
 
 R, W, U, C = Mode.READ, Mode.WRITE, Mode.UPDATE, Mode.REDUCE
 SMALL = TrainConfig(
@@ -23,8 +22,8 @@ SMALL = TrainConfig(
 )  # fmt: skip
 
 
-def one_region(*modes: tuple[Mode, int] | Mode) -> list[list[Access]]:
-    return [[Access(m, 0) if isinstance(m, Mode) else Access(m[0], 0, m[1])] for m in modes]
+def one_region(*modes: Mode) -> list[list[Access]]:
+    return [[Access(mode, 0)] for mode in modes]
 
 
 @pytest.mark.parametrize(
@@ -33,9 +32,9 @@ def one_region(*modes: tuple[Mode, int] | Mode) -> list[list[Access]]:
         ((W, R, R, W), [(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)]),
         ((R, R, W), [(0, 2), (1, 2)]),
         ((U, U, R), [(0, 1), (1, 2)]),
-        ((W, (C, 1), (C, 1), R), [(0, 1), (0, 2), (1, 3), (2, 3)]),
-        (((C, 1), (C, 1), (C, 2)), [(0, 2), (1, 2)]),
-        (((C, 1), R, (C, 1)), [(0, 1), (0, 2), (1, 2)]),
+        ((W, C, C, R), [(0, 1), (0, 2), (1, 3), (2, 3)]),
+        ((C, C, W), [(0, 2), (1, 2)]),
+        ((C, R, C), [(0, 1), (0, 2), (1, 2)]),
     ],
 )
 def test_dependencies_follow_from_accesses(modes, edges):
@@ -46,7 +45,7 @@ def test_several_accesses_of_one_task_are_one():
     assert merged([Access(R, 0), Access(W, 0), Access(R, 1)]) == (Access(U, 0), Access(R, 1))
     assert merged([Access(W, 0), Access(R, 0), Access(U, 0)]) == (Access(W, 0),)
     with pytest.raises(GraphError, match="reduces region 0 and accesses it otherwise"):
-        merged([Access(C, 0, 1), Access(R, 0)])
+        merged([Access(C, 0), Access(R, 0)])
 
 
 def test_transitive_edges_and_repeats_are_dropped():
@@ -109,23 +108,26 @@ def test_without_the_edge_to_the_next_iteration_the_graph_is_refused():
         graph.validate(STEP, dataclasses.replace(GRAPH, crossing=()))
 
 
-def toy(*accesses: tuple[Access, ...]) -> Program:
-    step = Program()
-    step.regions.update({"x": 0, "y": 1})
-    tiles = [Tile((Work((0,), 1, 1),), a, str(i)) for i, a in enumerate(accesses)]
-    step.add("toy", "forward", residual_forward_entry, [], tiles)
-    return step
+def toy(*accesses: tuple[Access, ...], constants: frozenset[int] = frozenset()) -> Program:
+    tiles = tuple(Tile((Work((0,), 1, 1),), a, str(i)) for i, a in enumerate(accesses))
+    return Program((Op(None, (Call("toy", "forward", toy, ()),), tiles),), (Region("x"), Region("y")), constants)
 
 
 def test_tiles_of_one_op_may_not_conflict():
     with pytest.raises(GraphError, match="two tiles of toy conflict"):
         graph.build(toy((Access(W, 0),), (Access(W, 0),)), "step")
-    graph.build(toy((Access(C, 0, 7),), (Access(C, 0, 7),)), "step")
+    graph.build(toy((Access(C, 0),), (Access(C, 0),)), "step")
 
 
 def test_reading_what_nobody_writes_is_refused():
     with pytest.raises(GraphError, match="reads y, which no task writes"):
         graph.build(toy((Access(W, 0), Access(R, 1))), "step")
+    graph.build(toy((Access(W, 0), Access(R, 1)), constants=frozenset({1})), "step")
+
+
+def test_writing_a_constant_is_refused():
+    with pytest.raises(GraphError, match="writes y, which is declared constant"):
+        graph.build(toy((Access(W, 0), Access(W, 1)), constants=frozenset({1})), "step")
 
 
 def test_phase_waits_stand_between_all_tasks_of_two_phases():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gpt2core.kernels.adamw import adamw_update
+from gpt2core.optimizers.adamw import adamw_update
 
 Load = Callable[[str], dict[str, np.ndarray]]
 ONE = np.float32(1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.kernels.attention import BLOCK, attention_backward, attention_forward
+from gpt2core.layers.attention import BLOCK, attention_backward, attention_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 By = Callable[..., tuple[int, int, int, int]]

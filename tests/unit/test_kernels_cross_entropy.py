@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gpt2core.kernels.cross_entropy import cross_entropy, mean_loss
+from gpt2core.layers.loss import cross_entropy, mean_loss
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 2e-6, "atol": 2e-7}

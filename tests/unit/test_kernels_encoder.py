@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpt2core.kernels.encoder import encoder_backward_wpe, encoder_backward_wte, encoder_forward
+from gpt2core.layers.embedding import encoder_backward_wpe, encoder_backward_wte, encoder_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}

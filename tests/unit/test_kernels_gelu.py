@@ -8,7 +8,7 @@ import numpy as np
 
 from gpt2core.compile.jit import kernel
 from gpt2core.compile.vector import exp32
-from gpt2core.kernels.gelu import gelu_backward, gelu_forward
+from gpt2core.layers.gelu import gelu_backward, gelu_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 2e-6, "atol": 2e-6}

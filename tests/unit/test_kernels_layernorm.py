@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpt2core.kernels.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
+from gpt2core.layers.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 5e-6, "atol": 5e-6}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gpt2core.kernels.matmul import matmul_backward_input, matmul_backward_weight, matmul_forward
+from gpt2core.layers.linear import matmul_backward_input, matmul_backward_weight, matmul_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 By = Callable[..., tuple[int, int, int, int]]

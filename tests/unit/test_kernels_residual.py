@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpt2core.kernels.residual import residual_forward
+from gpt2core.layers.residual import residual_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 

@@ -7,7 +7,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2core.kernels.attention import row_of, run_length
+from gpt2core.layers.attention import row_of, run_length
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.spec.config import TrainConfig

@@ -5,140 +5,280 @@ Ops follow each other as in a plain loop nest; what may overlap is not said here
 
 from __future__ import annotations
 
-from gpt2core.networks.gpt2.layers import LINEAR
-from gpt2core.networks.gpt2.optimizer import Optimizer
+from gpt2core.layers import attention, embedding, gelu, layernorm, linear, loss, residual, tokens
+from gpt2core.networks import memory
+from gpt2core.networks.gpt2.tensors import model_of, ring_layers
+from gpt2core.optimizers import adamw, clipping
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
-from gpt2core.step import slicing
-from gpt2core.step.ops import Program, Tensor
+from gpt2core.step import parameters, slicing
+from gpt2core.step.builder import Builder
+from gpt2core.step.ops import Own, Program, Tensor
+from gpt2core.step.parameters import GRADIENTS, Parameter
 
 MAX_SLICES = 512  # 124M then has 75,000 tasks
+# A linear layer: its name in reports, its weight and its bias.
+LINEAR = {
+    "qkv": ("qkvw", "qkvb"),
+    "projection": ("attprojw", "attprojb"),
+    "fc": ("fcw", "fcb"),
+    "fc_projection": ("fcprojw", "fcprojb"),
+    "logits": ("wte", ""),
+}
+STRIPS, GRADIENT = Own("strips"), Own("gradient")
 
 
-class Gpt2(Optimizer):
+class Gpt2:
     """Builds the program for one configuration.
 
     `fusion` makes one op, and so one task a slice, of neighbours: with "rows" a linear layer and what follows it row by
     row; with "all" also a weight's gradient and its update, which then needs no place of its own.
     """
 
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = slicing.resolve(config)
+        self.model = model_of(self.config)
+        self.step = Builder(memory.plan(self.config))
+        slices = slicing.cut(self.config)
+        self.slices, self.backwards = slicing.grid(slices), slicing.grid(slices[::-1])
+        self.token_slice = slicing.sizes(self.config)[1]
+        self.ring = ring_layers(self.model)
+        self.keeps_gradients = config.fused != "all"
+
     def build(self) -> Program:
         for micro in range(self.config.grad_accum):
-            self.program.micro = micro
+            self.step.micro = micro
             self.micro_batch()
         if self.keeps_gradients:
             self.update()
-        return self.program
+        return self.step.build()
 
     def micro_batch(self) -> None:
         """From tokens to gradients; with fusion "all" also to new weights."""
         L, final = self.model.layers, 2 * self.model.layers
-        self.tokens()
-        self.encoder()
-        self.layernorm(0, 0, "ln1")
+        tokens.forward(
+            self.step, self.slices,
+            inputs=Tensor("inputs"), targets=Tensor("targets"), stream=Tensor("stream"),
+            row_batch=Tensor("row_batch"), row_time=Tensor("row_time"),
+            T=self.config.seq, micros=self.config.grad_accum,
+        )  # fmt: skip
+        embedding.forward(
+            self.step, self.slices,
+            out=Tensor("residual", 0), tokens=Tensor("inputs"), positions=Tensor("row_time"),
+            wte=Tensor("wte"), wpe=Tensor("wpe"),
+        )  # fmt: skip
+        self.layernorm(0)
         self.fuse(2)
         for layer in range(L):
             self.block_forward(layer)
-        self.linear("logits", None, ("logits",), ("normed", final), Tensor("logits"), Tensor("normed", final))
+        self.linear("logits", None, Tensor("logits"), Tensor("normed", final))
         self.loss()
-        self.linear_dinp("logits", None, ("dnormed",), ("logits",), Tensor("dnormed"), Tensor("logits"))
-        self.layernorm_backward(final, None, "lnf", past=None)
+        self.linear_dinp("logits", None, Tensor("dnormed"), Tensor("logits"))
+        self.layernorm_backward(final)
         self.fuse(2)
         if self.keeps_gradients:  # else at the end: the encoder's gradient is added before the update
-            self.logits_dweight()
+            self.linear_dweight("logits", None, Tensor("logits"), Tensor("normed", final))
         for layer in reversed(range(L)):
             self.block_backward(layer)
         self.embeddings_backward()
         self.layernorms_backward()
 
-    def fuse(self, count: int) -> None:
-        """One op of the last `count`, unless every kernel is to be an op of its own."""
-        if self.config.fused != "none":
-            self.program.fuse(count)
-
     def block_forward(self, layer: int) -> None:
         ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
-        self.linear("qkv", layer, ("qkv", layer), ("normed", ln1), Tensor("qkv", layer), Tensor("normed", ln1))
-        self.attention(layer)
-        self.linear("projection", layer, ("branch",), ("attended", layer), Tensor("branch"), Tensor("attended", layer))
+        self.linear("qkv", layer, Tensor("qkv", layer), Tensor("normed", ln1))
+        attention.forward(
+            self.step, self.slices, layer,
+            out=Tensor("attended", layer), lse=Tensor("lse", layer), qkv=Tensor("qkv", layer),
+            strips=STRIPS, T=self.config.seq, TS=self.token_slice,
+        )  # fmt: skip
+        self.linear("projection", layer, Tensor("branch"), Tensor("attended", layer))
         self.residual(layer, ln2)
-        self.layernorm(ln2, layer, "ln2")
+        self.layernorm(ln2)
         self.fuse(3)
-        self.linear("fc", layer, ("hidden", layer), ("normed", ln2), Tensor("hidden", layer), Tensor("normed", ln2))
-        self.gelu(layer, r)
+        self.linear("fc", layer, Tensor("hidden", layer), Tensor("normed", ln2))
+        gelu.forward(self.step, self.slices, layer, out=Tensor("activated", r), inp=Tensor("hidden", layer))
         self.fuse(2)
-        self.linear("fc_projection", layer, ("branch",), ("activated", r), Tensor("branch"), Tensor("activated", r))
+        self.linear("fc_projection", layer, Tensor("branch"), Tensor("activated", r))
         self.residual(layer, ln2 + 1)
-        following = layer + 1 < self.model.layers
-        self.layernorm(ln2 + 1, *((layer + 1, "ln1") if following else (None, "lnf")))
+        self.layernorm(ln2 + 1)
         self.fuse(3)
 
     def block_backward(self, layer: int) -> None:
         ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
-        after, middle = ("dresidual", self.ring_of(ln2 + 1)), ("dresidual", self.ring_of(ln2))
-        self.linear_dinp("fc_projection", layer, ("dhidden", r), after, Tensor("dhidden", r), self.dresidual(ln2 + 1))
-        self.gelu_backward(layer, r)
-        self.fuse(2)
-        self.linear_dweight(
-            "fc_projection", layer, after, ("activated", r), self.dresidual(ln2 + 1), Tensor("activated", r)
-        )
-        self.update_matrix("fc_projection", layer)
-        self.linear_dinp("fc", layer, ("dnormed",), ("dhidden", r), Tensor("dnormed"), Tensor("dhidden", r))
-        self.layernorm_backward(ln2, layer, "ln2", past=ln2 + 1)
-        self.fuse(2)
-        self.linear_dweight("fc", layer, ("dhidden", r), ("normed", ln2), Tensor("dhidden", r), Tensor("normed", ln2))
-        self.update_matrix("fc", layer)
-        self.linear_dinp("projection", layer, ("dattended", r), middle, Tensor("dattended", r), self.dresidual(ln2))
-        self.linear_dweight(
-            "projection", layer, middle, ("attended", layer), self.dresidual(ln2), Tensor("attended", layer)
-        )
-        self.update_matrix("projection", layer)
-        self.attention_backward(layer, r)
-        self.linear_dinp("qkv", layer, ("dnormed",), ("dqkv", r), Tensor("dnormed"), Tensor("dqkv", r))
-        self.layernorm_backward(ln1, layer, "ln1", past=ln2)
-        self.fuse(2)
-        self.linear_dweight("qkv", layer, ("dqkv", r), ("normed", ln1), Tensor("dqkv", r), Tensor("normed", ln1))
-        self.update_matrix("qkv", layer)
-
-    def logits_dweight(self) -> None:
-        final = 2 * self.model.layers
-        self.linear_dweight(
-            "logits", None, ("logits",), ("normed", final), Tensor("logits"), Tensor("normed", final)
+        after, middle = self.dresidual(ln2 + 1), self.dresidual(ln2)
+        self.linear_dinp("fc_projection", layer, Tensor("dhidden", r), after)
+        gelu.backward(
+            self.step, self.slices, layer,
+            dinp=Tensor("dhidden", r), out=Tensor("activated", r), inp=Tensor("hidden", layer),
         )  # fmt: skip
+        self.fuse(2)
+        self.linear_dweight("fc_projection", layer, after, Tensor("activated", r))
+        self.linear_dinp("fc", layer, Tensor("dnormed"), Tensor("dhidden", r))
+        self.layernorm_backward(ln2)
+        self.fuse(2)
+        self.linear_dweight("fc", layer, Tensor("dhidden", r), Tensor("normed", ln2))
+        self.linear_dinp("projection", layer, Tensor("dattended", r), middle)
+        self.linear_dweight("projection", layer, middle, Tensor("attended", layer))
+        attention.backward(
+            self.step, self.backwards, layer,
+            dqkv=Tensor("dqkv", r), dout=Tensor("dattended", r), qkv=Tensor("qkv", layer),
+            out=Tensor("attended", layer), lse=Tensor("lse", layer),
+            strips=STRIPS, T=self.config.seq, TS=self.token_slice,
+        )  # fmt: skip
+        self.linear_dinp("qkv", layer, Tensor("dnormed"), Tensor("dqkv", r))
+        self.layernorm_backward(ln1)
+        self.fuse(2)
+        self.linear_dweight("qkv", layer, Tensor("dqkv", r), Tensor("normed", ln1))
 
     def embeddings_backward(self) -> None:
         if not self.keeps_gradients:
-            self.logits_dweight()
-        self.encoder_backward_wte()
+            self.linear_dweight("logits", None, Tensor("logits"), Tensor("normed", 2 * self.model.layers))
+        embedding.backward_tokens(
+            self.step, weight=Tensor("wte"), dwte=self.gradients("wte", "", None)[0],
+            dout=self.dresidual(0), tokens=Tensor("inputs"),
+        )  # fmt: skip
         if not self.keeps_gradients:
-            self.adamw(self.matrix("wte", "", None))
-            self.program.fuse(3)
-        self.encoder_backward_wpe()
+            self.adamw(self.matrix("logits", None))
+            self.step.fuse(3)
+        embedding.backward_positions(
+            self.step, weight=Tensor("wpe"), dwpe=self.gradients("wpe", "", None)[0],
+            dout=self.dresidual(0), positions=Tensor("row_time"), adds=self.adds,
+        )  # fmt: skip
         if not self.keeps_gradients:
-            self.adamw(self.matrix("wpe", "", None))
-            self.program.fuse(2)
-
-    def update_matrix(self, name: str, layer: int) -> None:
-        """With fusion "all" a matrix is updated by the task that has its gradient."""
-        if not self.keeps_gradients:
-            self.adamw(self.matrix(*LINEAR[name], layer), layer)
-            self.program.fuse(2)
+            self.adamw(parameters.matrix(self.step, Tensor("wpe"), None))
+            self.step.fuse(2)
 
     def layernorms_backward(self) -> None:
-        self.layernorm_dweight()
+        layernorm.backward_parameters(
+            self.step, self.layernorms(), into=GRADIENTS if self.keeps_gradients else GRADIENT,
+            partial=Tensor("partial"), slots=len(self.slices), adds=self.adds,
+        )  # fmt: skip
         if not self.keeps_gradients:
-            self.adamw(self.all_layernorms())
-            self.program.fuse(2)
+            self.adamw(self.layernorms())
+            self.step.fuse(2)
 
     def update(self) -> None:
         """AdamW over every block of every weight, as one op, with gradients within their limit."""
-        parts = [*self.matrix("wpe", "", None), *self.matrix("wte", "", None), *self.all_layernorms()]
+        parts = [*parameters.matrix(self.step, Tensor("wpe"), None), *self.matrix("logits", None), *self.layernorms()]
         for layer in range(self.model.layers):
             for name in ("qkv", "projection", "fc", "fc_projection"):
-                parts += self.matrix(*LINEAR[name], layer)
+                parts += self.matrix(name, layer)
         if self.config.grad_clip:
-            self.clip(parts)
+            clipping.clip_norm(
+                self.step, parts,
+                clipping=Tensor("clipping"), norms=Tensor("gradient_norms"), control=Tensor("control"),
+                squares=Tensor("squares"), settings=Tensor("settings"),
+            )  # fmt: skip
         self.adamw(parts)
+
+    # --- layers on this network's tensors
+
+    def fuse(self, count: int) -> None:
+        """One op of the last `count`, unless every kernel is to be an op of its own."""
+        if self.config.fused != "none":
+            self.step.fuse(count)
+
+    @property
+    def adds(self) -> bool:
+        """Whether gradients are added to those of the micro-batches before."""
+        return self.step.micro > 0
+
+    def gradients(self, weight: str, bias: str, layer: int | None) -> tuple[Tensor | Own, Tensor | Own | None]:
+        """Where the gradients of a matrix and its bias go: to their own places, or to the thread's, which are read by
+        the same task.
+        """
+        if self.keeps_gradients:
+            return Tensor("d" + weight, layer), Tensor("d" + bias, layer) if bias else None
+        rows, columns = self.step.shape(Tensor(weight, layer))
+        rows = slicing.block_rows(rows, columns)
+        return Own("gradient", 0, (rows, columns)), Own("gradient", rows * columns, (rows,)) if bias else None
+
+    def dresidual(self, index: int) -> Tensor:
+        return Tensor("dresidual", index % (2 * self.ring + 1))
+
+    def linear(self, name: str, layer: int | None, out: Tensor, inp: Tensor) -> None:
+        weight, bias = LINEAR[name]
+        linear.forward(
+            self.step, name, self.slices, layer,
+            out=out, inp=inp, weight=Tensor(weight, layer), bias=Tensor(bias, layer) if bias else None,
+        )  # fmt: skip
+
+    def linear_dinp(self, name: str, layer: int | None, dinp: Tensor, dout: Tensor) -> None:
+        weight = Tensor(LINEAR[name][0], layer)
+        linear.backward_input(self.step, name, self.slices, layer, dinp=dinp, dout=dout, weight=weight)
+
+    def linear_dweight(self, name: str, layer: int | None, dout: Tensor, inp: Tensor) -> None:
+        """With fusion "all" a block's matrix is updated by the task that has its gradient."""
+        weight, bias = LINEAR[name]
+        dweight, dbias = self.gradients(weight, bias, layer)
+        linear.backward_weight(
+            self.step, name, layer,
+            weight=Tensor(weight, layer), dweight=dweight, dbias=dbias, dout=dout, inp=inp, adds=self.adds,
+        )  # fmt: skip
+        if not self.keeps_gradients and name != "logits":
+            self.adamw(self.matrix(name, layer), layer)
+            self.step.fuse(2)
+
+    def layernorm_at(self, index: int) -> tuple[str, int | None]:
+        """Name and layer of the weights of LayerNorm `index`, counted 0 to 2L."""
+        layer, second = divmod(index, 2)
+        return (f"ln{second + 1}", layer) if layer < self.model.layers else ("lnf", None)
+
+    def layernorm(self, index: int) -> None:
+        name, layer = self.layernorm_at(index)
+        layernorm.forward(
+            self.step, self.slices, layer,
+            out=Tensor("normed", index), mean=Tensor("mean", index), rstd=Tensor("rstd", index),
+            inp=Tensor("residual", index), weight=Tensor(name + "w", layer), bias=Tensor(name + "b", layer),
+        )  # fmt: skip
+
+    def layernorm_backward(self, index: int) -> None:
+        """From dnormed to the residual gradient before this LayerNorm."""
+        name, layer = self.layernorm_at(index)
+        layernorm.backward(
+            self.step, self.slices, layer,
+            dinp=self.dresidual(index), partial=Tensor("partial"), slot=index * len(self.slices),
+            past=None if name == "lnf" else self.dresidual(index + 1), dout=Tensor("dnormed"),
+            inp=Tensor("residual", index), weight=Tensor(name + "w", layer),
+            mean=Tensor("mean", index), rstd=Tensor("rstd", index),
+        )  # fmt: skip
+
+    def residual(self, layer: int, index: int) -> None:
+        out, inp = Tensor("residual", index), Tensor("residual", index - 1)
+        residual.forward(self.step, self.slices, layer, out=out, inp=inp, branch=Tensor("branch"))
+
+    def loss(self) -> None:
+        micros = self.config.grad_accum
+        loss.forward_backward(
+            self.step, self.slices, logits=Tensor("logits"), loss=Tensor("loss"), targets=Tensor("targets"),
+            vocab=self.model.vocab, micros=micros,
+        )  # fmt: skip
+        loss.mean(
+            self.step, losses=Tensor("losses"), control=Tensor("control"), loss=Tensor("loss"), micros=micros
+        )  # fmt: skip
+
+    def matrix(self, name: str, layer: int | None) -> list[Parameter]:
+        """The blocks of a linear layer's weight and bias."""
+        weight, bias = LINEAR[name]
+        return parameters.matrix(self.step, Tensor(weight, layer), Tensor(bias, layer) if bias else None)
+
+    def layernorms(self) -> list[Parameter]:
+        """Every LayerNorm's weight and bias, in the order of their indices."""
+        found = []
+        for index in range(2 * self.model.layers + 1):
+            name, layer = self.layernorm_at(index)
+            label = name if layer is None else f"{name}[{layer}]"
+            found.append(
+                parameters.vectors(self.step, label, Tensor(name + "w", layer), Tensor(name + "b", layer))
+            )
+        return found
+
+    def adamw(self, parts: list[Parameter], layer: int | None = None) -> None:
+        adamw.update(
+            self.step, parts, layer, gradients=GRADIENTS if self.keeps_gradients else GRADIENT,
+            first=Tensor("first_moment"), second=Tensor("second_moment"), settings=Tensor("settings"),
+            clipping=Tensor("clipping") if self.config.grad_clip else None,
+        )  # fmt: skip
 
 
 def build(config: TrainConfig) -> Program:

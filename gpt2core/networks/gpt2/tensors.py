@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpt2core.kernels.sizes import ATTENTION_BLOCK
+from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.networks import token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import ModelConfig, TrainConfig

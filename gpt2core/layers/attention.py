@@ -9,10 +9,14 @@ import math
 
 import numpy as np
 
-from gpt2core.compile.jit import address_of, entry, f2, kernel, own2, product, scalar
+from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.vector import exp32, maximum32
 from gpt2core.gemm.libraries import multiply
-from gpt2core.kernels.sizes import ATTENTION_BLOCK
+from gpt2core.layers.sizes import ATTENTION_BLOCK
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import F32, ROWS, Cost, Grid
+from gpt2core.step.ops import Own, Product, Read, Tensor, Write
+from gpt2core.step.signature import Matrix, Multiply, OwnMatrix, Scalar, TileInt
 
 BLOCK = ATTENTION_BLOCK
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
@@ -35,7 +39,10 @@ def run_length(t, end, first, last, T, TS):
 
 
 @kernel
-def attention_forward(out, lse, qkv, by, strips, first, last, time0, time1, T, TS):
+def attention_forward(
+    out: Matrix, lse: Matrix, qkv: Matrix, by: Multiply, strips: OwnMatrix,
+    first: TileInt, last: TileInt, time0: TileInt, time1: TileInt, T: Scalar, TS: Scalar,
+):  # fmt: skip
     """Attend from the tokens [time0, time1) of the sequences [first, last) to all that are not later.
 
     Writes:   out (N, C) =; lse (N, NH) =: log of the sum of the scores' exponentials; strips (2, >= BLOCK*T): scratch
@@ -117,7 +124,10 @@ def score_gradients(p, ds, n, width, row, key0, time0, out, dout, lse, h, hs, sc
 
 
 @kernel
-def attention_backward(dqkv, dout, qkv, out, lse, by, strips, first, last, time0, time1, T, TS):
+def attention_backward(
+    dqkv: Matrix, dout: Matrix, qkv: Matrix, out: Matrix, lse: Matrix, by: Multiply, strips: OwnMatrix,
+    first: TileInt, last: TileInt, time0: TileInt, time1: TileInt, T: Scalar, TS: Scalar,
+):  # fmt: skip
     """The gradients of one slice's queries, keys and values: every value has one owner, so nothing is accumulated
     across tiles. Scores are computed again from q, k and lse.
 
@@ -177,18 +187,59 @@ def attention_backward(dqkv, dout, qkv, out, lse, by, strips, first, last, time0
                 q0 += n
 
 
-@entry
-def attention_forward_entry(x, t, c):
-    by = product(x, 6, c)
-    attention_forward(
-        f2(x, 0), f2(x, 1), f2(x, 2), by, own2(x, 3, c), t[0], t[1], t[2], t[3], scalar(x, 4), scalar(x, 5)
-    )
+def forward(
+    step: Builder, grid: Grid, layer: int, *, out: Tensor, lse: Tensor, qkv: Tensor, strips: Own, T: int, TS: int
+) -> None:
+    """Add attention over a grid of slices of at most TS tokens of the T of a sequence.
 
-
-@entry
-def attention_backward_entry(x, t, c):
-    by = product(x, 8, c)
-    attention_backward(
-        f2(x, 0), f2(x, 1), f2(x, 2), f2(x, 3), f2(x, 4), by, own2(x, 5, c),
-        t[0], t[1], t[2], t[3], scalar(x, 6), scalar(x, 7),
+    A tile needs keys and values of its group's slices up to its own: the rows from `group0`.
+    """
+    C, NH = step.shape(out)[-1], step.shape(lse)[-1]
+    pairs = [pairs_before(time0, time1) for time0, time1 in grid.ranges("time0:time1")]
+    step.op(
+        "attention", "forward", attention_forward, grid, _cost(grid, [4 * C * n for n in pairs], F32 * (4 * C + NH)),
+        layer,
+        out=Write(out, ROWS), lse=Write(lse, ROWS), qkv=Read(qkv, "group0:row1"), by=scores(C // NH, T, TS),
+        strips=strips, T=T, TS=TS,
     )  # fmt: skip
+
+
+def backward(
+    step: Builder, grid: Grid, layer: int, *,
+    dqkv: Tensor, dout: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, strips: Own, T: int, TS: int,
+) -> None:  # fmt: skip
+    """Add the backward pass. A tile also needs the later slices of its group: the rows up to `group1`."""
+    C, NH = step.shape(out)[-1], step.shape(lse)[-1]
+    flop = [C * pair_flop_backward(time0, time1, T) for time0, time1 in grid.ranges("time0:time1")]
+    step.op(
+        "attention", "backward", attention_backward, grid, _cost(grid, flop, F32 * (8 * C + NH)), layer,
+        dqkv=Write(dqkv, ROWS), dout=Read(dout, "row0:group1"), qkv=Read(qkv, "group0:group1"),
+        out=Read(out, "row0:group1"), lse=Read(lse, "row0:group1"), by=scores(C // NH, T, TS),
+        strips=strips, T=T, TS=TS,
+    )  # fmt: skip
+
+
+def scores(hs: int, T: int, TS: int) -> Product:
+    """Stands for all products of attention: a block of queries by all keys of a head."""
+    return Product(0, 1, min(BLOCK, TS), T, hs)
+
+
+def pairs_before(time0: int, time1: int) -> int:
+    """(query, key) pairs of one sequence with time0 <= query < time1 and key <= query."""
+    return (time1 * (time1 + 1) - time0 * (time0 + 1)) // 2
+
+
+def pair_flop_backward(time0: int, time1: int, T: int) -> int:
+    """Flop a channel of attention's backward pass over one slice of a sequence of T tokens.
+
+    A pair of a query and a key takes five products. If both are in this slice, all five are made here; if only the
+    query is, p, dp and dq; if only the key is, p and dp again, dk and dv.
+    """
+    own = time1 - time0
+    return 10 * (pairs_before(time0, time1) - own * time0) + 6 * own * time0 + 8 * own * (T - time1)
+
+
+def _cost(grid: Grid, sequence_flop: list[int], row_bytes: int) -> list[Cost]:
+    """Cost of each tile, from the FLOP of one of its sequences."""
+    spans = zip(sequence_flop, grid.ranges("first:last"), grid.ranges(ROWS), strict=True)
+    return [((last - first) * flop, (row1 - row0) * row_bytes) for flop, (first, last), (row0, row1) in spans]

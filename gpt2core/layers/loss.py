@@ -4,13 +4,19 @@ import math
 
 import numpy as np
 
-from gpt2core.compile.jit import STEP, d1, entry, f1, f2, i1, kernel, l1, scalar
+from gpt2core.compile.jit import kernel
 from gpt2core.compile.vector import exp32, maximum32
+from gpt2core.step.builder import Builder
 from gpt2core.step.control import STOP
+from gpt2core.step.grid import F32, ONE_TILE, ROWS, Grid
+from gpt2core.step.ops import Read, Reduce, Tensor, Update, Write, add_or_set
+from gpt2core.step.signature import Float64s, Int32s, Int64s, Matrix, Scalar, Step, TileInt, Vector
 
 
 @kernel
-def cross_entropy(logits, loss, targets, V, micros, row0, row1):
+def cross_entropy(
+    logits: Matrix, loss: Vector, targets: Int32s, V: Scalar, micros: Scalar, row0: TileInt, row1: TileInt
+):
     """Turn the logits of rows [row0, row1) into the gradient of the step's mean loss, over `micros` batches of N rows.
 
     Writes:   logits (N, Vp): on entry the logits, on exit their gradient, 0 in the columns from V on; loss (N,) =
@@ -43,7 +49,7 @@ def cross_entropy(logits, loss, targets, V, micros, row0, row1):
 
 
 @kernel
-def mean_loss(losses, control, loss, step, micro, micros):
+def mean_loss(losses: Float64s, control: Int64s, loss: Vector, step: Step, micro: Scalar, micros: Scalar):
     """Batch `micro`'s part of the step's mean loss over `micros`; asks the run to stop if it is not finite.
 
     Writes:   losses (steps,) float64, element `step` = for the first batch, += for others; control (any,) int64,
@@ -60,11 +66,22 @@ def mean_loss(losses, control, loss, step, micro, micros):
         control[STOP] = 1
 
 
-@entry
-def cross_entropy_entry(x, t, c):
-    cross_entropy(f2(x, 0), f1(x, 1), i1(x, 2), scalar(x, 3), scalar(x, 4), t[0], t[1])
+def forward_backward(
+    step: Builder, grid: Grid, *, logits: Tensor, loss: Tensor, targets: Tensor, vocab: int, micros: int
+) -> None:
+    """Add the loss of each row, and its gradient in place of the logits, over a grid of rows."""
+    Vp = step.shape(logits)[-1]
+    step.op(
+        "cross_entropy", "loss", cross_entropy, grid, grid.cost(ROWS, 12 * vocab, 2 * F32 * Vp),
+        logits=Update(logits, ROWS), loss=Write(loss, ROWS), targets=Read(targets, ROWS), V=vocab, micros=micros,
+    )  # fmt: skip
 
 
-@entry
-def mean_loss_entry(x, t, c):
-    mean_loss(d1(x, 0), l1(x, 1), f1(x, 2), c[STEP], scalar(x, 3), scalar(x, 4))
+def mean(step: Builder, *, losses: Tensor, control: Tensor, loss: Tensor, micros: int) -> None:
+    """Add the mean of all rows' losses, as one tile."""
+    (rows,) = step.shape(loss)
+    step.op(
+        "mean_loss", "loss", mean_loss, ONE_TILE, [(rows, F32 * rows)],
+        losses=add_or_set(step.micro > 0, losses), control=Reduce(control), loss=Read(loss),
+        micro=step.micro, micros=micros,
+    )  # fmt: skip

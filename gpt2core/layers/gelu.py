@@ -2,8 +2,12 @@
 
 import numpy as np
 
-from gpt2core.compile.jit import entry, f2, kernel
+from gpt2core.compile.jit import kernel
 from gpt2core.compile.vector import exp32
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import F32, ROWS, Grid
+from gpt2core.step.ops import Read, Tensor, Update, Write
+from gpt2core.step.signature import Matrix, TileInt
 
 ONE = np.float32(1.0)
 # 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2u)): no cancellation for negative u, and one exponential.
@@ -13,7 +17,7 @@ CUBIC3 = np.float32(3 * 0.044715)
 
 
 @kernel
-def gelu_forward(out, inp, row0, row1):
+def gelu_forward(out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
     """Apply tanh-GELU to rows [row0, row1).
 
     Writes:   out (N, M) =
@@ -30,7 +34,7 @@ def gelu_forward(out, inp, row0, row1):
 
 
 @kernel
-def gelu_backward(dinp, out, inp, row0, row1):
+def gelu_backward(dinp: Matrix, out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
     """Take the gradient of a GELU's output to that of its input, in place; compute the output again: it was not kept.
 
     Writes:   dinp (N, M): on entry the output's gradient, on exit the input's; out (N, M) =
@@ -47,11 +51,19 @@ def gelu_backward(dinp, out, inp, row0, row1):
             dinp[n, i] *= s + x * s * (ONE - s) * TWO_SCALE * (ONE + CUBIC3 * x * x)
 
 
-@entry
-def gelu_forward_entry(x, t, c):
-    gelu_forward(f2(x, 0), f2(x, 1), t[0], t[1])
+def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, inp: Tensor) -> None:
+    """Add the forward pass over a grid of rows."""
+    M = step.shape(inp)[-1]
+    step.op(
+        "gelu", "forward", gelu_forward, grid, grid.cost(ROWS, 18 * M, 2 * F32 * M), layer,
+        out=Write(out, ROWS), inp=Read(inp, ROWS),
+    )  # fmt: skip
 
 
-@entry
-def gelu_backward_entry(x, t, c):
-    gelu_backward(f2(x, 0), f2(x, 1), f2(x, 2), t[0], t[1])
+def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor, inp: Tensor) -> None:
+    """Add the backward pass, in place on `dinp`. It gives `out` again, which the next weight's gradient needs."""
+    M = step.shape(inp)[-1]
+    step.op(
+        "gelu", "backward", gelu_backward, grid, grid.cost(ROWS, 27 * M, 4 * F32 * M), layer,
+        dinp=Update(dinp, ROWS), out=Write(out, ROWS), inp=Read(inp, ROWS),
+    )  # fmt: skip

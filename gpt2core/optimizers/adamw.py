@@ -1,10 +1,15 @@
 """The optimizer."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from gpt2core.compile.jit import STEP, d1, entry, f1, kernel, own1
+from gpt2core.compile.jit import kernel
+from gpt2core.step.builder import Builder
+from gpt2core.step.ops import Arena, Constant, Own, Read, Tensor, Update
+from gpt2core.step.parameters import BOTH, WEIGHTS, Parameter, grid
+from gpt2core.step.signature import Float64s, OwnVector, Step, TileInt, Vector
 
 
 @kernel
@@ -37,10 +42,26 @@ def adamw_update(weights, gradients, first, second, settings, factor, step, begi
         w[i] = keep * w[i] - rate * m1 / (np.sqrt(v1) * root + eps)
 
 
-@entry
-def adamw_update_entry(x, t, c):
-    # A tile is a block of a matrix and, where it has one, the block of its bias: two ranges, the second may be empty.
-    gradients, clipping = own1(x, 1, c), d1(x, 5)
+@kernel
+def adamw(
+    weights: Vector, gradients: OwnVector, first: Vector, second: Vector, settings: Float64s, clipping: Float64s,
+    step: Step, a0: TileInt, a1: TileInt, b0: TileInt, b1: TileInt, at_a: TileInt, at_b: TileInt,
+):  # fmt: skip
+    """adamw_update of [a0, a1) and [b0, b1), either of which may be empty, with gradients scaled by `clipping`."""
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
-    adamw_update(f1(x, 0), gradients, f1(x, 2), f1(x, 3), d1(x, 4), factor, c[STEP], t[0], t[1], t[4])
-    adamw_update(f1(x, 0), gradients, f1(x, 2), f1(x, 3), d1(x, 4), factor, c[STEP], t[2], t[3], t[5])
+    adamw_update(weights, gradients, first, second, settings, factor, step, a0, a1, at_a)
+    adamw_update(weights, gradients, first, second, settings, factor, step, b0, b1, at_b)
+
+
+def update(
+    step: Builder, parameters: Sequence[Parameter], layer: int | None = None, *,
+    gradients: Arena | Own, first: Tensor, second: Tensor, settings: Tensor, clipping: Tensor | None,
+) -> None:  # fmt: skip
+    """Add the update of parameters, a tile each. The moments are laid out as the weights are."""
+    step.op(
+        "adamw", "update", adamw, grid(parameters, gradients), [(15 * p.size, 28 * p.size) for p in parameters], layer,
+        filler=True,
+        weights=Update(WEIGHTS, BOTH), gradients=gradients if isinstance(gradients, Own) else Read(gradients, BOTH),
+        first=Update(first, BOTH), second=Update(second, BOTH), settings=Constant(settings),
+        clipping=clipping and Read(clipping),
+    )  # fmt: skip

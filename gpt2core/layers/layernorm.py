@@ -1,0 +1,162 @@
+"""Layer normalisation over channels: kernels, then their ops."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpt2core.compile.jit import kernel
+from gpt2core.step import parameters as parts
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import F32, ROWS, Grid
+from gpt2core.step.ops import Arena, Own, Read, Tensor, Write, add_or_set
+from gpt2core.step.parameters import Parameter
+from gpt2core.step.signature import Matrix, OwnVector, Scalar, TileInt, Vector
+
+EPS = np.float32(1e-5)
+ONE = np.float32(1.0)
+
+
+@kernel
+def layernorm_forward(
+    out: Matrix, mean: Vector, rstd: Vector, inp: Matrix, weight: Vector, bias: Vector, row0: TileInt, row1: TileInt
+):
+    """Normalise rows [row0, row1) of inp, then scale and shift.
+
+    Writes:   out (N, C) =; mean, rstd (N,) =
+    Reads:    inp (N, C), weight (C,), bias (C,)
+    Maths:    y = (x - mean) * rstd * weight + bias, biased variance, eps 1e-5
+    Tiles:    disjoint row ranges are independent
+    Cost:     8*C flop, 8*C bytes per row
+    Source:   Ba et al. 2016; torch.nn.LayerNorm
+    """
+    C = inp.shape[1]
+    share = ONE / np.float32(C)
+    for n in range(row0, row1):
+        total = np.float32(0)
+        for c in range(C):
+            total += inp[n, c]
+        m = total * share
+        square = np.float32(0)
+        for c in range(C):
+            d = inp[n, c] - m
+            square += d * d
+        s = ONE / np.sqrt(square * share + EPS)
+        for c in range(C):
+            out[n, c] = (inp[n, c] - m) * s * weight[c] + bias[c]
+        mean[n] = m
+        rstd[n] = s
+
+
+@kernel
+def layernorm_backward(
+    dinp: Matrix, partial: Matrix, dresidual: Matrix, dout: Matrix, inp: Matrix, weight: Vector, mean: Vector,
+    rstd: Vector, row0: TileInt, row1: TileInt, slot: TileInt,
+):  # fmt: skip
+    """The gradient through a LayerNorm and past it, and one slice's share of the parameters' gradients.
+
+    Writes:   dinp (N, C) =, rows [row0, row1);
+              partial (slots, 2*C) =, row `slot`: dweight, then dbias, of these rows
+    Reads:    dresidual (N, C): the gradient that goes past the LayerNorm, or (0, 0) for none;
+              dout, inp (N, C); weight (C,); mean, rstd (N,)
+    Maths:    n = (x - mean) * rstd, g = dout * weight; dx = dresidual + rstd * (g - mean(g) - n * mean(g * n));
+              dweight = sum of dout * n, dbias = sum of dout
+    Tiles:    disjoint row ranges with their own slots are independent
+    Cost:     17*C flop, 16*C bytes per row
+    Source:   Ba et al. 2016; torch.nn.LayerNorm
+    """
+    C = inp.shape[1]
+    share = ONE / np.float32(C)
+    dweight, dbias = partial[slot, :C], partial[slot, C:]
+    dweight[:] = 0
+    dbias[:] = 0
+    for n in range(row0, row1):
+        m, s = mean[n], rstd[n]
+        total, dot = np.float32(0), np.float32(0)
+        for c in range(C):
+            g = dout[n, c] * weight[c]
+            total += g
+            dot += g * (inp[n, c] - m)
+        total *= share
+        dot *= s * share
+        for c in range(C):
+            normed = (inp[n, c] - m) * s
+            d = dout[n, c]
+            dinp[n, c] = s * (d * weight[c] - total - normed * dot)
+            dweight[c] += d * normed
+            dbias[c] += d
+        if dresidual.shape[0]:
+            for c in range(C):
+                dinp[n, c] += dresidual[n, c]
+
+
+@kernel
+def layernorm_backward_weight(dweight, dbias, partial, first, last, adds):
+    """Add up the slices' shares of the parameters' gradients, in the order of the slots [first, last).
+
+    Writes:   dweight, dbias (C,) =, or += if `adds` is set
+    Reads:    partial (slots, 2*C)
+    Cost:     2*C flop, 8*C bytes per slot
+    """
+    C = dweight.shape[0]
+    if not adds:
+        dweight[:] = 0
+        dbias[:] = 0
+    for slot in range(first, last):
+        for c in range(C):
+            dweight[c] += partial[slot, c]
+            dbias[c] += partial[slot, C + c]
+
+
+@kernel
+def layernorm_backward_parameters(
+    gradients: OwnVector, partial: Matrix, adds: Scalar, at_a: TileInt, at_b: TileInt, first: TileInt, last: TileInt
+):
+    """As layernorm_backward_weight, with dweight at `at_a` and dbias at `at_b` of one vector."""
+    C = partial.shape[1] // 2
+    layernorm_backward_weight(gradients[at_a : at_a + C], gradients[at_b : at_b + C], partial, first, last, adds)
+
+
+def forward(
+    step: Builder, grid: Grid, layer: int | None, *,
+    out: Tensor, mean: Tensor, rstd: Tensor, inp: Tensor, weight: Tensor, bias: Tensor,
+) -> None:  # fmt: skip
+    """Add the forward pass over a grid of rows."""
+    (C,) = step.shape(weight)
+    step.op(
+        "layernorm", "forward", layernorm_forward, grid, grid.cost(ROWS, 8 * C, 2 * F32 * C), layer,
+        out=Write(out, ROWS), mean=Write(mean, ROWS), rstd=Write(rstd, ROWS), inp=Read(inp, ROWS),
+        weight=Read(weight), bias=Read(bias),
+    )  # fmt: skip
+
+
+def backward(
+    step: Builder, grid: Grid, layer: int | None, *,
+    dinp: Tensor, partial: Tensor, slot: int, past: Tensor | None, dout: Tensor,
+    inp: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor,
+) -> None:  # fmt: skip
+    """Add the backward pass; `past` is the gradient that goes around the LayerNorm, if there is one.
+
+    A tile leaves its share of the parameters' gradients in a row of `partial`, the first tile in row `slot`.
+    """
+    (C,) = step.shape(weight)
+    step.op(
+        "layernorm", "backward", layernorm_backward, grid.with_columns(slot=range(slot, slot + len(grid))),
+        grid.cost(ROWS, 17 * C, 4 * F32 * C), layer,
+        dinp=Write(dinp, ROWS), partial=Write(partial, "slot"), dresidual=past and Read(past, ROWS),
+        dout=Read(dout, ROWS), inp=Read(inp, ROWS), weight=Read(weight), mean=Read(mean, ROWS), rstd=Read(rstd, ROWS),
+    )  # fmt: skip
+
+
+def backward_parameters(
+    step: Builder, parameters: Sequence[Parameter], *, into: Arena | Own, partial: Tensor, slots: int, adds: bool
+) -> None:
+    """Add the gradients of many LayerNorms' parameters, a tile each: LayerNorm i has the i-th `slots` of `partial`."""
+    C = step.shape(partial)[1] // 2
+    starts = range(0, slots * len(parameters), slots)
+    grid = parts.grid(parameters, into).with_columns(first=starts, last=[start + slots for start in starts])
+    step.op(
+        "layernorm_dweight", "backward", layernorm_backward_parameters, grid,
+        grid.cost("first:last", 2 * C, 2 * F32 * C), filler=True,
+        gradients=add_or_set(adds, into, parts.BOTH), partial=Read(partial, "first:last"),
+        adds=int(adds),
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""A batch's inputs and targets, taken from the token stream."""
+
+from gpt2core.compile.jit import kernel
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import ROWS, Grid
+from gpt2core.step.ops import Constant, Tensor, Write
+from gpt2core.step.signature import Int32s, Scalar, Step, TileInt, UInt16s
+
+ROW_BYTES = 10  # read and written
+
+
+@kernel
+def tokens_load(
+    inputs: Int32s, targets: Int32s, stream: UInt16s, row_batch: Int32s, row_time: Int32s, T: Scalar, micros: Scalar,
+    micro: Scalar, step: Step, row0: TileInt, row1: TileInt,
+):  # fmt: skip
+    """Copy the tokens of rows [row0, row1) of a step's batch `micro`, one of `micros`, and of their successors.
+
+    Writes:   inputs (N,), targets (N,) =, int32
+    Reads:    stream (any,) uint16; row_batch, row_time (N,) int32: each row's sequence and position in it
+    Maths:    batch i holds tokens [i*N, (i+1)*N] of the stream; after the last whole batch it starts over
+    Tiles:    disjoint row ranges are independent
+    Source:   llm.c's data loader
+    """
+    N = row_batch.shape[0]
+    batch = step * micros + micro
+    batches = (stream.shape[0] - 1) // N
+    start = (batch % batches) * N
+    for row in range(row0, row1):
+        at = start + row_batch[row] * T + row_time[row]
+        inputs[row] = stream[at]
+        targets[row] = stream[at + 1]
+
+
+def forward(
+    step: Builder, grid: Grid, *,
+    inputs: Tensor, targets: Tensor, stream: Tensor, row_batch: Tensor, row_time: Tensor, T: int, micros: int,
+) -> None:  # fmt: skip
+    """Add the loading of a batch over a grid of rows."""
+    step.op(
+        "tokens", "data", tokens_load, grid, grid.cost(ROWS, 0, ROW_BYTES),
+        inputs=Write(inputs, ROWS), targets=Write(targets, ROWS), stream=Constant(stream),
+        row_batch=Constant(row_batch), row_time=Constant(row_time), T=T, micros=micros, micro=step.micro,
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""The limit on the norm of all gradients together."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpt2core.compile.jit import kernel
+from gpt2core.step.builder import Builder
+from gpt2core.step.control import STOP
+from gpt2core.step.grid import F32, F64, ONE_TILE
+from gpt2core.step.ops import Constant, Read, Reduce, Tensor, Write
+from gpt2core.step.parameters import BOTH, GRADIENTS, Parameter, grid
+from gpt2core.step.signature import Float64s, Int64s, Step, TileInt, Vector
+
+LIMIT = 5  # in the settings; what stands before it is AdamW's
+LEAST = 1e-6  # added to the norm, as PyTorch does, so that gradients of 0 stay 0
+
+
+@kernel
+def gradient_squares(
+    squares: Float64s, gradients: Vector, a0: TileInt, a1: TileInt, b0: TileInt, b1: TileInt, slot: TileInt
+):
+    """Sum the squares of the gradients [a0, a1) and [b0, b1).
+
+    Writes:   squares (any,) float64, element `slot` =
+    Reads:    gradients (any,)
+    Maths:    sum of g^2, in float64
+    Tiles:    different slots are independent
+    Cost:     2 flop, 4 bytes per element
+    """
+    total = 0.0
+    for begin, end in ((a0, a1), (b0, b1)):
+        part = gradients[begin:end]
+        for i in range(end - begin):
+            g = np.float64(part[i])
+            total += g * g
+    squares[slot] = total
+
+
+@kernel
+def clip(clipping: Float64s, norms: Float64s, control: Int64s, squares: Float64s, settings: Float64s, step: Step):
+    """By what the step's gradients are scaled so that their norm is at most the limit; asks the run to stop if the norm
+    is not finite.
+
+    Writes:   clipping (1,) float64 =; norms (steps,) float64, element `step` =: the norm before; control (any,) int64,
+              element STOP = 1 if it is not finite
+    Reads:    squares (any,) float64, summed in their order; settings (any,) float64: the limit at LIMIT
+    Maths:    norm = sqrt(sum squares); clipping = min(1, limit / (norm + 1e-6))
+    Source:   torch.nn.utils.clip_grad_norm_; Pascanu et al. 2013
+    """
+    total = 0.0
+    for slot in range(squares.shape[0]):
+        total += squares[slot]
+    norm = math.sqrt(total)
+    norms[step] = norm
+    clipping[0] = min(1.0, settings[LIMIT] / (norm + LEAST))
+    if not math.isfinite(norm):
+        control[STOP] = 1
+
+
+def clip_norm(
+    step: Builder, parameters: Sequence[Parameter], *,
+    clipping: Tensor, norms: Tensor, control: Tensor, squares: Tensor, settings: Tensor,
+) -> None:  # fmt: skip
+    """Add the norm of all parameters' gradients, a tile for each, and what the update scales them by."""
+    step.op(
+        "gradient_squares", "update", gradient_squares,
+        grid(parameters, GRADIENTS).with_columns(slot=range(len(parameters))),
+        [(2 * p.size, F32 * p.size) for p in parameters], filler=True,
+        squares=Write(squares, "slot"), gradients=Read(GRADIENTS, BOTH),
+    )  # fmt: skip
+    count = len(parameters)
+    step.op(
+        "clip", "update", clip, ONE_TILE, [(count, F64 * count)], filler=True,
+        clipping=Write(clipping), norms=Write(norms), control=Reduce(control), squares=Read(squares),
+        settings=Constant(settings),
+    )  # fmt: skip

@@ -1,0 +1,196 @@
+"""Makes step programs: ops are declared on tensors, and come out with the memory that each of their tiles touches.
+
+Declared rows are bytes of an arena. Where declarations overlap, the arena is cut at their ends; pieces that the same
+tasks touch in the same way are one region. So tensors, rows of different lengths and whole arenas need no convention
+to meet each other: what overlaps in memory conflicts.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpt2core.spec.errors import GraphError
+from gpt2core.step.grid import Cost, Grid, Range
+from gpt2core.step.ops import (
+    Access,
+    Arena,
+    Call,
+    Constant,
+    Given,
+    Op,
+    Operand,
+    Own,
+    Product,
+    Program,
+    Span,
+    Tensor,
+    Tile,
+    Use,
+    Work,
+    merged,
+    op_label,
+)
+from gpt2core.step.regions import Regions, Touch
+from gpt2core.step.signature import Array, Integer, Kernel, Kind, Multiplier, signature
+from gpt2core.step.tensors import ITEMSIZE, ArenaPlan, TensorSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft:
+    """An op, and what each of its tiles touches, before regions are known."""
+
+    op: Op
+    touches: tuple[tuple[Touch, ...], ...]
+
+
+class Builder:
+    """Collects ops on the tensors of some arenas. `micro`: the micro-batch of the ops that are added next."""
+
+    def __init__(self, plans: Mapping[str, ArenaPlan]) -> None:
+        self.micro = 0
+        self._drafts: list[Draft] = []
+        self._constants: set[Span] = set()
+        self._plans = plans
+        self._place: dict[str, tuple[str, int, TensorSpec]] = {
+            spec.name: (kind, offset, spec)
+            for kind, plan in plans.items()
+            for spec, offset in zip(plan.specs, plan.offsets, strict=True)
+        }
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...]:
+        """Shape of a tensor, or of one layer of it. Raises GraphError if there is none."""
+        if tensor.name not in self._place:
+            raise GraphError(f"there is no tensor {tensor.name}")
+        shape = self._place[tensor.name][2].shape
+        if tensor.layer is None:
+            return shape
+        if not 0 <= tensor.layer < shape[0]:
+            raise GraphError(f"{tensor} is not there: {tensor.name} has {shape[0]} layers")
+        return shape[1:]
+
+    def span(self, of: Tensor | Arena, rows: Range | None = None) -> Span:
+        """Where rows of a tensor (of an arena: float32 elements) lie; without rows all of it.
+
+        Raises GraphError if there are no such rows.
+        """
+        if isinstance(of, Arena):
+            kind, offset, row_bytes = of.kind, 0, ITEMSIZE["float32"]
+            count = self._plans[kind].bytes // row_bytes
+        else:
+            shape = self.shape(of)
+            kind, offset, spec = self._place[of.name]
+            count, row_bytes = shape[0], math.prod(shape[1:]) * ITEMSIZE[spec.dtype]
+            offset += (of.layer or 0) * count * row_bytes
+        first, last = rows or (0, count)
+        if not 0 <= first <= last <= count:
+            raise GraphError(f"rows {first}:{last} of {of} are not there: it has {count}")
+        return Span(kind, offset + first * row_bytes, offset + last * row_bytes)
+
+    def elements(self, of: Tensor, rows: Range | None = None) -> Range:
+        """Where rows of a tensor lie in its arena, in elements of four bytes."""
+        _, begin, end = self.span(of, rows)
+        return begin // ITEMSIZE["float32"], end // ITEMSIZE["float32"]
+
+    def op(
+        self,
+        name: str,
+        phase: str,
+        kernel: Kernel,
+        grid: Grid,
+        cost: Sequence[Cost],
+        /,
+        layer: int | None = None,
+        filler: bool = False,
+        **given: Given,
+    ) -> None:
+        """Add an op: a kernel over a grid, with what stands for each of its parameters (see ops).
+
+        Raises TypeError for what does not fit the kernel's parameters, GraphError for tensors, rows or columns that
+        are not there.
+        """
+        label = op_label(name, layer, self.micro)
+        known = signature(kernel)
+        operands = known.operands
+        if operands.keys() != given.keys():
+            missing, more = operands.keys() - given.keys(), given.keys() - operands.keys()
+            raise TypeError(f"{label}: {known.name} takes {sorted(operands)}; missing {missing}, unknown {more}")
+        columns = [grid.column(column) for column in known.integers]
+        if known.takes_all_integers:
+            columns = list(grid.columns.values())
+        touches = self._touches(grid, given.values())
+        tiles = [
+            Tile((Work(tuple(column[i] for column in columns), *cost[i]),), (), text)
+            for i, text in enumerate(grid.labels)
+        ]
+        bare = tuple(_operand(f"{label}: {known.name}'s {key}", operands[key], given[key]) for key in operands)
+        op = Op(layer, (Call(name, phase, kernel, bare),), tuple(tiles), self.micro, filler)
+        self._drafts.append(Draft(op, touches))
+
+    def _touches(self, grid: Grid, given: Iterable[Given]) -> tuple[tuple[Touch, ...], ...]:
+        """What each tile touches."""
+        tiles: list[list[Touch]] = [[] for _ in grid.labels]
+        for use in given:
+            if not isinstance(use, Use):
+                continue
+            constant = isinstance(use, Constant)
+            if constant and isinstance(use.of, Tensor) and use.of.name not in self._place:
+                continue  # from outside the arenas, such as a mapped file: no task can write it
+            whole = [(use.mode, self.span(use.of))] if not use.rows else []
+            for tile, ranges in zip(tiles, grid.rows(use.rows), strict=True):
+                touched = whole or [(use.mode, self.span(use.of, rows)) for rows in ranges if rows[0] != rows[1]]
+                tile += touched
+                if constant:
+                    self._constants.update(span for _, span in touched)
+        return tuple(map(tuple, tiles))
+
+    def fuse(self, count: int) -> None:
+        """Make one op of the last `count`: a tile runs what their tiles of the same place do, in their order."""
+        *self._drafts, drafts = [*self._drafts[:-count], self._drafts[-count:]]
+        parts = [draft.op for draft in drafts]
+        tiles = [
+            Tile(tuple(work for tile in together for work in tile.work), (), together[0].label)
+            for together in zip(*(op.tiles for op in parts), strict=True)
+        ]
+        touches = [sum(together, ()) for together in zip(*(draft.touches for draft in drafts), strict=True)]
+        calls = tuple(call for op in parts for call in op.calls)
+        op = Op(parts[0].layer, calls, tuple(tiles), self.micro, all(op.filler for op in parts))
+        self._drafts.append(Draft(op, tuple(touches)))
+
+    def build(self) -> Program:
+        """The program, with the accesses of every tile."""
+        tasks = [touches for draft in self._drafts for touches in draft.touches]
+        regions = Regions(tasks, self._constants, self._name)
+        ops = []
+        for draft in self._drafts:
+            tiles = [
+                dataclasses.replace(
+                    tile, accesses=merged(Access(mode, number) for mode, span in touches for number in regions.of(span))
+                )
+                for tile, touches in zip(draft.op.tiles, draft.touches, strict=True)
+            ]
+            ops.append(dataclasses.replace(draft.op, tiles=tuple(tiles)))
+        constants = frozenset(number for span in self._constants for number in regions.of(span))
+        return Program(tuple(ops), regions.regions, constants)
+
+    def _name(self, piece: Span) -> str:
+        """What lies in a piece of memory, for people."""
+        plan = self._plans[piece.arena]
+        at = bisect.bisect(plan.offsets, piece.begin) - 1
+        spec, offset = plan.specs[at], piece.begin - plan.offsets[at]
+        part, rest = divmod(offset, spec.bytes // spec.shape[0])
+        return f"{spec.name}[{part}] from byte {rest}" if rest else f"{spec.name}[{part}]"
+
+
+def _operand(what: str, kind: Kind, given: Given) -> Operand:
+    """What an op is given, as the kernel gets it. Raises TypeError if that is not what the parameter takes."""
+    fits = {
+        Array: given is None or isinstance(given, Use | Own),
+        Multiplier: isinstance(given, Product),
+        Integer: isinstance(given, int),
+    }[type(kind)]
+    if not fits or (isinstance(given, Own) and isinstance(kind, Array) and not kind.own):
+        raise TypeError(f"{what} is {kind}, not {given}")
+    return given.of if isinstance(given, Use) else given

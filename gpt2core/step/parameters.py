@@ -1,0 +1,68 @@
+"""Parameters: the parts of the weights that one task updates each, and where their gradients lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpt2core.step import slicing
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import Grid, Range
+from gpt2core.step.ops import Arena, Own, Tensor
+
+WEIGHTS, GRADIENTS = Arena("weights"), Arena("gradients")
+BLOCK = "out0:out1"  # the rows of a block, in a grid of blocks
+BOTH = ("a0:a1", "b0:b1")  # the elements of a parameter, in the grid of parameters
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One or two spans of the weights arena, in elements: rows of a matrix and of its bias, or two vectors.
+
+    `second_at`: where the second span's gradient begins in a thread's own gradients; the first's begins at 0. The
+    gradients arena is laid out as the weights are.
+    """
+
+    label: str
+    spans: tuple[Range, ...]
+    second_at: int
+
+    @property
+    def size(self) -> int:
+        return sum(last - first for first, last in self.spans)
+
+
+def matrix(step: Builder, weight: Tensor, bias: Tensor | None) -> list[Parameter]:
+    """The blocks of a matrix, with those of its bias if it has one."""
+    rows, columns = step.shape(weight)
+    second_at = slicing.block_rows(rows, columns) * columns
+    tensors = [tensor for tensor in (weight, bias) if tensor]
+    return [
+        Parameter(f"{weight.name} b{i}", tuple(step.elements(tensor, block) for tensor in tensors), second_at)
+        for i, block in enumerate(slicing.cut_rows(rows, columns))
+    ]
+
+
+def block_grid(step: Builder, weight: Tensor, own: bool) -> Grid:
+    """A tile for each block of a matrix: its rows [out0, out1), and from which row on its gradient lies."""
+    blocks = slicing.cut_rows(*step.shape(weight))
+    first, last = zip(*blocks, strict=True)
+    labels = tuple(f"{weight.name} b{i}" for i in range(len(blocks)))
+    return Grid(labels).with_columns(out0=first, out1=last, to=[0] * len(blocks) if own else first)
+
+
+def vectors(step: Builder, label: str, *tensors: Tensor) -> Parameter:
+    """Whole tensors as one parameter."""
+    spans = tuple(step.elements(tensor) for tensor in tensors)
+    return Parameter(label, spans, spans[0][1] - spans[0][0])
+
+
+def grid(parameters: Sequence[Parameter], gradients: Arena | Own) -> Grid:
+    """A tile for each parameter: its elements [a0, a1) and [b0, b1), and where their gradients begin."""
+    bounds = [[*(end for span in (*each.spans, (0, 0))[:2] for end in span)] for each in parameters]
+    a0, a1, b0, b1 = zip(*bounds, strict=True)
+    own = isinstance(gradients, Own)
+    return Grid(tuple(each.label for each in parameters)).with_columns(
+        a0=a0, a1=a1, b0=b0, b1=b1,
+        at_a=[0] * len(parameters) if own else a0, at_b=[each.second_at for each in parameters] if own else b0,
+    )  # fmt: skip

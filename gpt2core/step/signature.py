@@ -1,0 +1,100 @@
+"""Kinds of kernel parameters. A kernel's annotations say what it is called with; ops and entries follow from them.
+
+    def layernorm_forward(out: Matrix, mean: Vector, ..., row0: TileInt, row1: TileInt): ...
+
+Arrays are views of tensors, as an op names them. A `TileInt` is the integer of that name of each tile; a `Scalar` is
+one integer for the whole op. `Multiply`, `Step` and `TileInts` come from the runtime.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class Array:
+    """A C-ordered array. `own`: each thread may have its own."""
+
+    dtype: str
+    rank: int
+    own: bool = False
+
+    def __str__(self) -> str:
+        return f"{'own ' if self.own else ''}{self.dtype} array of rank {self.rank}"
+
+
+@dataclass(frozen=True)
+class Integer:
+    """An int64. `of`: op, tile or step, whichever it belongs to; all: every integer of the tile."""
+
+    of: str
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """What computes a matrix product (gemm.libraries.multiply), with the thread's scratch."""
+
+
+Vector = Annotated[Any, Array("float32", 1)]
+Matrix = Annotated[Any, Array("float32", 2)]
+OwnVector = Annotated[Any, Array("float32", 1, own=True)]
+OwnMatrix = Annotated[Any, Array("float32", 2, own=True)]
+Float64s = Annotated[Any, Array("float64", 1)]
+OwnFloat64s = Annotated[Any, Array("float64", 1, own=True)]
+Int32s = Annotated[Any, Array("int32", 1)]
+Int64s = Annotated[Any, Array("int64", 1)]
+Int64Matrix = Annotated[Any, Array("int64", 2)]
+OwnInt64s = Annotated[Any, Array("int64", 1, own=True)]
+UInt16s = Annotated[Any, Array("uint16", 1)]
+Scalar = Annotated[Any, Integer("op")]
+TileInt = Annotated[Any, Integer("tile")]
+TileInts = Annotated[Any, Integer("all")]
+Step = Annotated[Any, Integer("step")]
+Multiply = Annotated[Any, Multiplier()]
+
+Kind = Array | Integer | Multiplier
+Kernel = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kernel's parameters in their order."""
+
+    name: str
+    kinds: dict[str, Kind]
+
+    @property
+    def operands(self) -> dict[str, Kind]:
+        """What an op names once for all its tiles."""
+        return {name: kind for name, kind in self.kinds.items() if kind == Integer("op") or not _is_integer(kind)}
+
+    @property
+    def integers(self) -> list[str]:
+        """The tile's integers that the kernel takes by name."""
+        return [name for name, kind in self.kinds.items() if kind == Integer("tile")]
+
+    @property
+    def takes_all_integers(self) -> bool:
+        return Integer("all") in self.kinds.values()
+
+
+def _is_integer(kind: Kind) -> bool:
+    return isinstance(kind, Integer)
+
+
+@functools.cache
+def signature(kernel: Kernel) -> Signature:
+    """The signature of a kernel, compiled or not. Raises TypeError for a parameter without one of these annotations."""
+    function = getattr(kernel, "py_func", kernel)
+    hints = typing.get_type_hints(function, include_extras=True)
+    kinds: dict[str, Kind] = {}
+    for name in function.__code__.co_varnames[: function.__code__.co_argcount]:
+        kind = next(iter(getattr(hints.get(name), "__metadata__", ())), None)
+        if not isinstance(kind, Array | Integer | Multiplier):
+            raise TypeError(f"{function.__name__}: parameter {name} has no annotation of gpt2core.step.signature")
+        kinds[name] = kind
+    return Signature(function.__name__, kinds)

@@ -1,0 +1,75 @@
+"""Checks that a program declares what its kernels do: each task runs on memory in which everything that it does not
+read by its declaration is poisoned, and must still write the right bits, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import numpy as np
+
+from gpt2core.gemm.products import Products
+from gpt2core.measure.tracing import new_record
+from gpt2core.schedulers import dispatch
+from gpt2core.schedulers.serial import serial_loop
+from gpt2core.step.control import STOP
+from gpt2core.step.memory import Memory
+from gpt2core.step.ops import Access, Mode, Own, Program
+from gpt2core.step.tensors import ArenaPlan
+
+READS, WRITES = (Mode.READ, Mode.UPDATE, Mode.REDUCE), (Mode.WRITE, Mode.UPDATE, Mode.REDUCE)
+POISON = 0xFF  # a float of such bytes is not a number
+
+
+def check(
+    program: Program,
+    plans: Mapping[str, ArenaPlan],
+    fill: Callable[[Memory], None],
+    products: Products | None = None,
+) -> None:
+    """Run every task of one step. `fill` sets what stands in memory before it: constants and weights."""
+    real, poisoned = Memory(plans), Memory(plans)
+    for memory in (real, poisoned):
+        fill(memory)
+    tables = {id(memory): dispatch.bind(program, memory, 1, products) for memory in (real, poisoned)}
+    micros = 1 + max(op.micro for op in program.ops)
+    record = new_record(1, 1, 0, 64, 0, micros=micros)
+
+    def run(memory: Memory, number: int) -> None:
+        bound = tables[id(memory)]
+        control = memory.arrays["control"]
+        serial_loop(0, bound.tasks[number : number + 1], bound.context, record, control, 1)
+        control[STOP + 1 :] = 0  # the rest of it is the scheduler's
+
+    def copy(accesses: Iterable[Access], modes: Collection[Mode], into: Mapping[str, np.ndarray]) -> None:
+        for access in accesses:
+            if access.mode in modes:
+                for arena, begin, end in program.regions[access.region].spans:
+                    into[arena][begin:end] = real.arenas[arena][begin:end]
+
+    operands = [operand for op in program.ops for call in op.calls for operand in call.operands]
+    own = {operand.name for operand in operands if isinstance(operand, Own)} | ({"words"} if products else set())
+    for number, (op, tile) in enumerate(program.tasks):
+        for block in poisoned.arenas.values():
+            block[:] = POISON
+        poisoned.arrays["control"][:] = 0
+        copy(tile.accesses, READS, poisoned.arenas)
+        expected = {kind: block.copy() for kind, block in poisoned.arenas.items()}
+        run(real, number)
+        run(poisoned, number)
+        copy(tile.accesses, WRITES, expected)
+        for name in own:
+            poisoned.arrays[name].view(np.uint8)[:] = POISON
+        for kind, block in poisoned.arenas.items():
+            if block.tobytes() != expected[kind].tobytes():
+                where = differing(program, kind, block, expected[kind])
+                raise AssertionError(f"{op.label} {tile.label} does to {where} what it does not declare, or reads so")
+
+
+def differing(program: Program, kind: str, got: np.ndarray, wanted: np.ndarray) -> str:
+    """Where the first byte lies that is not as expected."""
+    at = int(np.flatnonzero(got != wanted)[0])
+    for region in program.regions:
+        if any(arena == kind and begin <= at < end for arena, begin, end in region.spans):
+            return str(region)
+    return f"byte {at} of {kind}"
