@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
 from taskloom.contract.runs import Model
+
+AlertState = Literal["suspected", "confirming", "confirmed", "dismissed"]
 
 
 class Interval(Model):
@@ -102,3 +105,23 @@ class ScalingTable(Model):
     base: str = Field(description="what speedups are relative to, with its absolute time")
     rows: list[ScalingRow]
     warnings: list[str]
+
+
+class AlertSummary(Model):
+    """Something became slower, and what fresh runs say of it."""
+
+    id: int
+    run_id: int = Field(description="the first slower run")
+    state: AlertState
+    ratio: float = Field(description="median step time after / before: above 1, slower")
+    reason: str
+    confirming_experiment_id: int | None
+    raised_at: datetime
+    changed_at: datetime = Field(description="when it came into this state")
+
+
+class AlertPage(Model):
+    """A page of alerts, newest first."""
+
+    items: list[AlertSummary]
+    next_cursor: str | None

@@ -97,6 +97,8 @@ class ExperimentSummary(Model):
     runs: int
     by_state: dict[str, int] = Field(description="how many of its runs are in each state")
     created_at: datetime
+    started_at: datetime | None = Field(None, description="when the first of its runs ran")
+    finished_at: datetime | None = Field(None, description="when the last of its runs had ended")
 
 
 class StoppingState(Model):

@@ -94,6 +94,7 @@ class AttemptSummary(Model):
     purpose: Purpose = Field(description="timing: its result is the run's; tracing: it leaves a trace")
     state: AttemptState
     claimed_at: datetime
+    started_at: datetime | None = Field(None, description="its first heartbeat")
     expires_at: datetime
     deadline_at: datetime
     finished_at: datetime | None
@@ -113,6 +114,7 @@ class RunSummary(Model):
     state: RunState
     attempts: int
     created_at: datetime
+    started_at: datetime | None = Field(None, description="when an attempt of it first ran; a retry begins anew")
     finished_at: datetime | None
     median_step_s: float | None
     tokens_per_s: float | None
@@ -147,6 +149,28 @@ class RunPage(Model):
 
     items: list[RunSummary]
     next_cursor: str | None = Field(description="give it as `cursor` for the next page; null on the last")
+
+
+class StateChange(Model):
+    """Something that was done to a run, and the state it has been in since."""
+
+    id: int
+    run_id: int
+    experiment_id: int
+    at: datetime
+    verb: str = Field(description="what was done: submit, claim, start, succeed, requeue, retry, request-cancel, ...")
+    state: RunState
+    attempt_no: int | None = Field(description="the attempt by which it was done; null where there was none")
+    attempt_state: AttemptState | None = Field(description="that attempt's state since")
+    actor: str = Field(description="who did it: key:ID, local (no key was asked for), worker:ID, or server")
+    reason: str | None = Field(description="why, where the verb does not say it")
+
+
+class StateChangePage(Model):
+    """A page of a history, oldest first."""
+
+    items: list[StateChange]
+    next_cursor: str | None
 
 
 class SampleRow(Model):

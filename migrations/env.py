@@ -22,6 +22,6 @@ if given is not None:
     run(given)
 else:
     database = Database(Settings().database_url)
-    with database.writing_connection() as own:
+    with database.migrating() as own:
         run(own)
     database.close()

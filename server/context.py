@@ -27,9 +27,7 @@ class Context:
     rates: Rates
     metrics: Metrics
     control: Threads  # of what writes; readers have FastAPI's own
-    # Called, on any thread, after attempts ended: with the attempt, where one uploaded its result. Whether something
-    # was queued by that.
-    ended: Callable[[int | None], bool]
+    ended: Callable[[], bool]  # called, on any thread, after attempts ended; whether something was queued by that
     public: bool  # whether other machines can reach the server
 
 

@@ -41,6 +41,10 @@ class Base(DeclarativeBase):
     }
 
 
+# Of tables whose ids people and spools remember: an id is never given again, also when its row was deleted.
+LASTING_IDS = {"sqlite_autoincrement": True}  # PostgreSQL's sequences do so by themselves
+
+
 class db_now(FunctionElement[float]):
     """The database's clock, seconds since 1970."""
 
@@ -104,9 +108,23 @@ class Database:
         with self._turn, Session(self._writing, expire_on_commit=False) as session, session.begin():
             yield session
 
-    def writing_connection(self) -> contextlib.AbstractContextManager[Connection]:
-        """A connection in a write transaction, for migrations."""
-        return self._writing.begin()
+    @contextlib.contextmanager
+    def migrating(self) -> Iterator[Connection]:
+        """A connection in a write transaction, for migrations: they may rebuild a table that others refer to.
+
+        SQLite changes most of a table by copying it; to drop the old one would delete what refers to it.
+        """
+        with self._writing.connect() as connection:
+            if self.is_sqlite:
+                _enforce_foreign_keys(connection, False)  # has no effect within a transaction
+            try:
+                with connection.begin():
+                    yield connection
+                    if self.is_sqlite and connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
+                        raise RuntimeError("a migration left rows that refer to nothing; nothing was changed")
+            finally:
+                if self.is_sqlite:
+                    _enforce_foreign_keys(connection, True)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -148,6 +166,11 @@ def _prepare_sqlite(engine: Engine, busy_timeout_s: float) -> None:
     def begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _enforce_foreign_keys(connection: Connection, on: bool) -> None:
+    driver: Any = connection.connection.driver_connection
+    driver.execute(f"PRAGMA foreign_keys = {'ON' if on else 'OFF'}").close()
 
 
 def _use_wal(connection: sqlite3.Connection, until: float) -> None:

@@ -40,6 +40,7 @@ from taskloom.server.queue.attempts import service as attempts_service
 from taskloom.server.queue.attempts.claim import latest_queued_at
 from taskloom.server.queue.attempts.routes import router as attempts
 from taskloom.server.queue.attempts.waiting import WaitingRoom
+from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.routes import router as experiments
 from taskloom.server.queue.retention.routes import router as retention
 from taskloom.server.queue.runs.routes import router as runs
@@ -96,10 +97,10 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         answers=Answers(),
     )
 
-    def ended(attempt_id: int | None) -> bool:
-        if attempt_id is not None:
-            reading.alerts.heard(attempt_id)
-        return stopping.look(database)
+    def ended() -> bool:
+        added = stopping.look(database)
+        blocks.close(database)
+        return added
 
     context = Context(
         settings=settings,
@@ -168,7 +169,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
 def _reap(context: Context) -> None:
     """Look for lost and overdue attempts, and for experiments whose next block a server did not come to queue."""
     requeued = attempts_service.reap(context.database, context.settings)
-    if context.ended(None) or requeued:
+    if context.ended() or requeued:
         context.waiting.changed()
 
 

@@ -38,7 +38,7 @@ def upgrade(database: Database) -> None:
     from alembic import command
     from alembic.util import CommandError
 
-    with database.writing_connection() as connection:
+    with database.migrating() as connection:
         _lock(connection)
         try:
             command.upgrade(config(connection), "head")
@@ -50,7 +50,7 @@ def downgrade(database: Database, revision: str) -> None:
     """Undo migrations down to `revision` ("base": all)."""
     from alembic import command
 
-    with database.writing_connection() as connection:
+    with database.migrating() as connection:
         _lock(connection)
         command.downgrade(config(connection), revision)
 

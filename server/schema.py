@@ -11,7 +11,8 @@ from taskloom.server.queue.attempts import models as attempts
 from taskloom.server.queue.experiments import models as experiments
 from taskloom.server.queue.runs import models as runs
 from taskloom.server.queue.workers import models as workers
+from taskloom.server.read.analysis import models as analysis
 
-__all__ = ["METADATA", "artifacts", "attempts", "experiments", "keys", "runs", "workers"]
+__all__ = ["METADATA", "analysis", "artifacts", "attempts", "experiments", "keys", "runs", "workers"]
 
 METADATA: MetaData = Base.metadata

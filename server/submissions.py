@@ -52,7 +52,9 @@ async def submit(
 
 
 def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:
-    detail, new = service.submit(context.database, context.settings, request, idempotency_key, caller.key_id)
+    detail, new = service.submit(
+        context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id
+    )
     headers = {"Location": f"/api/v1/experiments/{detail.id}"}
     if new:
         context.waiting.changed()

@@ -61,7 +61,7 @@ class Caller:
     def reap(self) -> None:
         """What the server's reaper does now and then."""
         attempts.reap(self.context.database, self.context.settings)
-        self.context.ended(None)
+        self.context.ended()
 
     def sql(self, statement: str, **values: Any) -> list[Any]:
         with self.context.database.write() as session:

@@ -282,6 +282,35 @@ def test_what_became_slower_is_run_again_without_being_asked(start_server, make_
     assert experiments() == known
 
 
+@pytest.mark.both_databases
+def test_a_restart_forgets_neither_alerts_nor_what_is_still_to_be_searched(start_server, make_result):
+    first = start_server(poll_s=3600)
+    node = first.worker()
+    for level in (1.0, 1.0, 1.1):
+        first.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
+        run_all(node, make_result, [s * level for s in NOISE])
+    assert first.get("/analysis/alerts")["items"] == []
+
+    second = start_server(confirm_alerts=True, poll_s=0.05)
+    (alert,) = until(lambda: second.get("/analysis/alerts", state="confirming")["items"])
+    assert alert["ratio"] == pytest.approx(1.1, rel=0.01)
+    run_all(node, make_result, [s * 1.1 for s in NOISE])
+    (confirmed,) = until(lambda: second.get("/analysis/alerts", state="confirmed")["items"])
+    assert {**confirmed, "state": "", "reason": "", "changed_at": ""} == {
+        **alert, "state": "", "reason": "", "changed_at": "", "ratio": confirmed["ratio"],
+    }  # fmt: skip
+    assert confirmed["changed_at"] > alert["changed_at"]
+    assert first.get("/analysis/alerts")["items"] == [confirmed]
+
+
+def test_a_key_that_an_owner_chose_is_not_in_the_way_of_a_confirmation(api, make_result):
+    api.submit(headers={"Idempotency-Key": "confirm run 7"})
+    node = api.worker()
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12, priority=1)
+    run_all(node, make_result, [s * level for level in (1.0, 1.1) for s in NOISE])
+    assert api.post("/analysis/history/7/confirm", status=201)["request"]["confirms"] == 7
+
+
 def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(api, make_result):
     node = api.worker()
     for level in (1.0, 1.1):

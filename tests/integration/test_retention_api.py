@@ -4,12 +4,12 @@ import time
 import pytest
 
 pytestmark = pytest.mark.both_databases
-TABLES = ("experiment", "block", "run", "attempt", "result", "artifact", "output_line")
+TABLES = ("experiment", "block", "run", "attempt", "result", "artifact", "output_line", "run_event")
 
 
 @pytest.fixture
 def past(api, make_result):
-    """Experiment 1 has ended, its runs succeeded, failed, were cancelled; 2 has ended; 3 waits; 4 is the newest."""
+    """Experiment 1 has ended, its runs succeeded, failed, were cancelled; 2 has ended; 3 waits; 4 is young."""
     node = api.worker()
 
     def run(name, **upload):
@@ -32,7 +32,7 @@ def past(api, make_result):
     api.submit()
     run("five", result=make_result())
     api.post("/runs/6/retry")
-    api.sql("UPDATE run SET finished_at = finished_at - 1000 WHERE finished_at IS NOT NULL")
+    api.sql("UPDATE run SET finished_at = finished_at - 1000 WHERE finished_at IS NOT NULL AND id < 7")
     return api
 
 
@@ -60,6 +60,7 @@ def test_old_runs_go_with_all_that_belongs_to_them(past):
     after = rows(past)
     assert {table: before[table] - after[table] for table in TABLES} == {
         "experiment": 2, "block": 4, "run": 4, "attempt": 3, "result": 3, "artifact": 6, "output_line": 3,
+        "run_event": 14,
     }  # fmt: skip
     assert (done["files"], done["bytes"]) == (3, len("onetwothree"))
     assert len(files(past)) == len(stored) - 3  # what is shared stays
@@ -68,11 +69,21 @@ def test_old_runs_go_with_all_that_belongs_to_them(past):
     assert prune(past)["runs"] == 0
 
 
-def test_nothing_goes_of_what_is_unfinished_young_or_newest(past):
+def test_nothing_goes_of_what_is_unfinished_or_young(past):
     past.sql("UPDATE run SET finished_at = finished_at + 1000 WHERE experiment_id = 1")
-    assert prune(past)["runs"] == 1  # experiment 2's; 3 has not ended, 4 is the newest
-    assert prune(past, older_than_s=0)["runs"] == 3
-    assert [run["id"] for run in past.get("/runs")["items"]] == [5, 6, 7]
+    assert prune(past)["runs"] == 1  # experiment 2's; 3 has not ended
+    assert prune(past, older_than_s=0)["runs"] == 4
+    assert [run["id"] for run in past.get("/runs")["items"]] == [5, 6]
+
+
+def test_the_newest_go_too_and_their_ids_are_not_given_again(past):
+    newest = past.get("/runs/7")["history"][-1]["id"]
+    prune(past, older_than_s=0)
+    past.get("/runs/7", 404)
+    past.post("/runs/6/cancel")
+    assert past.submit()["id"] == 5
+    lease = past.worker("w2").claim()
+    assert (lease["run_id"], lease["attempt_id"]) == (8, newest + 1)
 
 
 def test_only_what_is_asked_for_goes(past):

@@ -1,8 +1,10 @@
 """Repetitions are added until the answer is known, or the budget ends; both are recorded."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import text
 
 from taskloom.server.queue.experiments import blocks
 
@@ -137,6 +139,46 @@ def test_a_run_that_is_tried_again_has_the_rule_asked_again(api, node, make_resu
     for s in STEP_S[:3]:
         run_block(node, make_result, s)
     assert stopping(api, made)[:2] == ("active", 8)
+
+
+def wait_for_locks(api, waiting):
+    """Until so many of the database's sessions wait for a lock."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    until = time.monotonic() + 20
+    while api.sql(query)[0][0] < waiting:
+        assert time.monotonic() < until
+
+
+@pytest.mark.on_postgres
+def test_a_block_queued_while_the_experiment_is_cancelled_is_cancelled_too(api, node, make_result, monkeypatch):
+    made = submit(api)
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "undecided", lambda _: [])
+        for s in STEP_S[:3]:
+            run_block(node, make_result, s)
+    (ended,) = blocks.undecided(api.context.database)
+    with ThreadPoolExecutor(2) as pool:
+        with api.context.database.write() as session:  # holds back the block, and behind it the cancellation
+            session.execute(text("SELECT 1 FROM experiment WHERE id = :id FOR UPDATE"), {"id": made["id"]})
+            added = pool.submit(blocks.decide, api.context.database, ended, None, None)
+            wait_for_locks(api, 1)
+            cancelled = pool.submit(api.post, f"/experiments/{made['id']}/cancel")
+            wait_for_locks(api, 2)
+        assert added.result()
+        answer = cancelled.result()
+    assert (answer["state"], answer["runs"], answer["by_state"]) == ("cancelled", 8, {"succeeded": 6, "cancelled": 2})
+
+
+def test_who_cancels_before_the_rule_was_asked_gets_no_other_block(api, node, make_result, monkeypatch):
+    made = submit(api)
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "undecided", lambda _: [])
+        for s in STEP_S[:3]:
+            run_block(node, make_result, s)
+        assert api.post(f"/experiments/{made['id']}/cancel")["state"] == "cancelled"
+    api.reap()
+    assert stopping(api, made)[:2] == ("cancelled", 6)
+    assert api.get(f"/experiments/{made['id']}")["finished_at"] is not None
 
 
 def test_the_first_answer_stays_what_it_was(api, node, make_result):

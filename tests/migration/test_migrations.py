@@ -50,7 +50,7 @@ def test_migrations_give_the_tables_that_the_models_describe(database, new_datab
     METADATA.create_all(made.engine)
     with made.engine.connect() as connection:
         assert migrated == checks(connection)
-    assert len(migrated) == 6
+    assert len(migrated) == 7
 
 
 def test_migrations_go_back_to_nothing_and_forward_again(database):
@@ -66,11 +66,83 @@ def test_migrations_go_back_to_nothing_and_forward_again(database):
 def test_an_upgrade_of_a_current_database_changes_nothing(database):
     migrate.upgrade(database)
     with database.write() as session:
-        session.execute(text("INSERT INTO experiment (name, request, request_sha256, runs, created_at) "
-                             "VALUES ('kept', '{}', '', 0, 0)"))  # fmt: skip
+        session.execute(text("INSERT INTO experiment (name, request, request_sha256, owner, runs, created_at) "
+                             "VALUES ('kept', '{}', '', 'local', 0, 0)"))  # fmt: skip
     migrate.upgrade(database)
     with database.read() as session:
         assert session.execute(text("SELECT name FROM experiment")).all() == [("kept",)]
+
+
+ROWS = """
+    INSERT INTO api_key (id, name, scope, secret_sha256, created_at) VALUES (3, '', 'submit', '', 0);
+    INSERT INTO experiment (id, name, request, request_sha256, idempotency_key, runs, created_at) VALUES
+        (4, 'a', '{}', '', 'k', 2, 1), (5, 'b', '{"confirms": 6}', '', 'confirm run 6', 1, 2);
+    INSERT INTO experiment_key (experiment_id, key_id) VALUES (4, 3);
+    INSERT INTO block (experiment_id, number) VALUES (4, 0), (5, 0);
+    INSERT INTO worker (worker_id, boot_id, node, cores, core_set, memory_bytes, labels, software, topology,
+        registered_at, seen_at) VALUES ('w1', '', 'n', '[0]', '0', 1, '{}', '{}', '{}', 0, 0);
+    INSERT INTO run (id, experiment_id, position, block, repetition, variant, spec, shape, rank, cores_needed,
+        pinned_cores, memory_needed_bytes, timeout_s, state, attempts, losses, created_at, queued_at, finished_at)
+        VALUES (6, 4, 0, 0, 1, '{}', '{}', '', 0, 1, '', 1, 1, 'succeeded', 2, 1, 1, 1, 9),
+               (7, 4, 1, 0, 2, '{}', '{}', '', 0, 1, '', 1, 1, 'failed', 0, 0, 1, 1, 8),
+               (8, 5, 0, 0, 1, '{}', '{}', '', 0, 1, '', 1, 1, 'queued', 0, 0, 2, 2, NULL);
+    INSERT INTO attempt (id, run_id, attempt_no, worker_id, boot_id, node, core_set, state, claimed_at, expires_at,
+        deadline_at, finished_at) VALUES (10, 6, 1, 'w1', '', 'n', '0', 'lost', 3, 3, 3, 4),
+                                         (11, 6, 2, 'w1', '', 'n', '0', 'succeeded', 5, 5, 5, 9);
+    INSERT INTO result (attempt_id, run_id, outcome, sha256, payload, canonical, received_at)
+        VALUES (11, 6, 'succeeded', 'h', 'p', true, 9)
+"""
+
+
+@pytest.fixture
+def with_rows(database):
+    """The schema of before histories were kept, with rows in it."""
+    migrate.upgrade(database)
+    migrate.downgrade(database, "0009")
+    with database.write() as session:
+        for statement in ROWS.split(";"):
+            session.execute(text(statement.replace(": 6", "\\: 6")))
+        if not database.is_sqlite:
+            for table, last in (("experiment", 5), ("run", 8), ("attempt", 11)):
+                session.execute(text(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last})"))
+    return database
+
+
+def rows(database, query):
+    with database.read() as session:
+        return list(map(tuple, session.execute(text(query))))
+
+
+def test_what_is_known_of_the_past_becomes_history(with_rows):
+    migrate.upgrade(with_rows)
+    assert rows(with_rows, "SELECT id, owner, finished_at, alerts_at FROM experiment ORDER BY id") == [
+        (4, "key:3", 9.0, 9.0), (5, "alerts", None, None),
+    ]  # fmt: skip
+    told = "SELECT at, verb, state, attempt_no, attempt_state, actor FROM run_event WHERE run_id = 6 ORDER BY id"
+    assert rows(with_rows, told) == [
+        (1.0, "submit", "queued", None, None, "key:3"),
+        (3.0, "claim", "leased", 1, "leased", "worker:w1"),
+        (4.0, "end", "queued", 1, "lost", "worker:w1"),
+        (5.0, "claim", "leased", 2, "leased", "worker:w1"),
+        (9.0, "end", "succeeded", 2, "succeeded", "worker:w1"),
+    ]
+    assert rows(with_rows, "SELECT count(*) FROM result JOIN attempt ON attempt.id = attempt_id") == [(1,)]
+    migrate.downgrade(with_rows, "0009")
+    assert rows(with_rows, "SELECT id, idempotency_key FROM experiment ORDER BY id") == [(4, "k"), (5, "confirm run 6")]
+    assert rows(with_rows, "SELECT run_id, attempt_id, sha256 FROM result") == [(6, 11, "h")]
+
+
+@pytest.mark.parametrize(("table", "last"), [("run", 8), ("experiment", 5), ("attempt", 11)])
+def test_an_id_is_never_given_again(with_rows, table, last):
+    migrate.upgrade(with_rows)
+    with with_rows.write() as session:
+        copied = [c["name"] for c in inspect(session.connection()).get_columns(table) if c["name"] != "id"]
+        values = {"position": "99", "attempt_no": "99", "idempotency_key": "NULL"}
+        chosen = ", ".join(values.get(name, name) for name in copied)
+        again = f"INSERT INTO {table} ({', '.join(copied)}) SELECT {chosen} FROM {table} WHERE id = {last} RETURNING id"
+        before = session.execute(text(again)).scalar_one()
+        session.execute(text(f"DELETE FROM {table} WHERE id = {before}"))
+        assert [before, session.execute(text(again)).scalar_one()] == [last + 1, last + 2]
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(database):

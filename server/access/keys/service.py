@@ -30,6 +30,11 @@ class Caller:
     key_id: int | None
     scope: str
 
+    @property
+    def actor(self) -> str:
+        """As histories name it."""
+        return "local" if self.key_id is None else f"key:{self.key_id}"
+
 
 ANYBODY = Caller(None, "admin")
 

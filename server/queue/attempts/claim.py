@@ -15,8 +15,10 @@ from taskloom.server.queue.attempts import cores
 from taskloom.server.queue.attempts.models import Attempt, is_active
 from taskloom.server.queue.attempts.waiting import Empty
 from taskloom.server.queue.experiments.models import Block, RequiredLabel
+from taskloom.server.queue.runs import changes
+from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run, is_queued
-from taskloom.server.queue.runs.states import ATTEMPT, RUN
+from taskloom.server.queue.runs.states import ATTEMPT
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
@@ -112,7 +114,6 @@ def _lease(session: Session, settings: Settings, worker: Worker, run: Run) -> Le
         .where(Block.experiment_id == run.experiment_id, Block.number == run.block)
         .values(node=worker.node, core_set=worker.core_set)
     )
-    run.state = RUN.after(run.state, "claim", run.id)
     run.attempts += 1
     attempt = Attempt(
         run_id=run.id,
@@ -124,6 +125,7 @@ def _lease(session: Session, settings: Settings, worker: Worker, run: Run) -> Le
         purpose=run.purpose,
         state=ATTEMPT.states[0],
         claimed_at=at,
+        started_at=None,
         expires_at=at + settings.lease_s,
         deadline_at=at + run.timeout_s,
         finished_at=None,
@@ -131,6 +133,7 @@ def _lease(session: Session, settings: Settings, worker: Worker, run: Run) -> Le
         error=None,
     )
     session.add(attempt)
+    changes.make(session, Cause(f"worker:{worker.worker_id}", at), run, "claim", attempt)
     session.flush()
     return _as_lease(settings, attempt, run)
 

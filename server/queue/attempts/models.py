@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ColumnElement, ForeignKey, Index, String, Text, bindparam, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from taskloom.server.db import Base, one_of
+from taskloom.server.db import LASTING_IDS, Base, one_of
 from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT
 
 _ACTIVE = one_of("state", ACTIVE)
@@ -30,6 +30,7 @@ class Attempt(Base):
     purpose: Mapped[str] = mapped_column(String(20), server_default="timing")
     state: Mapped[str] = mapped_column(String(20))
     claimed_at: Mapped[float]
+    started_at: Mapped[float | None]  # its first heartbeat
     expires_at: Mapped[float]
     deadline_at: Mapped[float]
     finished_at: Mapped[float | None]
@@ -45,6 +46,7 @@ class Attempt(Base):
         _active_index("ix_attempt_active_worker", "worker_id"),
         _active_index("ix_attempt_expires_at", "expires_at"),
         _active_index("ix_attempt_deadline_at", "deadline_at"),
+        LASTING_IDS,
     )
 
 

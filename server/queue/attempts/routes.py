@@ -131,6 +131,6 @@ async def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload
 def _finish(context: Context, caller: Caller, attempt_id: int, upload: ResultUpload) -> ResultReceipt:
     ownership.check_attempt(context.database, caller, attempt_id)
     receipt, requeued = service.finish(context.database, attempt_id, upload)
-    if context.ended(attempt_id) or requeued:
+    if context.ended() or requeued:
         context.waiting.changed()
     return receipt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from sqlalchemy import ColumnElement, select, update
@@ -21,8 +22,10 @@ from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFen
 from taskloom.server.queue.attempts import cores, output, rules
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.models import Attempt, Result, is_active
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs import changes
+from taskloom.server.queue.runs.changes import SERVER, Cause
 from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
@@ -38,6 +41,7 @@ def summary(attempt: Attempt) -> AttemptSummary:
         purpose=attempt.purpose,
         state=attempt.state,
         claimed_at=utc(attempt.claimed_at),
+        started_at=None if attempt.started_at is None else utc(attempt.started_at),
         expires_at=utc(attempt.expires_at),
         deadline_at=utc(attempt.deadline_at),
         finished_at=None if attempt.finished_at is None else utc(attempt.finished_at),
@@ -65,16 +69,28 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
             _check_cores_free(session, attempt)
             run.losses -= 1
             run.error = attempt.error = None
-        _apply(attempt, run, change, facts.now)
+        reason = "heard of again after its lease ran out" if change.attempt == "renew" else None
+        cause = Cause(f"worker:{attempt.worker_id}", facts.now, reason)
+        changes.make(session, cause, run, change.run, attempt, change.attempt)
+        first = run.started_at == facts.now
         attempt.expires_at = facts.now + settings.lease_s
         attempt.progress = beat.progress.model_dump()
         if beat.output is not None:
             output.add(session, attempt, beat.output, facts.now, settings.max_output_lines)
-        return HeartbeatAnswer(
-            cancel=facts.cancel_requested or facts.overdue,
-            overdue=facts.overdue and not facts.cancel_requested,
-            expires_at=utc(attempt.expires_at),
-        )
+    if first:
+        _note_started(database, run)
+    return HeartbeatAnswer(
+        cancel=facts.cancel_requested or facts.overdue,
+        overdue=facts.overdue and not facts.cancel_requested,
+        expires_at=utc(attempt.expires_at),
+    )
+
+
+def _note_started(database: Database, run: Run) -> None:
+    """The first run of an experiment runs. In a transaction of its own: experiments are locked before runs."""
+    unstarted = update(Experiment).where(Experiment.id == run.experiment_id, Experiment.started_at.is_(None))
+    with database.write() as session:
+        session.execute(unstarted.values(started_at=run.started_at))
 
 
 def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[ResultReceipt, bool]:
@@ -92,7 +108,8 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
             return _receipt(attempt, stored.canonical), False
         facts = _facts(session, attempt, run)
         change = rules.finish(facts, upload.outcome)
-        _apply(attempt, run, change, facts.now)
+        cause = Cause(f"worker:{attempt.worker_id}", facts.now, _reason(change, payload))
+        changes.make(session, cause, run, change.run, attempt, change.attempt)
         if change.attempt != "supersede":
             attempt.error = payload.error
         if change.canonical:
@@ -111,6 +128,18 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
             )
         )
         return _receipt(attempt, change.canonical), run.state == "queued"
+
+
+def _reason(change: rules.Change, payload: payloads.Payload) -> str | None:
+    """Why an upload changes what it changes, where the verb does not say it."""
+    if change.attempt == "supersede":
+        return "late: the run had gone on without this attempt"
+    if change.run in ("requeue", None):
+        return "handed back by its worker"
+    if change.run == "trace":
+        return "timed; now to be traced"
+    slug = str((payload.error or {}).get("slug", ""))
+    return slug if re.fullmatch("[a-z][a-z0-9-]{0,59}", slug) else None
 
 
 def _receipt(attempt: Attempt, canonical: bool) -> ResultReceipt:
@@ -167,18 +196,6 @@ def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
     )
 
 
-def _apply(attempt: Attempt, run: Run, change: rules.Change, at: float) -> None:
-    """Bring both to where the verbs lead, with the instants that go with it."""
-    attempt.state = ATTEMPT.after(attempt.state, change.attempt, attempt.id)
-    attempt.finished_at = None if attempt.state in ACTIVE else at
-    if change.run is None:
-        return
-    run.state = RUN.after(run.state, change.run, run.id)
-    if run.state == "queued":
-        run.queued_at = at
-    run.finished_at = at if run.state in RUN.final() else None
-
-
 def _check_cores_free(session: Session, attempt: Attempt) -> None:
     """A lost attempt comes back only if its cores run no other one meanwhile. Raises LeaseLost."""
     if cores.are_taken(session, attempt.node, attempt.core_set):
@@ -187,17 +204,22 @@ def _check_cores_free(session: Session, attempt: Attempt) -> None:
 
 def lose_attempts_of(session: Session, worker_id: str, settings: Settings) -> bool:
     """A worker came back as a new process: what the old one held is lost. Whether a run was queued again."""
-    return _end_all(session, settings, Attempt.worker_id == worker_id, overdue=False)
+    mine = Attempt.worker_id == worker_id
+    return _end_all(session, settings, mine, f"worker:{worker_id}", "its worker was started again")
 
 
 def reap(database: Database, settings: Settings) -> bool:
     """Lose expired attempts and fail overdue ones, safe beside another server's. Whether a run was queued again."""
     with database.write() as session:
-        _end_all(session, settings, Attempt.deadline_at + settings.deadline_grace_s <= db_now(), overdue=True)
-        return _end_all(session, settings, Attempt.expires_at <= db_now(), overdue=False)
+        overdue, expired = Attempt.deadline_at + settings.deadline_grace_s <= db_now(), Attempt.expires_at <= db_now()
+        _end_all(session, settings, overdue, SERVER, "deadline-exceeded", overdue=True)
+        return _end_all(session, settings, expired, SERVER, "no heartbeat before its lease ran out")
 
 
-def _end_all(session: Session, settings: Settings, which: ColumnElement[bool], overdue: bool) -> bool:
+def _end_all(
+    session: Session, settings: Settings, which: ColumnElement[bool], actor: str, reason: str, overdue: bool = False
+) -> bool:
+    """Active attempts are lost, or failed where they are overdue. Whether a run was queued again."""
     queued = False
     chosen = select(Attempt.id, Attempt.run_id).where(is_active(), which).order_by(Attempt.run_id)
     for attempt_id, run_id in session.execute(chosen.limit(200)).all():
@@ -212,7 +234,7 @@ def _end_all(session: Session, settings: Settings, which: ColumnElement[bool], o
             continue
         facts = _facts(session, attempt, run)
         change = rules.overrun(facts) if overdue else rules.expire(facts, settings.max_losses)
-        _apply(attempt, run, change, facts.now)
+        changes.make(session, Cause(actor, facts.now, reason), run, change.run, attempt, change.attempt)
         if overdue:
             attempt.error = deadline_error(run)
             run.error = attempt.error if run.state == "failed" else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import exists, func, insert, select
+from sqlalchemy import ColumnElement, and_, exists, func, insert, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.experiments import ExperimentRequest
@@ -14,8 +14,10 @@ from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.experiments.expansion import Capacity, Planned, Variant, canonical_sha256, expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Block, Experiment
+from taskloom.server.queue.runs import changes
+from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import ACTIVE, RUN
+from taskloom.server.queue.runs.states import OPEN, RUN
 
 
 def insert_runs(
@@ -24,9 +26,10 @@ def insert_runs(
     request: ExperimentRequest,
     variants: list[Variant],
     planned: list[Planned],
+    cause: Cause,
 ) -> None:
     """Queue planned runs of an experiment, with their blocks."""
-    requires, at = request.requires, now(session)
+    requires = request.requires
     by_variant = [
         {
             "variant": dict(variant.values),
@@ -53,8 +56,8 @@ def insert_runs(
         "state": RUN.states[0],
         "attempts": 0,
         "losses": 0,
-        "created_at": at,
-        "queued_at": at,
+        "created_at": cause.at,
+        "queued_at": cause.at,
     }
     session.execute(
         insert(Run),
@@ -70,6 +73,7 @@ def insert_runs(
             for run in planned
         ],
     )
+    changes.note_submitted(session, cause, experiment.id, in_block)
 
 
 def _needs(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -101,8 +105,7 @@ class Ended:
 def undecided(database: Database) -> list[Ended]:
     """Every experiment that either stops now or gets another block."""
     with database.read() as session:
-        open_run = exists().where(Run.experiment_id == Experiment.id, Run.state.in_(("queued", *ACTIVE)))
-        query = select(Experiment).where(Experiment.undecided, Experiment.cancelled_at.is_(None), ~open_run)
+        query = select(Experiment).where(Experiment.undecided, Experiment.cancelled_at.is_(None), ~_has_open_run())
         return [_ended(session, experiment) for experiment in session.scalars(query.order_by(Experiment.id))]
 
 
@@ -140,28 +143,58 @@ def decide(database: Database, ended: Ended, rel_ci: float | None, reason: str |
         experiment = session.get(Experiment, ended.experiment_id, with_for_update=LOCKED)
         if experiment is None or experiment.cancelled_at is not None or not experiment.undecided:
             return False
-        still = select(Run.id).where(Run.experiment_id == experiment.id, Run.state.in_(("queued", *ACTIVE))).limit(1)
-        if experiment.runs != ended.runs or session.execute(still).first() is not None:
+        if experiment.runs != ended.runs or _is_open(session, experiment.id):
             return False
         experiment.rel_ci, experiment.stop_reason = rel_ci, reason
         experiment.undecided = reason is None
         if block:
-            insert_runs(session, experiment, ended.request, variants, block)
+            cause = Cause(changes.SERVER, now(session), f"the stopping rule asks for repetition {longer.repetitions}")
+            insert_runs(session, experiment, ended.request, variants, block, cause)
             experiment.runs += len(block)
     return bool(block)
 
 
-def reopen(session: Session, experiment_id: int) -> None:
-    """A run is tried again: its experiment's stopping rule is asked once more when that has ended."""
-    if session.get_one(Experiment, experiment_id).request.get("stop") is not None:
-        experiment = session.get_one(Experiment, experiment_id, with_for_update=LOCKED)
+def reopen(experiment: Experiment) -> None:
+    """A run is tried again: its experiment goes on, and its stopping rule is asked once more when that has ended."""
+    experiment.finished_at = None
+    if experiment.request.get("stop") is not None:
         experiment.undecided, experiment.stop_reason = True, None
+
+
+def close(database: Database) -> None:
+    """Experiments of which no run is open, and none will be added, are given the time of their last run's end."""
+    undecided = and_(Experiment.undecided, Experiment.cancelled_at.is_(None))
+    with database.read() as session:
+        query = select(Experiment.id).where(Experiment.finished_at.is_(None), ~undecided, ~_has_open_run())
+        ended = session.scalars(query.order_by(Experiment.id)).all()
+    for experiment_id in ended:
+        with database.write() as session:
+            experiment = session.get(Experiment, experiment_id, with_for_update=LOCKED)
+            if experiment is not None:
+                close_locked(session, experiment)
+
+
+def close_locked(session: Session, experiment: Experiment) -> None:
+    """The same for one experiment, if no run of it is open."""
+    if not _is_open(session, experiment.id):
+        of_it = select(func.min(Run.started_at), func.max(Run.finished_at)).where(Run.experiment_id == experiment.id)
+        started_at, experiment.finished_at = session.execute(of_it).one()
+        experiment.started_at = experiment.started_at or started_at
+
+
+def _has_open_run() -> ColumnElement[bool]:
+    return exists().where(Run.experiment_id == Experiment.id, Run.state.in_(OPEN))
+
+
+def _is_open(session: Session, experiment_id: int) -> bool:
+    still = select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(OPEN)).limit(1)
+    return session.execute(still).first() is not None
 
 
 def complete(session: Session, experiment_id: int) -> int:
     """How many of an experiment's blocks have ended."""
     of_it = select(func.count(Run.block.distinct())).where(Run.experiment_id == experiment_id)
-    open_ones = of_it.where(Run.state.in_(("queued", *ACTIVE)))
+    open_ones = of_it.where(Run.state.in_(OPEN))
     return session.execute(of_it).scalar_one() - session.execute(open_ones).scalar_one()
 
 

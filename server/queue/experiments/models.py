@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from taskloom.server.db import Base
+from taskloom.server.db import LASTING_IDS, Base
 
 
 class Experiment(Base):
@@ -17,19 +17,26 @@ class Experiment(Base):
     name: Mapped[str] = mapped_column(Text)
     request: Mapped[dict[str, Any]]
     request_sha256: Mapped[str] = mapped_column(String(64))
-    idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True)
+    owner: Mapped[str] = mapped_column(Text)  # who submitted it, as histories name actors
+    idempotency_key: Mapped[str | None] = mapped_column(String(200))
     runs: Mapped[int]
     created_at: Mapped[float]
+    started_at: Mapped[float | None]  # when the first of its runs ran
+    finished_at: Mapped[float | None]  # when the last of its runs had ended; null again when one is retried
     cancelled_at: Mapped[float | None]
     # Of an experiment with `stop`: whether another block may follow, and what was found when its last block had ended.
     undecided: Mapped[bool] = mapped_column(server_default=false())
     rel_ci: Mapped[float | None]
     stop_reason: Mapped[str | None] = mapped_column(String(20))
+    alerts_at: Mapped[float | None]  # the finished_at at which it was last searched for what became slower
 
     __table_args__ = (
+        Index("uq_experiment_idempotency", "owner", "idempotency_key", unique=True),
         Index(
             "ix_experiment_undecided", "id", sqlite_where=text("undecided"), postgresql_where=text("undecided")
         ),
+        Index("ix_experiment_finished_at", "finished_at"),
+        LASTING_IDS,
     )
 
 

@@ -31,26 +31,34 @@ from taskloom.server.queue.experiments.blocks import insert_runs
 from taskloom.server.queue.experiments.expansion import Planned, Variant, canonical_sha256, expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, RequiredLabel
+from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.runs.service import cancel_locked, retry_locked
-from taskloom.server.queue.runs.states import ACTIVE, RUN
+from taskloom.server.queue.runs.states import OPEN, RUN
 from taskloom.server.queue.workers.service import capacity
 from taskloom.server.settings import Settings
 
 
 def submit(
-    database: Database, settings: Settings, request: ExperimentRequest, idempotency_key: str | None, key_id: int | None
+    database: Database,
+    settings: Settings,
+    request: ExperimentRequest,
+    owner: str,
+    idempotency_key: str | None,
+    key_id: int | None = None,
 ) -> tuple[ExperimentDetail, bool]:
     """Queue every run of an experiment; the second value says whether it is new.
 
-    The same key and body gives the first answer again. Raises InvalidRequest, ExpansionTooLarge, QueueFull
-    or IdempotencyConflict.
+    owner: whose idempotency key it is, and the actor of its history; the same key of one owner with the same body gives
+    the first answer again. key_id: the key whose queue it counts for.
+
+    Raises InvalidRequest, ExpansionTooLarge, QueueFull or IdempotencyConflict.
     """
     body = _storable(request)
     sha256 = canonical_sha256(body)
     if idempotency_key is not None:
         with database.read() as session:
-            first = _submitted_before(session, idempotency_key, sha256)
+            first = _submitted_before(session, owner, idempotency_key, sha256)
         if first is not None:
             return first, False
     variants, planned = _expand(database, settings, request)
@@ -61,11 +69,15 @@ def submit(
                 name=request.name,
                 request=body,
                 request_sha256=sha256,
+                owner=owner,
                 idempotency_key=idempotency_key,
                 runs=len(planned),
                 created_at=now(session),
+                started_at=None,
+                finished_at=None,
                 cancelled_at=None,
                 undecided=request.stop is not None,
+                alerts_at=None,
             )
             session.add(experiment)
             session.flush()
@@ -75,13 +87,13 @@ def submit(
             if labels:
                 required = [{"experiment_id": experiment.id, "label": label} for label in labels]
                 session.execute(insert(RequiredLabel), required)
-            insert_runs(session, experiment, request, variants, planned)
+            insert_runs(session, experiment, request, variants, planned, Cause(owner, experiment.created_at))
             return _first_answer(session, experiment), True
     except IntegrityError:  # the same key came twice at the same moment
         if idempotency_key is None:
             raise
         with database.read() as session:
-            first = _submitted_before(session, idempotency_key, sha256)
+            first = _submitted_before(session, owner, idempotency_key, sha256)
         if first is None:
             raise
         return first, False
@@ -128,31 +140,32 @@ def show(database: Database, experiment_id: int) -> ExperimentDetail:
         return _detail(session, _get(session, experiment_id))
 
 
-def cancel(database: Database, experiment_id: int) -> ExperimentDetail:
+def cancel(database: Database, experiment_id: int, actor: str) -> ExperimentDetail:
     """Cancel every run that has not ended: queued ones at once, others at their next heartbeat; again at will.
 
     Raises NotFound or InvalidTransition.
     """
     with database.write() as session:
         experiment = _get(session, experiment_id, lock=True)  # no block is added meanwhile
-        at = now(session)
-        open_runs = _locked(session, experiment_id, (*ACTIVE, "queued"))
-        if not open_runs and experiment.cancelled_at is None:
+        open_runs = _locked(session, experiment_id, OPEN)
+        if not open_runs and experiment.cancelled_at is None and not experiment.undecided:
             raise InvalidTransition(
                 f"experiment {experiment_id} is finished; there is nothing to cancel", current="finished", allowed=[]
             )
+        cause = Cause(actor, now(session))
         for run in open_runs:
-            cancel_locked(run, at)
-        experiment.cancelled_at = experiment.cancelled_at or at
+            cancel_locked(session, run, cause)
+        experiment.cancelled_at = experiment.cancelled_at or cause.at
         session.flush()
+        blocks.close_locked(session, experiment)
         return _detail(session, experiment)
 
 
-def retry(database: Database, experiment_id: int) -> ExperimentDetail:
+def retry(database: Database, experiment_id: int, actor: str) -> ExperimentDetail:
     """Queue every run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         experiment = _get(session, experiment_id, lock=True)
-        at = now(session)
+        cause = Cause(actor, now(session))
         runs = _locked(session, experiment_id, tuple(RUN.verbs["retry"]))
         if not runs:
             state = _summaries(session, [experiment])[0].state
@@ -160,9 +173,9 @@ def retry(database: Database, experiment_id: int) -> ExperimentDetail:
                 f"experiment {experiment_id} is {state}; none of its runs can be tried again", current=state, allowed=[]
             )
         for run in runs:
-            retry_locked(run, at)
+            retry_locked(session, run, cause)
         experiment.cancelled_at = None
-        blocks.reopen(session, experiment_id)
+        blocks.reopen(experiment)
         session.flush()
         return _detail(session, experiment)
 
@@ -209,9 +222,10 @@ def _check_room(session: Session, settings: Settings, key_id: int | None, more: 
         )
 
 
-def _submitted_before(session: Session, key: str, sha256: str) -> ExperimentDetail | None:
-    """The first answer to this key. Raises IdempotencyConflict if it was to another body."""
-    experiment = session.scalars(select(Experiment).where(Experiment.idempotency_key == key)).first()
+def _submitted_before(session: Session, owner: str, key: str, sha256: str) -> ExperimentDetail | None:
+    """The first answer to this key of the owner's. Raises IdempotencyConflict if it was to another body."""
+    same = select(Experiment).where(Experiment.owner == owner, Experiment.idempotency_key == key)
+    experiment = session.scalars(same).first()
     if experiment is None:
         return None
     if experiment.request_sha256 != sha256:
@@ -277,13 +291,15 @@ def _summaries(session: Session, experiments: list[Experiment]) -> list[Experime
             runs=experiment.runs,
             by_state=dict(counts[experiment.id]),
             created_at=utc(experiment.created_at),
+            started_at=None if experiment.started_at is None else utc(experiment.started_at),
+            finished_at=None if experiment.finished_at is None else utc(experiment.finished_at),
         )
         for experiment in experiments
     ]
 
 
 def _state(experiment: Experiment, by_state: Counter[str]) -> Any:
-    if any(by_state[state] for state in ("queued", *ACTIVE)):
+    if any(by_state[state] for state in OPEN):
         return "active"
     return "finished" if experiment.cancelled_at is None else "cancelled"
 
@@ -302,7 +318,9 @@ def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
 
 
 def _get(session: Session, experiment_id: int, lock: bool = False) -> Experiment:
-    experiment = session.get(Experiment, experiment_id, with_for_update=LOCKED if lock else None)
+    experiment = session.get(
+        Experiment, experiment_id, with_for_update=LOCKED if lock else None, populate_existing=lock
+    )
     if experiment is None:
         raise NotFound(f"there is no experiment {experiment_id}")
     return experiment

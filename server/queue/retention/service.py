@@ -70,7 +70,7 @@ def _chosen(session: Session, request: PruneRequest, at: float, experiment_id: i
     rows = session.execute(of_it.order_by(Run.id).with_for_update()).all()
     if any(row.state not in RUN.final() for row in rows):
         return [], False
-    needed = _confirmed(session) | _newest(session)
+    needed = _confirmed(session)
     chosen = [
         row.id
         for row in rows
@@ -84,12 +84,6 @@ def _confirmed(session: Session) -> set[int]:
     confirms = Experiment.request["confirms"].as_integer()
     unfinished = exists().where(Run.experiment_id == Experiment.id, Run.state.not_in(RUN.final()))
     return set(session.scalars(select(confirms).where(confirms.is_not(None), unfinished)))
-
-
-def _newest(session: Session) -> set[int]:
-    """The newest run, and that of the newest attempt: SQLite would give their ids again, and spools know them."""
-    last_attempt = select(Attempt.run_id).order_by(Attempt.id.desc()).limit(1)
-    return {*session.scalars(select(func.max(Run.id))), *session.scalars(last_attempt)}
 
 
 def _count(session: Session, run_ids: list[int]) -> Counter[str]:

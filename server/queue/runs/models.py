@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
-from taskloom.server.db import Base, one_of
+from taskloom.server.db import LASTING_IDS, Base, one_of
 from taskloom.server.queue.runs.states import RUN
 
 
@@ -47,6 +47,7 @@ class Run(Base):
     losses: Mapped[int]  # attempts lost since it was submitted or retried
     created_at: Mapped[float]
     queued_at: Mapped[float]
+    started_at: Mapped[float | None]  # when an attempt first ran, since it was submitted or retried
     cancel_requested_at: Mapped[float | None]
     finished_at: Mapped[float | None]
     error: Mapped[dict[str, Any] | None]
@@ -80,6 +81,34 @@ class Run(Base):
             sqlite_where=text("state = 'queued'"),
             postgresql_where=text("state = 'queued'"),
         ),
+        LASTING_IDS,
+    )
+
+
+class RunEvent(Base):
+    """A change of state, as it was made; never changed, and deleted only with its run.
+
+    A run's events are in the order of their ids. Those of different runs are nearly so: on PostgreSQL one with a lower
+    id may be committed a moment later.
+    """
+
+    __tablename__ = "run_event"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
+    at: Mapped[float]
+    verb: Mapped[str] = mapped_column(String(20))  # of states.py, or submit, request-cancel
+    state: Mapped[str] = mapped_column(String(20))  # the run's, from here on
+    attempt_no: Mapped[int | None]
+    attempt_state: Mapped[str | None] = mapped_column(String(20))
+    actor: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str | None] = mapped_column(Text)
+
+    __table_args__ = (
+        Index("ix_run_event_run", "run_id", "id"),
+        Index("ix_run_event_experiment", "experiment_id", "id"),
+        LASTING_IDS,
     )
 
 

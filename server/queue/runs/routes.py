@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from taskloom.contract.runs import MOST_ID, LogPage, RunDetail, RunPage, RunState, SampleList
+from taskloom.contract.runs import MOST_ID, LogPage, RunDetail, RunPage, RunState, SampleList, StateChangePage
 from taskloom.server import paging
+from taskloom.server.access.auth import Who
 from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
 from taskloom.server.errors import BadCursor, InvalidRequest, InvalidTransition, NoResult, NotFound, PageTooLarge
 from taskloom.server.problems import responses
 from taskloom.server.queue.attempts import output
-from taskloom.server.queue.runs import service
+from taskloom.server.queue.runs import changes, service
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -57,26 +58,33 @@ def log(context: Ctx, run_id: Id, cursor: Cursor = None, limit: PageSize = pagin
     return output.page(context.database, run_id, cursor, limit)
 
 
+@router.get("/{run_id}/changes", responses=responses(NotFound, BadCursor, PageTooLarge, InvalidRequest))
+def history(context: Ctx, run_id: Id, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> StateChangePage:
+    """The run's history: every change of its state and its attempts', with time, actor and reason, oldest first."""
+    paging.check_limit(limit, context.settings.max_page)
+    return changes.of_run(context.database, run_id, cursor, limit)
+
+
 @router.post("/{run_id}/cancel", responses=responses(NotFound, InvalidRequest, InvalidTransition))
-async def cancel(context: Ctx, run_id: Id) -> RunDetail:
+async def cancel(context: Ctx, caller: Who, run_id: Id) -> RunDetail:
     """Cancel a run: a queued one at once, one under way when its worker next beats."""
-    return await context.control.run(_cancel, context, run_id)
+    return await context.control.run(_cancel, context, run_id, caller.actor)
 
 
-def _cancel(context: Context, run_id: int) -> RunDetail:
-    detail = service.cancel(context.database, context.settings, run_id)
-    if context.ended(None):
+def _cancel(context: Context, run_id: int, actor: str) -> RunDetail:
+    detail = service.cancel(context.database, context.settings, run_id, actor)
+    if context.ended():
         context.waiting.changed()
     return detail
 
 
 @router.post("/{run_id}/retry", responses=responses(NotFound, InvalidRequest, InvalidTransition))
-async def retry(context: Ctx, run_id: Id) -> RunDetail:
+async def retry(context: Ctx, caller: Who, run_id: Id) -> RunDetail:
     """Queue a run again that failed, was cancelled or quarantined. Its attempts so far stay in its history."""
-    return await context.control.run(_retry, context, run_id)
+    return await context.control.run(_retry, context, run_id, caller.actor)
 
 
-def _retry(context: Context, run_id: int) -> RunDetail:
-    detail = service.retry(context.database, context.settings, run_id)
+def _retry(context: Context, run_id: int, actor: str) -> RunDetail:
+    detail = service.retry(context.database, context.settings, run_id, actor)
     context.waiting.changed()
     return detail

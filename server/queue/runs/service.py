@@ -16,15 +16,17 @@ from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.models import Attempt, Result
 from taskloom.server.queue.attempts.service import summary as attempt_summary
 from taskloom.server.queue.experiments import blocks
-from taskloom.server.queue.runs import queue
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs import changes, queue
+from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import ACTIVE, RUN
+from taskloom.server.queue.runs.states import ACTIVE
 from taskloom.server.settings import Settings
 
 # What lists show: the columns of _common.
 SUMMARY = (
     Run.id, Run.experiment_id, Run.variant, Run.repetition, Run.block, Run.position, Run.state, Run.attempts,
-    Run.created_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss,
+    Run.created_at, Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss,
 )  # fmt: skip
 
 
@@ -40,6 +42,7 @@ def _common(run: Any) -> dict[str, Any]:
         "state": run.state,
         "attempts": run.attempts,
         "created_at": utc(run.created_at),
+        "started_at": None if run.started_at is None else utc(run.started_at),
         "finished_at": None if run.finished_at is None else utc(run.finished_at),
         "median_step_s": run.median_step_s,
         "tokens_per_s": run.tokens_per_s,
@@ -122,42 +125,46 @@ def sample_rows(found: dict[str, Any]) -> list[SampleRow]:
     ]
 
 
-def cancel(database: Database, settings: Settings, run_id: int) -> RunDetail:
+def cancel(database: Database, settings: Settings, run_id: int, actor: str) -> RunDetail:
     """A queued run at once, one under way by the answer to its next heartbeat. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         run = _get(session, run_id, lock=True)
-        cancel_locked(run, now(session))
+        cancel_locked(session, run, Cause(actor, now(session)))
         session.flush()
         return _detail(session, settings, run)
 
 
-def cancel_locked(run: Run, at: float) -> None:
+def cancel_locked(session: Session, run: Run, cause: Cause) -> None:
     """Raises InvalidTransition."""
     if run.state == "cancelled":
         return
-    # One that waits to be traced has its result: what is cancelled is the tracing.
-    after = RUN.after(run.state, "succeed" if run.purpose == "tracing" and run.state == "queued" else "cancel", run.id)
     if run.state in ACTIVE:
-        run.cancel_requested_at = run.cancel_requested_at or at
-    else:
-        run.state, run.finished_at, run.cancel_requested_at = after, at, at
+        if run.cancel_requested_at is None:
+            run.cancel_requested_at = cause.at
+            changes.note(session, cause, run, "request-cancel")
+        return
+    # One that waits to be traced has its result: what is cancelled is the tracing.
+    changes.make(session, cause, run, "succeed" if run.purpose == "tracing" and run.state == "queued" else "cancel")
+    run.cancel_requested_at = cause.at
 
 
-def retry(database: Database, settings: Settings, run_id: int) -> RunDetail:
+def retry(database: Database, settings: Settings, run_id: int, actor: str) -> RunDetail:
     """Queue a run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
     with database.write() as session:
-        blocks.reopen(session, _get(session, run_id).experiment_id)  # before the run: as a cancellation locks them
+        # Before the run: as a cancellation locks them.
+        experiment = session.get_one(Experiment, _get(session, run_id).experiment_id, with_for_update=LOCKED)
+        blocks.reopen(experiment)
         run = _get(session, run_id, lock=True)
-        retry_locked(run, now(session))
+        retry_locked(session, run, Cause(actor, now(session)))
         session.flush()
         return _detail(session, settings, run)
 
 
-def retry_locked(run: Run, at: float) -> None:
+def retry_locked(session: Session, run: Run, cause: Cause) -> None:
     """Raises InvalidTransition."""
-    run.state, run.queued_at = RUN.after(run.state, "retry", run.id), at
+    changes.make(session, cause, run, "retry")
     run.losses = 0
-    run.finished_at = run.cancel_requested_at = run.error = None
+    run.started_at = run.cancel_requested_at = run.error = None
 
 
 def _get(session: Session, run_id: int, lock: bool = False) -> Run:

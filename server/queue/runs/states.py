@@ -32,7 +32,7 @@ class Machine:
 
     def final(self) -> tuple[str, ...]:
         """States that nothing leads out of by itself: active ones left out."""
-        return tuple(s for s in self.states if s not in (*ACTIVE, "queued"))
+        return tuple(s for s in self.states if s not in OPEN)
 
 
 def _to(target: str, *sources: str) -> dict[str, str]:
@@ -40,6 +40,7 @@ def _to(target: str, *sources: str) -> dict[str, str]:
 
 
 ACTIVE = ("leased", "running")
+OPEN = ("queued", *ACTIVE)  # of runs that have not ended
 
 RUN = Machine(
     "run",

@@ -29,7 +29,7 @@ router = APIRouter(prefix="/workers", tags=["workers"])
 
 def _register(context: Context, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
     summary, new, requeued = service.register(context.database, context.settings, caller, registration)
-    if requeued is not None and (context.ended(None) or requeued):
+    if requeued is not None and (context.ended() or requeued):
         context.waiting.changed()
     if new:
         response.status_code = 201

@@ -1,65 +1,80 @@
-"""What has become slower is run again without being asked: once an experiment has ended, an alert that its runs raise
-gets its confirming runs queued, as anybody could have it done over HTTP. Nothing is called a regression here.
+"""What became slower: a row for each such change, which fresh runs confirm or dismiss.
+
+Once an experiment has ended, it is searched. What is found is run again without being asked, as anybody could have it
+done over HTTP; nothing is called a regression here. What has been searched stands at the experiment, so that a server
+that was stopped, or another one, goes on where it was.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from queue import Empty, SimpleQueue
 
-from sqlalchemy import select
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import NOISE_FLOOR
-from taskloom.server.db import Database
+from taskloom.analysis.history import MOVES, Series
+from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
+from taskloom.contract.experiments import ExperimentDetail
+from taskloom.server import paging
+from taskloom.server.db import Database, hold, now, utc
 from taskloom.server.errors import InvalidRequest, QueueFull
-from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.service import submit
 from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import ACTIVE
 from taskloom.server.read.analysis import service
+from taskloom.server.read.analysis.models import Alert
 from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")
 LATEST = 200  # runs of a configuration that are looked at
+AT_ONCE = 20  # experiments that one look searches
+OWNER = "alerts"  # of the idempotency keys of confirmations: asked for twice, by people or servers, one is queued
 
 
 class Alerts:
-    """Hears of attempts that ended, on any thread, and looks at their experiments when it is told to."""
+    """Searches experiments that ended, on any thread, when it is told to."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database, self._settings = database, settings
-        self._ended: SimpleQueue[int] = SimpleQueue()
-
-    def heard(self, attempt_id: int) -> None:
-        """An attempt has ended."""
-        if self._settings.confirm_alerts:
-            self._ended.put(attempt_id)
 
     def look(self) -> bool:
-        """Queue fresh runs of what became slower in experiments that ended since; whether any were queued."""
-        ended = set(_drained(self._ended))
-        if not ended:
+        """Search what ended since, and have what became slower run again; whether any runs were queued."""
+        unsearched = or_(Experiment.alerts_at.is_(None), Experiment.alerts_at < Experiment.finished_at)
+        ended = select(Experiment).where(Experiment.finished_at.is_not(None), unsearched)
+        with self._database.read() as session:
+            experiments = session.scalars(ended.order_by(Experiment.finished_at).limit(AT_ONCE)).all()
+        queued = False
+        for experiment in experiments:
+            queued = self._search(experiment) or queued
+            # Only now: a server that is stopped meanwhile searches it again, which changes nothing.
+            searched = update(Experiment).where(Experiment.id == experiment.id)
+            with self._database.write() as session:
+                session.execute(searched.values(alerts_at=experiment.finished_at))
+        return queued
+
+    def _search(self, experiment: Experiment) -> bool:
+        confirms = experiment.request.get("confirms")
+        if experiment.request.get("calibrates"):
             return False
         with self._database.read() as session:
-            found = {run.id for run in _slower(session, ended)}
-        suspected = {
-            alert.change.first_after
-            for run_id in found
-            for series in service.history(self._database, NOISE_FLOOR, LATEST, run_id)
-            for alert in series.alerts
-            if alert.change == series.changes[-1] and alert.confirming_experiment_id is None
-        }
-        queued = [run_id for run_id in sorted(suspected) if self._confirm(run_id)]
-        return bool(queued)
+            run_ids = [confirms] if confirms else [run.id for run in _slower(session, experiment.id)]
+            run_ids = [run_id for run_id in run_ids if session.get(Run, run_id) is not None]
+        queued = False
+        for run_id in run_ids:
+            for series in service.history(self._database, NOISE_FLOOR, LATEST, run_id):
+                self._keep(series)
+                for alert in series.alerts:
+                    latest = alert.change == series.changes[-1]
+                    if latest and alert.confirming_experiment_id is None and self._settings.confirm_alerts:
+                        queued = self._confirm(alert.change.first_after) or queued
+        return queued
 
     def _confirm(self, run_id: int) -> bool:
         try:
-            request = service.confirmation(self._database, run_id)
-            _, new = submit(self._database, self._settings, request, service.confirmation_key(run_id), None)
+            _, new = confirm(self._database, self._settings, run_id)
         except (InvalidRequest, QueueFull) as error:  # no such node any more, or no room: it stays suspected
             log.warning("what became slower at run %s cannot be run again: %s", run_id, error)
             return False
@@ -67,33 +82,79 @@ class Alerts:
             log.info("what became slower at run %s is run again", run_id)
         return new
 
+    def _keep(self, series: Series) -> None:
+        """Bring the rows to what the series says."""
+        order = [point.run_id for point in series.points]
+        with self._database.write() as session:
+            hold(session, "alerts")  # another server may look at the same moment
+            at = now(session)
+            for found in series.alerts:
+                where = order.index(found.change.first_after)
+                near = order[max(0, where - MOVES) : where + MOVES + 1]  # as more runs come, a change may move a little
+                row = session.scalars(select(Alert).where(Alert.run_id.in_(near)).order_by(Alert.id)).first()
+                if row is None:
+                    row = Alert(run_id=found.change.first_after, raised_at=at, state="", changed_at=at)
+                    session.add(row)
+                if row.state != found.state:
+                    row.state, row.changed_at = found.state, at
+                row.ratio, row.reason = found.change.ratio, found.reason
+                row.confirming_experiment_id = found.confirming_experiment_id
 
-def _drained(queue: SimpleQueue[int]) -> Iterator[int]:
-    while True:
-        try:
-            yield queue.get_nowait()
-        except Empty:
-            return
+
+def confirm(
+    database: Database, settings: Settings, run_id: int, key_id: int | None = None
+) -> tuple[ExperimentDetail, bool]:
+    """Queue fresh runs of what changed at a run; the second value says whether they are new, or were asked for before.
+
+    Raises NotFound, InvalidRequest or QueueFull.
+    """
+    request = service.confirmation(database, run_id)
+    detail, new = submit(database, settings, request, OWNER, f"confirm run {run_id}", key_id)
+    if new:
+        confirming = {"state": "confirming", "confirming_experiment_id": detail.id, "reason": "fresh runs are queued"}
+        with database.write() as session:
+            session.execute(update(Alert).where(Alert.run_id == run_id).values(**confirming, changed_at=now(session)))
+    return detail, new
 
 
-def _slower(session: Session, attempt_ids: set[int]) -> Iterator[Run]:
-    """Of experiments that ended with one of these attempts, a run of each configuration that took longer than the runs
-    before it: only those are worth reading a history for."""
-    runs = select(Run.experiment_id).join(Attempt, Attempt.run_id == Run.id).where(Attempt.id.in_(attempt_ids))
-    for experiment_id in set(session.scalars(runs)):
-        of_it = select(Run).where(Run.experiment_id == experiment_id)
-        request = session.get_one(Experiment, experiment_id).request
-        is_open = session.scalars(of_it.where(Run.state.in_(("queued", *ACTIVE))).limit(1)).first() is not None
-        if is_open or request.get("confirms") or request.get("calibrates"):
-            continue
-        by_spec: dict[str, list[Run]] = {}
-        for run in session.scalars(of_it.where(Run.state == "succeeded").order_by(Run.id)):
-            by_spec.setdefault(str(run.spec), []).append(run)
-        for mine in by_spec.values():
-            before = select(Run.median_step_s).where(
-                Run.shape == mine[0].shape, Run.state == "succeeded", Run.id < mine[0].id
-            )
-            before_s = [s for s in session.scalars(before.order_by(Run.id.desc()).limit(LATEST)) if s is not None]
-            mine_s = [run.median_step_s for run in mine if run.median_step_s is not None]
-            if before_s and mine_s and median(mine_s) > (1 + NOISE_FLOOR) * median(before_s):
-                yield mine[0]
+def page(database: Database, states: list[AlertState], cursor: str | None, limit: int) -> AlertPage:
+    """Alerts, newest first. Raises BadCursor."""
+    before = paging.decode_id(cursor)
+    query = select(Alert).order_by(Alert.id.desc()).limit(limit + 1)
+    if states:
+        query = query.where(Alert.state.in_(states))
+    if before is not None:
+        query = query.where(Alert.id < before)
+    with database.read() as session:
+        rows, more = paging.split(session.scalars(query).all(), limit)
+    return AlertPage(items=[_summary(row) for row in rows], next_cursor=paging.encode(rows[-1].id) if more else None)
+
+
+def _summary(row: Alert) -> AlertSummary:
+    return AlertSummary(
+        id=row.id,
+        run_id=row.run_id,
+        state=row.state,
+        ratio=row.ratio,
+        reason=row.reason,
+        confirming_experiment_id=row.confirming_experiment_id,
+        raised_at=utc(row.raised_at),
+        changed_at=utc(row.changed_at),
+    )
+
+
+def _slower(session: Session, experiment_id: int) -> Iterator[Run]:
+    """A run of each configuration that took longer than the runs before it: only those are worth reading a history
+    for."""
+    by_spec: dict[str, list[Run]] = {}
+    succeeded = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
+    for run in session.scalars(succeeded.order_by(Run.id)):
+        by_spec.setdefault(str(run.spec), []).append(run)
+    for mine in by_spec.values():
+        before = select(Run.median_step_s).where(
+            Run.shape == mine[0].shape, Run.state == "succeeded", Run.id < mine[0].id
+        )
+        before_s = [s for s in session.scalars(before.order_by(Run.id.desc()).limit(LATEST)) if s is not None]
+        mine_s = [run.median_step_s for run in mine if run.median_step_s is not None]
+        if before_s and mine_s and median(mine_s) > (1 + NOISE_FLOOR) * median(before_s):
+            yield mine[0]

@@ -14,16 +14,16 @@ from taskloom.analysis.history import Series
 from taskloom.analysis.memory import MemoryRow
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.sweep import Sweep
-from taskloom.contract.analysis import Comparison, ScalingTable
+from taskloom.contract.analysis import AlertPage, AlertState, Comparison, ScalingTable
 from taskloom.contract.experiments import ExperimentDetail
 from taskloom.contract.runs import MOST_ID
+from taskloom.server import paging
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.service import Caller
-from taskloom.server.context import Context, Ctx, Id
-from taskloom.server.errors import IdempotencyConflict, InvalidRequest, NotFound, NothingToCompare, QueueFull
+from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
+from taskloom.server.errors import BadCursor, InvalidRequest, NotFound, NothingToCompare, PageTooLarge, QueueFull
 from taskloom.server.problems import responses
-from taskloom.server.queue.experiments.service import submit
-from taskloom.server.read.analysis import service
+from taskloom.server.read.analysis import alerts, service
 from taskloom.server.read.analysis.answers import content
 from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
 from taskloom.server.read.context import Reading, Reads
@@ -134,10 +134,22 @@ def history(
     return service.history(context.database, noise_floor, limit, run_id)
 
 
+@router.get("/alerts", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
+def alert_rows(
+    context: Ctx,
+    state: Annotated[list[AlertState] | None, Query(description="may be given several times")] = None,
+    cursor: Cursor = None,
+    limit: PageSize = paging.DEFAULT_LIMIT,
+) -> AlertPage:
+    """What became slower, and what fresh runs say of it, newest first."""
+    paging.check_limit(limit, context.settings.max_page)
+    return alerts.page(context.database, state or [], cursor, limit)
+
+
 @router.post(
     "/history/{run_id}/confirm",
     status_code=201,
-    responses=responses(InvalidRequest, NotFound, QueueFull, IdempotencyConflict),
+    responses=responses(InvalidRequest, NotFound, QueueFull),
 )
 async def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
     """Queue fresh runs of what changed at this run: an alert becomes a regression only when they confirm it.
@@ -148,8 +160,7 @@ async def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
 
 
 def _confirm(context: Context, caller: Caller, run_id: int) -> ExperimentDetail:
-    request = service.confirmation(context.database, run_id)
-    detail, new = submit(context.database, context.settings, request, service.confirmation_key(run_id), caller.key_id)
+    detail, new = alerts.confirm(context.database, context.settings, run_id, caller.key_id)
     if new:
         context.waiting.changed()
     return detail

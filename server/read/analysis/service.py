@@ -196,11 +196,6 @@ def history(database: Database, noise_floor: float, limit: int, run_id: int | No
     return [one for one in found if run_id is None or any(point.run_id == run_id for point in one.points)]
 
 
-def confirmation_key(run_id: int) -> str:
-    """The idempotency key of a confirmation: asked twice, by people or servers, it is queued once."""
-    return f"confirm run {run_id}"
-
-
 def confirmation(database: Database, run_id: int) -> ExperimentRequest:
     """What to submit to have the change that run `run_id` is the first after confirmed. Raises NotFound."""
     with database.read() as session:
