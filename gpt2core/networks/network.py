@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # loaded by trainers only
     import numpy as np
     from numpy.typing import NDArray
 
-    from gpt2core.step.ops import Program
+    from gpt2core.step.builder import Builder
 
     Weights = Mapping[str, NDArray[np.float32]]
 
@@ -32,8 +32,8 @@ class Network(Protocol):
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         """Every tensor by its arena's kind. Those that every run has are not in it (memory.run_specs)."""
 
-    def step(self, config: TrainConfig) -> Program:
-        """The step program of a configuration with resolved slices. Raises ConfigError if it would be too large."""
+    def step(self, config: TrainConfig, step: Builder) -> None:
+        """Add the ops of a training step, whose slices are resolved. Raises ConfigError if it would be too large."""
 
     def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
         """What a run reads and never writes: samples, and tables of the slices' rows. Raises InputError.

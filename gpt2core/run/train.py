@@ -17,6 +17,7 @@ from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import products
 from gpt2core.gemm.libraries import Library
 from gpt2core.measure import profile
+from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import network_of
@@ -39,13 +40,12 @@ def plan(config: TrainConfig) -> Plan:
     Raises ConfigError for cores that are not there, GraphError if the program is wrong.
     """
     config = slicing.resolve(config)
-    network = network_of(config)
-    network.check(config)
+    network_of(config).check(config)
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
     config = dataclasses.replace(
         config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=config.fused
     )
-    step = network.step(config)
+    step = program.build(config)
     check_op_names(config, step)
     tasks = graph.build(step, config.sync)
     graph.validate(step, tasks)

@@ -39,6 +39,14 @@ class Grid:
         more = {name: tuple(column) for name, column in columns.items()}
         return Grid(self.labels, {**self.columns, **more}, self.sets)
 
+    def only(self, tiles: Sequence[int]) -> Grid:
+        """The tiles of these numbers."""
+        return Grid(
+            tuple(self.labels[i] for i in tiles),
+            {name: tuple(column[i] for i in tiles) for name, column in self.columns.items()},
+            {name: tuple(ranges[i] for i in tiles) for name, ranges in self.sets.items()},
+        )
+
     def column(self, name: str) -> tuple[int, ...]:
         """Raises GraphError if there is no such column."""
         if name not in self.columns:

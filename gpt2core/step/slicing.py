@@ -97,15 +97,31 @@ def cut(config: TrainConfig) -> list[Slice]:
     return slices
 
 
-def grid(slices: Sequence[Slice]) -> Grid:
-    """A tile for each slice: its rows, its group's rows, its sequences [first, last), its tokens [time0, time1)."""
-    row0, row1 = {s.index: s.row0 for s in slices}, {s.index: s.row1 for s in slices}
+def grid(slices: Sequence[Slice], row: int = 1, **others: int) -> Grid:
+    """A tile for each slice: its rows, its group's rows, its sequences [first, last), its tokens [time0, time1).
+
+    `row`: how many rows each position has in the op's tensors. `others`: the same for tensors with other rows, by the
+    name of their columns: `inp=4` gives the rows inp0:inp1.
+    """
+    row0, row1 = {s.index: row * s.row0 for s in slices}, {s.index: row * s.row1 for s in slices}
+    more = {f"{name}0": [rows * s.row0 for s in slices] for name, rows in others.items()}
+    more |= {f"{name}1": [rows * s.row1 for s in slices] for name, rows in others.items()}
     return Grid(tuple(f"s{s.index}" for s in slices)).with_columns(
         row0=list(row0.values()), row1=list(row1.values()),
         group0=[row0[s.peers[0]] for s in slices], group1=[row1[s.peers[-1]] for s in slices],
         first=[s.first for s in slices], last=[s.last for s in slices],
-        time0=[s.time0 for s in slices], time1=[s.time1 for s in slices],
+        time0=[s.time0 for s in slices], time1=[s.time1 for s in slices], **more,
     )  # fmt: skip
+
+
+def chunks(slices: Sequence[Slice]) -> list[Grid]:
+    """A grid for each chunk of time, the first first: the slices that begin at the same position.
+
+    A recurrence is an op for each: its tiles depend on those of the chunk before, in the rows group0:row0, or after, in
+    the rows row1:group1.
+    """
+    every = grid(slices)
+    return [every.only([s.index for s in slices if s.time0 == time0]) for time0 in sorted({s.time0 for s in slices})]
 
 
 def row_tables(config: TrainConfig) -> tuple[list[int], list[int]]:

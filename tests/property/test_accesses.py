@@ -9,6 +9,7 @@ import pytest
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import products
+from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import train
@@ -32,5 +33,5 @@ def test_tasks_read_and_write_what_they_declare(blas, precision, fusion, change)
     network = network_of(config)
     libraries = products.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
     poison.check(
-        network.step(config), plan(config), lambda memory: train.fill(memory, config, network.data(config)), libraries
+        program.build(config), plan(config), lambda memory: train.fill(memory, config, network.data(config)), libraries
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpt2core.networks.gpt2 import program
+from gpt2core.networks import program
 from gpt2core.spec.config import FUSIONS, SYNCS, ModelConfig, TrainConfig
 from gpt2core.spec.errors import ConfigError, GraphError
 from gpt2core.step import graph

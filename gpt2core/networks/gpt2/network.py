@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gpt2core.networks.network import Weights
-    from gpt2core.step.ops import Program
+    from gpt2core.step.builder import Builder
 
 
 class Gpt2(Network):
@@ -34,10 +34,10 @@ class Gpt2(Network):
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         return tensors(config)
 
-    def step(self, config: TrainConfig) -> Program:
+    def step(self, config: TrainConfig, step: Builder) -> None:
         from gpt2core.networks.gpt2 import program
 
-        return program.build(config)
+        program.add(step, config)
 
     def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
         return token_rows.data(config)

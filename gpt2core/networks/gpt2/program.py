@@ -5,15 +5,15 @@ Ops follow each other as in a plain loop nest; what may overlap is not said here
 
 from __future__ import annotations
 
-from gpt2core.layers import attention, embedding, gelu, layernorm, linear, loss, residual, tokens
-from gpt2core.networks import memory
+from gpt2core.layers import attention, embedding, gelu, layernorm, linear, residual
+from gpt2core.networks import language
 from gpt2core.networks.gpt2.tensors import model_of, ring_layers
-from gpt2core.optimizers import adamw, clipping
+from gpt2core.optimizers.update import update
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step import parameters, slicing
 from gpt2core.step.builder import Builder
-from gpt2core.step.ops import Own, Program, Tensor
+from gpt2core.step.ops import Own, Tensor
 from gpt2core.step.parameters import GRADIENTS, Parameter
 
 MAX_SLICES = 512  # 124M then has 75,000 tasks
@@ -29,39 +29,32 @@ STRIPS, GRADIENT = Own("strips"), Own("gradient")
 
 
 class Gpt2:
-    """Builds the program for one configuration.
+    """Adds the step of one configuration.
 
     `fusion` makes one op, and so one task a slice, of neighbours: with "rows" a linear layer and what follows it row by
     row; with "all" also a weight's gradient and its update, which then needs no place of its own.
     """
 
-    def __init__(self, config: TrainConfig) -> None:
-        self.config = slicing.resolve(config)
+    def __init__(self, step: Builder, config: TrainConfig) -> None:
+        self.step, self.config = step, config
         self.model = model_of(self.config)
-        self.step = Builder(memory.plan(self.config))
         slices = slicing.cut(self.config)
         self.slices, self.backwards = slicing.grid(slices), slicing.grid(slices[::-1])
         self.token_slice = slicing.sizes(self.config)[1]
         self.ring = ring_layers(self.model)
         self.keeps_gradients = config.fused != "all"
 
-    def build(self) -> Program:
+    def add(self) -> None:
         for micro in range(self.config.grad_accum):
             self.step.micro = micro
             self.micro_batch()
         if self.keeps_gradients:
-            self.update()
-        return self.step.build()
+            self.update_all()
 
     def micro_batch(self) -> None:
         """From tokens to gradients; with fusion "all" also to new weights."""
         L, final = self.model.layers, 2 * self.model.layers
-        tokens.forward(
-            self.step, self.slices,
-            inputs=Tensor("inputs"), targets=Tensor("targets"), stream=Tensor("stream"),
-            row_batch=Tensor("row_batch"), row_time=Tensor("row_time"),
-            T=self.config.seq, micros=self.config.grad_accum,
-        )  # fmt: skip
+        language.load(self.step, self.config, self.slices)
         embedding.forward(
             self.step, self.slices,
             out=Tensor("residual", 0), tokens=Tensor("inputs"), positions=Tensor("row_time"),
@@ -72,7 +65,7 @@ class Gpt2:
         for layer in range(L):
             self.block_forward(layer)
         self.linear("logits", None, Tensor("logits"), Tensor("normed", final))
-        self.loss()
+        language.mean_loss(self.step, self.config, self.slices)
         self.linear_dinp("logits", None, Tensor("dnormed"), Tensor("logits"))
         self.layernorm_backward(final)
         self.fuse(2)
@@ -138,14 +131,14 @@ class Gpt2:
             dout=self.dresidual(0), tokens=Tensor("inputs"),
         )  # fmt: skip
         if not self.keeps_gradients:
-            self.adamw(self.matrix("logits", None))
+            update(self.step, self.config, self.matrix("logits", None), gradients=GRADIENT)
             self.step.fuse(3)
         embedding.backward_positions(
             self.step, weight=Tensor("wpe"), dwpe=self.gradients("wpe", "", None)[0],
             dout=self.dresidual(0), positions=Tensor("row_time"), adds=self.adds,
         )  # fmt: skip
         if not self.keeps_gradients:
-            self.adamw(parameters.matrix(self.step, Tensor("wpe"), None))
+            update(self.step, self.config, parameters.matrix(self.step, Tensor("wpe"), None), gradients=GRADIENT)
             self.step.fuse(2)
 
     def layernorms_backward(self) -> None:
@@ -154,22 +147,16 @@ class Gpt2:
             partial=Tensor("partial"), slots=len(self.slices), adds=self.adds,
         )  # fmt: skip
         if not self.keeps_gradients:
-            self.adamw(self.layernorms())
+            update(self.step, self.config, self.layernorms(), gradients=GRADIENT)
             self.step.fuse(2)
 
-    def update(self) -> None:
+    def update_all(self) -> None:
         """AdamW over every block of every weight, as one op, with gradients within their limit."""
         parts = [*parameters.matrix(self.step, Tensor("wpe"), None), *self.matrix("logits", None), *self.layernorms()]
         for layer in range(self.model.layers):
             for name in ("qkv", "projection", "fc", "fc_projection"):
                 parts += self.matrix(name, layer)
-        if self.config.grad_clip:
-            clipping.clip_norm(
-                self.step, parts,
-                clipping=Tensor("clipping"), norms=Tensor("gradient_norms"), control=Tensor("control"),
-                squares=Tensor("squares"), settings=Tensor("settings"),
-            )  # fmt: skip
-        self.adamw(parts)
+        update(self.step, self.config, parts)
 
     # --- layers on this network's tensors
 
@@ -216,7 +203,7 @@ class Gpt2:
             weight=Tensor(weight, layer), dweight=dweight, dbias=dbias, dout=dout, inp=inp, adds=self.adds,
         )  # fmt: skip
         if not self.keeps_gradients and name != "logits":
-            self.adamw(self.matrix(name, layer), layer)
+            update(self.step, self.config, self.matrix(name, layer), layer, GRADIENT)
             self.step.fuse(2)
 
     def layernorm_at(self, index: int) -> tuple[str, int | None]:
@@ -247,16 +234,6 @@ class Gpt2:
         out, inp = Tensor("residual", index), Tensor("residual", index - 1)
         residual.forward(self.step, self.slices, layer, out=out, inp=inp, branch=Tensor("branch"))
 
-    def loss(self) -> None:
-        micros = self.config.grad_accum
-        loss.forward_backward(
-            self.step, self.slices, logits=Tensor("logits"), loss=Tensor("loss"), targets=Tensor("targets"),
-            vocab=self.model.vocab, micros=micros,
-        )  # fmt: skip
-        loss.mean(
-            self.step, losses=Tensor("losses"), control=Tensor("control"), loss=Tensor("loss"), micros=micros
-        )  # fmt: skip
-
     def matrix(self, name: str, layer: int | None) -> list[Parameter]:
         """The blocks of a linear layer's weight and bias."""
         weight, bias = LINEAR[name]
@@ -273,16 +250,9 @@ class Gpt2:
             )
         return found
 
-    def adamw(self, parts: list[Parameter], layer: int | None = None) -> None:
-        adamw.update(
-            self.step, parts, layer, gradients=GRADIENTS if self.keeps_gradients else GRADIENT,
-            first=Tensor("first_moment"), second=Tensor("second_moment"), settings=Tensor("settings"),
-            clipping=Tensor("clipping") if self.config.grad_clip else None,
-        )  # fmt: skip
 
-
-def build(config: TrainConfig) -> Program:
-    """The step program for a configuration; its slices are resolved first.
+def add(step: Builder, config: TrainConfig) -> None:
+    """Add the step of a configuration whose slices are resolved.
 
     Raises ConfigError if the slices are so small that the graph would be too large to build and prove.
     """
@@ -294,4 +264,4 @@ def build(config: TrainConfig) -> Program:
         raise ConfigError(
             "grad_accum", config.grad_accum, f"at most {MAX_SLICES // slices} micro-batches of {slices} slices"
         )
-    return Gpt2(config).build()
+    Gpt2(step, config).add()
