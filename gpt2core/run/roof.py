@@ -30,7 +30,8 @@ from gpt2core.gemm.libraries import Library, multiply
 from gpt2core.node import peaks
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
-from gpt2core.schedulers.team import Team, barrier, spins
+from gpt2core.schedulers.team import Team
+from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks
 
 SIZE = 1024  # rows and columns of the matrices
 PRODUCTS = 12  # a repetition: 0.1 s on a core that does 200 GFLOP/s
@@ -41,11 +42,11 @@ BEGIN, END = 0, 1
 
 
 @runtime
-def products_loop(thread, by, scratch, matrices, size, times, cells, threads, spin_limit):
+def products_loop(thread, by, scratch, matrices, size, times, cells, threads, spin):
     """Multiply this thread's matrices PRODUCTS times, all threads at once."""
     base, mine = matrices[thread], (by[0], by[1], by[2], scratch[thread])
     a, b, c = base, base + 4 * size * size, base + 8 * size * size
-    barrier(address_of(cells, 0), threads, spin_limit)
+    barrier(address_of(cells, 0), threads, spin)
     times[thread, BEGIN] = ticks()
     for _ in range(PRODUCTS):
         multiply(mine, 0, 0, size, size, size, a, size, b, size, c, size, 0)
@@ -53,13 +54,13 @@ def products_loop(thread, by, scratch, matrices, size, times, cells, threads, sp
 
 
 @runtime
-def triad_loop(thread, arrays, elements, times, cells, threads, spin_limit):
+def triad_loop(thread, arrays, elements, times, cells, threads, spin):
     """a = b + s * c on this thread's share of the arrays TRIADS times, all threads at once."""
     a, b, c = pointer_f32(arrays[0]), pointer_f32(arrays[1]), pointer_f32(arrays[2])
     first, last = elements * thread // threads, elements * (thread + 1) // threads
     for i in range(first, last):
         a[i], b[i], c[i] = np.float32(0), np.float32(1), np.float32(2)
-    barrier(address_of(cells, 0), threads, spin_limit)
+    barrier(address_of(cells, 0), threads, spin)
     times[thread, BEGIN] = ticks()
     for _ in range(TRIADS):
         for i in range(first, last):
@@ -73,7 +74,7 @@ def best_s(cores: Sequence[int], loop: Callable[..., None], arguments: Sequence[
     for _ in range(REPETITIONS):
         times = np.zeros((len(cores), 8), np.int64)
         first = clock.pair()
-        Team(cores).run(loop, [*arguments, times, np.zeros(32, np.int64), len(cores), spins(cores)])
+        Team(cores).run(loop, [*arguments, times, np.zeros(BARRIER_CELLS, np.int64), len(cores), spin_ticks(cores)])
         scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
         found.append(float(times[:, END].max() - times[:, BEGIN].min()) * scale)
     return min(found)

@@ -21,8 +21,9 @@ from gpt2core.node import pages
 from gpt2core.schedulers import dispatch, forkjoin, replay
 from gpt2core.schedulers.deque import new_deques
 from gpt2core.schedulers.serial import serial_loop
-from gpt2core.schedulers.task import task_loop
-from gpt2core.schedulers.team import Team, spins
+from gpt2core.schedulers.task import IDLE_CELLS, task_loop
+from gpt2core.schedulers.team import Team
+from gpt2core.schedulers.waiting import BARRIER_CELLS, spin_ticks
 from gpt2core.spec import settings
 from gpt2core.spec.config import PHASES, TrainConfig
 from gpt2core.spec.errors import Cancelled, NotFinite, Stalled
@@ -95,18 +96,18 @@ class Run:
 
     def arguments(self, first: int, end: int) -> tuple[Callable[..., None], list[Any]]:
         """The scheduler's compiled loop for the steps [first, end), and what it takes."""
-        config, control, limit = self.config, self.arenas.arrays["control"], spins(self.planned.cores)
+        config, control, limit = self.config, self.arenas.arrays["control"], spin_ticks(self.planned.cores)
         common = [self.bound.tasks, self.bound.context, self.record, control, end]
         if config.scheduler == "serial":
             return serial_loop, common
         if config.scheduler == "fork-join":
             team = [(config.op_threads or {}).get(op.name, config.threads) for op in self.planned.program.ops]
             split = forkjoin.shares(self.bound.op_first, np.array(team, np.int64), config.assignment == "dynamic")
-            return forkjoin.forkjoin_loop, [*common, split, np.zeros(32, np.int64), config.threads, limit]
+            return forkjoin.forkjoin_loop, [*common, split, np.zeros(BARRIER_CELLS, np.int64), config.threads, limit]
         cost = [0.0 if number == graph.WAIT else self.cost_s[number] for number in self.planned.graph.task]
         deques, mask = new_deques(config.threads, len(cost))
         flat = replay.record(self.planned.graph, cost, config.policy, first)
-        return task_loop, [*common, flat, deques, mask, limit]
+        return task_loop, [*common, flat, deques, mask, np.zeros(IDLE_CELLS, np.int64), limit]
 
     def execute(self, emit: Emit, stop: threading.Event | None) -> None:
         """Run the warm-up, measure what each task costs, and run the timed steps.

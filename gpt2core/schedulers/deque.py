@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile.atomics import compare_exchange, fence, load_acquire, load_relaxed, store_relaxed, store_release
-from gpt2core.compile.jit import runtime
+from gpt2core.compile.jit import inlined, runtime
 
 TOP, BOTTOM, CELLS = 0, 64, 128  # bytes
 EMPTY = -1
@@ -23,6 +23,12 @@ def new_deques(threads: int, capacity: int) -> tuple[NDArray[np.int64], int]:
     """
     size = 1 << max(3, (capacity - 1).bit_length())
     return np.zeros((2 * threads, CELLS // 8 + size + 8), np.int64), size - 1
+
+
+@inlined
+def size(deque):
+    """Anyone: how many nodes there are, or were a moment ago."""
+    return load_relaxed(deque + BOTTOM) - load_relaxed(deque + TOP)
 
 
 @runtime

@@ -22,7 +22,7 @@ from gpt2core.measure.tracing import (
     note_waited,
 )
 from gpt2core.schedulers.dispatch import run_task
-from gpt2core.schedulers.team import barrier
+from gpt2core.schedulers.waiting import barrier
 from gpt2core.step.control import LAST, STEPS_DONE, STOP
 
 
@@ -41,7 +41,7 @@ def shares(op_first: NDArray[np.int64], threads: NDArray[np.int64], dynamic: boo
 
 
 @runtime
-def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, threads, spin_limit):
+def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, threads, spin):
     """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set.
 
     With static shares a thread takes the same contiguous part of each op's tiles, so that it meets the slices that are
@@ -54,10 +54,10 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     ops, start = split.threads.shape[0], control[STEPS_DONE]
     note_usage(record, thread, start)
     record.waited[thread, ENTERED] = ticks()
-    barrier(barriers, threads, spin_limit)
+    barrier(barriers, threads, spin)
     if thread == 0:
         record.begin[0] = ticks()
-    barrier(barriers, threads, spin_limit)  # nobody works before the begin
+    barrier(barriers, threads, spin)  # nobody works before the begin
     since, cause = 0, BARRIER  # of a wait that the next task, or else this thread's turn, ends
     for step in range(start, steps):
         for op in range(ops):
@@ -82,14 +82,14 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
                 split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: nobody uses them before the barrier
                 if op == ops - 1 and load_acquire(stop):
                     store_release(last, step + 1)  # a number: a slow thread may read it one step late
-            since, cause = barrier(barriers, threads, spin_limit), idle
+            since, cause = barrier(barriers, threads, spin), idle
         if thread == 0:
             record.step_end[step] = ticks()
             store_release(done, step + 1)
         note_usage(record, thread, step + 1)
         if load_acquire(last) == step + 1:
             break
-    barrier(barriers, threads, spin_limit)  # thread 0 has written down when the last step ended
+    barrier(barriers, threads, spin)  # thread 0 has written down when the last step ended
     if since:
         note_waited(record, thread, cause, since, record.step_end[control[STEPS_DONE] - 1])
 

@@ -5,9 +5,10 @@ other policies: the own successor of highest priority (its data is in this core'
 other ready tasks, then the oldest of another thread's. replay.record says what fillers and priorities are.
 """
 
-from gpt2core.compile.atomics import fence, fetch_add, load_acquire, pause, store_release, yield_core
+from gpt2core.compile.atomics import fence, fetch_add, load_acquire, load_relaxed, pause, store_release, yield_core
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, bare, inlined, runtime
+from gpt2core.compile.parking import EVERYONE, park, wake
 from gpt2core.measure.tracing import (
     ENTERED,
     LAST_BEGIN,
@@ -19,15 +20,20 @@ from gpt2core.measure.tracing import (
     note_waited,
     pass_wait,
 )
-from gpt2core.schedulers.deque import EMPTY, push, steal, take
+from gpt2core.schedulers.deque import EMPTY, push, size, steal, take
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
+from gpt2core.schedulers.waiting import LOOKS, PATIENCE
 from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
+
+PARKED, WAKES = 0, 64  # bytes of the cells for idle threads: how many are parked, and a count that wakes them
+IDLE_CELLS = 16  # int64; two cache lines, written only where a thread parks or is woken
 
 
 @runtime
-def task_loop(thread, tasks, context, record, control, steps, replay, deques, mask, spin_limit):
+def task_loop(thread, tasks, context, record, control, steps, replay, deques, mask, idle, spin):
     """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin."""
+    rest_cells = address_of(idle, 0)
     tasks, context, control, deques = bare(tasks), bare(context), bare(control), bare(deques)
     record, replay = bare_record(record), bare_replay(replay)
     threads = deques.shape[0] // 2
@@ -41,7 +47,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
         for i in range(replay.start.shape[0]):
             push(own, mask, replay.start[i])
     spare = address_of(deques, (threads + thread) * deques.shape[1])
-    node, spun, victim, since, waits = EMPTY, 0, thread, 0, 0
+    node, spun, victim, since, waits, waited = EMPTY, 0, thread, 0, 0, 0
     while True:
         if node == EMPTY:
             node = steal(own, mask) if replay.breadth_first else take(own, mask)
@@ -57,21 +63,25 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
             if load_acquire(finished):
                 break
             spun += 1
-            if spun == asked:  # reading the clock takes as long as a pause
-                since, waits = ticks(), load_acquire(passed)
-            elif spun < spin_limit:
+            if spun == asked:
+                since, waits, waited = ticks(), load_acquire(passed), 0
+            elif spun > asked and spun % LOOKS == 0:
+                waited = ticks() - since
+            if waited < spin:
                 pause()
-            else:
+            elif waited < PATIENCE * spin:
                 yield_core()
+            else:
+                rest(deques, rest_cells, finished)
             if spun > asked and load_acquire(passed) != waits:
-                waits, since = load_acquire(passed), note_wait(record, thread, since, ticks())
+                waits, since, waited = load_acquire(passed), note_wait(record, thread, since, ticks()), 0
             continue
-        waited, spun = spun >= asked, 0
+        was_idle, spun = spun >= asked, 0
         if replay.iteration[node] > seen:
             seen = replay.iteration[node]
             note_usage(record, thread, seen)
-        node = run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, node)
-        if waited:  # written down only now: nobody waits for it
+        node = run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, rest_cells, node)
+        if was_idle:  # written down only now: nobody waits for it
             end_wait(record, thread, since, waits)
     last = load_acquire(address_of(control, LAST))
     note_usage(record, thread, last)
@@ -80,7 +90,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
 
 
 @inlined
-def run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, node):
+def run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, rest_cells, node):
     """Run a ready node, release its successors, and return the one to run next, or EMPTY."""
     iteration, task = replay.iteration[node], replay.task[node]
     replay.pending[node, iteration & 1] = replay.predecessors[node]  # armed again, for the iteration after the next
@@ -92,18 +102,20 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
             store_release(address_of(control, LAST), iteration)
             fence()
             if load_acquire(address_of(control, STEPS_DONE)) == iteration:
-                finish(record, control, iteration)
+                finish(record, control, rest_cells, iteration)
             return EMPTY
     elif task == END_NODE:
         record.step_end[iteration] = ticks()
         if replay.barriers:
             pass_wait(record, record.step_end[iteration])
+            wake_idle(rest_cells, EVERYONE)  # each notes that its wait for this is over
         store_release(address_of(control, STEPS_DONE), iteration + 1)
         fence()
         if load_acquire(address_of(control, LAST)) == iteration + 1:
-            finish(record, control, iteration + 1)
+            finish(record, control, rest_cells, iteration + 1)
     elif replay.barriers:
         pass_wait(record, ticks())
+        wake_idle(rest_cells, EVERYONE)
     replay.iteration[node] = iteration + 1
     following = EMPTY
     for i in range(replay.first[node], replay.first[node + 1]):
@@ -117,7 +129,31 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
             if following != EMPTY:
                 push(own, mask, following)
             following = successor
+    if load_relaxed(rest_cells + PARKED) != 0:
+        spared = size(own) + size(spare) - replay.breadth_first  # nodes that this thread does not run next
+        if spared > 0:
+            wake_idle(rest_cells, spared)
     return following
+
+
+@inlined
+def wake_idle(rest_cells, count):
+    """Wake at most `count` parked threads, if there are any. One that is about to park meanwhile wakes by itself."""
+    if load_relaxed(rest_cells + PARKED) != 0:
+        fetch_add(rest_cells + WAKES, 1)
+        wake(rest_cells + WAKES, count)
+
+
+@inlined
+def rest(deques, rest_cells, finished):
+    """Park this thread until it is woken, unless a node is ready or nothing is left to run."""
+    fetch_add(rest_cells + PARKED, 1)
+    wakes, found = load_acquire(rest_cells + WAKES), load_acquire(finished)
+    for row in range(deques.shape[0]):
+        found += size(address_of(deques, row * deques.shape[1])) > 0
+    if not found:
+        park(rest_cells + WAKES, wakes)
+    fetch_add(rest_cells + PARKED, -1)
 
 
 @inlined
@@ -132,7 +168,9 @@ def end_wait(record, thread, since, waits):
 
 
 @inlined
-def finish(record, control, iterations):
+def finish(record, control, rest_cells, iterations):
     """Let all threads leave their loops: every iteration is complete."""
     pass_wait(record, record.step_end[iterations - 1])
     store_release(address_of(control, FINISHED), 1)
+    fence()  # nobody parks who has not seen it
+    wake_idle(rest_cells, EVERYONE)

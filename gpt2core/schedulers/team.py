@@ -9,19 +9,8 @@ from typing import Any
 
 import numba
 
-from gpt2core.compile.atomics import fetch_add, load_acquire, pause, store_relaxed, store_release, yield_core
-from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import runtime
 from gpt2core.node.pinning import pin_this_thread
 from gpt2core.spec.errors import Stalled
-
-SPINS = 4000  # pauses before a waiting thread yields its core: some tens of microseconds
-SPINS_OVERSUBSCRIBED = 50
-
-
-def spins(cores: Sequence[int]) -> int:
-    """How long a thread of a team on these cores spins before it yields."""
-    return SPINS if len(set(cores)) == len(cores) else SPINS_OVERSUBSCRIBED
 
 
 class Team:
@@ -76,34 +65,3 @@ class Team:
                     failures.append(failure)
         if failures:
             raise next((f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0])
-
-
-@runtime
-def wait_while(address, value, spin_limit):
-    """Wait until the cell at an address no longer holds value: spin, then yield the core."""
-    spun = 0
-    while load_acquire(address) == value:
-        spun += 1
-        if spun < spin_limit:
-            pause()
-        else:
-            yield_core()
-
-
-@runtime
-def barrier(cells, threads, spin_limit):
-    """Wait for all threads of the team; since when, in ticks, or 0 for the last one, which does not wait.
-
-    cells: address of two cache lines, an arrival count and a generation. The last to arrive reads no clock, and nobody
-    does on leaving: the others, and the next op, would wait for it.
-    """
-    if threads == 1:
-        return 0
-    generation = load_acquire(cells + 64)
-    if fetch_add(cells, 1) == threads - 1:
-        store_relaxed(cells, 0)
-        store_release(cells + 64, generation + 1)
-        return 0
-    since = ticks()
-    wait_while(cells + 64, generation, spin_limit)
-    return since

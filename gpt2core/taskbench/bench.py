@@ -16,8 +16,9 @@ from gpt2core.measure.tracing import new_record
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import new_deques
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
-from gpt2core.schedulers.task import task_loop
-from gpt2core.schedulers.team import Team, spins
+from gpt2core.schedulers.task import IDLE_CELLS, task_loop
+from gpt2core.schedulers.team import Team
+from gpt2core.schedulers.waiting import BARRIER_CELLS, spin_ticks
 from gpt2core.spec.errors import Violated
 from gpt2core.step import graph
 from gpt2core.step.builder import Builder
@@ -76,13 +77,13 @@ class TaskBench:
 
     def _loop(self, record: Any, steps: int) -> tuple[Callable[..., None], list[Any]]:
         common = [self.bound.tasks, self.bound.context, record, self.memory.arrays["control"], steps]
-        threads, limit = len(self.cores), spins(self.cores)
+        threads, limit = len(self.cores), spin_ticks(self.cores)
         if self.scheduler == "fork-join":
             everyone = np.full(len(self.program.ops), threads, np.int64)
             split = shares(self.bound.op_first, everyone, dynamic=False)
-            return forkjoin_loop, [*common, split, np.zeros(32, np.int64), threads, limit]
+            return forkjoin_loop, [*common, split, np.zeros(BARRIER_CELLS, np.int64), threads, limit]
         deques, mask = new_deques(threads, len(self.graph))
-        return task_loop, [*common, replay.copy(self.fresh), deques, mask, limit]
+        return task_loop, [*common, replay.copy(self.fresh), deques, mask, np.zeros(IDLE_CELLS, np.int64), limit]
 
     def check(self, iterations: int) -> None:
         """Raise Violated unless every task ran after its inputs and wrote its stamp in the last iteration."""

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 import threading
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpt2core.compile import atomics
+from gpt2core.compile import atomics, clock
 from gpt2core.compile.jit import address_of, kernel, runtime
 from gpt2core.measure.tracing import new_record
 from gpt2core.run import train
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import EMPTY, new_deques, push, steal, take
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
-from gpt2core.schedulers.task import task_loop
-from gpt2core.schedulers.team import Team, barrier
+from gpt2core.schedulers.task import IDLE_CELLS, task_loop
+from gpt2core.schedulers.team import Team
+from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks, ticks_per_s
 from gpt2core.spec.config import SYNCS, TrainConfig
 from gpt2core.spec.errors import Stalled
 from gpt2core.step import graph
@@ -91,7 +94,7 @@ def run_tasks(step: Program, memory: Memory, sync: str, threads: int, steps: int
     deques, mask = new_deques(threads, len(tasks))
     arguments = [
         bound.tasks, bound.context, new_record(threads, steps, 0, 8, 0), memory.arrays["control"], steps,
-        replay.record(tasks, [1.0] * len(tasks)), deques, mask, 50,
+        replay.record(tasks, [1.0] * len(tasks)), deques, mask, np.zeros(IDLE_CELLS, np.int64), 50,
     ]  # fmt: skip
     Team([i % 2 for i in range(threads)]).run(task_loop, arguments)
 
@@ -117,8 +120,8 @@ def test_the_stamps_catch_a_graph_without_an_edge():
     bound = dispatch.bind(step, memory, 2)
     deques, mask = new_deques(2, len(tasks))
     record = new_record(2, 20, 0, 8, 0)
-    arrays = [bound.tasks, bound.context, record, memory.arrays["control"], 20]
-    Team([0, 1]).run(task_loop, [*arrays, replay.record(broken, [1.0] * len(tasks)), deques, mask, 50])
+    arrays, idle = [bound.tasks, bound.context, record, memory.arrays["control"], 20], np.zeros(IDLE_CELLS, np.int64)
+    Team([0, 1]).run(task_loop, [*arrays, replay.record(broken, [1.0] * len(tasks)), deques, mask, idle, 50])
     assert memory.arrays["violations"].sum() > 0
 
 
@@ -170,24 +173,92 @@ def test_a_deque_gives_each_item_once(threads):
 
 
 @runtime
-def phases(thread, cells, seen, threads, rounds, spin_limit):
+def phases(thread, cells, seen, threads, rounds, spin):
     """Each round every thread writes its round, waits, and checks that all have written."""
     base = address_of(cells, 0)
     for round_number in range(1, rounds + 1):
         seen[thread * 8] = round_number
-        barrier(base, threads, spin_limit)
+        barrier(base, threads, spin)
         for other in range(threads):
             if seen[other * 8] < round_number:
                 seen[thread * 8 + 1] += 1
-        barrier(base, threads, spin_limit)
+        barrier(base, threads, spin)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_nobody_passes_a_barrier_before_all_have_come(threads):
     seen = np.zeros(threads * 8, np.int64)
-    Team([i % 2 for i in range(threads)]).run(phases, [np.zeros(32, np.int64), seen, threads, 500, 50])
+    Team([i % 2 for i in range(threads)]).run(phases, [np.zeros(BARRIER_CELLS, np.int64), seen, threads, 500, 50])
     assert (seen[0::8] == 500).all()
     assert (seen[1::8] == 0).all()
+
+
+@runtime
+def late_leader(thread, cells, threads, spin, leave):
+    """Thread 0 comes to the barrier once `leave` is set."""
+    if thread == 0:
+        while atomics.load_acquire(address_of(leave, 0)) == 0:
+            atomics.pause()
+    barrier(address_of(cells, 0), threads, spin)
+
+
+def used_s(loop, arguments, leave: np.ndarray) -> list[float]:
+    """CPU time of two threads, each on its core; the cell `leave` is set after some tenths of a second."""
+    seconds = [0.0] * 2
+
+    @contextlib.contextmanager
+    def inside(thread: int) -> Iterator[None]:
+        before = time.thread_time()
+        yield
+        seconds[thread] = time.thread_time() - before
+
+    watched: list[float] = []
+
+    def watch() -> None:
+        watched.append(time.monotonic())
+        if watched[-1] - watched[0] > 0.3:
+            leave[0] = 1
+
+    Team([0, 1]).run(loop, arguments, watch, 0.05, inside)
+    return seconds
+
+
+def test_a_thread_that_waits_long_at_a_barrier_gives_its_core_away():
+    cells, leave = np.zeros(BARRIER_CELLS, np.int64), np.zeros(8, np.int64)
+    working, waiting = used_s(late_leader, [cells, 2, spin_ticks([0, 1]), leave], leave)
+    assert waiting < working / 4
+
+
+@kernel
+def until(leave: Int64s):
+    """Run until the first cell of `leave` (any,) is set, which it may write."""
+    while atomics.load_acquire(address_of(leave, 0)) == 0:
+        atomics.pause()
+
+
+def test_a_thread_for_which_no_task_is_ready_gives_its_core_away():
+    specs = [TensorSpec("control", (CELLS,), "int64"), TensorSpec("leave", (8,), "int64")]
+    plans = {"temporary": plan_arena(specs)}
+    memory, builder = Memory(plans), Builder(plans)
+    builder.op("until", "forward", until, Grid(("",)), [(1, 1)], leave=Update(Tensor("leave")))
+    step = builder.build()
+    tasks, bound = graph.build(step, "step"), dispatch.bind(step, memory, 2)
+    deques, mask = new_deques(2, len(tasks))
+    arguments = [
+        bound.tasks, bound.context, new_record(2, 1, 0, 8, 0), memory.arrays["control"], 1,
+        replay.record(tasks, [1.0] * len(tasks)), deques, mask, np.zeros(IDLE_CELLS, np.int64), spin_ticks([0, 1]),
+    ]  # fmt: skip
+    seconds = used_s(task_loop, arguments, memory.arrays["leave"])
+    assert min(seconds) < max(seconds) / 4
+
+
+def test_threads_spin_for_tens_of_microseconds_by_the_clock_whatever_a_pause_takes():
+    assert 20e-6 < spin_ticks([0, 1]) / ticks_per_s() < 100e-6
+    assert spin_ticks([0, 0]) < spin_ticks([0, 1])
+    begun, first = time.monotonic_ns(), clock.read_ticks()
+    time.sleep(0.2)
+    elapsed_s = (time.monotonic_ns() - begun) * 1e-9
+    assert (clock.read_ticks() - first) / ticks_per_s() == pytest.approx(elapsed_s, rel=0.05)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -198,7 +269,8 @@ def test_fork_join_runs_every_tile_of_an_op_before_the_next_op(dynamic):
     record = new_record(3, 30, 0, 8, 0)
     common = [bound.tasks, bound.context, record, memory.arrays["control"], 30]
     Team([0, 1, 0]).run(
-        forkjoin_loop, [*common, shares(bound.op_first, np.full(2, 3), dynamic), np.zeros(32, np.int64), 3, 50]
+        forkjoin_loop,
+        [*common, shares(bound.op_first, np.full(2, 3), dynamic), np.zeros(BARRIER_CELLS, np.int64), 3, 50],
     )
     assert memory.arrays["violations"].sum() == 0
     assert (memory.arrays["stamps"] == 30).all()
@@ -242,7 +314,7 @@ def test_fork_join_stops_though_a_thread_reads_the_decision_late():
         if time.monotonic() > deadline:
             raise Stalled(f"threads hang after {control[STEPS_DONE]} steps")
 
-    Team([0, 0]).run(forkjoin_loop, [*common, split, np.zeros(32, np.int64), 2, 50], watch)
+    Team([0, 0]).run(forkjoin_loop, [*common, split, np.zeros(BARRIER_CELLS, np.int64), 2, 50], watch)
     assert control[STEPS_DONE] == last + 1
 
 

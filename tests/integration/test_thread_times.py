@@ -15,8 +15,9 @@ from gpt2core.run import train
 from gpt2core.schedulers import dispatch, replay
 from gpt2core.schedulers.deque import new_deques
 from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
-from gpt2core.schedulers.task import task_loop
+from gpt2core.schedulers.task import IDLE_CELLS, task_loop
 from gpt2core.schedulers.team import Team
+from gpt2core.schedulers.waiting import BARRIER_CELLS
 from gpt2core.spec.config import SYNCS, TrainConfig
 from gpt2core.step import graph
 
@@ -48,9 +49,8 @@ def run_graph(inputs: list[list[int]], sync: str) -> list[tuple[float, float, fl
     deques, mask = new_deques(2, len(tasks))
     record = new_record(2, STEPS, 0, 8, 0)
     flat = replay.record(tasks, [1.0] * len(tasks))
-    Team([0, 1]).run(
-        task_loop, [bound.tasks, bound.context, record, memory.arrays["control"], STEPS, flat, deques, mask, 50]
-    )
+    common, idle = [bound.tasks, bound.context, record, memory.arrays["control"], STEPS], np.zeros(IDLE_CELLS, np.int64)
+    Team([0, 1]).run(task_loop, [*common, flat, deques, mask, idle, 50])
     return shares_of(record)
 
 
@@ -60,7 +60,7 @@ def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[tuple[fl
     record = new_record(2, STEPS, 0, 8, 0)
     split = shares(bound.op_first, np.full(1, threads), dynamic)
     common = [bound.tasks, bound.context, record, memory.arrays["control"], STEPS]
-    Team([0, 1]).run(forkjoin_loop, [*common, split, np.zeros(32, np.int64), 2, 50])
+    Team([0, 1]).run(forkjoin_loop, [*common, split, np.zeros(BARRIER_CELLS, np.int64), 2, 50])
     return shares_of(record)
 
 

@@ -1,0 +1,53 @@
+"""Blocking in the kernel until a cell changes: futex(2), on Linux. Elsewhere a thread yields its core instead."""
+
+from __future__ import annotations
+
+import platform
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpt2core.compile.llvm import I32, I64, call
+
+NUMBER = {"x86_64": 202, "aarch64": 98, "ppc64le": 221, "riscv64": 98}  # of the system call; little endian all
+WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
+NAP_NS = 1_000_000  # a parked thread looks by itself so often: a wake that came too early costs no more than this
+EVERYONE = 1 << 30
+
+
+def _futex(builder, address, operation, value, timeout):
+    number = NUMBER.get(platform.machine())
+    if number is None:
+        call(builder, "sched_yield", I32)
+    else:
+        arguments = [ir.Constant(I64, number), address, ir.Constant(I64, operation), value, timeout]
+        call(builder, "syscall", I64, arguments)
+
+
+@intrinsic
+def park(typingctx, address, value):
+    """Block while the cell at an address holds value (its low half is compared), until a `wake` or for NAP_NS."""
+
+    def codegen(context, builder, signature, args):
+        module, name, kind = builder.module, "taskloom.nap", ir.ArrayType(I64, 2)
+        nap = module.globals.get(name)
+        if nap is None:  # struct timespec; a constant, as stack memory would grow in a loop
+            nap = ir.GlobalVariable(module, kind, name)
+            nap.linkage, nap.global_constant = "internal", True
+            nap.initializer = ir.Constant(kind, [ir.Constant(I64, 0), ir.Constant(I64, NAP_NS)])
+        _futex(builder, args[0], WAIT_PRIVATE, args[1], builder.ptrtoint(nap, I64))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def wake(typingctx, address, count):
+    """Wake at most `count` of the threads that are parked at an address."""
+
+    def codegen(context, builder, signature, args):
+        _futex(builder, args[0], WAKE_PRIVATE, args[1], ir.Constant(I64, 0))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
