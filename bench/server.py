@@ -6,6 +6,7 @@ drain    many workers with null trainers empty a full queue at once; the books a
 submit   experiments of one run, from several clients
 latency  from a submission to the lease in the hands of an idle worker that waits for one
 queries  lists, filters and details over a long history with samples (PostgreSQL only)
+readers  analyses of an experiment of many runs, and claims and heartbeats beside many readers and event streams
 memory   an hour of heartbeats, as fast as they are answered; the server's resident memory meanwhile
 
 Server, database and load share this machine; nothing leaves loopback. Each part ends by itself. Parts are recorded in
@@ -28,8 +29,10 @@ from typing import Any
 
 import numpy as np
 
+from bench import server_readers
 from bench.record import machine, out_option
 from bench.server_http import Connection, NullWorker
+from bench.server_readers import readers
 from bench.server_store import RUNS_OF_EXPERIMENT, Served, database, fill, serve
 from taskloom.server import paging
 
@@ -198,9 +201,12 @@ async def _workers(stack: contextlib.AsyncExitStack, served: Served, count: int)
 
 PARTS: dict[str, Callable[[Served, argparse.Namespace], Awaitable[Figures]]] = {
     "latency": latency, "submit": submit, "drain": drain, "queries": queries, "memory": memory,
+    "readers": readers,
 }  # fmt: skip
-FULL = {"runs": 10_000, "workers": 500, "submissions": 1000, "samples": 200, "beats": 240, "history": 1_000_000}
-QUICK = {"runs": 500, "workers": 50, "submissions": 100, "samples": 30, "beats": 20, "history": 10_000}
+FULL = {"runs": 10_000, "workers": 500, "submissions": 1000, "samples": 200, "beats": 240, "history": 1_000_000,
+        "measured": 10_000, "readers": 40, "streams": 200, "load_s": 60}
+QUICK = {"runs": 500, "workers": 50, "submissions": 100, "samples": 30, "beats": 20, "history": 10_000,
+         "measured": 400, "readers": 8, "streams": 20, "load_s": 8}
 
 
 def main() -> None:
@@ -284,6 +290,8 @@ def table(report: Figures) -> str:
 
 def rows(part: Figures) -> list[tuple[str, str]]:
     """What a part says, as text."""
+    if "first_s" in part:
+        return server_readers.rows(part, quantiles)
     out = []
     if "runs_per_s" in part:
         out += [

@@ -21,6 +21,7 @@ class Connection:
         self._port = port
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self.tags: list[str] = []  # of the last answer
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -35,10 +36,12 @@ class Connection:
         assert self._writer
         self._writer.close()
 
-    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+    async def ask(self, method: str, path: str, body: Any = None, etag: str | None = None) -> tuple[int, bytes]:
         """Status and body of the answer. Raises ConnectionError or EOFError."""
         content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         head = f"{method} {API}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        if etag is not None:
+            head += f"If-None-Match: {etag}\r\n"
         request = f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
         try:
             return await self._exchange(request)
@@ -52,7 +55,13 @@ class Connection:
         self._writer.write(request)
         first, *lines = (await self._reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
         lengths = [int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")]
+        self.tags = [line.split(b":", 1)[1].strip().decode() for line in lines if line.startswith(b"etag:")]
         return int(first.split()[1]), await self._reader.readexactly(lengths[0] if lengths else 0)
+
+    async def tagged(self, path: str) -> tuple[int, str]:
+        """Status of an answer, and its ETag."""
+        status, _ = await self.ask("GET", path)
+        return status, self.tags[0] if self.tags else ""
 
     async def expect(self, method: str, path: str, body: Any = None) -> Any:
         """The answer's JSON. Ends the benchmark where the server refuses."""
@@ -117,6 +126,12 @@ class NullWorker:
     async def finish(self, lease: dict[str, Any]) -> None:
         body = upload(self.identity["worker_id"], lease["attempt_no"])
         await self.connection.expect("PUT", f"/attempts/{lease['attempt_id']}/result", body)
+
+    async def drain_quietly(self) -> None:
+        """Give up what it still holds."""
+        lease = await self.claim(0.0)
+        if lease is not None:
+            await self.finish(lease)
 
     async def drain(self, claims_s: list[float]) -> None:
         """Run what there is until there is nothing. Notes how long each claim took that gave a run."""

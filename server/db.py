@@ -76,7 +76,7 @@ def utc(at: float) -> datetime.datetime:
 class Database:
     """Short transactions on one engine. `read` sees a snapshot and writes nothing; `write` commits at its end."""
 
-    def __init__(self, url: str, busy_timeout_s: float = 30.0) -> None:
+    def __init__(self, url: str, busy_timeout_s: float = 30.0, read_only: bool = False) -> None:
         try:
             parsed = make_url(url)
         except ArgumentError:
@@ -89,9 +89,12 @@ class Database:
         elif parsed.database in (None, "", ":memory:"):
             raise StartRefused("SQLite in memory would forget every result; use sqlite:///FILE")
         self.is_sqlite = kind == "sqlite"
-        self.engine: Engine = create_engine(parsed, pool_size=10, max_overflow=40, hide_parameters=True)
+        options: dict[str, Any] = {}
+        if read_only and not self.is_sqlite:
+            options["connect_args"] = {"options": "-c default_transaction_read_only=on"}
+        self.engine: Engine = create_engine(parsed, pool_size=10, max_overflow=40, hide_parameters=True, **options)
         if self.is_sqlite:
-            _prepare_sqlite(self.engine, busy_timeout_s)
+            _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         self._writing = self.engine.execution_options(writes=True)
         # SQLite has one writer. Threads of this process queue here rather than in its busy handler, which sleeps.
         self._turn: contextlib.AbstractContextManager[Any] = (
@@ -99,8 +102,11 @@ class Database:
         )
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self, snapshot: bool = False) -> Iterator[Session]:
+        """snapshot: all statements see the database as it was at the first one, which on SQLite they always do."""
         with Session(self.engine, expire_on_commit=False) as session:
+            if snapshot and not self.is_sqlite:
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
     @contextlib.contextmanager
@@ -148,7 +154,7 @@ def now(session: Session) -> float:
     return session.execute(select(db_now())).scalar_one()
 
 
-def _prepare_sqlite(engine: Engine, busy_timeout_s: float) -> None:
+def _prepare_sqlite(engine: Engine, busy_timeout_s: float, read_only: bool) -> None:
     """WAL, durable commits, foreign keys, and transactions begun by us: a write takes its lock at once."""
 
     @event.listens_for(engine, "connect")
@@ -161,6 +167,8 @@ def _prepare_sqlite(engine: Engine, busy_timeout_s: float) -> None:
         ):
             connection.execute(f"PRAGMA {pragma}").close()
         _use_wal(connection, time.monotonic() + busy_timeout_s)
+        if read_only:
+            connection.execute("PRAGMA query_only = ON").close()
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

@@ -218,6 +218,18 @@ class TooManyStreams(ServerError):
     slug, title, status = "too-many-streams", "Too many event streams", 429
 
 
+class AnalysisTooLong(ServerError):
+    """Computing the answer took longer than the server allows; it was given up."""
+
+    slug, title, status = "analysis-too-long", "Analysis takes too long", 504
+
+
+class TooManyQuestions(ServerError):
+    """So many questions wait to be computed that another one is not taken; try again."""
+
+    slug, title, status = "too-many-questions", "Too many questions at once", 503
+
+
 class DatabaseUnavailable(ServerError):
     """The database does not answer, or is not at this server's version."""
 

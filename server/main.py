@@ -54,7 +54,9 @@ from taskloom.server.read.context import Reading
 from taskloom.server.read.events.routes import router as events
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.pages.routes import router as pages
+from taskloom.server.read.pool import Pool
 from taskloom.server.read.samples.routes import router as samples
+from taskloom.server.read.work import Sources
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
 
@@ -91,10 +93,11 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     database = Database(settings.database_url, settings.busy_timeout_s)
     neighbours = Neighbours(database)
     waiting = WaitingRoom(tell_others=neighbours.tell)
+    store = Store(settings.artifact_folder)
     reading = Reading(
-        streams=Streams(waiting, settings.events_every_s, settings.stream_s, settings.max_streams),
+        streams=Streams(database, waiting, settings.events_every_s, settings.stream_s, settings.max_streams),
         alerts=Alerts(database, settings),
-        answers=Answers(),
+        answers=Answers(settings, database, Pool(Sources(database, store, settings))),
     )
 
     def ended() -> bool:
@@ -105,7 +108,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     context = Context(
         settings=settings,
         database=database,
-        store=Store(settings.artifact_folder),
+        store=store,
         waiting=waiting,
         rates=Rates(settings.rate_per_s),
         metrics=Metrics(database, settings.lease_s),
@@ -131,6 +134,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
             yield
         finally:
             context.waiting.close()
+            reading.answers.pool.close()
             stopping.set()
             listening.cancel()
             await asyncio.gather(*loops)  # not cancelled: a query under way would outlive its database
@@ -226,6 +230,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.context.waiting.close()
+        self._app.state.reading.answers.pool.close()
         await super().shutdown(sockets)
 
 

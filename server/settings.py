@@ -55,6 +55,15 @@ class Settings(BaseSettings):
     max_artifact_bytes: int = Field(256 << 20, ge=1, description="largest artifact")
     max_artifacts: int = Field(32, ge=1, description="artifacts one attempt may leave")
     max_output_lines: int = Field(1000, ge=1, description="lines kept of what the trainer of one attempt prints")
+    analysis_processes: int = Field(
+        2, ge=0, description="processes that compute analyses and dry runs; 0: the server's own, without a deadline"
+    )
+    analysis_s: float = Field(60.0, gt=0, description="an analysis that takes longer is given up")
+    max_questions: int = Field(100, ge=1, description="different analyses that are computed or wait at once")
+    answer_root: Path | None = Field(
+        None, description="where answers are kept; else FILE.answers beside SQLite's FILE, or ./answers"
+    )
+    max_answer_bytes: int = Field(1 << 30, ge=0, description="kept answers; those unused for longest go first")
     max_page: int = Field(500, ge=1, description="items one page of a list may hold")
     max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches so many")
     busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for another process's write")
@@ -62,8 +71,15 @@ class Settings(BaseSettings):
     @property
     def artifact_folder(self) -> Path:
         """Where artifacts are kept."""
-        if self.artifact_root is not None:
-            return self.artifact_root
+        return self.artifact_root or self._beside("artifacts")
+
+    @property
+    def answer_folder(self) -> Path:
+        """Where answers are kept."""
+        return self.answer_root or self._beside("answers")
+
+    def _beside(self, name: str) -> Path:
+        """A folder beside SQLite's file, or in the current one."""
         url = make_url(self.database_url)
         is_file = url.get_backend_name() == "sqlite" and url.database
-        return Path(f"{url.database}.artifacts" if is_file else "artifacts")
+        return Path(f"{url.database}.{name}" if is_file else name)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from anyio import to_thread
 from fastapi import APIRouter, Header, Query
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
 from taskloom.server.access.auth import Who
@@ -20,9 +19,9 @@ from taskloom.server.errors import (
     MalformedBody,
     QueueFull,
 )
-from taskloom.server.problems import responses
 from taskloom.server.queue.experiments import service
-from taskloom.server.read.plans import plan
+from taskloom.server.read.analysis.answers import computed
+from taskloom.server.read.context import Reads
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
@@ -34,20 +33,21 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
     response_model=ExperimentDetail,
     responses={
         200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict, QueueFull),
+        **computed(MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict, QueueFull),
     },
 )
 async def submit(
     context: Ctx,
+    reading: Reads,
     caller: Who,
     request: ExperimentRequest,
     idempotency_key: IdempotencyKey = None,
     dry_run: Annotated[bool, Query(description="answer what it would become, and queue nothing")] = False,
-) -> JSONResponse:
+) -> Response:
     """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
     if dry_run:
-        found = await to_thread.run_sync(plan, context.database, context.settings, request)
-        return JSONResponse(found.model_dump(mode="json"))
+        asked = request.model_dump_json(exclude_unset=True)
+        return Response(await reading.answers.pool.answer("plan", (asked,), None), media_type="application/json")
     return await context.control.run(_submit, context, caller, request, idempotency_key)
 
 

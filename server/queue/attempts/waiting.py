@@ -61,6 +61,10 @@ class WaitingRoom:
         self._change.set()
         self._change = asyncio.Event()
 
+    @property
+    def is_open(self) -> bool:
+        return not self._closed
+
     async def rest(self, wait_s: float) -> bool:
         """Wait so long; False as soon as the room closes."""
         with contextlib.suppress(TimeoutError):

@@ -130,7 +130,7 @@ def page(database: Database, cursor: str | None, limit: int) -> ExperimentPage:
         query = query.where(Experiment.id < before)
     with database.read() as session:
         rows, more = paging.split(session.scalars(query).all(), limit)
-        items = _summaries(session, list(rows))
+        items = summaries(session, list(rows))
     return ExperimentPage(items=items, next_cursor=paging.encode(rows[-1].id) if more else None)
 
 
@@ -168,7 +168,7 @@ def retry(database: Database, experiment_id: int, actor: str) -> ExperimentDetai
         cause = Cause(actor, now(session))
         runs = _locked(session, experiment_id, tuple(RUN.verbs["retry"]))
         if not runs:
-            state = _summaries(session, [experiment])[0].state
+            state = summaries(session, [experiment])[0].state
             raise InvalidTransition(
                 f"experiment {experiment_id} is {state}; none of its runs can be tried again", current=state, allowed=[]
             )
@@ -277,7 +277,8 @@ def _estimated_s(session: Session, variants: list[Variant], repetitions: int) ->
     return total_s
 
 
-def _summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:
+def summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:
+    """Each experiment with how many of its runs are in each state."""
     ids = [experiment.id for experiment in experiments]
     counts: dict[int, Counter[str]] = {identity: Counter() for identity in ids}
     grouped = select(Run.experiment_id, Run.state, func.count()).where(Run.experiment_id.in_(ids))
@@ -305,7 +306,7 @@ def _state(experiment: Experiment, by_state: Counter[str]) -> Any:
 
 
 def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
-    summary = _summaries(session, [experiment])[0]
+    summary = summaries(session, [experiment])[0]
     state = None
     if experiment.request.get("stop") is not None:
         state = StoppingState(

@@ -1,55 +1,178 @@
-"""What analyses answered, kept by what they were made from: results never change, so an answer does not grow old."""
+"""Answers are kept in files by what they were made from: results never change, so an answer does not grow old. Equal
+questions to any server on this folder, before or after a restart, get the same file; its name is their ETag.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+import functools
+import hashlib
+import json
+import os
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
-from sqlalchemy import func, select
+from anyio import to_thread
+from fastapi import Depends, Header, Request
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session
+from starlette.responses import FileResponse, Response
 
+import taskloom.analysis
+import taskloom.server
 from taskloom.server.db import Database
+from taskloom.server.errors import AnalysisTooLong, ServerError, TooManyQuestions
+from taskloom.server.problems import responses
 from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.attempts.models import Attempt, Result
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs.models import Run, is_queued
+from taskloom.server.read.analysis.reading import calibrating
+from taskloom.server.read.analysis.selection import Selection
+from taskloom.server.read.pool import Flights, Pool
+from taskloom.server.settings import Settings
 
-T = TypeVar("T")
-MOST = 64  # answers that are kept; a report of 100 runs has about a megabyte
+JSON = "application/json"
+Content = Callable[[Session], Hashable]  # what an answer is made from, as short as it can be said
 
 
 class Answers:
-    """The latest answers of this process."""
+    """What the server keeps of its answers, and the pool that makes them."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, settings: Settings, database: Database, pool: Pool) -> None:
+        self._folder, self._database, self.pool = settings.answer_folder, database, pool
+        self._looks = Flights()
 
-    def of(self, asked: tuple[Hashable, ...], made_from: Hashable, make: Callable[[], T]) -> T:
-        """The answer to what was asked: a kept one, if it was made from the same."""
-        key = (asked, made_from)
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return cast(T, self._kept[key])
-        answer = make()
-        with self._lock:
-            self._kept[key] = answer
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return answer
+    async def give(
+        self, name: str, args: tuple[Any, ...], made_from: Content, known: str | None, media_type: str
+    ) -> Response:
+        """A kept answer, or one that is made now; 304 where the client knows it."""
+        content = await self._looks.join((name, args), lambda: to_thread.run_sync(self._look, made_from))
+        told = json.dumps([name, args, repr(content), _sources()])
+        etag = hashlib.sha256(told.encode()).hexdigest()[:32]
+        headers = {"ETag": f'"{etag}"', "Cache-Control": "no-cache"}
+        if etag in (known or ""):
+            return Response(status_code=304, headers=headers)
+        file = self._folder / f"{etag}.answer"
+        if not await to_thread.run_sync(_touch, file):
+            await self.pool.answer(name, args, str(file))
+        return FileResponse(file, headers=headers, media_type=media_type)
+
+    def _look(self, made_from: Content) -> Hashable:
+        with self._database.read() as session:
+            return made_from(session)
 
 
-def content(database: Database, experiment_ids: Sequence[int]) -> tuple[Hashable, ...]:
-    """What the analyses of experiments are made from: results and artifacts, by their hashes, and how many runs."""
-    of_runs = Run.experiment_id.in_(experiment_ids)
-    results = select(Result.attempt_id, Result.sha256).join(Run, Run.id == Result.run_id)
-    artifacts = select(Artifact.attempt_id, Artifact.name, Artifact.sha256)
-    artifacts = artifacts.join(Attempt, Attempt.id == Artifact.attempt_id).join(Run, Run.id == Attempt.run_id)
-    with database.read() as session:
-        return (
-            session.scalar(select(func.count()).select_from(Run).where(of_runs)),
-            frozenset(map(tuple, session.execute(results.where(of_runs, Result.canonical)))),
-            frozenset(map(tuple, session.execute(artifacts.where(of_runs)))),
-        )
+def _touch(file: Path) -> bool:
+    """Whether the file is there; from now on it counts as used."""
+    try:
+        os.utime(file)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@functools.cache
+def _sources() -> str:
+    """SHA-256 of everything that makes answers: another version makes others of the same results."""
+    digest = hashlib.sha256()
+    for package in (taskloom.analysis, taskloom.server):
+        for file in sorted(Path(package.__path__[0]).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def of_experiments(*experiment_ids: int) -> Content:
+    """Of experiments: their runs' states, the results that count, and artifacts."""
+    of_them = Run.experiment_id.in_(experiment_ids)
+    return lambda session: (_experiments(session, experiment_ids), _runs(session, of_them))
+
+
+def of_runs(*run_ids: int) -> Content:
+    """Of runs: their states, the results that count, and artifacts."""
+    chosen = Run.id.in_(run_ids)
+    of_whom = select(Run.experiment_id).where(chosen).distinct().order_by(Run.experiment_id)
+    return lambda session: (_experiments(session, session.scalars(of_whom).all()), _runs(session, chosen))
+
+
+def of_selections(*selections: Selection) -> Content:
+    """Of the runs that selections choose from."""
+    each = [
+        of_runs(*chosen.run_ids) if chosen.experiment_id is None else of_experiments(chosen.experiment_id)
+        for chosen in selections
+    ]
+    return lambda session: tuple(content(session) for content in each)
+
+
+def _experiments(session: Session, experiment_ids: Sequence[int]) -> Hashable:
+    """When they were submitted tells them from those that have the same ids in another database."""
+    submitted = (Experiment.id, Experiment.created_at, Experiment.request_sha256)
+    query = select(*submitted, Experiment.runs, Experiment.cancelled_at, Experiment.rel_ci, Experiment.stop_reason)
+    return tuple(map(tuple, session.execute(query.where(Experiment.id.in_(experiment_ids)).order_by(Experiment.id))))
+
+
+def _runs(session: Session, which: ColumnElement[bool]) -> Hashable:
+    """An attempt's result never changes, so the attempts that count say which results there are. Of a run only a newer
+    attempt comes to count: the sum of ids grows with every change but deletion, which changes their number."""
+    states = select(Run.state, func.count()).where(which).group_by(Run.state).order_by(Run.state)
+    results = select(func.count(), func.sum(Result.attempt_id), func.max(Result.attempt_id))
+    results = results.select_from(Run).join(Result, Result.run_id == Run.id).where(which, Result.canonical)
+    artifacts = select(func.count(), func.sum(Artifact.size_bytes), func.max(Artifact.received_at))
+    artifacts = artifacts.select_from(Run).join(Attempt, Attempt.run_id == Run.id)
+    artifacts = artifacts.join(Artifact, Artifact.attempt_id == Attempt.id).where(which)
+    rows = [session.execute(states).all(), session.execute(results).all(), session.execute(artifacts).all()]
+    return tuple(tuple(map(tuple, found)) for found in rows)
+
+
+def of_report(experiment_id: int) -> Content:
+    """Of an experiment, and of what its node was calibrated by."""
+
+    def content(session: Session) -> Hashable:
+        return of_experiments(experiment_id)(session), of_calibrations(session)
+
+    return content
+
+
+def of_calibrations(session: Session) -> Hashable:
+    """Of the latest A/A experiments."""
+    return of_experiments(*calibrating(session))(session)
+
+
+def of_history(session: Session) -> Hashable:
+    """Of all runs: when the last one ended and the last one was queued, and what pruning has left."""
+    queued = select(func.max(Run.queued_at)).where(is_queued())
+    ended = select(func.max(Run.finished_at)), select(func.min(Run.finished_at))
+    queries = (*ended, queued, select(func.max(Experiment.id)))
+    return tuple(session.execute(query).scalar_one() for query in queries)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask for an answer on a client's behalf."""
+
+    answers: Answers
+    known: str | None
+
+    async def __call__(self, name: str, *args: Any, made_from: Content, media_type: str = JSON) -> Response:
+        return await self.answers.give(name, args, made_from, self.known, media_type)
+
+
+async def _ask(
+    request: Request,
+    if_none_match: Annotated[str | None, Header(max_length=500, description="the ETag of a known answer")] = None,
+) -> Ask:
+    return Ask(request.app.state.reading.answers, if_none_match)
+
+
+Asks = Annotated[Ask, Depends(_ask)]
+
+
+def kept(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's `responses` of an address whose answers are kept."""
+    return {304: {"description": "the answer is the one named by If-None-Match"}, **computed(*kinds)}
+
+
+def computed(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's `responses` of an address whose answers are computed in the pool."""
+    return responses(*kinds, AnalysisTooLong, TooManyQuestions)

@@ -25,8 +25,15 @@ from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.artifacts.service import find
 
 CHUNK = 500  # results read at a time
+MOST_CALIBRATIONS = 50  # latest ones that are looked at
 MOST_TRACE_BYTES = 8 << 20  # compressed: about a million spans
 PROFILE, TRACE = "profile.json.gz", "trace.json.gz"
+
+
+def calibrating(session: Session) -> Sequence[int]:
+    """The latest A/A experiments."""
+    asked = select(Experiment.id).where(Experiment.request["calibrates"].as_boolean())
+    return session.scalars(asked.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)).all()
 
 
 def selected(session: Session, selection: Selection) -> list[Process]:

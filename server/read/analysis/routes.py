@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from starlette.responses import Response
 
 from taskloom.analysis.calibration import Calibration
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow
@@ -23,53 +23,52 @@ from taskloom.server.access.keys.service import Caller
 from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
 from taskloom.server.errors import BadCursor, InvalidRequest, NotFound, NothingToCompare, PageTooLarge, QueueFull
 from taskloom.server.problems import responses
-from taskloom.server.read.analysis import alerts, service
-from taskloom.server.read.analysis.answers import content
+from taskloom.server.read.analysis import alerts
+from taskloom.server.read.analysis.answers import (
+    Asks,
+    kept,
+    of_calibrations,
+    of_experiments,
+    of_history,
+    of_report,
+    of_selections,
+)
 from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
-from taskloom.server.read.context import Reading, Reads
 
 router = APIRouter(prefix="/analysis", tags=["analysis"])
 Side = Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)]
+ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
+NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
+CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
 
 
-@router.get("/compare", responses=responses(InvalidRequest, NotFound, NothingToCompare))
-def compare(
-    context: Ctx,
+@router.get("/compare", response_model=Comparison, responses=kept(InvalidRequest, NotFound, NothingToCompare))
+async def compare(
+    ask: Asks,
     a: Side,
     b: Side,
-    noise_floor: Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")] = NOISE_FLOOR,
+    noise_floor: NoiseFloor = NOISE_FLOOR,
     flagged: Annotated[
         Literal["count", "leave-out"], Query(description="whether steps that the trainer flagged count")
     ] = "count",
-) -> Comparison:
+) -> Response:
     """Is B faster than A? Each is runs, or a selection of an experiment's runs, that have one configuration.
 
     Refused, with the reason, where losses or weights disagree; what differs between the machines is listed.
     """
-    return service.compare(context.database, parse(a, "a"), parse(b, "b"), noise_floor, flagged == "leave-out")
+    made_from = of_selections(parse(a, "a"), parse(b, "b"))
+    return await ask("compare", a, b, noise_floor, flagged == "leave-out", made_from=made_from)
 
 
-ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
-NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
-T = TypeVar("T")
-CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
-
-
-def _kept(context: Context, reading: Reading, asked: tuple[str, int, *tuple[Any, ...]], make: Callable[[], T]) -> T:
-    """The answer about an experiment (name, id, ...), made anew only where its results are others."""
-    return reading.answers.of(asked, content(context.database, [asked[1]]), make)
-
-
-@router.get("/scaling", responses=responses(InvalidRequest, NotFound))
-def scaling(context: Ctx, reading: Reads, experiment_id: ExperimentId) -> ScalingTable:
+@router.get("/scaling", response_model=ScalingTable, responses=kept(InvalidRequest, NotFound))
+async def scaling(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs done so far."""
-    return _kept(context, reading, ("scaling", experiment_id), lambda: service.scaling(context.database, experiment_id))
+    return await ask("scaling", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/sweep", responses=responses(InvalidRequest, NotFound))
-def sweep(
-    context: Ctx,
-    reading: Reads,
+@router.get("/sweep", response_model=Sweep, responses=kept(InvalidRequest, NotFound))
+async def sweep(
+    ask: Asks,
     experiment_id: ExperimentId,
     axis: Annotated[
         str | None,
@@ -79,59 +78,51 @@ def sweep(
         ),
     ] = None,
     noise_floor: NoiseFloor = NOISE_FLOOR,
-) -> Sweep:
+) -> Response:
     """One axis with everything else equal, wherever it stands in the sweep; p-values corrected for being several."""
-    return _kept(context, reading, ("sweep", experiment_id, axis, noise_floor),
-        lambda: service.sweep(context.database, experiment_id, axis, noise_floor),
-    )  # fmt: skip
+    return await ask("sweep", experiment_id, axis, noise_floor, made_from=of_experiments(experiment_id))
 
 
-@router.get("/efficiency", responses=responses(InvalidRequest, NotFound))
-def efficiency(context: Ctx, reading: Reads, experiment_id: ExperimentId) -> list[EfficiencyRow]:
+@router.get("/efficiency", response_model=list[EfficiencyRow], responses=kept(InvalidRequest, NotFound))
+async def efficiency(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Where the threads' time went: parallel efficiency and its factors, waiting, computation scalability, bounds."""
-    return _kept(
-        context, reading, ("efficiency", experiment_id), lambda: service.efficiency(context.database, experiment_id)
-    )
+    return await ask("efficiency", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/roofline", responses=responses(InvalidRequest, NotFound))
-def roofline(context: Ctx, reading: Reads, experiment_id: ExperimentId) -> list[RooflineRow]:
+@router.get("/roofline", response_model=list[RooflineRow], responses=kept(InvalidRequest, NotFound))
+async def roofline(ask: Asks, experiment_id: ExperimentId) -> Response:
     """What each op reached of what the node could, and whether forward and backward are memory bound."""
-    return _kept(
-        context, reading, ("roofline", experiment_id), lambda: service.roofline(context.database, experiment_id)
-    )
+    return await ask("roofline", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/forecast", responses=responses(InvalidRequest, NotFound))
-def forecast(
-    context: Ctx,
-    reading: Reads,
+@router.get("/forecast", response_model=Outlook, responses=kept(InvalidRequest, NotFound))
+async def forecast(
+    ask: Asks,
     experiment_id: ExperimentId,
     cores: Annotated[
         str, Query(pattern=CORES, description="up to 32 numbers of cores below 1000, as 1,2,4")
     ] = "1,2,4,8,16,32,64,128",
-) -> Outlook:
+) -> Response:
     """Steps on more cores than the node has, under either scheduler, with the error against what was measured."""
-    return _kept(context, reading, ("forecast", experiment_id, cores),
-        lambda: service.forecast(context.database, context.store, experiment_id, [int(n) for n in cores.split(",")]),
-    )  # fmt: skip
+    wanted = tuple(int(n) for n in cores.split(","))
+    return await ask("forecast", experiment_id, wanted, made_from=of_experiments(experiment_id))
 
 
-@router.get("/memory", responses=responses(InvalidRequest, NotFound))
-def memory(context: Ctx, reading: Reads, experiment_id: ExperimentId) -> list[MemoryRow]:
+@router.get("/memory", response_model=list[MemoryRow], responses=kept(InvalidRequest, NotFound))
+async def memory(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Each variant's memory: its split, how it grows with batch and sequence, and what the peak consists of."""
-    return _kept(context, reading, ("memory", experiment_id), lambda: service.memory(context.database, experiment_id))
+    return await ask("memory", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/history", responses=responses(InvalidRequest, NotFound))
-def history(
-    context: Ctx,
+@router.get("/history", response_model=list[Series], responses=kept(InvalidRequest, NotFound))
+async def history(
+    ask: Asks,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="only the series of this run")] = None,
     noise_floor: NoiseFloor = NOISE_FLOOR,
     limit: Annotated[int, Query(ge=1, le=2000, description="how many of the latest runs to look at")] = 500,
-) -> list[Series]:
+) -> Response:
     """Step times of each configuration on each machine: where they changed, and alerts that fresh runs confirm."""
-    return service.history(context.database, noise_floor, limit, run_id)
+    return await ask("history", noise_floor, limit, run_id, made_from=of_history)
 
 
 @router.get("/alerts", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
@@ -166,22 +157,19 @@ def _confirm(context: Context, caller: Caller, run_id: int) -> ExperimentDetail:
     return detail
 
 
-@router.get("/report", responses=responses(InvalidRequest, NotFound))
-def report(
-    context: Ctx,
-    reading: Reads,
+@router.get("/report", response_model=dict[str, Any], responses=kept(InvalidRequest, NotFound))
+async def report(
+    ask: Asks,
     experiment_id: ExperimentId,
     disturbed: Annotated[
         Literal["count", "leave-out"], Query(description="whether runs with foreign load beside them count")
     ] = "count",
-) -> dict[str, Any]:
+) -> Response:
     """Everything about an experiment in one document: answer, tables, report card. `/reports/{id}` draws it."""
-    return service.report(
-        reading.answers, context.database, context.store, experiment_id, disturbed == "leave-out"
-    )
+    return await ask("report", experiment_id, disturbed == "leave-out", made_from=of_report(experiment_id))
 
 
-@router.get("/calibration", responses=responses(InvalidRequest))
-def calibration(context: Ctx) -> list[Calibration]:
+@router.get("/calibration", response_model=list[Calibration], responses=kept(InvalidRequest))
+async def calibration(ask: Asks) -> Response:
     """What each node can tell apart, by its latest A/A experiment (`calibrates`)."""
-    return service.calibrations(context.database)
+    return await ask("calibration", made_from=of_calibrations)

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from gpt2core.spec.config import TrainConfig
 from taskloom.analysis.calibration import Calibration, calibrate
@@ -27,7 +26,7 @@ from taskloom.analysis.sweep import Sweep
 from taskloom.analysis.sweep import sweep as sweep_processes
 from taskloom.analysis.variants import Group, by_variant, variant_of
 from taskloom.contract.analysis import Comparison, ScalingTable
-from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.db import Database
 from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
 from taskloom.server.queue.artifacts.store import Store
@@ -37,11 +36,9 @@ from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE
 from taskloom.server.read.analysis import reading
-from taskloom.server.read.analysis.answers import Answers, content
 from taskloom.server.read.analysis.selection import SETTINGS, Selection
 
 T = TypeVar("T")
-MOST_CALIBRATIONS = 50  # latest ones that are looked at
 
 
 def compare(
@@ -110,22 +107,9 @@ def _readable(run_ids: Iterable[int], read: Callable[[int], T | None]) -> tuple[
     return found, unreadable
 
 
-def report(
-    answers: Answers, database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False
-) -> dict[str, Any]:
+def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
     detail = experiments.show(database, experiment_id)
-    with database.read() as session:
-        made_from = content(database, [experiment_id, *_calibrating(session)])
-    return answers.of(
-        ("report", experiment_id, leave_out_disturbed),
-        (detail.model_dump_json(), made_from),
-        lambda: _report(database, store, detail, leave_out_disturbed),
-    )
-
-
-def _report(database: Database, store: Store, detail: ExperimentDetail, leave_out_disturbed: bool) -> dict[str, Any]:
-    experiment_id = detail.id
     processes = reading.of_experiment(database, experiment_id)
     asked = Asked(
         experiment_id=detail.id,
@@ -214,17 +198,11 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
     return ExperimentRequest.model_validate(asked)
 
 
-def _calibrating(session: Session) -> Sequence[int]:
-    """The latest A/A experiments."""
-    asked = select(Experiment.id).where(Experiment.request["calibrates"].as_boolean())
-    return session.scalars(asked.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)).all()
-
-
 def calibrations(database: Database) -> list[Calibration]:
     """The latest calibration of each node, from A/A experiments of which enough runs have succeeded."""
     latest: dict[str, Calibration] = {}
     with database.read() as session:
-        for experiment_id in _calibrating(session):
+        for experiment_id in reading.calibrating(session):
             runs = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
             by_node: dict[str, list[Process]] = {}
             for process in reading.processes(session, list(session.scalars(runs.order_by(Run.finished_at, Run.id)))):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header
 from starlette.responses import Response, StreamingResponse
 
 from taskloom.contract.events import ExperimentEvent, RunEvent
-from taskloom.server.context import Ctx, Id
+from taskloom.server.context import Id
 from taskloom.server.errors import InvalidRequest, NotFound, TooManyStreams
 from taskloom.server.problems import responses
 from taskloom.server.read.context import Reads
-from taskloom.server.read.events import service
+from taskloom.server.read.events.service import Topic
 from taskloom.server.read.events.stream import MEDIA_TYPE
 
 router = APIRouter(tags=["events"])
@@ -38,18 +37,14 @@ def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str,
 
 
 @router.get("/runs/{run_id}/events", response_class=Response, responses=_described(RunEvent))
-async def run(context: Ctx, reading: Reads, run_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
+async def run(reading: Reads, run_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
     """A run's state and progress: `changed` now and whenever it has changed, `ended` at its end; and each `line` that
     its trainer prints.
     """
-    look = functools.partial(service.run, context.database, run_id)
-    return await reading.streams.answer(look, last_event_id)
+    return await reading.streams.answer(Topic("run", run_id), last_event_id)
 
 
 @router.get("/experiments/{experiment_id}/events", response_class=Response, responses=_described(ExperimentEvent))
-async def experiment(
-    context: Ctx, reading: Reads, experiment_id: Id, last_event_id: LastEventId = None
-) -> StreamingResponse:
+async def experiment(reading: Reads, experiment_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
     """An experiment's state and the runs under way: `changed` now and whenever it has changed, `ended` at its end."""
-    look = functools.partial(service.experiment, context.database, experiment_id)
-    return await reading.streams.answer(look, last_event_id)
+    return await reading.streams.answer(Topic("experiment", experiment_id), last_event_id)

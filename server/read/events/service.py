@@ -1,49 +1,79 @@
-"""What there is to tell of a run or an experiment at this moment."""
+"""What there is to tell of runs and experiments at this moment: one look for everybody who listens."""
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, and_, select
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.events import ExperimentEvent, RunEvent
-from taskloom.contract.runs import Progress
-from taskloom.server.db import Database
-from taskloom.server.errors import NotFound
-from taskloom.server.queue.attempts import output
-from taskloom.server.queue.attempts.models import Attempt, is_active
+from taskloom.contract.runs import LogLine, Progress
+from taskloom.server.db import Database, utc
+from taskloom.server.queue.attempts.models import Attempt, OutputLine, is_active
 from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE, RUN
-from taskloom.server.read.events.stream import Seen
 
-TRIES = 5  # looks at an experiment until its counts and its runs agree
-
-
-LINES = 200  # that one look at a run takes in
+LINES = 200  # of one run that a look takes in
+RUNS = 200  # whose lines are asked for in one statement
 
 
-def run(database: Database, run_id: int, last_line: int) -> Seen:
-    """A run, and what was printed after the line that is known as `last_line`. Raises NotFound."""
-    with database.read() as session:
-        found = _run_events(session, Run.id == run_id)
-        lines = output.after(session, run_id, last_line, LINES)  # after the state: when that is final, these are all
-    if not found:
-        raise NotFound(f"there is no run {run_id}")
-    return Seen(found[0], found[0].state in RUN.final() and len(lines) < LINES, lines)
+@dataclass(frozen=True)
+class Topic:
+    """What can be listened to: a run, or an experiment."""
+
+    kind: str
+    id: int
 
 
-def experiment(database: Database, experiment_id: int, _: int) -> Seen:
-    """An experiment, ended if all of its runs have. Raises NotFound."""
-    for _ in range(TRIES):
-        detail = experiments.show(database, experiment_id)
-        with database.read() as session:
-            active = _run_events(session, and_(Run.experiment_id == experiment_id, Run.state.in_(ACTIVE)))
-        if sum(detail.by_state.get(state, 0) for state in ACTIVE) == len(active):
-            break  # else a run changed between the two looks: look again
-    event = ExperimentEvent(
-        experiment_id=detail.id, state=detail.state, runs=detail.runs, by_state=detail.by_state, active=active
-    )
-    return Seen(event, detail.state != "active")
+@dataclass(frozen=True)
+class Seen:
+    """What there is to tell: the state, and lines with their ids; more: there are more lines than one look takes in."""
+
+    topic: Topic
+    state: RunEvent | ExperimentEvent
+    ended: bool
+    lines: list[tuple[int, LogLine]] = field(default_factory=list)
+    more: bool = False
+
+
+def look(database: Database, topics: Mapping[Topic, int]) -> dict[Topic, Seen]:
+    """Each topic that there is, with the lines after the one of this id."""
+    after = {topic.id: line for topic, line in topics.items() if topic.kind == "run"}
+    asked = [topic.id for topic in topics if topic.kind == "experiment"]
+    with database.read(snapshot=True) as session:
+        seen = list(_experiments(session, asked))
+        lines = _lines(session, after)
+        for event in _run_events(session, Run.id.in_(after)) if after else ():
+            mine = lines.get(event.run_id, [])
+            more = len(mine) == LINES
+            ended = event.state in RUN.final() and not more
+            seen.append(Seen(Topic("run", event.run_id), event, ended, mine, more))
+    return {one.topic: one for one in seen}
+
+
+def _experiments(session: Session, ids: list[int]) -> Iterator[Seen]:
+    if not ids:
+        return
+    under_way = and_(Run.experiment_id.in_(ids), Run.state.in_(ACTIVE))
+    active: dict[int, list[RunEvent]] = {}
+    of_whom = dict(session.execute(select(Run.id, Run.experiment_id).where(under_way)).all())
+    for event in _run_events(session, under_way):
+        active.setdefault(of_whom[event.run_id], []).append(event)
+    known = session.scalars(select(Experiment).where(Experiment.id.in_(ids))).all()
+    for summary in experiments.summaries(session, list(known)):
+        state = ExperimentEvent(
+            experiment_id=summary.id,
+            state=summary.state,
+            runs=summary.runs,
+            by_state=summary.by_state,
+            active=active.get(summary.id, []),
+        )
+        yield Seen(Topic("experiment", summary.id), state, summary.state != "active")
 
 
 def _run_events(session: Session, which: ColumnElement[bool]) -> list[RunEvent]:
@@ -59,3 +89,23 @@ def _run_events(session: Session, which: ColumnElement[bool]) -> list[RunEvent]:
         )
         for run_id, state, attempts, progress in session.execute(query.where(which).order_by(Run.id))
     ]
+
+
+def _lines(session: Session, after: Mapping[int, int]) -> dict[int, list[tuple[int, LogLine]]]:
+    """Lines of runs after the one of this id, the first of each run, in the order in which they came."""
+    found: dict[int, list[tuple[int, LogLine]]] = {}
+    count: Counter[int] = Counter()
+    asked = sorted(after.items())
+    for first in range(0, len(asked), RUNS):
+        chunk = asked[first : first + RUNS]
+        new = or_(*(and_(OutputLine.run_id == run_id, OutputLine.id > line) for run_id, line in chunk))
+        query = select(OutputLine, Attempt.attempt_no).join(Attempt, Attempt.id == OutputLine.attempt_id)
+        query = query.where(new).order_by(OutputLine.id)
+        for row, attempt_no in session.execute(query.limit(LINES * len(chunk))):
+            count[row.run_id] += 1
+            if count[row.run_id] <= LINES:
+                line = LogLine(
+                    run_id=row.run_id, attempt_no=attempt_no, line_no=row.line_no, at=utc(row.at), text=row.text
+                )
+                found.setdefault(row.run_id, []).append((row.id, line))
+    return found

@@ -9,13 +9,11 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
-from taskloom.analysis.report import page as report_page
 from taskloom.server import migrate
 from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound
 from taskloom.server.problems import describe, responses
-from taskloom.server.read.analysis.service import report as report_document
-from taskloom.server.read.context import Reads
+from taskloom.server.read.analysis.answers import Asks, kept, of_report
 from taskloom.server.read.pages.html import index_page, reference_page
 
 router = APIRouter()
@@ -40,11 +38,11 @@ def document(request: Request) -> JSONResponse:
     "/reports/{experiment_id}",
     tags=["server"],
     response_class=HTMLResponse,
-    responses=responses(NotFound, InvalidRequest),
+    responses=kept(NotFound, InvalidRequest),
 )
-def report(context: Ctx, reading: Reads, experiment_id: Id) -> HTMLResponse:
+async def report(ask: Asks, experiment_id: Id) -> Response:
     """An experiment's report as one self-contained page."""
-    return HTMLResponse(report_page(report_document(reading.answers, context.database, context.store, experiment_id)))
+    return await ask("page", experiment_id, made_from=of_report(experiment_id), media_type="text/html")
 
 
 @router.get("/problems", tags=["server"], responses=responses())

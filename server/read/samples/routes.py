@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from anyio import to_thread
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
@@ -11,7 +12,7 @@ from taskloom.contract.samples import SamplesPage
 from taskloom.server import paging
 from taskloom.server.context import Ctx, Cursor
 from taskloom.server.errors import BadCursor, InvalidRequest, NotFound, PageTooLarge
-from taskloom.server.problems import responses
+from taskloom.server.read.analysis.answers import Asks, kept, of_selections
 from taskloom.server.read.analysis.selection import SYNTAX, parse
 from taskloom.server.read.samples import service
 
@@ -24,16 +25,17 @@ NDJSON = "application/x-ndjson"
     response_model=SamplesPage,
     responses={
         200: {"description": "samples", "content": {NDJSON: {}}},
-        **responses(InvalidRequest, NotFound, BadCursor, PageTooLarge),
+        **kept(InvalidRequest, NotFound, BadCursor, PageTooLarge),
     },
 )
-def index(
+async def index(
     context: Ctx,
+    ask: Asks,
     runs: Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)],
     cursor: Cursor = None,
     limit: Annotated[int | None, Query(ge=1, description="runs at most")] = None,
     format: Annotated[Literal["json", "ndjson"], Query(description="one document, or a run a line")] = "json",
-) -> SamplesPage | Response:
+) -> Response:
     """Every step of many runs: of those selected that have succeeded, in the order in which they were planned.
 
     As lines they are streamed; the last line is `{"next_cursor": ...}`, and without it something is missing.
@@ -42,8 +44,8 @@ def index(
     if format == "json":
         wanted = limit or min(paging.DEFAULT_LIMIT, settings.max_page)
         paging.check_limit(wanted, settings.max_page)
-        return service.page(context.database, selection, cursor, wanted, settings.max_samples)
+        return await ask("samples", runs, cursor, wanted, made_from=of_selections(selection))
     wanted = limit or settings.max_runs
     paging.check_limit(wanted, settings.max_runs)
-    chosen, more = service.select_ids(context.database, selection, cursor, wanted)
+    chosen, more = await to_thread.run_sync(service.select_ids, context.database, selection, cursor, wanted)
     return StreamingResponse(service.lines(context.database, chosen, more), media_type=NDJSON)

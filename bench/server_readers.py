@@ -1,0 +1,238 @@
+"""The part `readers` of bench.server: an experiment of many runs, its analyses, and how workers fare beside readers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+from sqlalchemy import insert
+
+from bench.server_http import Connection, NullWorker, upload
+from bench.server_store import Served
+from gpt2core.spec.config import TrainConfig
+from taskloom.server.db import Database, now
+from taskloom.server.queue.attempts import payload
+from taskloom.server.queue.attempts.models import Attempt, Result
+from taskloom.server.queue.experiments.expansion import canonical_sha256
+from taskloom.server.queue.experiments.models import Block, Experiment
+from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.workers.models import Worker
+
+AXES = {"scheduler": ["fork-join", "task"], "threads": [1, 2], "batch_slice": [1, 2], "token_slice": [4, 8, 16, 2, 1]}
+BASE = {"model": "tiny", "steps": 12, "warmup": 2, "seq": 16, "batch": 2}
+VARIANTS = 40
+ANALYSES = ("scaling", "sweep", "efficiency", "roofline", "memory", "forecast", "report")
+TIMED = ("scaling", "sweep", "report")
+KINDS = ["data", "forward", "loss", "backward", "update"]
+
+
+async def readers(served: Served, given: argparse.Namespace) -> dict[str, Any]:
+    """First and kept answers of a quiet server; then claims and heartbeats beside all readers and streams."""
+    fill(served.database_url, given.measured)
+    first_s, again_s, unchanged_s = {}, {}, {}
+    async with Connection(served.port) as connection:
+        await connection.ask("GET", "/analysis/calibration")  # a process has started
+        for kind in TIMED:
+            path = f"/analysis/{kind}?experiment_id=1"
+            first_s[kind] = await _timed(connection, path)
+            again_s[kind] = [await _timed(connection, path) for _ in range(20)]
+            _, etag = await connection.tagged(path)
+            unchanged_s[kind] = [await _timed(connection, path, etag) for _ in range(20)]
+            print(f"readers: {kind} {first_s[kind]:.2f} s, then {1e3 * min(again_s[kind]):.0f} ms", flush=True)
+    idle = await _load(served, given, readers=0, streams=0)
+    beside = await _load(served, given, given.readers, given.streams)
+    return {
+        "measured": given.measured, "readers": given.readers, "streams": given.streams, "first_s": first_s,
+        "again_s": again_s, "unchanged_s": unchanged_s, "idle": idle, "beside": beside,
+    }  # fmt: skip
+
+
+async def _timed(connection: Connection, path: str, etag: str | None = None) -> float:
+    started = time.perf_counter()
+    status, content = await connection.ask("GET", path, etag=etag)
+    if status not in (200, 304, 504):
+        raise SystemExit(f"{path}: {status} {content.decode()[:500]}")
+    return time.perf_counter() - started if status != 504 else float("inf")
+
+
+async def _load(served: Served, given: argparse.Namespace, readers: int, streams: int) -> dict[str, Any]:
+    """Workers claim, beat and finish at a pace, for so long; figures of them and of the server's memory."""
+    answers: dict[str, int] = {}
+    beats_s: list[float] = []
+    claims_s: list[float] = []
+    rss: list[int] = []
+    until = time.perf_counter() + given.load_s
+    async with contextlib.AsyncExitStack() as stack:
+        connections = [await stack.enter_async_context(Connection(served.port)) for _ in range(8)]
+        workers = [NullWorker(connection, number) for number, connection in enumerate(connections)]
+        for worker in workers:
+            await worker.register()
+        runs = {"base": {"model": "tiny", "steps": 12, "seq": 16, "threads": 1}, "order": "sequential"}
+        await connections[0].expect("POST", "/experiments", {**runs, "axes": {"seed": list(range(5000))}})
+        others = [asyncio.create_task(_stream(served.port)) for _ in range(streams)]
+        for number in range(readers):
+            others.append(asyncio.create_task(_read(served.port, number, answers)))
+        pace = [asyncio.create_task(_work(worker, until, beats_s, claims_s)) for worker in workers]
+        while time.perf_counter() < until:
+            await asyncio.sleep(0.5)
+            rss.append(served.process.memory_info().rss)
+        await asyncio.gather(*pace)
+        listening = sum(not task.done() for task in others[:streams])
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for worker in workers:
+            await worker.drain_quietly()
+    apart = [child.memory_info().rss for child in served.process.children() if child.status() != psutil.STATUS_ZOMBIE]
+    return {"heartbeat_s": beats_s, "claim_s": claims_s, "rss_bytes": rss, "answers": answers,
+            "streams_at_the_end": listening, "rss_of_its_processes_bytes": apart}  # fmt: skip
+
+
+async def _work(worker: NullWorker, until: float, beats_s: list[float], claims_s: list[float]) -> None:
+    """A claim, four heartbeats and a result, about a second in all."""
+    while time.perf_counter() < until:
+        started = time.perf_counter()
+        lease = await worker.claim(0.0)
+        claims_s.append(time.perf_counter() - started)
+        assert lease is not None
+        for _ in range(4):
+            await asyncio.sleep(random.uniform(0.15, 0.35))
+            started = time.perf_counter()
+            await worker.beat(lease)
+            beats_s.append(time.perf_counter() - started)
+        await worker.finish(lease)
+
+
+async def _read(port: int, number: int, answers: dict[str, int]) -> None:
+    """Every analysis in turn, as fast as they are answered."""
+    async with Connection(port) as connection:
+        while True:
+            for kind in (*ANALYSES[number % len(ANALYSES) :], *ANALYSES[: number % len(ANALYSES)]):
+                status, _ = await connection.ask("GET", f"/analysis/{kind}?experiment_id=1")
+                answers[f"{kind} {status}"] = answers.get(f"{kind} {status}", 0) + 1
+
+
+async def _stream(port: int) -> None:
+    """Listen to the experiment that the workers run, until cancelled."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET /api/v1/experiments/2/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        while await reader.read(1 << 16):
+            pass
+    finally:
+        writer.close()
+
+
+def fill(url: str, runs: int) -> None:
+    """An experiment of so many runs that have all succeeded, with results as a trainer writes them."""
+    pick = random.Random(1337)
+    database = Database(url)
+    names = list(AXES)
+    variants = list(_product(names))
+    with database.write() as session:
+        at = now(session) - 86400
+        request = {"base": {"model": "tiny"}, "axes": AXES, "repetitions": runs // VARIANTS}
+        session.add(Experiment(name="many", request=request, request_sha256="", runs=runs, created_at=at))
+        session.add(Worker(
+            worker_id="past", boot_id="1", node="past", cores=[0, 1], core_set="0,1", memory_bytes=1 << 33, labels={},
+            software={}, topology={}, registered_at=at, seen_at=at,
+        ))  # fmt: skip
+        session.flush()
+        session.execute(insert(Block), [{"experiment_id": 1, "number": n} for n in range(runs // VARIANTS)])
+        for block in range(runs // VARIANTS):
+            rows: dict[type, list[dict[str, Any]]] = {Run: [], Attempt: [], Result: []}
+            for place, variant in enumerate(pick.sample(variants, VARIANTS)):
+                number = block * VARIANTS + place + 1
+                spec = TrainConfig.from_dict({**BASE, **variant})
+                text, median_s = _result(spec, pick)
+                rows[Run].append({
+                    "id": number, "experiment_id": 1, "position": number - 1, "block": block, "repetition": block + 1,
+                    "variant": variant, "spec": spec.to_dict(), "shape": canonical_sha256(variant), "rank": 0,
+                    "cores_needed": 1, "pinned_cores": "", "memory_needed_bytes": 1, "timeout_s": 3600.0,
+                    "state": "succeeded", "attempts": 1, "losses": 0, "created_at": at, "queued_at": at,
+                    "finished_at": at + number, "median_step_s": median_s, "purpose": "timing", "trace": False,
+                })  # fmt: skip
+                rows[Attempt].append({
+                    "id": number, "run_id": number, "attempt_no": 1, "worker_id": "past", "boot_id": "1",
+                    "node": "past", "core_set": "0,1", "purpose": "timing", "state": "succeeded", "claimed_at": at,
+                    "expires_at": at, "deadline_at": at, "finished_at": at + number,
+                })  # fmt: skip
+                rows[Result].append({
+                    "attempt_id": number, "run_id": number, "outcome": "succeeded", "sha256": "0" * 64,
+                    "payload": payload.pack(text), "canonical": True, "received_at": at + number,
+                })  # fmt: skip
+            for table, values in rows.items():
+                session.execute(insert(table), values)
+        if not database.is_sqlite:
+            from sqlalchemy import text as sql
+
+            for table in ("run", "attempt"):
+                session.execute(sql(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {runs})"))
+    database.close()
+
+
+def _product(names: list[str]) -> Iterator[dict[str, Any]]:
+    import itertools
+
+    for values in itertools.product(*(AXES[name] for name in names)):
+        yield dict(zip(names, values, strict=True))
+
+
+def _result(config: TrainConfig, pick: random.Random) -> tuple[str, float]:
+    """The text of a result with ops and threads, and its median step."""
+    given = json.loads(upload("past", 1)["payload"])
+    result, threads = given["result"], config.threads
+    level = pick.gauss(0.01 / threads, 0.0001) * (0.97 if config.scheduler == "task" else 1.0)
+    step_s = [pick.gauss(level, level / 50) for _ in range(config.steps)]
+    ops = ["encoder", "layernorm", "qkv", "attention", "projection", "residual", "fc", "gelu", "adamw", "loss"]
+    phase_s = {kind: [s / len(KINDS) for s in step_s] for kind in KINDS}
+    result |= {
+        "config": {**config.to_dict(), "cores": list(range(threads))},
+        "environment": {"node": "past", "cpu_model": "some", "kernel": "6", "python": "3.11", "cores": [0, 1],
+                        "load_average": [pick.random()]},
+        "step_s": step_s,
+        "phase_s": phase_s,
+        "phase_busy_s": {kind: [s * threads for s in values] for kind, values in phase_s.items()},
+        "ops": [{"op": op, "phase": phase, "calls": 40, "time_s": level, "flop": 1000000, "bytes": 4000, "blas": ""}
+                for op in ops for phase in ("forward", "backward")],
+        "threads": [{"thread": t, "core": t, "observed_cores": [t], "useful_s": sum(step_s[2:]) * 0.9,
+                     "scheduling_s": sum(step_s[2:]) * 0.05, "waiting_s": sum(step_s[2:]) * 0.05, "barrier_s": 0.0,
+                     "starvation_s": sum(step_s[2:]) * 0.05, "idle_s": 0.0, "calls": 400,
+                     "phase_useful_s": dict.fromkeys(KINDS, level)} for t in range(threads)],
+        "weights_sha256": f"{config.batch_slice:032}{config.token_slice:032}",
+        "flagged": [[] for _ in step_s],
+        "validity": {"steps": [{"switches": pick.randrange(5), "faults": pick.randrange(9)} for _ in step_s]},
+    }  # fmt: skip
+    timed = sorted(step_s[2:])
+    return json.dumps(given), (timed[4] + timed[5]) / 2
+
+
+def rows(part: dict[str, Any], quantiles: Any) -> list[tuple[str, str]]:
+    """What the part says, as text."""
+    out = []
+    for kind, first_s in part["first_s"].items():
+        again, unchanged = quantiles(part["again_s"][kind]), quantiles(part["unchanged_s"][kind])
+        out.append((f"{kind} of {part['measured']:,} runs: first; again, p50 / p99; unchanged (304)",
+                    f"{first_s:.2f} s; {again}; {unchanged}"))  # fmt: skip
+    for name, what in (("idle", "nobody reads"), ("beside", f"{part['readers']} readers, {part['streams']} streams")):
+        found = part[name]
+        for key in ("heartbeat_s", "claim_s"):
+            out.append((f"{key.removesuffix('_s')}, {what}, p50 / p99, n = {len(found[key])}", quantiles(found[key])))
+        most = max(found["rss_bytes"]) / 2**20
+        out.append((f"most resident memory of the server's process, {what}", f"{most:.0f} MiB"))
+    beside = part["beside"]
+    answers = ", ".join(f"{kind}: {count}" for kind, count in sorted(beside["answers"].items()))
+    apart = ", ".join(f"{size / 2**20:.0f} MiB" for size in beside["rss_of_its_processes_bytes"])
+    return [
+        *out,
+        ("answers meanwhile, by kind and status", answers),
+        ("streams open at the end", str(beside["streams_at_the_end"])),
+        ("resident memory of the processes that compute", apart),
+    ]

@@ -1,0 +1,130 @@
+"""Questions are computed in processes of their own: within a deadline, equal ones once, and only as long as somebody
+waits for the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import anyio
+from anyio import BrokenWorkerProcess, CapacityLimiter, to_process, to_thread
+
+from taskloom.server.errors import PROBLEM_TYPES, AnalysisTooLong, ServerError, TooManyQuestions
+from taskloom.server.read import work
+
+T = TypeVar("T")
+log = logging.getLogger("taskloom.server")
+
+
+@dataclass
+class _Flight(Generic[T]):
+    task: asyncio.Task[T]
+    waiters: int = 0
+
+
+class Flights:
+    """What is under way, by its name: who asks for the same joins, and with the last one who waits it ends."""
+
+    def __init__(self) -> None:
+        self._flights: dict[Hashable, _Flight[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    async def join(self, name: Hashable, start: Callable[[], Awaitable[T]]) -> T:
+        """What `start` gives, or the same of somebody who started before."""
+        flight: _Flight[T] | None = self._flights.get(name)
+        if flight is None:
+            flight = self._flights[name] = _Flight(asyncio.ensure_future(_awaited(start)))
+            flight.task.add_done_callback(lambda _: self._forget(name, flight))
+        flight.waiters += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiters -= 1
+            if not flight.waiters and not flight.task.done():
+                self._forget(name, flight)  # before it has ended: nobody joins what is given up
+                flight.task.cancel()
+
+    def _forget(self, name: Hashable, flight: _Flight[Any]) -> None:
+        if self._flights.get(name) is flight:
+            del self._flights[name]
+        if flight.task.done() and not flight.task.cancelled():
+            flight.task.exception()  # whoever waited has it; where nobody did, nobody misses it
+
+    def end(self) -> None:
+        """Give up everything under way."""
+        for flight in list(self._flights.values()):
+            flight.task.cancel()
+
+
+async def _awaited(start: Callable[[], Awaitable[T]]) -> T:
+    return await start()
+
+
+class Pool:
+    """Processes that answer questions; used from one event loop."""
+
+    def __init__(self, sources: work.Sources) -> None:
+        self._sources, settings = sources, sources.settings
+        self._settings = settings
+        self._turns = CapacityLimiter(max(1, settings.analysis_processes))
+        self.flights = Flights()
+        self._closed = False
+        self.deadline_s = settings.analysis_s
+
+    def close(self) -> None:
+        """Who waits is refused now, and so is who comes later."""
+        self._closed = True
+        self.flights.end()
+
+    async def answer(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes:
+        """The answer, or b"" once it lies at `path`. Raises AnalysisTooLong, TooManyQuestions or what `find` raises."""
+        key = (name, args, path)
+        try:
+            return await self.flights.join(key, lambda: self._compute(name, args, path))
+        except asyncio.CancelledError:
+            if self._closed:
+                raise TooManyQuestions("the server stops") from None
+            raise
+
+    async def _compute(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes:
+        if self._closed or len(self.flights) > self._settings.max_questions:
+            refusal = TooManyQuestions(f"at most {self._settings.max_questions} questions wait at once")
+            refusal.headers["Retry-After"] = "5"
+            raise refusal
+        async with self._turns:
+            try:
+                with anyio.fail_after(self.deadline_s):
+                    found = await self._run(name, args, path)
+            except TimeoutError:
+                raise AnalysisTooLong(f"it was given up after {self.deadline_s:g} s", max_s=self.deadline_s) from None
+        if isinstance(found, work.Refusal):
+            raise _rebuilt(found)
+        return found
+
+    async def _run(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes | work.Refusal:
+        if not self._settings.analysis_processes:
+            return await to_thread.run_sync(work.answer, self._sources, name, args, path)
+        given = (self._settings.model_dump_json(), name, args, path)
+        try:
+            return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
+        except BrokenWorkerProcess:  # it was killed, perhaps for want of memory, before or while it computed this
+            log.warning("a process that answers questions died; %s is asked of another one", name)
+            return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
+
+    @staticmethod
+    def _turn() -> CapacityLimiter:
+        return CapacityLimiter(1)  # whose turn it is was decided before the deadline began
+
+
+def _rebuilt(refusal: work.Refusal) -> ServerError:
+    """The error as it was raised in the other process."""
+    kind = PROBLEM_TYPES[refusal.slug]
+    error = kind.__new__(kind)
+    ServerError.__init__(error, refusal.detail, **refusal.fields)
+    return error

@@ -1,0 +1,80 @@
+"""Every question that is computed apart from the server: its name, what answers it, and how that becomes bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from taskloom.analysis.calibration import Calibration
+from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+from taskloom.analysis.history import Series
+from taskloom.analysis.memory import MemoryRow
+from taskloom.analysis.outlook import Outlook
+from taskloom.analysis.report import page as report_page
+from taskloom.analysis.sweep import Sweep
+from taskloom.contract.analysis import Comparison, ScalingTable
+from taskloom.contract.experiments import DryRun, ExperimentRequest
+from taskloom.contract.samples import SamplesPage
+from taskloom.server.read.analysis import service
+from taskloom.server.read.analysis.selection import parse
+from taskloom.server.read.plans import plan
+from taskloom.server.read.samples import service as samples
+from taskloom.server.read.work import Sources
+
+
+@dataclass(frozen=True)
+class Question:
+    """`find` gives an answer of this type from the sources and the question's arguments."""
+
+    find: Callable[..., Any]
+    type: Any
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self.type)
+
+    def answer(self, sources: Sources, args: tuple[Any, ...]) -> bytes:
+        """As it is sent."""
+        found = self.find(sources, *args)
+        return found if isinstance(found, bytes) else self._adapter.dump_json(found)
+
+
+def _compare(sources: Sources, a: str, b: str, noise_floor: float, leave_out_flagged: bool) -> Comparison:
+    return service.compare(sources.database, parse(a, "a"), parse(b, "b"), noise_floor, leave_out_flagged)
+
+
+def _report(sources: Sources, experiment_id: int, leave_out_disturbed: bool) -> dict[str, Any]:
+    return service.report(sources.database, sources.store, experiment_id, leave_out_disturbed)
+
+
+def _page(sources: Sources, experiment_id: int) -> bytes:
+    return report_page(_report(sources, experiment_id, False)).encode()
+
+
+def _samples(sources: Sources, runs: str, cursor: str | None, limit: int) -> SamplesPage:
+    return samples.page(sources.database, parse(runs, "runs"), cursor, limit, sources.settings.max_samples)
+
+
+def _plan(sources: Sources, request: str) -> DryRun:
+    return plan(sources.database, sources.settings, ExperimentRequest.model_validate_json(request))
+
+
+QUESTIONS: Mapping[str, Question] = {
+    "compare": Question(_compare, Comparison),
+    "scaling": Question(lambda s, *args: service.scaling(s.database, *args), ScalingTable),
+    "sweep": Question(lambda s, *args: service.sweep(s.database, *args), Sweep),
+    "efficiency": Question(lambda s, *args: service.efficiency(s.database, *args), list[EfficiencyRow]),
+    "roofline": Question(lambda s, *args: service.roofline(s.database, *args), list[RooflineRow]),
+    "forecast": Question(lambda s, *args: service.forecast(s.database, s.store, *args), Outlook),
+    "memory": Question(lambda s, *args: service.memory(s.database, *args), list[MemoryRow]),
+    "history": Question(lambda s, *args: service.history(s.database, *args), list[Series]),
+    "calibration": Question(lambda s: service.calibrations(s.database), list[Calibration]),
+    "report": Question(_report, dict[str, Any]),
+    "page": Question(_page, bytes),
+    "samples": Question(_samples, SamplesPage),
+    "plan": Question(_plan, DryRun),
+}

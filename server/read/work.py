@@ -1,0 +1,116 @@
+"""The far side of pool.py: a process that opens the database read-only, computes one answer at a time, and leaves it
+in a file, so that neither results nor what is made of them pass through the server's process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import functools
+import gc
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from taskloom.server.db import Database
+from taskloom.server.errors import ServerError
+from taskloom.server.queue.artifacts.store import Store
+from taskloom.server.settings import Settings
+
+NICENESS = 10  # claims and heartbeats go first where cores are few
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A ServerError on its way to the server's process."""
+
+    slug: str
+    detail: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What answers are made from."""
+
+    database: Database
+    store: Store
+    settings: Settings
+
+
+def answer_in_process(settings: str, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:
+    """`answer`, in a process that does nothing else."""
+    _behave()
+    try:
+        return answer(_sources(settings), name, args, path)
+    finally:
+        _give_memory_back()
+
+
+def answer(sources: Sources, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:
+    """The answer as bytes, or b"" once they are in the file at `path`."""
+    from taskloom.server.read.questions import QUESTIONS  # loads all analyses
+
+    try:
+        if path is None:
+            return QUESTIONS[name].answer(sources, args)
+        file = Path(path)
+        with _alone(file):
+            if not file.exists():
+                _write_whole(file, QUESTIONS[name].answer(sources, args))
+                _forget_oldest(file.parent, sources.settings.max_answer_bytes)
+    except ServerError as error:
+        return Refusal(error.slug, str(error), error.fields)
+    return b""
+
+
+@functools.cache
+def _sources(settings: str) -> Sources:
+    given = Settings.model_validate_json(settings)
+    database = Database(given.database_url, given.busy_timeout_s, read_only=True)
+    return Sources(database, Store(given.artifact_folder), given)
+
+
+@functools.cache
+def _behave() -> None:
+    os.nice(NICENESS)
+    gc.disable()  # thousands of results are no garbage while they are looked at
+
+
+def _give_memory_back() -> None:
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """One process at a time makes an answer, of all servers that share the folder."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with (file.parent / f"{file.name[:2]}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write_whole(file: Path, content: bytes) -> None:
+    partial = file.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.replace(file)
+
+
+def _forget_oldest(folder: Path, most_bytes: int) -> None:
+    """Those that were asked for longest ago go, beyond so many bytes; the newest stays, whatever its size."""
+    kept = []
+    for file in folder.glob("*.answer"):
+        with contextlib.suppress(FileNotFoundError):  # another process forgets too
+            status = file.stat()
+            kept.append((status.st_mtime, status.st_size, file))
+    newest, *older = sorted(kept, reverse=True)
+    total = newest[1]
+    for _, size, file in older:
+        total += size
+        if total > most_bytes:
+            file.unlink(missing_ok=True)

@@ -1,0 +1,175 @@
+"""Analyses: computed in processes of their own, once for all who ask, within a deadline, and kept by their content."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from taskloom.server.db import Database
+from taskloom.server.read import questions
+
+SCALING = "/analysis/scaling?experiment_id=1"
+
+
+@pytest.fixture
+def measured(make_result):
+    """An experiment of three runs, one of which is open, and the worker that took them."""
+
+    def measure(api):
+        api.submit(base={"model": "tiny"}, axes={"seed": [1, 2, 3]}, order="sequential")
+        node = api.worker()
+        for _ in range(2):
+            node.upload(node.claim(), make_result())
+        return node
+
+    return measure
+
+
+def ask(api, kind="scaling", status=200):
+    return api.get(f"/analysis/{kind}", status, experiment_id=1)
+
+
+def files(api):
+    return sorted(file.name for file in api.context.settings.answer_folder.glob("*.answer"))
+
+
+def children():
+    """Processes that answer questions."""
+    return [child for child in psutil.Process().children() if "anyio.to_process" in child.cmdline()]
+
+
+@pytest.mark.both_databases
+def test_an_answer_is_kept_until_a_result_is_added(api, measured, make_result):
+    node = measured(api)
+    first = api.http.get("/api/v1" + SCALING)
+    again = api.http.get("/api/v1" + SCALING)
+    assert (first.status_code, again.headers["etag"], again.content) == (200, first.headers["etag"], first.content)
+    assert first.json()["rows"][0]["runs"] == 1
+    assert [name.partition(".")[0] for name in files(api)] == [first.headers["etag"].strip('"')]
+    unchanged = api.http.get("/api/v1" + SCALING, headers={"If-None-Match": first.headers["etag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    node.upload(node.claim(), make_result())
+    other = api.http.get("/api/v1" + SCALING, headers={"If-None-Match": first.headers["etag"]})
+    assert other.status_code == 200
+    assert other.headers["etag"] != first.headers["etag"]
+
+
+@pytest.mark.both_databases
+def test_an_artifact_makes_another_answer(api, measured):
+    node = measured(api)
+    before = api.http.get("/api/v1/analysis/report?experiment_id=1").headers["etag"]
+    node.leave(node.claim(), "kept.txt", b"")
+    assert api.http.get("/api/v1/analysis/report?experiment_id=1").headers["etag"] != before
+
+
+def test_another_server_gives_the_same_answer_without_computing_it(start_server, measured, monkeypatch):
+    one, other = start_server(), start_server()
+    measured(one)
+    first = one.http.get("/api/v1" + SCALING)
+    monkeypatch.setattr(questions, "QUESTIONS", {})
+    assert other.http.get("/api/v1" + SCALING).content == first.content
+
+
+@pytest.mark.on_postgres
+def test_databases_that_share_a_folder_share_no_answers(
+    start_server, postgres, migrated_postgres, measured, make_result
+):
+    one = start_server()
+    other = start_server(database_url=postgres.new(migrated_postgres))
+    measured(one)
+    other.submit(base={"model": "tiny"}, axes={"seed": [1, 2, 3]}, order="sequential")
+    node = other.worker()
+    for _ in range(2):
+        node.upload(node.claim(), make_result([9, 3, 3, 3]))
+    assert ask(one)["rows"][0]["step_s"]["median"] != ask(other)["rows"][0]["step_s"]["median"]
+
+
+def test_answers_unused_for_longest_go_first(start_server, measured):
+    api = start_server(max_answer_bytes=1)
+    measured(api)
+    for kind in ("scaling", "efficiency"):
+        ask(api, kind)
+    assert len(files(api)) == 1
+
+
+def test_who_asks_the_same_at_once_waits_for_one_answer(api, measured, monkeypatch):
+    measured(api)
+    asked, question = [], questions.QUESTIONS["scaling"]
+
+    def find(sources, experiment_id):
+        asked.append(experiment_id)
+        time.sleep(0.5)
+        return question.find(sources, experiment_id)
+
+    monkeypatch.setattr(questions, "QUESTIONS", {"scaling": questions.Question(find, question.type)})
+    with ThreadPoolExecutor(5) as pool:
+        answers = list(pool.map(lambda _: ask(api), range(5)))
+    assert asked == [1]
+    assert answers == [answers[0]] * 5
+
+
+@pytest.mark.both_databases
+def test_a_process_of_its_own_answers_what_the_server_would(start_server, measured):
+    here, apart = start_server(), start_server(analysis_processes=1)
+    measured(here)
+    assert ask(apart) == ask(here)
+    assert len(children()) == 1
+    assert apart.get("/analysis/scaling", 404, experiment_id=7)["detail"] == "there is no experiment 7"
+    request = {"base": {"model": "tiny"}, "repetitions": 2}
+    assert apart.post("/experiments?dry_run=true", request) == here.post("/experiments?dry_run=true", request)
+    refused = apart.post("/experiments?dry_run=true", {"base": {"model": "tiny"}, "axes": {"nothing": [1]}}, 422)
+    assert refused["errors"][0]["pointer"] == "/axes/nothing"
+    assert len(children()) == 1
+
+
+def test_what_takes_too_long_is_given_up_and_its_process_ends(start_server, measured):
+    api = start_server(analysis_processes=1)
+    measured(api)
+    ask(api)
+    api.reading.answers.pool.deadline_s = 2.0  # the process has started
+    (child,) = children()
+    child.suspend()
+    problem = ask(api, "memory", 504)
+    assert (problem["type"], problem["max_s"]) == ("/problems/analysis-too-long", 2.0)
+    child.wait(5)
+    assert not children()
+
+
+def test_a_process_that_is_killed_is_replaced(start_server, measured):
+    api = start_server(analysis_processes=1)
+    measured(api)
+    ask(api)
+    (child,) = children()
+    child.suspend()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, api, "memory")
+        time.sleep(0.3)  # the question is on its way to the process, or not yet: either is answered
+        child.kill()
+        assert answer.result(30)
+
+
+def test_more_questions_than_may_wait_are_refused(start_server, measured):
+    api = start_server(analysis_processes=1, max_questions=1)
+    measured(api)
+    ask(api)
+    api.reading.answers.pool.deadline_s = 3.0
+    (child,) = children()
+    child.suspend()
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(ask, api, "memory", 504)
+        while not len(api.reading.answers.pool.flights):
+            time.sleep(0.01)
+        refused = api.http.get("/api/v1/analysis/roofline?experiment_id=1")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        waits.result()
+
+
+@pytest.mark.both_databases
+def test_the_processes_open_the_database_read_only(database_url):
+    database = Database(database_url, read_only=True)
+    with pytest.raises(DBAPIError, match=r"readonly|read-only"), database.write() as session:
+        session.execute(text("DELETE FROM run"))
+    database.close()
