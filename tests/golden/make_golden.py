@@ -9,6 +9,7 @@ float64. The whole model is trained in float64 and in float32, with PyTorch's Ad
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bench.torch_gpt2 import GPT2, attention, load_weights, random_model, train, train_with_norms, weights_of
+from gpt2core.spec import networks
 from gpt2core.spec.config import TrainConfig
 
 FOLDER = Path(__file__).parent
@@ -162,10 +164,22 @@ def make_clipped_gpt2() -> None:
     )
 
 
+def make_toys() -> None:
+    """What PyTorch makes of the toy networks of tests/networks."""
+    sys.path.insert(0, str(FOLDER.parent / "networks"))
+    import cases
+    import torch_toys
+
+    for name in cases.SHAPES:
+        networks.NETWORKS[name] = name
+        losses, weights = torch_toys.train(name)
+        np.savez_compressed(FOLDER / f"{name}.npz", losses=losses, **weights)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
-                 make_cross_entropy, make_adamw, make_small_gpt2, make_clipped_gpt2):  # fmt: skip
+                 make_cross_entropy, make_adamw, make_small_gpt2, make_clipped_gpt2, make_toys):  # fmt: skip
         make()
 
 

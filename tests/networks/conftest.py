@@ -1,0 +1,13 @@
+"""The toy networks, registered as a network of ours is: by a name and a module."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpt2core.spec import networks
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("elman", "convolutions"):
+        monkeypatch.setitem(networks.NETWORKS, name, name)

@@ -1,0 +1,74 @@
+"""3x3 convolutions of stride 2 on images of 8x8: 64, 16, 4 and 1 rows a sample; the last layer gives the classes."""
+
+import numpy as np
+import toy
+
+from gpt2core.compile.jit import kernel
+from gpt2core.layers import linear, samples
+from gpt2core.networks import language
+from gpt2core.step import slicing
+from gpt2core.step.ops import Read, Tensor, Write
+from gpt2core.step.signature import Matrix, Scalar, TileInt
+
+CHANNELS, SIDES, AREAS, ROWS = (1, 6, 12, 5), (8, 4, 2, 1), (64, 16, 4, 1), "row0:row1"  # images, then each layer
+
+
+@kernel
+def source(n, k, side):
+    """Row of the image that part k of the patch of output row n is taken from; -1 outside of the image."""
+    sample, at = divmod(n, side * side // 4)
+    y, x = 2 * (at // (side // 2)) + k // 3 - 1, 2 * (at % (side // 2)) + k % 3 - 1
+    return sample * side * side + y * side + x if 0 <= y < side and 0 <= x < side else -1
+
+
+@kernel
+def unfold(out: Matrix, x: Matrix, side: Scalar, row0: TileInt, row1: TileInt):
+    """The patches of max(x, 0), a row for each row of the output."""
+    for n in range(row0, row1):
+        for k in range(9):
+            m, C = source(n, k, side), x.shape[1]
+            for c in range(C):
+                out[n, k * C + c] = max(x[m, c], np.float32(0)) if m >= 0 else np.float32(0)
+
+
+@kernel
+def fold(dx: Matrix, dout: Matrix, x: Matrix, side: Scalar, row0: TileInt, row1: TileInt, x0: TileInt, x1: TileInt):
+    """The gradient of rows [x0, x1) of x from that of the patches."""
+    dx[x0:x1] = 0
+    for n in range(row0, row1):
+        for k in range(9):
+            m, C = source(n, k, side), x.shape[1]
+            for c in range(C if m >= 0 else 0):
+                dx[m, c] += dout[n, k * C + c] if x[m, c] > 0 else np.float32(0)
+
+
+class Convolutions(toy.ToyNetwork):
+    def data(self, config):
+        rng, count = np.random.default_rng(config.seed), config.batch * config.steps
+        images = rng.random((count * AREAS[0], 1), np.float32)
+        return {"samples": images, "classes": rng.integers(CHANNELS[-1], size=count, dtype=np.int32)}
+
+    def gradients(self, config, step):
+        slices, logits = slicing.cut(config), Tensor("logits")
+        x, dx, p, dp, w, dw = ([Tensor(f"{name}{i}") for i in range(3)] for name in ("x", "dx", "p", "dp", "w", "dw"))
+        grids = [*enumerate(slicing.grid(slices, row=AREAS[i + 1], x=AREAS[i]) for i in range(3))]
+        samples.forward(step, slicing.grid(slices, out=AREAS[0]), out=x[0], targets=Tensor("targets"), micros=1)
+        for i, grid in grids:
+            step.op("unfold", "forward", unfold, grid, grid.cost(ROWS, 0, 72 * CHANNELS[i]), i,
+                    out=Write(p[i], ROWS), x=Read(x[i], "x0:x1"), side=SIDES[i])  # fmt: skip
+            linear.forward(step, "conv", grid, i, out=[*x, logits][i + 1], inp=p[i], weight=w[i], bias=None)
+        language.mean_loss(step, config, slicing.grid(slices))
+        for i, grid in reversed(grids):
+            y = {"dout": [*dx, logits][i + 1], "weight": w[i]}
+            linear.backward_weight(step, "conv", i, **y, dweight=dw[i], dbias=None, inp=p[i], adds=False)
+            if i:
+                linear.backward_input(step, "conv", grid, i, **y, dinp=dp[i])
+                step.op("fold", "backward", fold, grid, grid.cost(ROWS, 9 * CHANNELS[i], 72 * CHANNELS[i]), i,
+                        dx=Write(dx[i], "x0:x1"), dout=Read(dp[i], ROWS), x=Read(x[i], "x0:x1"), side=SIDES[i])
+
+
+W = {f"w{i}": (CHANNELS[i + 1], 9 * CHANNELS[i]) for i in range(3)}
+IMAGES = {f"{name}{i}": (AREAS[i], CHANNELS[i]) for name in ("x", "dx") for i in range(3)}
+OTHERS = {f"{name}{i}": (AREAS[i + 1], 9 * CHANNELS[i]) for name in ("p", "dp") for i in range(3)}
+OTHERS |= {"logits": (1, 5), "loss": (1,)}
+NETWORK = Convolutions(toy.sizes("convolutions", vocab=5, context=1), W, {**IMAGES, **OTHERS})

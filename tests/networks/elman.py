@@ -1,0 +1,61 @@
+"""A recurrence: h_t = tanh(wte[token_t] + wh h_(t-1)), logits_t = wte h_t. Each chunk of time is an op."""
+
+import numpy as np
+import toy
+
+from gpt2core.compile.jit import kernel
+from gpt2core.layers import attention, embedding, linear
+from gpt2core.networks import language
+from gpt2core.step import slicing
+from gpt2core.step.grid import ROWS
+from gpt2core.step.ops import Read, Tensor, Update, Write
+from gpt2core.step.signature import Int32s, Matrix, Scalar, TileInt
+
+C, V, row_of = 16, 64, attention.row_of
+
+
+@kernel
+def recur(h: Matrix, past: Matrix, shifted: Matrix, tokens: Int32s, wte: Matrix, wh: Matrix, T: Scalar, TS: Scalar,
+          first: TileInt, last: TileInt, time0: TileInt, time1: TileInt):  # fmt: skip
+    for b in range(first, last):
+        for t in range(time0, time1):
+            n = row_of(b, t, first, last, T, TS)
+            shifted[n] = past[row_of(b, t - 1, first, last, T, TS)] if t else np.zeros(C, np.float32)
+            for c in range(C):
+                h[n, c] = np.tanh(wte[tokens[n], c] + (shifted[n] * wh[c]).sum())
+
+
+@kernel
+def recur_backward(da: Matrix, later: Matrix, h: Matrix, wh: Matrix, T: Scalar, TS: Scalar,
+                   first: TileInt, last: TileInt, time0: TileInt, time1: TileInt):  # fmt: skip
+    for b in range(first, last):
+        for t in range(time1 - 1, time0 - 1, -1):
+            n = row_of(b, t, first, last, T, TS)
+            for c in range(C):
+                back = (later[row_of(b, t + 1, first, last, T, TS)] * wh[:, c]).sum() if t + 1 < T else np.float32(0)
+                da[n, c] = (da[n, c] + back) * (np.float32(1) - h[n, c] * h[n, c])
+
+
+class Elman(toy.ToyNetwork):
+    def gradients(self, config, step):
+        h, shifted, da, wte, wh, logits, inputs = map(Tensor, ["h", "shifted", "da", "wte", "wh", "logits", "inputs"])
+        slices, size = slicing.cut(config), {"T": config.seq, "TS": config.token_slice}
+        every, chunks = slicing.grid(slices), [*enumerate(slicing.chunks(slices))]
+        language.load(step, config, every)
+        for i, chunk in chunks:
+            step.op("recur", "forward", recur, chunk, chunk.cost(ROWS, 2 * C * C, 8 * C), i, h=Write(h, ROWS),
+                    past=Read(h, "group0:row0"), shifted=Write(shifted, ROWS), tokens=Read(inputs, ROWS),
+                    wte=Read(wte), wh=Read(wh), **size)  # fmt: skip
+        linear.forward(step, "logits", every, None, out=logits, inp=h, weight=wte, bias=None)
+        language.mean_loss(step, config, every)
+        linear.backward_input(step, "logits", every, None, dinp=da, dout=logits, weight=wte)
+        for i, chunk in reversed(chunks):
+            step.op("recur", "backward", recur_backward, chunk, chunk.cost(ROWS, 2 * C * C, 8 * C), i,
+                    da=Update(da, ROWS), later=Read(da, "row1:group1"), h=Read(h, ROWS), wh=Read(wh), **size)
+        for w, dw, dout, x in ((wh, Tensor("dwh"), da, shifted), (wte, Tensor("dwte"), logits, h)):
+            linear.backward_weight(step, w.name, None, weight=w, dweight=dw, dbias=None, dout=dout, inp=x, adds=False)
+        embedding.backward_tokens(step, weight=wte, dwte=Tensor("dwte"), dout=da, tokens=inputs)
+
+
+ROW_SHAPES = {"h": (1, C), "shifted": (1, C), "da": (1, C), "logits": (1, V), "loss": (1,)}
+NETWORK = Elman(toy.sizes("elman", V, 32), {"wte": (V, C), "wh": (C, C)}, ROW_SHAPES)
