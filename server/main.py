@@ -40,6 +40,7 @@ from taskloom.server.queue.attempts import service as attempts_service
 from taskloom.server.queue.attempts.claim import latest_queued_at
 from taskloom.server.queue.attempts.routes import router as attempts
 from taskloom.server.queue.attempts.waiting import WaitingRoom
+from taskloom.server.queue.demand.routes import router as demand
 from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.routes import router as experiments
 from taskloom.server.queue.retention.routes import router as retention
@@ -68,6 +69,7 @@ ROUTERS = (
     experiments,
     runs,
     samples,
+    demand,
     workers,
     attempts,
     artifacts_put,

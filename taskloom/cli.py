@@ -15,6 +15,7 @@ from taskloom.errors import TaskloomError
 COMMANDS = (
     "serve",
     "worker",
+    "provision",
     "submit",
     "runs",
     "experiments",

@@ -18,6 +18,7 @@ from taskloom import DEFAULT_SERVER
 from taskloom.contract import problems
 from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.artifacts import ArtifactList
+from taskloom.contract.demand import PoolPage, PoolSummary
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
 from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.contract.retention import PruneReport, PruneRequest
@@ -145,6 +146,10 @@ class Client:
 
     def workers(self) -> Iterator[WorkerSummary]:
         return self._pages(lambda query: self._page("/workers", WorkerPage, query), {})
+
+    def pools(self) -> list[PoolSummary]:
+        """What may bring workers, as its provisioners last reported it."""
+        return list(self._ask("GET", "/queue/pools", PoolPage).items)
 
     def compare(
         self, a: str, b: str, noise_floor: float | None = None, leave_out_flagged: bool = False

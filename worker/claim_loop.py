@@ -18,8 +18,8 @@ from taskloom.worker.execution import Executor, Verdict
 from taskloom.worker.heartbeat_loop import HeartbeatLoop
 from taskloom.worker.report import Report
 from taskloom.worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered
-from taskloom.worker.settings import Settings
-from taskloom.worker.spool import Entry, Spool
+from taskloom.worker.settings import Settings, default_spool
+from taskloom.worker.spool import Entry, Spool, stranded
 
 EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
 SLUG = "/problems/"
@@ -59,6 +59,7 @@ class ClaimLoop:
         """Until stopped, or until one run is done with `once`. The process's exit code."""
         try:
             self._register()
+            self._deliver_stranded()
             while not self._agent.draining:
                 self._delivery.deliver_waiting()
                 if self._settings.walltime.remaining_s() == 0:
@@ -97,9 +98,20 @@ class ClaimLoop:
                 self._agent.drain()
         return False
 
+    def _deliver_stranded(self) -> None:
+        """What earlier workers of this user could not deliver, where spools have their default places."""
+        if self._settings.spool == default_spool(self._settings.worker_id):
+            for spool in stranded(self._settings.spool):
+                self._report.say("adopted", f"delivering what waits in {spool.folder}")
+                Delivery(self._client, spool, self.pause, self._report).deliver_waiting()
+
+    def _pause_while_wanted(self, delay_s: float) -> bool:
+        """As pause; False also once this worker has been without a run for as long as it may."""
+        return self._idle_left_s() > 0 and self.pause(min(delay_s, self._idle_left_s()))
+
     def _register(self) -> None:
         introduction = node.registration(self._settings, self._life)
-        call_until_answered(lambda: self._client.register(introduction), self.pause, self._tell_retry)
+        call_until_answered(lambda: self._client.register(introduction), self._pause_while_wanted, self._tell_retry)
         self._registered = True
         name, cores = self._settings.worker_id, list(self._settings.cores)
         text = f"worker {name} (cores {cores}) registered with {self._settings.server}"

@@ -112,6 +112,24 @@ class Spool:
         return self.folder / f"{attempt_id}.json"
 
 
+def stranded(beside: Path) -> Iterator[Spool]:
+    """Spools in the same folder as `beside` in which results wait and which no worker uses; each is closed afterwards.
+
+    Where jobs share a node, the next one may have other cores, and so another spool.
+    """
+    for folder in sorted(beside.absolute().parent.iterdir()):
+        if folder == beside.absolute() or not (folder / "lock").exists() or not any(folder.glob("*.json")):
+            continue
+        try:
+            spool = Spool(folder)
+        except SpoolTaken:
+            continue
+        try:
+            yield spool
+        finally:
+            spool.close()
+
+
 def write_durably(path: Path, text: str) -> None:
     """Replace a file by a complete new one that survives a power cut."""
     new = path.with_suffix(".new")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("analysis", "contract", "gpt2core", "migrations", "server", "taskloom", "worker")
+SOURCES = ("analysis", "contract", "gpt2core", "migrations", "provisioner", "server", "taskloom", "worker")
 HOSTILE = "raise SystemExit('a module of the current folder was imported')"
 
 

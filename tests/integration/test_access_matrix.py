@@ -66,6 +66,13 @@ REQUESTS = {
     "workers_index": (200, None, None),
     "workers_show": (200, "/api/v1/workers/w1", None),
     "workers_register": (200, None, REGISTRATION),
+    "queue_demand": (200, None, None),
+    "queue_pools": (200, None, None),
+    "queue_report": (
+        200,
+        "/api/v1/queue/pools/p",
+        {"cores": 1, "memory_bytes": 1, "walltime_s": 60, "interval_s": 30},
+    ),
     "workers_leave": (204, "/api/v1/workers/w1/leave", {"boot_id": "boot-1"}),
     "workers_put": (200, "/api/v1/workers/w1", REGISTRATION),
     "attempts_lease": (201, None, {"worker_id": "w1", "boot_id": "boot-1", "wait_s": 0}),
@@ -79,7 +86,7 @@ REQUESTS = {
     "keys_index": (200, None, None),
     "keys_revoke": (200, "/api/v1/keys/7/revoke", None),
 }  # fmt: skip
-WORKERS_OWN = {"workers_register", "workers_put", "workers_leave", "attempts_lease", "attempts_show",
+WORKERS_OWN = {"workers_register", "workers_put", "workers_leave", "queue_report", "attempts_lease", "attempts_show",
                "attempts_heartbeat", "attempts_finish", "artifacts_put"}  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taskloom.contract.runs import ResultUpload
-from taskloom.worker.spool import Entry, Spool, SpoolTaken
+from taskloom.worker.spool import Entry, Spool, SpoolTaken, stranded
 
 
 def entry(attempt_id: int, payload: str = "{}") -> Entry:
@@ -79,3 +79,16 @@ def test_a_spool_has_one_owner(spool: Spool) -> None:
         Spool(spool.folder)
     spool.close()
     Spool(spool.folder).close()
+
+
+def test_spools_of_others_are_taken_up_only_where_something_waits_and_nobody_works(tmp_path: Path) -> None:
+    mine, empty, busy, left = (Spool(tmp_path / name) for name in ("mine", "empty", "busy", "left"))
+    (tmp_path / "no-spool").mkdir()
+    for spool in (mine, busy, left):
+        spool.put(entry(1))
+    empty.close()
+    left.close()
+    assert [spool.folder.name for spool in stranded(mine.folder)] == ["left"]
+    Spool(tmp_path / "left").close()  # it is free again
+    mine.close()
+    busy.close()

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
+from taskloom.contract.demand import PoolSummary
 from taskloom.contract.runs import QueuePlace, WaitingReason
 from taskloom.server.db import now
 from taskloom.server.queue.attempts.models import Attempt, is_active
+from taskloom.server.queue.demand import service as demand
 from taskloom.server.queue.experiments.models import Block, RequiredLabel
 from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.workers.models import Worker
@@ -45,6 +47,9 @@ class Offer:
 
 
 Answer = tuple[WaitingReason, str]
+PRESENT: frozenset[WaitingReason] = frozenset({"runs-before", "next"})  # a present worker will take it
+STARTING, WAITING = ("CONFIGURING", "RUNNING"), ("PENDING", "SUBMITTING")
+JOB_RESERVE_S = 120.0  # of a job's walltime: its worker's start, and what that keeps for its end
 
 
 def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_before: int) -> Answer:
@@ -127,8 +132,46 @@ def place(session: Session, settings: Settings, run: Run) -> QueuePlace | None:
     ahead = select(func.count()).where(is_queued(), tuple_(Run.rank, Run.id) < tuple_(run.rank, run.id))
     before = session.execute(ahead).scalar_one()
     registered = session.execute(select(func.count()).select_from(Worker)).scalar_one()
-    reason, text = waiting_for(_wish(session, run), _offers(session, settings), registered, before)
+    wish = _wish(session, run)
+    found = waiting_for(wish, _offers(session, settings), registered, before)
+    reason, text = waiting_for_pool(wish, demand.heard_of(session), found)
     return QueuePlace(position=before + 1, reason=reason, waiting_for=text)
+
+
+def waiting_for_pool(wish: Wish, pools: Sequence[PoolSummary], found: Answer) -> Answer:
+    """Why nobody runs it where provisioners bring workers. found: why no present worker does."""
+    if not pools or found[0] in PRESENT:
+        return found
+    fitting = [pool for pool in pools if _lacking(wish, [_job_of(pool)], f"job of pool {pool.name}") is None]
+    if not fitting:
+        unfit = _lacking(wish, [_job_of(pool) for pool in pools], "job of a pool")
+        return found if unfit is None else (unfit[0], f"{found[1]}; {unfit[1]}")
+    jobs = [(pool.name, job) for pool in fitting for job in pool.jobs]
+    for name, job in jobs:
+        if job.state in STARTING:
+            return "pool-starting", f"a job of pool `{name}` is starting"
+    for name, job in jobs:
+        if job.state in WAITING:
+            why = f": {job.reason}" if job.reason not in ("", "None") else ""
+            return "pool-waiting", f"a job of pool `{name}` is pending in Slurm{why}"
+    for pool in fitting:
+        if pool.problem is not None:
+            return "pool-held", f"pool `{pool.name}`: {pool.problem}"
+    names = ", ".join(f"`{pool.name}`" for pool in fitting)
+    return "pool-asked", f"{found[1]}; pool {names} brings a worker when its provisioner next looks"
+
+
+def _job_of(pool: PoolSummary) -> Offer:
+    cores = range(pool.cores)
+    return Offer(
+        node="",
+        cores=frozenset(cores),
+        core_set="",
+        memory_bytes=pool.memory_bytes,
+        remaining_s=max(0.0, pool.walltime_s - JOB_RESERVE_S),
+        labels=frozenset(pool.labels.items()),
+        busy=False,
+    )
 
 
 def _wish(session: Session, run: Run) -> Wish:

@@ -1,0 +1,74 @@
+"""What the queue needs, and what brings workers says of its pools."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from taskloom.contract.runs import MOST, Model, Request
+
+
+class Need(Model):
+    """What queued blocks of one kind need, each as a whole."""
+
+    cores: int = Field(description="of its widest run")
+    memory_bytes: int
+    pinned_cores: list[int] = Field(description="core numbers that its runs name; empty: any")
+    labels: dict[str, str]
+    timeout_s: float = Field(description="what a run of it may take")
+    blocks: int = Field(description="blocks with queued runs that no present worker keeps: each is work for one worker")
+    kept_blocks: int = Field(description="blocks with queued runs that a present worker keeps")
+    runs: int = Field(description="queued runs, of kept blocks too")
+    oldest_queued_at: datetime
+
+
+class PresentWorker(Model):
+    """A worker that was heard of lately and has not left."""
+
+    worker_id: str
+    cores: list[int]
+    memory_bytes: int
+    labels: dict[str, str]
+    remaining_s: float | None = Field(description="null: without an end")
+    idle: bool
+
+
+class Demand(Model):
+    """What the queue needs, by kind of need, the first in the queue first; and who is there."""
+
+    needs: list[Need]
+    workers: list[PresentWorker]
+
+
+class PoolJob(Request):
+    """A job that was submitted to bring a worker."""
+
+    job_id: str = Field(max_length=100)
+    state: str = Field(max_length=100, description="as the cluster's queue names it")
+    reason: str = Field("", max_length=500, description="why it waits, as the cluster's queue says")
+
+
+class PoolReport(Request):
+    """A pool as its provisioner sees it. It counts until three intervals have passed without another."""
+
+    cores: int = Field(ge=1, le=1 << 16, description="of each of its workers")
+    memory_bytes: int = Field(ge=1, le=MOST)
+    labels: dict[str, str] = Field(default_factory=dict, max_length=100)
+    walltime_s: float = Field(gt=0, le=MOST, description="how long one of its workers lives")
+    interval_s: float = Field(gt=0, le=86400)
+    jobs: list[PoolJob] = Field(default_factory=list, max_length=10_000)
+    problem: str | None = Field(None, max_length=2000, description="why no job can be submitted at present")
+
+
+class PoolSummary(PoolReport):
+    """A pool, and when its provisioner was last heard of."""
+
+    name: str
+    seen_at: datetime
+
+
+class PoolPage(Model):
+    """Every pool, by name."""
+
+    items: list[PoolSummary]

@@ -1,0 +1,1 @@
+"""Brings workers onto nodes through Slurm when the queue needs them."""

@@ -1,0 +1,75 @@
+"""`python -m taskloom.provisioner`: what `taskloom provision` becomes. SIGTERM or SIGINT ends it; its jobs stay."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from taskloom.provisioner.jobs import AlreadyRunning, Jobs
+from taskloom.provisioner.loop import Provisioner, log
+from taskloom.provisioner.metrics import Metrics
+from taskloom.provisioner.pools import PoolsFileRefused, read
+from taskloom.provisioner.server import Server, ServerRefused
+
+EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
+
+
+def default_state(name: str) -> Path:
+    """Where a provisioner notes its jobs."""
+    folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(folder) / "taskloom" / f"provision-{name}.json"
+
+
+def parser() -> argparse.ArgumentParser:
+    out = argparse.ArgumentParser(prog="taskloom provision", description=__doc__)
+    out.add_argument("pools", type=Path)
+    out.add_argument("--server")
+    out.add_argument("--state", type=Path)
+    out.add_argument("--metrics-port", type=int)
+    out.add_argument("--plan", action="store_true")
+    out.add_argument("--once", action="store_true")
+    out.add_argument("--json", action="store_true")
+    return out
+
+
+def main(arguments: Sequence[str]) -> int:
+    given = parser().parse_args(arguments)
+    try:
+        pools = read(given.pools, given.server)
+        token = pools.token()
+        pools.log_folder.expanduser().mkdir(parents=True, exist_ok=True)
+        jobs = Jobs(pools.name, given.state or default_state(pools.name))
+    except (PoolsFileRefused, AlreadyRunning, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = Server(pools.server, token)
+    try:
+        provisioner = Provisioner(pools, jobs, server, Metrics(given.metrics_port))
+        if given.plan:
+            lines = provisioner.plan()
+            if lines is not None:
+                print(json.dumps({"plan": lines}) if given.json else "\n".join(lines))
+            return EXIT_FAILED if lines is None else EXIT_OK
+        log("started", f"provisioning {len(pools.pools)} pools for {pools.server}", server=pools.server)
+        provisioner.run(stop, given.once)
+        log("stopped", "provisioner stopped; its jobs go on")
+    except ServerRefused as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_SERVER
+    finally:
+        server.close()
+        jobs.close()
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""What to submit and what to cancel: demand and jobs in, decisions out. No I/O and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from taskloom.contract.demand import Demand, Need, PresentWorker
+from taskloom.provisioner.jobs import Job
+from taskloom.provisioner.pools import Pool
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be done for one pool.
+
+    blocks: blocks that wait for a worker of it. submit: new jobs. surplus: waiting jobs that nothing needs, newest
+    first. held: why fewer jobs are submitted than blocks wait, or "".
+    """
+
+    blocks: int
+    submit: int
+    surplus: tuple[Job, ...]
+    held: str
+
+
+def decide(demand: Demand, pools: Sequence[Pool], jobs: Mapping[str, Sequence[Job]]) -> dict[str, Decision]:
+    """A decision for every pool, by its name.
+
+    Each block that no present worker keeps is work for one worker: idle workers that fit come first, then jobs that are
+    on their way, then new ones. A block is served by the first pool that can run all of it.
+    """
+    idle = [worker for worker in demand.workers if worker.idle]
+    arrived = {worker.labels.get("slurm_job") for worker in demand.workers}
+    waiting = dict.fromkeys((pool.name for pool in pools), 0)
+    for need in demand.needs:
+        pool = next((pool for pool in pools if pool.lacks(need) is None), None)
+        left = need.blocks - _taken(idle, need)
+        if pool is not None:
+            waiting[pool.name] += left
+    return {pool.name: _for_pool(pool, waiting[pool.name], jobs.get(pool.name, ()), arrived) for pool in pools}
+
+
+def _for_pool(pool: Pool, blocks: int, jobs: Sequence[Job], arrived: set[str | None]) -> Decision:
+    waiting = [job for job in jobs if job.waits]
+    starting = [job for job in jobs if not job.waits and job.job_id not in arrived]
+    needed = max(0, blocks - len(starting))  # of jobs that wait for a node, or are still to be submitted
+    wanted = needed - len(waiting)
+    room = {"max_jobs": pool.max_jobs - len(jobs), "max_pending": pool.max_pending - len(waiting)}
+    submit = max(0, min(wanted, *room.values()))
+    held = ""
+    if submit < wanted:
+        limit = min(room, key=lambda name: room[name])
+        held = f"{limit} is {getattr(pool, limit)}"
+    cancellable = [job for job in reversed(waiting) if job.state == "PENDING" and job.job_id]
+    return Decision(blocks, submit, tuple(cancellable[: max(0, -wanted)]), held)
+
+
+def _taken(idle: list[PresentWorker], need: Need) -> int:
+    """How many of the blocks idle workers take; those workers are idle no more."""
+    fitting = [worker for worker in idle if _fits(worker, need)][: need.blocks]
+    for worker in fitting:
+        idle.remove(worker)
+    return len(fitting)
+
+
+def _fits(worker: PresentWorker, need: Need) -> bool:
+    return (
+        need.cores <= len(worker.cores)
+        and set(need.pinned_cores) <= set(worker.cores)
+        and need.memory_bytes <= worker.memory_bytes
+        and need.labels.items() <= worker.labels.items()
+        and (worker.remaining_s is None or need.timeout_s <= worker.remaining_s)
+    )

@@ -1,0 +1,104 @@
+"""The jobs of one provisioner: known by their names, on disk before they are submitted, adopted after a restart."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from taskloom.provisioner.slurm import QueuedJob
+
+MISSES = 2  # lists without it after which a job is gone: one may be taken while a job changes its state
+WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD")
+SUBMITTING = "SUBMITTING"  # our own word: whether Slurm has it is not known
+
+
+class AlreadyRunning(Exception):
+    """Another provisioner of the same name uses this state."""
+
+
+@dataclass
+class Job:
+    """A job of ours. job_id is "" while nobody has said it."""
+
+    name: str
+    pool: str
+    job_id: str = ""
+    state: str = SUBMITTING
+    reason: str = ""
+    misses: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has no node yet, as far as is known."""
+        return self.state == SUBMITTING or self.state in WAITING
+
+
+class Jobs:
+    """Every job of this provisioner that may exist. Raises AlreadyRunning, OSError."""
+
+    def __init__(self, name: str, state: Path) -> None:
+        self._prefix, self._path = f"{name}.", state
+        state.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = state.with_suffix(".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise AlreadyRunning(f"{state}: another provisioner uses it; give one of them another `name`") from error
+        kept = json.loads(state.read_text(encoding="utf-8")) if state.exists() else []
+        self._jobs = {job["name"]: Job(**job) for job in kept}
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def of(self, pool: str) -> list[Job]:
+        """A pool's jobs, oldest first."""
+        return [job for job in self._jobs.values() if job.pool == pool]
+
+    def plan(self, pool: str) -> Job:
+        """A new job, noted on disk: a provisioner that dies now leaves word of what it may have submitted."""
+        job = Job(f"{self._prefix}{pool}.{uuid.uuid4().hex[:8]}", pool)
+        self._jobs[job.name] = job
+        self._save()
+        return job
+
+    def submitted(self, job: Job, job_id: str) -> None:
+        job.job_id, job.state = job_id, "PENDING"
+        self._save()
+
+    def refused(self, job: Job) -> None:
+        """It certainly does not exist."""
+        del self._jobs[job.name]
+        self._save()
+
+    def update(self, listed: Iterable[QueuedJob], pools: Iterable[str]) -> list[Job]:
+        """Take in what `squeue` lists; jobs of ours that nobody knew are adopted. The jobs that are gone."""
+        known, seen = set(pools), {}
+        for entry in listed:
+            pool = entry.name.removeprefix(self._prefix).rpartition(".")[0]
+            if entry.name.startswith(self._prefix) and pool in known:
+                seen[entry.name] = entry
+        for name, entry in seen.items():
+            pool = name.removeprefix(self._prefix).rpartition(".")[0]
+            self._jobs[name] = Job(name, pool, entry.job_id, entry.state, entry.reason)
+        gone = []
+        for name, job in list(self._jobs.items()):
+            if name not in seen:
+                job.misses += 1
+                if job.misses >= MISSES:
+                    gone.append(self._jobs.pop(name))
+        self._save()
+        return gone
+
+    def _save(self) -> None:
+        new = self._path.with_suffix(".new")
+        with new.open("w", encoding="utf-8") as file:
+            json.dump([asdict(job) for job in self._jobs.values()], file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)

@@ -1,0 +1,160 @@
+"""One round an interval: what Slurm has, what the queue needs, what is to be done about it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from taskloom.contract.demand import PoolJob, PoolReport
+from taskloom.provisioner import slurm
+from taskloom.provisioner.decide import Decision, decide
+from taskloom.provisioner.jobs import Job, Jobs
+from taskloom.provisioner.metrics import Metrics
+from taskloom.provisioner.pools import Pool, Pools
+from taskloom.provisioner.server import Server, ServerSilent
+from taskloom.provisioner.slurm import SlurmFailed, SlurmUnknown
+
+LONGEST_BACKOFF_S = 600.0
+
+
+def log(event: str, message: str, **fields: Any) -> None:
+    """One JSON object a line on standard error."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    print(json.dumps({"at": at, "event": event, "message": message, **fields}), file=sys.stderr, flush=True)
+
+
+class Provisioner:
+    """Keeps as many jobs as the queue needs and the pools allow."""
+
+    def __init__(
+        self, pools: Pools, jobs: Jobs, server: Server, metrics: Metrics, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._pools, self._jobs, self._server, self._metrics, self._clock = pools, jobs, server, metrics, clock
+        self._refusals: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+        self._problem: dict[str, str] = {}
+        self._surplus: dict[str, set[str]] = {}
+
+    def run(self, stop: threading.Event, once: bool = False) -> None:
+        """Rounds until `stop` is set. Raises ServerRefused."""
+        while True:
+            began = self._clock()
+            self.round()
+            if once or stop.wait(max(0.0, began + self._pools.interval_s - self._clock())):
+                return
+
+    def round(self) -> None:
+        """One round. Nothing is submitted or cancelled unless both Slurm and the server answered."""
+        decisions = self._decisions()
+        if decisions is None:
+            return
+        for pool in self._pools.pools:
+            decision = decisions[pool.name]
+            self._submit(pool, decision)
+            self._cancel(pool, decision)
+            jobs = self._jobs.of(pool.name)
+            self._metrics.note(pool.name, decision, jobs)
+            try:
+                self._server.report(pool.name, self._report(pool, jobs, decision))
+            except ServerSilent as error:
+                log("server-silent", str(error))
+        self._metrics.last_round.set_to_current_time()
+
+    def plan(self) -> list[str] | None:
+        """The commands and scripts that a round would run now; None if Slurm or the server does not answer."""
+        decisions = self._decisions()
+        if decisions is None:
+            return None
+        lines = []
+        for pool in self._pools.pools:
+            decision, jobs = decisions[pool.name], self._jobs.of(pool.name)
+            held = f"; {decision.held}" if decision.held else ""
+            lines.append(
+                f"# pool {pool.name}: {decision.blocks} blocks wait, {len(jobs)} jobs, "
+                f"{decision.submit} to submit, {len(decision.surplus)} to cancel{held}"
+            )
+            for _ in range(decision.submit):
+                command, script = slurm.submission(self._pools, pool, f"{self._pools.name}.{pool.name}.NEW")
+                lines.append(f"{shlex.join(command)} <<'END'\n{script}END")
+            lines += [shlex.join(["scancel", "--state=PENDING", job.job_id]) for job in decision.surplus]
+        return lines
+
+    def _decisions(self) -> dict[str, Decision] | None:
+        try:
+            listed = slurm.queue()
+        except (SlurmFailed, SlurmUnknown) as error:
+            self._metrics.failures.labels("slurm").inc()
+            log("slurm-silent", f"{error}; nothing is submitted until it answers")
+            return None
+        for job in self._jobs.update(listed, [pool.name for pool in self._pools.pools]):
+            log("job-gone", f"job {job.job_id or job.name} is gone", pool=job.pool, job_id=job.job_id)
+        try:
+            demand = self._server.demand()
+        except ServerSilent as error:
+            self._metrics.failures.labels("server").inc()
+            log("server-silent", str(error))
+            return None
+        return decide(demand, self._pools.pools, {pool.name: self._jobs.of(pool.name) for pool in self._pools.pools})
+
+    def _submit(self, pool: Pool, decision: Decision) -> None:
+        if self._clock() < self._not_before.get(pool.name, 0.0):
+            return
+        for _ in range(decision.submit):
+            job = self._jobs.plan(pool.name)
+            command, script = slurm.submission(self._pools, pool, job.name)
+            try:
+                job_id = slurm.submit(command, script)
+            except SlurmFailed as error:
+                self._jobs.refused(job)
+                self._back_off(pool, str(error), "refused")
+                return
+            except SlurmUnknown as error:
+                # The job may exist: it counts until the queue has been read without it often enough.
+                self._back_off(pool, f"{error}; whether the job exists is not known", "unknown")
+                return
+            self._jobs.submitted(job, job_id)
+            self._metrics.submissions.labels(pool.name, "accepted").inc()
+            self._refusals.pop(pool.name, None)
+            self._problem.pop(pool.name, None)
+            log("submitted", f"job {job_id} for pool {pool.name}", pool=pool.name, job_id=job_id, name=job.name)
+
+    def _back_off(self, pool: Pool, problem: str, outcome: str) -> None:
+        times = self._refusals[pool.name] = self._refusals.get(pool.name, 0) + 1
+        delay_s = min(LONGEST_BACKOFF_S, self._pools.interval_s * 2 ** (times - 1))
+        self._not_before[pool.name] = self._clock() + delay_s
+        self._problem[pool.name] = problem
+        self._metrics.submissions.labels(pool.name, outcome).inc()
+        log(f"submission-{outcome}", f"{problem}; next try in {delay_s:g} s", pool=pool.name, delay_s=delay_s)
+
+    def _cancel(self, pool: Pool, decision: Decision) -> None:
+        """A waiting job goes that two rounds in succession found to be needed by nothing."""
+        before = self._surplus.get(pool.name, set())
+        self._surplus[pool.name] = {job.name for job in decision.surplus}
+        for job in decision.surplus:
+            if job.name not in before:
+                continue
+            try:
+                slurm.cancel(job.job_id)
+            except (SlurmFailed, SlurmUnknown) as error:
+                log("cancel-failed", str(error), pool=pool.name, job_id=job.job_id)
+            else:
+                self._metrics.cancellations.labels(pool.name).inc()
+                log("cancelled", f"job {job.job_id}: nothing waits for it", pool=pool.name, job_id=job.job_id)
+
+    def _report(self, pool: Pool, jobs: list[Job], decision: Decision) -> PoolReport:
+        held = f"no further job: {decision.held}" if decision.held else None
+        return PoolReport(
+            cores=pool.cores,
+            memory_bytes=int(pool.memory),
+            labels=pool.worker_labels,
+            walltime_s=pool.walltime.total_seconds(),
+            interval_s=self._pools.interval_s,
+            jobs=[PoolJob(job_id=job.job_id or job.name, state=job.state, reason=job.reason[:500]) for job in jobs],
+            problem=self._problem.get(pool.name, held),
+        )

@@ -1,0 +1,40 @@
+"""The provisioner's metrics, for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, start_http_server
+
+from taskloom.provisioner.decide import Decision
+from taskloom.provisioner.jobs import Job
+
+
+class Metrics:
+    """Served at /metrics on a port of this machine's loopback, if there is a port."""
+
+    def __init__(self, port: int | None) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        registry = CollectorRegistry()
+        self._jobs = Gauge("taskloom_provision_jobs", "jobs by pool and state", ["pool", "state"], registry=registry)
+        self._blocks = Gauge(
+            "taskloom_provision_waiting_blocks", "blocks that wait for a worker of a pool", ["pool"], registry=registry
+        )
+        self.submissions = Counter(
+            "taskloom_provision_submissions", "calls of sbatch", ["pool", "outcome"], registry=registry
+        )
+        self.cancellations = Counter(
+            "taskloom_provision_cancellations", "calls of scancel", ["pool"], registry=registry
+        )
+        self.failures = Counter(
+            "taskloom_provision_failed_rounds", "rounds that ended early", ["asked"], registry=registry
+        )
+        self.last_round = Gauge(
+            "taskloom_provision_last_round_timestamp_seconds", "when the last whole round was", registry=registry
+        )
+        if port is not None:
+            start_http_server(port, addr="127.0.0.1", registry=registry)
+
+    def note(self, pool: str, decision: Decision, jobs: list[Job]) -> None:
+        """A pool as it is after a round."""
+        self._blocks.labels(pool).set(decision.blocks)
+        for state in {"PENDING", "RUNNING", *(job.state for job in jobs)}:
+            self._jobs.labels(pool, state).set(sum(job.state == state for job in jobs))

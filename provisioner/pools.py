@@ -1,0 +1,137 @@
+"""The pools file: which jobs may be submitted, and how many."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError
+
+from taskloom.contract.demand import Need
+
+DEFAULT_SERVER = "http://127.0.0.1:8321"
+RESERVE_S = 120.0  # of a job's walltime: a worker's start, and the reserve it keeps for its end
+NAME = r"^[A-Za-z0-9_-]{1,40}$"
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value.total_seconds() < 1:
+        raise ValueError("must be at least a second")
+    return value
+
+
+Duration = Annotated[timedelta, AfterValidator(_positive), Field(strict=False)]
+
+
+class PoolsFileRefused(Exception):
+    """The pools file cannot be used; says which field, its value, and what is accepted."""
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Pool(_Settings):
+    """Jobs of one kind: each is one worker on one node."""
+
+    name: str = Field(pattern=NAME)
+    partition: str | None = None
+    constraint: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    cores: int = Field(ge=1, le=1 << 16)
+    memory: ByteSize = Field(gt=0)
+    walltime: Duration
+    exclusive: bool = True
+    max_jobs: int = Field(ge=1, le=10_000)
+    max_pending: int = Field(1, ge=1, le=10_000)
+    idle_exit: Duration = timedelta(seconds=120)
+    peaks: Literal["once", "never"] = "once"
+    labels: dict[str, str] = Field(default_factory=dict)
+    sbatch_options: tuple[str, ...] = ()
+    prelude: str = Field("", description="lines of shell that make `taskloom` available on a node")
+
+    @property
+    def worker_labels(self) -> dict[str, str]:
+        """Labels of its workers, without that of the job."""
+        return {**self.labels, "pool": self.name}
+
+    def lacks(self, need: Need) -> str | None:
+        """Why a worker of this pool cannot run a block, or None if it can."""
+        if need.cores > self.cores:
+            return f"needs {need.cores} cores, its workers have {self.cores}"
+        if need.pinned_cores and not (self.exclusive and max(need.pinned_cores) < self.cores):
+            return f"names the cores {','.join(map(str, need.pinned_cores))}"
+        if need.memory_bytes > self.memory:
+            return f"needs {need.memory_bytes:,} bytes of memory, its workers have {self.memory:,}"
+        missing = [f"{k}={v}" for k, v in need.labels.items() if self.worker_labels.get(k) != v]
+        if missing:
+            return f"requires {', '.join(missing)}"
+        if need.timeout_s > self.walltime.total_seconds() - RESERVE_S:
+            return f"may take {need.timeout_s:g} s, its workers live {self.walltime.total_seconds() - RESERVE_S:g} s"
+        return None
+
+
+class Pools(_Settings):
+    """A pools file. The first pool that can run a block serves it."""
+
+    name: str = Field("taskloom", pattern=NAME)
+    server: str = DEFAULT_SERVER
+    token_file: Path | None = None
+    interval: Duration = timedelta(seconds=30)
+    log_folder: Path = Path("taskloom-jobs")
+    pools: tuple[Pool, ...] = Field(min_length=1)
+
+    @property
+    def interval_s(self) -> float:
+        return self.interval.total_seconds()
+
+    def token(self) -> str | None:
+        """The key for the server: TASKLOOM_TOKEN, or what the token file holds. Raises PoolsFileRefused."""
+        given = os.environ.get("TASKLOOM_TOKEN")
+        if given or self.token_file is None:
+            return given or None
+        try:
+            return self.token_file.expanduser().read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise PoolsFileRefused(f"token_file: {self.token_file}: {error.strerror}") from error
+
+
+def read(path: Path, server: str | None = None) -> Pools:
+    """The pools of a TOML file, with `[pools.NAME]` a table each. Raises PoolsFileRefused."""
+    try:
+        given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PoolsFileRefused(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PoolsFileRefused(f"{path}: not TOML: {error}") from error
+    tables = given.get("pools")
+    if isinstance(tables, dict):
+        given["pools"] = [
+            {"name": name, **table} if isinstance(table, dict) else table for name, table in tables.items()
+        ]
+    if server is not None:
+        given["server"] = server
+    try:
+        pools = Pools.model_validate(given)
+    except ValidationError as error:
+        raise PoolsFileRefused("\n".join(_explained(path, given, item) for item in error.errors())) from error
+    if len({pool.name for pool in pools.pools}) < len(pools.pools):
+        raise PoolsFileRefused(f"{path}: pools: two pools have one name")
+    return pools
+
+
+def _explained(path: Path, given: dict[str, Any], error: Any) -> str:
+    place, at = [], given
+    for key in error["loc"]:
+        if isinstance(key, int) and isinstance(at, list):
+            at = at[key] if key < len(at) else {}
+            place.append(str(at.get("name", key)) if isinstance(at, dict) else str(key))
+        else:
+            at = at.get(key, {}) if isinstance(at, dict) else {}
+            place.append(str(key))
+    value = "" if error["type"] == "missing" else f" is {error['input']!r}"
+    return f"{path}: {'.'.join(place)}{value}: {error['msg']}"

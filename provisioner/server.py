@@ -1,0 +1,56 @@
+"""What the provisioner asks the server, and tells it."""
+
+from __future__ import annotations
+
+import httpx
+from pydantic import ValidationError
+
+from taskloom.contract.demand import Demand, PoolReport
+
+ANSWER_S = 30.0
+
+
+class ServerSilent(Exception):
+    """The server did not answer, or not with what was asked; a later try may help."""
+
+
+class ServerRefused(Exception):
+    """The server answered that this provisioner may not ask."""
+
+
+class Server:
+    """One connection to one server."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=ANSWER_S)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def demand(self) -> Demand:
+        """What the queue needs. Raises ServerSilent or ServerRefused."""
+        answer = self._send("GET", "/queue/demand")
+        try:
+            return Demand.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise ServerSilent(f"{answer.request.url}: an answer that was not understood: {error}") from error
+
+    def report(self, pool: str, report: PoolReport) -> None:
+        """Tell how a pool is. Raises ServerSilent or ServerRefused."""
+        self._send("PUT", f"/queue/pools/{pool}", report.model_dump_json())
+
+    def _send(self, method: str, path: str, body: str | None = None) -> httpx.Response:
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            answer = self._http.request(method, path, content=body, headers=headers)
+        except httpx.HTTPError as error:
+            raise ServerSilent(f"{self._http.base_url}: {error or type(error).__name__}") from error
+        if answer.status_code in (401, 403):
+            raise ServerRefused(
+                f"{answer.request.url}: status {answer.status_code}; a provisioner takes a key of scope worker, "
+                "in the token file or in TASKLOOM_TOKEN"
+            )
+        if not answer.is_success:
+            raise ServerSilent(f"{answer.request.url}: status {answer.status_code}")
+        return answer

@@ -1,0 +1,114 @@
+"""Slurm's commands, each a bounded call with an argument list; never a shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from taskloom.provisioner.pools import Pool, Pools
+
+ANSWER_S = 30.0
+COLUMNS = "%i|%j|%T|%r"  # id, name, state, reason; names are ours and hold no "|"
+
+
+class SlurmFailed(Exception):
+    """A command refused: it certainly did nothing. Says what Slurm said."""
+
+
+class SlurmUnknown(Exception):
+    """A command did not end in time, or its answer makes no sense: it may have done its work."""
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job as `squeue` lists it."""
+
+    job_id: str
+    name: str
+    state: str
+    reason: str
+
+
+def queue() -> list[QueuedJob]:
+    """This user's jobs that have not ended. Raises SlurmFailed or SlurmUnknown."""
+    printed = _run(["squeue", "--noheader", "--user", str(os.getuid()), "--format", COLUMNS])
+    jobs = []
+    for line in filter(None, printed.splitlines()):
+        parts = line.split("|", 3)
+        if len(parts) != 4 or not re.match(r"\d+", parts[0]):
+            raise SlurmUnknown(f"squeue printed {line[:200]!r}")
+        jobs.append(QueuedJob(*parts))
+    return jobs
+
+
+def submit(command: Sequence[str], script: str) -> str:
+    """The id of a new job. Raises SlurmFailed if Slurm refused it, SlurmUnknown if it may exist all the same."""
+    printed = _run(command, script).strip()
+    found = re.fullmatch(r"(\d+)(;\S+)?", printed)
+    if found is None:
+        raise SlurmUnknown(f"sbatch printed {printed[:200]!r}")
+    return found.group(1)
+
+
+def cancel(job_id: str) -> None:
+    """Cancel a job that still waits. Raises SlurmFailed or SlurmUnknown."""
+    _run(["scancel", "--state=PENDING", job_id])
+
+
+def submission(pools: Pools, pool: Pool, job_name: str) -> tuple[list[str], str]:
+    """(the argument list, the job's script) that bring one worker."""
+    minutes = -(-int(pool.walltime.total_seconds()) // 60)
+    log = pools.log_folder.expanduser().absolute() / f"{job_name}.log"
+    command = [
+        "sbatch", "--parsable", f"--job-name={job_name}", "--nodes=1", "--ntasks=1",
+        f"--cpus-per-task={pool.cores}", f"--mem={-(-int(pool.memory) // (1 << 20))}M", f"--time={minutes}",
+        # The provisioner replaces a lost job by a new one; a requeued one would wait two minutes for its own start.
+        "--no-requeue", "--open-mode=append", f"--output={log}", "--signal=B:TERM@60",
+    ]  # fmt: skip
+    for option in ("partition", "constraint", "account", "qos"):
+        value = getattr(pool, option)
+        if value is not None:
+            command.append(f"--{option}={value}")
+    if pool.exclusive:
+        command.append("--exclusive")
+    return [*command, *pool.sbatch_options], _script(pools, pool)
+
+
+def _script(pools: Pools, pool: Pool) -> str:
+    lines = ["#!/bin/bash", "set -euo pipefail"]
+    if pool.prelude:
+        lines.append(pool.prelude.rstrip("\n"))
+    if pools.token_file is not None:
+        # The key itself stands in no argument and in no script, which Slurm keeps.
+        lines += [f"TASKLOOM_TOKEN=$(< {shlex.quote(str(_absolute(pools.token_file)))})", "export TASKLOOM_TOKEN"]
+    arguments = [
+        "taskloom", "worker", "--server", pools.server, "--drain", "release",
+        "--idle-exit", f"{int(pool.idle_exit.total_seconds())}s", "--peaks", pool.peaks,
+    ]  # fmt: skip
+    for key, value in pool.worker_labels.items():
+        arguments += ["--label", f"{key}={value}"]
+    lines.append(f'exec {shlex.join(arguments)} --label "slurm_job=$SLURM_JOB_ID"')
+    return "\n".join(lines) + "\n"
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+def _run(command: Sequence[str], given: str | None = None) -> str:
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SlurmUnknown(f"{command[0]} did not answer within {ANSWER_S:g} s") from error
+    except OSError as error:
+        raise SlurmFailed(f"{command[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        raise SlurmFailed(f"{command[0]}: {' '.join(done.stderr.split()) or f'exit code {done.returncode}'}"[:500])
+    return done.stdout

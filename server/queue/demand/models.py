@@ -1,0 +1,20 @@
+"""The table of pools: what may bring workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from taskloom.server.db import Base
+
+
+class Pool(Base):
+    __tablename__ = "pool"
+
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # none: before there were keys
+    report: Mapped[dict[str, Any]]  # as its provisioner gave it last
+    seen_at: Mapped[float]
+    silent_at: Mapped[float]  # from then on it does not count, if nothing is heard of it until then

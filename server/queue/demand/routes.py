@@ -1,0 +1,41 @@
+"""/api/v1/queue"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from taskloom.contract.demand import Demand, PoolPage, PoolReport, PoolSummary
+from taskloom.server.access.auth import Who
+from taskloom.server.context import Ctx
+from taskloom.server.errors import BodyTooLarge, InvalidRequest, MalformedBody, NotYourPool, TooManyPools
+from taskloom.server.problems import responses
+from taskloom.server.queue.demand import service
+
+router = APIRouter(prefix="/queue", tags=["queue"])
+
+
+@router.get("/demand", responses=responses())
+def demand(context: Ctx) -> Demand:
+    """What the queue needs, grouped by need, and which workers are present."""
+    return service.demand(context.database, context.settings)
+
+
+@router.get("/pools", responses=responses())
+def pools(context: Ctx) -> PoolPage:
+    """The pools that provisioners have reported."""
+    return service.pools(context.database)
+
+
+@router.put(
+    "/pools/{name}", responses=responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourPool, TooManyPools)
+)
+def report(
+    context: Ctx,
+    caller: Who,
+    name: Annotated[str, Path(max_length=40, pattern=r"^[A-Za-z0-9_-]+$")],
+    pool: PoolReport,
+) -> PoolSummary:
+    """A provisioner says how one of its pools is. Queued runs then say that they wait for a job of it."""
+    return service.report(context.database, caller, name, pool)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))  # for processes.py: real processes are in one place
+
+from cluster import Cluster, cluster, missing
+from processes import House, Process, house
+
+from taskloom import Client
+
+POOL: dict[str, Any] = {
+    "partition": "main", "cores": 2, "memory": "1GiB", "walltime": "00:10:00", "max_jobs": 2, "max_pending": 2,
+    "exclusive": False, "idle_exit": 4, "peaks": "never",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    absent = missing()
+    assert not absent, f"not installed: {', '.join(absent)} (Debian: slurm-wlm, munge)"
+    with cluster(tmp_path_factory.mktemp("slurm")) as found:
+        yield found
+
+
+@pytest.fixture
+def home(slurm: Cluster, tmp_path: Path, database_url: str) -> Iterator[House]:
+    for name, value in slurm.environment.items():
+        os.environ[name] = value
+    with house(tmp_path, database_url, heartbeat_s=0.5, lease_s=6, reap_every_s=0.5) as found:
+        yield found
+        slurm.cancel_all()
+
+
+@pytest.fixture
+def client(home: House) -> Iterator[Client]:
+    with Client(home.url) as connected:
+        yield connected
+
+
+@pytest.fixture
+def provision(home: House) -> Callable[..., Process]:
+    """Start a provisioner; its pools are POOL with changes, `pools` a table by name."""
+
+    def start(*options: str, pools: dict[str, dict[str, Any]], **environment: str) -> Process:
+        path = home.folder / "pools.toml"
+        path.write_text(pools_file(home, pools))
+        command = [sys.executable, "-P", "-m", "taskloom.provisioner", str(path), *options]
+        return home.run("provisioner", command, XDG_STATE_HOME=str(home.folder / "state"), **environment)
+
+    return start
+
+
+def pools_file(home: House, pools: dict[str, dict[str, Any]]) -> str:
+    """A pools file that makes this installation's `taskloom` available to jobs."""
+    lines = [f'name = "t"\nserver = "{home.url}"\ninterval = 1\nlog_folder = "{home.folder}/jobs"']
+    exports = {
+        "PATH": f"{Path(sys.executable).parent}:$PATH",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "XDG_STATE_HOME": str(home.folder / "state"),
+    }
+    prelude = "\n".join(f"export {name}={value}" for name, value in exports.items())
+    for name, changes in pools.items():
+        lines.append(f"[pools.{name}]\nprelude = '''{prelude}'''")
+        for key, value in {**POOL, **changes}.items():
+            text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+            lines.append(f"{key} = {text}")
+    return "\n".join(lines)

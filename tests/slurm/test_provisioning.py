@@ -1,0 +1,282 @@
+"""`taskloom provision` with a real Slurm: three nodes on this host, real workers, real trainers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from cluster import Cluster
+from patience import until
+from processes import House, Process, gone
+
+from taskloom import Client
+from taskloom.contract.experiments import ExperimentRequest
+
+pytestmark = pytest.mark.slurm
+
+LONG = 300.0  # seconds that something may take which takes a few beside nothing else; trainers compile first
+Provision = Callable[..., Process]
+
+
+def submit(client: Client, **request: object) -> int:
+    """An experiment of tiny runs."""
+    base = {"model": "tiny", "batch": 1, "seq": 16, "steps": 12, **request.pop("base", {})}  # type: ignore[dict-item]
+    whole = {"base": base, "limits": {"timeout_s": 200}, **request}
+    return client.submit(ExperimentRequest.model_validate(whole)).id
+
+
+def states(client: Client, experiment_id: int) -> list[str]:
+    return [run.state for run in client.runs(experiment_id=experiment_id)]
+
+
+def all_succeed(client: Client, experiment_id: int) -> None:
+    until(lambda: set(states(client, experiment_id)) == {"succeeded"}, "all runs to succeed", LONG)
+
+
+def exactly_one_result_each(client: Client, experiment_id: int) -> None:
+    for summary in client.runs(experiment_id=experiment_id):
+        run = client.run(summary.id)
+        assert [attempt.state for attempt in run.history].count("succeeded") == 1, run.history
+
+
+def training(client: Client, experiment_id: int) -> int:
+    """A run of it that trains now."""
+
+    def found() -> int | None:
+        for run in client.runs(experiment_id=experiment_id):
+            if run.state == "running":
+                progress = client.run(run.id).history[-1].progress
+                if progress is not None and progress.stage == "training":
+                    return run.id
+        return None
+
+    return until(found, "a run to train", LONG) or 0
+
+
+def log_of(home: House) -> list[dict[str, object]]:
+    """What the provisioner has logged."""
+    path = next(path for path in sorted(home.folder.glob("*-provisioner.log"), reverse=True))
+    return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+
+
+def logged(home: House, event: str) -> list[dict[str, object]]:
+    return [entry for entry in log_of(home) if entry["event"] == event]
+
+
+def test_the_queue_brings_its_workers_and_they_leave(slurm: Cluster, client: Client, provision: Provision) -> None:
+    experiment_id = submit(client, axes={"threads": [1, 2]}, repetitions=3)
+    most = 0
+    provision(pools={"two": {}})
+
+    def done() -> bool:
+        nonlocal most
+        most = max(most, len(slurm.jobs()))
+        return set(states(client, experiment_id)) == {"succeeded"}
+
+    until(done, "six runs to succeed", LONG)
+    exactly_one_result_each(client, experiment_id)
+    assert 1 <= most <= 2
+    until(lambda: slurm.jobs() == [], "the workers to leave", 4 + 30)
+    assert all(worker.left_at is not None for worker in client.workers())
+
+
+def test_what_outlasts_the_walltime_is_never_started_and_says_why(
+    slurm: Cluster, client: Client, provision: Provision
+) -> None:
+    too_long = submit(client, limits={"timeout_s": 3600})
+    fits = submit(client)
+    provision(pools={"short": {}})
+    all_succeed(client, fits)
+    run = client.run(next(iter(client.runs(experiment_id=too_long))).id)
+    assert (run.state, run.attempts) == ("queued", 0)
+    assert run.queue is not None
+    assert run.queue.reason == "too-little-time"
+    assert "may take 3600 s" in run.queue.waiting_for
+    until(lambda: slurm.jobs() == [], "the worker to leave", 4 + 30)
+    assert client.run(run.id).attempts == 0
+
+
+def test_a_pending_job_is_what_a_run_waits_for(
+    slurm: Cluster, home: House, client: Client, provision: Provision
+) -> None:
+    slurm.command("scontrol", "update", "partitionname=main", "state=DOWN")
+    try:
+        experiment_id = submit(client)
+        provision(pools={"held": {}})
+        run_id = next(iter(client.runs(experiment_id=experiment_id))).id
+
+        def reason() -> str:
+            queue = client.run(run_id).queue
+            return "" if queue is None or queue.reason != "pool-waiting" else queue.waiting_for
+
+        until(lambda: "a job of pool `held` is pending in Slurm: Partition" in reason(), "Slurm's reason")
+        client.cancel_experiment(experiment_id)
+        until(lambda: slurm.jobs() == [], "the job that nothing needs to be cancelled")
+        assert logged(home, "cancelled")
+    finally:
+        slurm.command("scontrol", "update", "partitionname=main", "state=UP")
+
+
+@pytest.mark.parametrize("disturbance", ["scancel", "preemption", "slurmd", "worker"])
+def test_every_run_has_one_result_whatever_ends_its_job(
+    slurm: Cluster, client: Client, provision: Provision, disturbance: str
+) -> None:
+    experiment_id = submit(client, base={"steps": 8000}, axes={"seed": [1, 2]}, repetitions=1)
+    provision(pools={"two": {"max_jobs": 1}})
+    run_id = training(client, experiment_id)
+    attempt = client.run(run_id).history[-1]
+    job_id = next(worker.labels["slurm_job"] for worker in client.workers() if worker.worker_id == attempt.worker_id)
+    node = slurm.node_of(job_id)
+    if disturbance == "scancel":
+        slurm.command("scancel", job_id)
+    elif disturbance == "preemption":
+        slurm.command("sbatch", "-p", "urgent", f"--nodelist={node}", "-c", "2", "-o", "/dev/null", "--wrap", "sleep 1")
+    elif disturbance == "slurmd":
+        slurm.kill_node(node)
+    else:
+        worker = next(process for process in psutil.process_iter(["cmdline", "environ"]) if is_worker(process, job_id))
+        worker.kill()
+        gone(worker)
+    if disturbance == "slurmd":
+        until(lambda: slurm.nodes()[node].startswith("down"), "a down node")
+        slurm.start_node(node)
+    all_succeed(client, experiment_id)
+    exactly_one_result_each(client, experiment_id)
+    until(lambda: slurm.jobs() == [], "the workers to leave", LONG)
+
+
+def is_worker(process: psutil.Process, job_id: str) -> bool:
+    line, environment = process.info["cmdline"] or [], process.info["environ"] or {}
+    return "taskloom.worker" in line and environment.get("SLURM_JOB_ID") == job_id
+
+
+def test_a_block_of_wide_and_narrow_runs_finishes_beside_narrow_workers(
+    slurm: Cluster, client: Client, provision: Provision
+) -> None:
+    narrow = submit(client, base={"threads": 1})
+    mixed = submit(client, axes={"threads": [1, 2]}, repetitions=2)
+    provision(pools={"one": {"cores": 1}, "two": {}})
+    all_succeed(client, narrow)
+    all_succeed(client, mixed)
+    wide = {run.id for run in client.runs(experiment_id=mixed)}
+    cores = {worker.worker_id: worker.cores for worker in client.workers()}
+    assert all(len(cores[client.run(run_id).history[-1].worker_id]) == 2 for run_id in wide)
+    until(lambda: slurm.jobs() == [], "the workers to leave", LONG)
+
+
+def test_a_killed_provisioner_knows_its_jobs_again(
+    slurm: Cluster, home: House, client: Client, provision: Provision
+) -> None:
+    experiment_id = submit(client, base={"steps": 6000}, repetitions=2)
+    first = provision(pools={"two": {}})
+    until(lambda: len(slurm.jobs()) == 2, "two jobs")
+    first.popen.send_signal(signal.SIGKILL)
+    first.wait()
+    before = {job["id"] for job in slurm.jobs()}
+    second = provision(pools={"two": {}})
+    until(lambda: any(pool.jobs for pool in client.pools()), "a report")
+    assert {job["id"] for job in slurm.jobs()} <= before
+    all_succeed(client, experiment_id)
+    assert not logged(home, "submitted")
+    until(lambda: slurm.jobs() == [], "the workers to leave", LONG)
+    second.popen.terminate()
+    assert second.wait() == 0
+
+
+def shim(folder: Path, name: str, script: str) -> None:
+    """A command of Slurm's that does something else first."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize(
+    ("script", "event", "said"),
+    [
+        ("echo sbatch: error: Batch job submission failed: Job violates accounting policy >&2; exit 1",
+         "submission-refused", "Job violates accounting policy"),
+        ("cat >/dev/null; echo Submitted, probably", "submission-unknown", "sbatch printed 'Submitted, probably'"),
+    ],
+)  # fmt: skip
+def test_a_refusing_sbatch_is_asked_ever_more_seldom_and_its_words_are_shown(
+    slurm: Cluster, home: House, client: Client, provision: Provision, script: str, event: str, said: str
+) -> None:
+    experiment_id = submit(client)
+    run_id = next(iter(client.runs(experiment_id=experiment_id))).id
+    shim(home.folder / "bin", "sbatch", script)
+    provision(pools={"two": {}}, PATH=f"{home.folder}/bin:{os.environ['PATH']}")
+
+    def held() -> bool:
+        queue = client.run(run_id).queue
+        return queue is not None and said in queue.waiting_for
+
+    until(held, "the reason at the run")
+    until(lambda: len(logged(home, event)) >= 3, "three tries", LONG)
+    assert [entry["delay_s"] for entry in logged(home, event)[:3]] == [1.0, 2.0, 4.0]
+    assert slurm.jobs() == []
+
+
+def test_a_job_that_was_submitted_by_a_command_that_hangs_is_not_submitted_twice(
+    slurm: Cluster, home: House, client: Client, provision: Provision
+) -> None:
+    experiment_id = submit(client)
+    # The real command does its work, and then nothing is heard of it.
+    real = next(path for path in os.environ["PATH"].split(":") if (Path(path) / "sbatch").exists())
+    shim(home.folder / "bin", "sbatch", f'{real}/sbatch "$@" >/dev/null && exec sleep 60')
+    pause = "import taskloom.provisioner.slurm as s; s.ANSWER_S = 3.0\n"
+    (home.folder / "sitecustomize.py").write_text(pause)
+    path = f"{home.folder}:{os.environ.get('PYTHONPATH', '')}"
+    provision(pools={"two": {}}, PATH=f"{home.folder}/bin:{os.environ['PATH']}", PYTHONPATH=path)
+    until(lambda: logged(home, "submission-unknown"), "the command to be given up")
+    all_succeed(client, experiment_id)
+    assert len(list((home.folder / "jobs").glob("*.log"))) == 1
+    until(lambda: slurm.jobs() == [], "the worker to leave", LONG)
+
+
+def test_nothing_is_submitted_while_the_queue_cannot_be_read(
+    slurm: Cluster, home: House, client: Client, provision: Provision
+) -> None:
+    experiment_id = submit(client)
+    broken = home.folder / "broken"
+    real = next(path for path in os.environ["PATH"].split(":") if (Path(path) / "squeue").exists())
+    shim(home.folder / "bin", "squeue", f'test -e {broken} && {{ echo nonsense; exit 0; }}; exec {real}/squeue "$@"')
+    broken.touch()
+    provision(pools={"two": {}}, PATH=f"{home.folder}/bin:{os.environ['PATH']}")
+    until(lambda: len(logged(home, "slurm-silent")) >= 3, "three rounds")
+    assert not logged(home, "submitted")
+    broken.unlink()
+    all_succeed(client, experiment_id)
+    until(lambda: slurm.jobs() == [], "the worker to leave", LONG)
+
+
+def test_two_provisioners_of_one_name_do_not_run_beside_each_other(home: House, provision: Provision) -> None:
+    first = provision(pools={"two": {}})
+    until(lambda: logged(home, "started"), "the first")
+    assert provision(pools={"two": {}}).wait() == 2
+    assert first.popen.poll() is None
+
+
+def test_the_cores_of_a_run_lie_within_those_of_its_job(
+    slurm: Cluster, client: Client, provision: Provision
+) -> None:
+    experiment_id = submit(client, base={"steps": 6000, "threads": 1}, repetitions=2)
+    provision(pools={"one": {"cores": 1}})
+    run_id = training(client, experiment_id)
+    attempt = client.run(run_id).history[-1]
+    worker = next(worker for worker in client.workers() if worker.worker_id == attempt.worker_id)
+    process = next(p for p in psutil.process_iter(["cmdline", "environ"]) if is_worker(p, worker.labels["slurm_job"]))
+    (trainer,) = process.children()
+    shown = slurm.command("scontrol", "show", "job", "-d", worker.labels["slurm_job"])
+    allocated = {int(core) for core in re.findall(r"CPU_IDs=(\d)\b", shown)}
+    assert set(trainer.cpu_affinity()) <= set(worker.cores) <= allocated
+    assert len(allocated) == 1
+    all_succeed(client, experiment_id)
+    until(lambda: slurm.jobs() == [], "the workers to leave", LONG)
