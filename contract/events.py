@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from taskloom.contract.runs import Model, Progress, RunState
+from taskloom.contract.runs import Model, ProgressSeen, RunState
 
 
 class RunEvent(Model):
@@ -13,7 +13,7 @@ class RunEvent(Model):
     run_id: int
     state: RunState
     attempt_no: int
-    progress: Progress | None
+    progress: ProgressSeen | None
 
 
 class ExperimentEvent(Model):

@@ -26,15 +26,21 @@ def _whole(value: object) -> object:
 
 
 class Model(BaseModel):
-    """A body of the API: unknown keys are refused."""
+    """A body that the server answers: fields that the reader does not know are left aside, as a newer server has more.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    A field that is added later has a default: an older server does not send it.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+OPEN: ConfigDict = {"extra": "ignore", "strict": False}  # of an answer that inherits the fields of a request
 
 
 class Request(Model):
-    """A body that is sent to the server: values are of the type that the schema says."""
+    """A body that is sent to the server: unknown fields are refused, values are of the type that the schema says."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -84,6 +90,12 @@ class Progress(Request):
     tokens_per_s: float | None = None
 
 
+class ProgressSeen(Progress):
+    """How far a trainer had come at its last heartbeat."""
+
+    model_config = OPEN
+
+
 class AttemptSummary(Model):
     """One execution of a run by one worker under one lease."""
 
@@ -98,7 +110,7 @@ class AttemptSummary(Model):
     expires_at: datetime
     deadline_at: datetime
     finished_at: datetime | None
-    progress: Progress | None
+    progress: ProgressSeen | None
     error: dict[str, Any] | None = Field(description="slug, detail and fields of what went wrong; null if nothing did")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from taskloom.contract.runs import MOST, Model, Request
+from taskloom.contract.runs import MOST, OPEN, Model, Request
 
 
 class WorkerRegistration(Request):
@@ -43,7 +43,7 @@ class Leaving(Request):
 class WorkerSummary(WorkerRegistration):
     """A worker as it registered, when it was last heard of, and what it runs."""
 
-    model_config = ConfigDict(strict=False)
+    model_config = OPEN
 
     registered_at: datetime
     seen_at: datetime

@@ -22,7 +22,6 @@ from taskloom.worker.settings import Settings, default_spool
 from taskloom.worker.spool import Entry, Spool, stranded
 
 EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
-SLUG = "/problems/"
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,8 @@ class ClaimLoop:
         """Until stopped, or until one run is done with `once`. The process's exit code."""
         try:
             self._register()
+            if self._settings.resend:
+                return self._resend()
             self._deliver_stranded()
             while not self._agent.draining:
                 self._delivery.deliver_waiting()
@@ -85,6 +86,13 @@ class ClaimLoop:
             self._agent.stop()
             self._leave()
         return EXIT_OK
+
+    def _resend(self) -> int:
+        """Send what waits and what was refused before, once."""
+        count = self._spool.take_back()
+        self._report.say("resending", f"{count} refused files are sent again", count=count)
+        self._delivery.deliver_waiting()
+        return EXIT_RUN_FAILED if self._spool.refused() else EXIT_OK
 
     def pause(self, delay_s: float) -> bool:
         """Wait; False as soon as the worker is to take no further run."""
@@ -160,7 +168,7 @@ class ClaimLoop:
         self._inbox.put(answer)
 
     def _after_failed_claim(self, error: Exception | None) -> None:
-        slug = str(error.problem.get("type", "")).removeprefix(SLUG) if isinstance(error, Refused) else ""
+        slug = error.slug if isinstance(error, Refused) else ""
         if slug == "unknown-worker":
             self._register()
         elif isinstance(error, Unreachable) or slug == "worker-busy":

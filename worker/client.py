@@ -31,12 +31,17 @@ ARTIFACT_S = 120.0  # for the server to sync a large file
 M = TypeVar("M", bound=BaseModel)
 
 
+PROBLEM = "application/problem+json"
+OURS = "/problems/"  # where the server's own types of problems are
+
+
 class Refused(Exception):
-    """The server answered that it will not do this; asking again would not change it."""
+    """The server itself said, with a problem of its own, that it will not do this; asking again would not change it."""
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
         super().__init__(f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": "))
         self.status, self.problem = status, problem
+        self.slug = str(problem.get("type", "")).removeprefix(OURS)
 
 
 class ServerClient:
@@ -103,21 +108,28 @@ class ServerClient:
         if answer.status_code in RETRIED_STATUSES:
             retry_after_s = parse_retry_after_s(answer.headers.get("Retry-After"))
             raise Unreachable(f"{answer.request.url}: status {answer.status_code}", retry_after_s)
-        if not answer.is_success:
-            raise Refused(answer.status_code, _problem(answer))
-        return answer
+        if answer.is_success:
+            return answer
+        problem = _problem(answer)
+        if problem is None:  # a proxy, or what else is at this address for the moment
+            raise Unreachable(f"{answer.request.url}: status {answer.status_code}, not from a Taskloom server")
+        raise Refused(answer.status_code, problem)
 
     @staticmethod
     def _parsed(answer: httpx.Response, model: type[M]) -> M:
         try:
             return model.model_validate_json(answer.content)
         except ValidationError as error:
-            raise Refused(answer.status_code, {"title": "Answer not understood", "detail": str(error)}) from error
+            detail = f"{error.error_count()} errors, first: {error.errors()[0]['loc']} {error.errors()[0]['msg']}"
+            raise Unreachable(f"{answer.request.url}: answer not understood: {detail}") from error
 
 
-def _problem(answer: httpx.Response) -> dict[str, Any]:
+def _problem(answer: httpx.Response) -> dict[str, Any] | None:
+    """The problem document, if it is one of the server's own."""
+    if answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() != PROBLEM:
+        return None
     try:
         problem = answer.json()
     except (json.JSONDecodeError, UnicodeDecodeError):
-        problem = None
-    return problem if isinstance(problem, dict) else {"title": answer.reason_phrase, "detail": answer.text[:500]}
+        return None
+    return problem if isinstance(problem, dict) and str(problem.get("type", "")).startswith(OURS) else None

@@ -34,6 +34,7 @@ class Settings:
     cores: tuple[int, ...]
     labels: Mapping[str, str]
     once: bool
+    resend: bool
     drain: Drain
     spool: Path
     data_root: Path | None
@@ -103,6 +104,9 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--cores", help="cores a trainer may be pinned to, as 0-3,8 [TASKLOOM_CORES, all it may use]")
     out.add_argument("--label", action="append", metavar="K=V", help="what runs may require [TASKLOOM_LABELS, a=b,c=d]")
     out.add_argument("--once", action="store_true", help="execute one run; exit 0 if it succeeded, 1 if not")
+    out.add_argument(
+        "--resend", action="store_true", help="send results again that a server refused, then exit; 1 if it does again"
+    )
     out.add_argument("--drain", choices=("finish", "release"), help="on SIGTERM [TASKLOOM_DRAIN, finish]")
     out.add_argument("--spool", metavar="DIR", help="where results wait for the server [TASKLOOM_SPOOL]")
     out.add_argument("--data-root", metavar="DIR", help="token files that runs may name [TASKLOOM_DATA_ROOT]")
@@ -156,6 +160,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         cores=cores,
         labels=dict(map(_label, labels)),
         once=given.once,
+        resend=given.resend,
         drain="release" if drain == "release" else "finish",
         spool=Path(spool) if spool else default_spool(worker_id),
         data_root=_root("data_root", value("data_root")),

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from pydantic import ValidationError
 
 from taskloom.contract.runs import ResultUpload
 
+REFUSED = "refused"
+SET_ASIDE = re.compile(r"[0-9]+\.json|[0-9]+-.+")  # of results and of artifacts
 ARTIFACTS = "artifacts"  # in an attempt's folder, and for the trainer beside its result.json
 
 
@@ -47,6 +50,8 @@ class Spool:
             raise SpoolTaken(
                 f"{folder}: another worker uses this spool; one of them needs another --worker-id"
             ) from error
+        for unfinished in self.folder.glob("*.new"):  # left by a worker that was killed while it wrote
+            unfinished.unlink()
 
     def close(self) -> None:
         self._lock.close()
@@ -91,15 +96,34 @@ class Spool:
         _sync_folder(self.folder)
 
     def set_aside(self, attempt_id: int) -> Path:
-        """The server will never take it: keep it out of the way, for people to look at."""
+        """The server will never take it: keep it out of the way, for people to look at and to send again."""
         return self._refuse(self._path(attempt_id), f"{attempt_id}.json")
 
     def set_artifact_aside(self, attempt_id: int, path: Path) -> Path:
         """The server will never take this artifact: keep it out of the way."""
         return self._refuse(path, f"{attempt_id}-{path.name}")
 
+    def refused(self) -> list[Path]:
+        """What was set aside."""
+        return sorted(path for path in (self.folder / REFUSED).glob("*") if SET_ASIDE.fullmatch(path.name))
+
+    def take_back(self) -> int:
+        """Put what was set aside where it came from, unless something newer is there; how many files that were."""
+        taken = 0
+        for path in self.refused():
+            attempt_id, is_artifact, name = path.name.partition("-")
+            target = self.folder / path.name
+            if is_artifact:
+                target = self._attempt_folder(int(attempt_id)) / ARTIFACTS / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists():
+                path.replace(target)
+                taken += 1
+        _sync_folder(self.folder)
+        return taken
+
     def _refuse(self, path: Path, name: str) -> Path:
-        aside = self.folder / "refused"
+        aside = self.folder / REFUSED
         aside.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             path.replace(aside / name)

@@ -25,8 +25,11 @@ import click
               help="measure what the node reaches at most before the first claim, if that is not known yet "
               "[TASKLOOM_PEAKS, once]")  # fmt: skip
 @click.option("--once", is_flag=True, help="execute one run; exit 0 if it succeeded, 1 if not")
+@click.option("--resend", is_flag=True, help="send results again that a server refused, then exit; 1 if it does again")
 @click.option("--json", is_flag=True, help="one JSON event a line on standard output")
-def worker(token: str | None, label: tuple[str, ...], once: bool, json: bool, **given: str | None) -> None:
+def worker(
+    token: str | None, label: tuple[str, ...], once: bool, resend: bool, json: bool, **given: str | None
+) -> None:
     """Execute runs on this machine until stopped. SIGTERM drains, a second one stops at once."""
     arguments = [sys.executable, "-P", "-m", "taskloom.worker"]
     for name, value in given.items():
@@ -34,7 +37,7 @@ def worker(token: str | None, label: tuple[str, ...], once: bool, json: bool, **
             arguments += ["--" + name.replace("_", "-"), value]
     for pair in label:
         arguments += ["--label", pair]
-    arguments += ["--once"] * once + ["--json"] * json
+    arguments += ["--once"] * once + ["--resend"] * resend + ["--json"] * json
     if token is not None:
         os.environ["TASKLOOM_TOKEN"] = token
     os.execv(sys.executable, arguments)  # so that signals reach the worker itself

@@ -302,6 +302,10 @@ def test_a_result_that_is_refused_is_set_aside_and_changes_nothing(home: House, 
     assert client.run(run_id).state == "running"
     foreign.close()
     spool.close()
+    again = home.start_worker("quick", "--resend", "--spool", str(home.folder / "other"), "--worker-id", "someone:0")
+    assert (again.event("resending")["count"], again.wait()) == (1, 1)
+    assert [path.name for path in (home.folder / "other/refused").iterdir()] == [f"{attempt.id}.json"]
+    spool.close()
     (home.folder / "gate").touch()
     assert ended(client, run_id).state == "succeeded"
 

@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from http_double import Script, scripted
@@ -19,6 +20,8 @@ LEASE = {
     "attempt_id": 5, "attempt_no": 2, "run_id": 7, "experiment_id": 1, "spec": {"steps": 3}, "lease_s": 60,
     "heartbeat_s": 15, "expires_at": "2026-01-01T00:00:00Z", "deadline_at": "2026-01-01T01:00:00Z", "deadline_s": 3600,
 }  # fmt: skip
+
+UPLOAD = ResultUpload(worker_id="n:0", attempt_no=2, outcome="failed", sha256="0" * 64, payload="{}")
 
 
 @pytest.fixture
@@ -62,21 +65,54 @@ def test_a_server_that_is_down_or_busy_is_worth_another_try(script: Script, clie
     assert raised.value.retry_after_s == 3.0
 
 
+PROBLEM = {"type": "/problems/lease-lost", "title": "Lease is lost", "detail": "gone"}
+
+
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 409, 413, 422])
-def test_an_answer_is_an_answer(script: Script, client: ServerClient, status: int) -> None:
-    script.answer(
-        status, {"type": "/problems/lease-lost", "title": "Lease is lost", "status": status, "detail": "gone"}
-    )
+def test_a_problem_of_the_server_is_its_answer(script: Script, client: ServerClient, status: int) -> None:
+    script.answer(status, PROBLEM, Content_Type="application/problem+json; charset=utf-8")
     with pytest.raises(Refused) as raised:
         client.claim(CLAIM)
     assert raised.value.status == status
     assert raised.value.problem["type"] == "/problems/lease-lost"
 
 
-def test_a_refusal_need_not_be_json(script: Script, client: ServerClient) -> None:
-    script.answer(404, b"\xff<html>nothing here</html>")
-    with pytest.raises(Refused, match="nothing here"):
-        client.claim(CLAIM)
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 405, 409, 410, 413, 422])
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"\xff<html>nothing here</html>", "text/html"),
+        (PROBLEM, "application/json"),
+        ({**PROBLEM, "type": "about:blank"}, "application/problem+json"),
+        ({**PROBLEM, "type": "https://proxy.example/blocked"}, "application/problem+json"),
+        ([1], "application/problem+json"),
+        (b"{", "application/problem+json"),
+    ],
+)
+def test_what_another_than_the_server_says_is_worth_another_try(
+    script: Script, client: ServerClient, status: int, body: Any, kind: str
+) -> None:
+    script.answer(status, body, Content_Type=kind)
+    with pytest.raises(Unreachable, match="not from a Taskloom server"):
+        client.deliver(5, UPLOAD)
+
+
+@pytest.mark.parametrize("body", [b"<html>welcome to the hotel's network</html>", {"state": 1}, []])
+def test_a_success_that_cannot_be_read_is_worth_another_try(script: Script, client: ServerClient, body: Any) -> None:
+    script.answer(200, body)
+    with pytest.raises(Unreachable, match="not understood"):
+        client.deliver(5, UPLOAD)
+
+
+def test_what_a_newer_server_says_besides_is_left_aside(script: Script, client: ServerClient) -> None:
+    script.answer(201, {**LEASE, "carbon_g": 3})
+    script.answer(200, {"cancel": False, "expires_at": "2026-01-01T00:00:00Z", "pause_s": 1})
+    script.answer(200, {"attempt_id": 5, "state": "failed", "canonical": True, "archived": True})
+    lease = client.claim(CLAIM)
+    assert lease is not None
+    assert lease.attempt_id == 5
+    assert not client.heartbeat(5, "n:0", 2, Progress()).cancel
+    assert client.deliver(5, UPLOAD).canonical
 
 
 def test_nobody_listening_is_unreachable() -> None:

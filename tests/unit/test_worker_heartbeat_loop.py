@@ -16,6 +16,7 @@ from taskloom.worker.client import ServerClient
 from taskloom.worker.heartbeat_loop import HeartbeatLoop
 from taskloom.worker.report import Report
 
+PROBLEM = {"Content_Type": "application/problem+json"}
 FINE = {"cancel": False, "expires_at": "2026-01-01T00:00:00Z"}
 DEADLINE_S = 30.0
 
@@ -83,9 +84,17 @@ def test_a_server_that_is_down_for_a_while_costs_nothing_but_time(beats: Beats) 
     assert beats.asked() == StopAsked(5, StopReason.CANCEL)
 
 
+def test_a_proxys_404_is_no_lost_lease(beats: Beats) -> None:
+    beats.script.answer(404, b"<html>no such site</html>")
+    beats.script.answer(200, {**FINE, "cancel": True})
+    beats.script.answers += [(200, FINE, {})] * 1000
+    beats.loop.start()
+    assert beats.asked() == StopAsked(5, StopReason.CANCEL)
+
+
 @pytest.mark.parametrize("status", [404, 409, 410])
 def test_a_lease_that_is_lost_is_told_at_once_and_no_more_beats_follow(beats: Beats, status: int) -> None:
-    beats.script.answer(status, {"title": "gone"})
+    beats.script.answer(status, {"type": "/problems/lease-lost", "title": "gone"}, **PROBLEM)
     beats.loop.start()
     assert beats.asked() == StopAsked(5, StopReason.LEASE_LOST)
     assert len(beats.script.asked) == 1
@@ -101,7 +110,7 @@ def test_the_first_beat_does_not_wait_and_a_nudge_brings_the_next(slow_beats: Be
 
 def test_an_answer_that_comes_after_the_end_is_not_heeded(slow_beats: Beats) -> None:
     slow_beats.loop.stop()
-    slow_beats.script.answer(409, {})
+    slow_beats.script.answer(409, {"type": "/problems/lease-lost"}, **PROBLEM)
     slow_beats.loop._run()
     assert slow_beats.inbox.empty()
     assert slow_beats.script.asked == []
@@ -121,7 +130,7 @@ def test_a_line_is_sent_soon_and_again_until_it_is_taken(slow_beats: Beats) -> N
 
 
 def test_lines_of_a_lost_lease_keep_nobody_waiting(slow_beats: Beats) -> None:
-    slow_beats.script.answer(409, {"type": "/problems/lease-lost", "title": "lost", "status": 409})
+    slow_beats.script.answer(409, {"type": "/problems/lease-lost", "title": "lost", "status": 409}, **PROBLEM)
     slow_beats.loop.printed("nobody hears this")
     slow_beats.loop.start()
     assert slow_beats.asked().reason is StopReason.LEASE_LOST

@@ -92,3 +92,36 @@ def test_spools_of_others_are_taken_up_only_where_something_waits_and_nobody_wor
     Spool(tmp_path / "left").close()  # it is free again
     mine.close()
     busy.close()
+
+
+def test_what_a_killed_worker_had_not_finished_writing_goes(spool: Spool) -> None:
+    """As SIGKILL leaves it: the new file is there, its entry is not."""
+    spool.put(entry(1))
+    (spool.folder / "2.new").write_text('{"attempt_id": 2, "upl')
+    spool.close()
+    again = Spool(spool.folder)
+    assert sorted(path.name for path in again.folder.iterdir()) == ["1.json", "lock"]
+    again.close()
+
+
+def test_what_was_refused_is_taken_back_with_its_artifacts(spool: Spool) -> None:
+    spool.put(entry(7))
+    left = spool.new_folder(7) / "artifacts" / "profile.json.gz"
+    left.write_bytes(b"profile")
+    spool.set_artifact_aside(7, left)
+    spool.set_aside(7)
+    (spool.folder / "refused" / "notes").write_text("people's own")
+    assert (list(spool.entries()), spool.artifacts(7)) == ([], [])
+    assert spool.take_back() == 2
+    assert list(spool.entries()) == [entry(7)]
+    assert [path.read_bytes() for path in spool.artifacts(7)] == [b"profile"]
+    assert [path.name for path in (spool.folder / "refused").iterdir()] == ["notes"]
+
+
+def test_what_waits_is_not_replaced_by_what_was_refused(spool: Spool) -> None:
+    spool.put(entry(7, payload="refused"))
+    spool.set_aside(7)
+    spool.put(entry(7, payload="waits"))
+    assert spool.take_back() == 0
+    assert [each.upload.payload for each in spool.entries()] == ["waits"]
+    assert [path.name for path in spool.refused()] == ["7.json"]

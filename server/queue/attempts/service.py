@@ -13,7 +13,7 @@ from taskloom.contract.runs import (
     AttemptSummary,
     HeartbeatAnswer,
     HeartbeatRequest,
-    Progress,
+    ProgressSeen,
     ResultReceipt,
     ResultUpload,
 )
@@ -45,7 +45,7 @@ def summary(attempt: Attempt) -> AttemptSummary:
         expires_at=utc(attempt.expires_at),
         deadline_at=utc(attempt.deadline_at),
         finished_at=None if attempt.finished_at is None else utc(attempt.finished_at),
-        progress=None if attempt.progress is None else Progress(**attempt.progress),
+        progress=None if attempt.progress is None else ProgressSeen(**attempt.progress),
         error=attempt.error,
     )
 

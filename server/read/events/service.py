@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.events import ExperimentEvent, RunEvent
-from taskloom.contract.runs import LogLine, Progress
+from taskloom.contract.runs import LogLine, ProgressSeen
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.attempts.models import Attempt, OutputLine, is_active
 from taskloom.server.queue.experiments import service as experiments
@@ -85,7 +85,7 @@ def _run_events(session: Session, which: ColumnElement[bool]) -> list[RunEvent]:
             run_id=run_id,
             state=state,
             attempt_no=attempts,
-            progress=None if progress is None else Progress(**progress),
+            progress=None if progress is None else ProgressSeen(**progress),
         )
         for run_id, state, attempts, progress in session.execute(query.where(which).order_by(Run.id))
     ]
