@@ -23,17 +23,17 @@ ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
 @kernel
-def row_of(b, t, first, last, T, TS):
-    """Row of token t of sequence b, which is one of the group [first, last) cut into slices of TS tokens."""
+def row_of(b, t, sample0, sample1, T, TS):
+    """Row of token t of sequence b, which is one of the group [sample0, sample1) cut into slices of TS tokens."""
     k = t // TS
     length = min(TS, T - k * TS)
-    return first * T + k * TS * (last - first) + (b - first) * length + (t - k * TS)
+    return sample0 * T + k * TS * (sample1 - sample0) + (b - sample0) * length + (t - k * TS)
 
 
 @kernel
-def run_length(t, end, first, last, T, TS):
+def run_length(t, end, sample0, sample1, T, TS):
     """How many tokens from t on, before end, lie in consecutive rows: to the slice's end, or all in a group of one."""
-    if last - first == 1:
+    if sample1 - sample0 == 1:
         return end - t
     return min(end, (t // TS + 1) * TS) - t
 
@@ -41,9 +41,9 @@ def run_length(t, end, first, last, T, TS):
 @kernel
 def attention_forward(
     out: Matrix, lse: Matrix, qkv: Matrix, by: Multiply, strips: OwnMatrix,
-    first: TileInt, last: TileInt, time0: TileInt, time1: TileInt, T: Scalar, TS: Scalar,
+    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, T: Scalar, TS: Scalar,
 ):  # fmt: skip
-    """Attend from the tokens [time0, time1) of the sequences [first, last) to all that are not later.
+    """Attend from the tokens [pos0, pos1) of the sequences [sample0, sample1) to all that are not later.
 
     Writes:   out (N, C) =; lse (N, NH) =: log of the sum of the scores' exponentials; strips (2, >= BLOCK*T): scratch
     Reads:    qkv (N, 3*C): query, key and value of every head, from the group's slices up to this one
@@ -57,15 +57,15 @@ def attention_forward(
     scale = np.float32(1.0 / math.sqrt(hs))
     scores = strips[0]
     at = address_of(strips, 0)
-    for b in range(first, last):
-        for q0 in range(time0, time1, BLOCK):
-            q1 = min(q0 + BLOCK, time1)
-            n, row = q1 - q0, row_of(b, q0, first, last, T, TS)
+    for b in range(sample0, sample1):
+        for q0 in range(pos0, pos1, BLOCK):
+            q1 = min(q0 + BLOCK, pos1)
+            n, row = q1 - q0, row_of(b, q0, sample0, sample1, T, TS)
             for h in range(NH):
                 key = 0
                 while key < q1:
-                    run = run_length(key, q1, first, last, T, TS)
-                    base = row_of(b, key, first, last, T, TS) * C3
+                    run = run_length(key, q1, sample0, sample1, T, TS)
+                    base = row_of(b, key, sample0, sample1, T, TS) * C3
                     multiply(
                         by, 0, 1, n, run, hs, address_of(qkv, row * C3 + h * hs), C3,
                         address_of(qkv, base + C + h * hs), C3, at + 4 * key, q1, 0,
@@ -91,8 +91,8 @@ def attention_forward(
                     lse[row + i, h] = top + np.float32(math.log(total))
                 key = 0
                 while key < q1:
-                    run = run_length(key, q1, first, last, T, TS)
-                    base = row_of(b, key, first, last, T, TS) * C3
+                    run = run_length(key, q1, sample0, sample1, T, TS)
+                    base = row_of(b, key, sample0, sample1, T, TS) * C3
                     multiply(
                         by, 0, 0, n, hs, run, at + 4 * key, q1,
                         address_of(qkv, base + 2 * C + h * hs), C3, address_of(out, row * C + h * hs), C, key,
@@ -101,14 +101,14 @@ def attention_forward(
 
 
 @kernel
-def score_gradients(p, ds, n, width, row, key0, time0, out, dout, lse, h, hs, scale):
+def score_gradients(p, ds, n, width, row, key0, pos0, out, dout, lse, h, hs, scale):
     """From q k^T and dout v^T to probabilities and the products' gradients, in place on two (n, width) strips.
 
-    Query i stands at row + i and time0 + i, column j at key0 + j; later keys get 0. Maths: p = exp(scale * s - lse);
+    Query i stands at row + i and pos0 + i, column j at key0 + j; later keys get 0. Maths: p = exp(scale * s - lse);
     ds = scale * p * (dp - sum over channels of dout * out).
     """
     for i in range(n):
-        seen = min(width, max(0, time0 + i + 1 - key0))
+        seen = min(width, max(0, pos0 + i + 1 - key0))
         level, delta = lse[row + i, h], ZERO
         ours, theirs = out[row + i, h * hs : (h + 1) * hs], dout[row + i, h * hs : (h + 1) * hs]
         for c in range(hs):
@@ -126,7 +126,7 @@ def score_gradients(p, ds, n, width, row, key0, time0, out, dout, lse, h, hs, sc
 @kernel
 def attention_backward(
     dqkv: Matrix, dout: Matrix, qkv: Matrix, out: Matrix, lse: Matrix, by: Multiply, strips: OwnMatrix,
-    first: TileInt, last: TileInt, time0: TileInt, time1: TileInt, T: Scalar, TS: Scalar,
+    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, T: Scalar, TS: Scalar,
 ):  # fmt: skip
     """The gradients of one slice's queries, keys and values: every value has one owner, so nothing is accumulated
     across tiles. Scores are computed again from q, k and lse.
@@ -143,45 +143,45 @@ def attention_backward(
     scale = np.float32(1.0 / math.sqrt(hs))
     p, ds = strips[0], strips[1]
     at_p, at_ds = address_of(strips, 0), address_of(strips, strips.shape[1])
-    for b in range(first, last):
-        own = row_of(b, time0, first, last, T, TS)
-        dqkv[own : own + time1 - time0, C:] = ZERO
+    for b in range(sample0, sample1):
+        own = row_of(b, pos0, sample0, sample1, T, TS)
+        dqkv[own : own + pos1 - pos0, C:] = ZERO
         for h in range(NH):
             at_q, at_k, at_v = h * hs, C + h * hs, 2 * C + h * hs
             # Own queries, against every key that is not later.
-            for q0 in range(time0, time1, BLOCK):
-                q1 = min(q0 + BLOCK, time1)
-                n, row = q1 - q0, own + q0 - time0
+            for q0 in range(pos0, pos1, BLOCK):
+                q1 = min(q0 + BLOCK, pos1)
+                n, row = q1 - q0, own + q0 - pos0
                 q, dy = address_of(qkv, row * C3 + at_q), address_of(dout, row * C + at_q)
                 key = 0
                 while key < q1:
-                    run = run_length(key, q1, first, last, T, TS)
-                    base = row_of(b, key, first, last, T, TS) * C3
+                    run = run_length(key, q1, sample0, sample1, T, TS)
+                    base = row_of(b, key, sample0, sample1, T, TS) * C3
                     multiply(by, 0, 1, n, run, hs, q, C3, address_of(qkv, base + at_k), C3, at_p + 4 * key, q1, 0)
                     multiply(by, 0, 1, n, run, hs, dy, C, address_of(qkv, base + at_v), C3, at_ds + 4 * key, q1, 0)
                     key += run
                 score_gradients(p, ds, n, q1, row, 0, q0, out, dout, lse, h, hs, scale)
                 key = 0
                 while key < q1:
-                    run = run_length(key, q1, first, last, T, TS)
-                    k = address_of(qkv, row_of(b, key, first, last, T, TS) * C3 + at_k)
+                    run = run_length(key, q1, sample0, sample1, T, TS)
+                    k = address_of(qkv, row_of(b, key, sample0, sample1, T, TS) * C3 + at_k)
                     multiply(
                         by, 0, 0, n, hs, run, at_ds + 4 * key, q1, k, C3, address_of(dqkv, row * C3 + at_q), C3, key
                     )
                     key += run
-                width = q1 - time0
-                multiply(by, 1, 0, width, hs, n, at_ds + 4 * time0, q1, q, C3, address_of(dqkv, own * C3 + at_k), C3, 1)
-                multiply(by, 1, 0, width, hs, n, at_p + 4 * time0, q1, dy, C, address_of(dqkv, own * C3 + at_v), C3, 1)
+                width = q1 - pos0
+                multiply(by, 1, 0, width, hs, n, at_ds + 4 * pos0, q1, q, C3, address_of(dqkv, own * C3 + at_k), C3, 1)
+                multiply(by, 1, 0, width, hs, n, at_p + 4 * pos0, q1, dy, C, address_of(dqkv, own * C3 + at_v), C3, 1)
             # Own keys and values, against the queries of later slices.
-            width, q0 = time1 - time0, time1
+            width, q0 = pos1 - pos0, pos1
             k, v = address_of(qkv, own * C3 + at_k), address_of(qkv, own * C3 + at_v)
             while q0 < T:
-                n = min(BLOCK, run_length(q0, T, first, last, T, TS))
-                row = row_of(b, q0, first, last, T, TS)
+                n = min(BLOCK, run_length(q0, T, sample0, sample1, T, TS))
+                row = row_of(b, q0, sample0, sample1, T, TS)
                 q, dy = address_of(qkv, row * C3 + at_q), address_of(dout, row * C + at_q)
                 multiply(by, 0, 1, n, width, hs, q, C3, k, C3, at_p, width, 0)
                 multiply(by, 0, 1, n, width, hs, dy, C, v, C3, at_ds, width, 0)
-                score_gradients(p, ds, n, width, row, time0, q0, out, dout, lse, h, hs, scale)
+                score_gradients(p, ds, n, width, row, pos0, q0, out, dout, lse, h, hs, scale)
                 multiply(by, 1, 0, width, hs, n, at_ds, width, q, C3, address_of(dqkv, own * C3 + at_k), C3, 1)
                 multiply(by, 1, 0, width, hs, n, at_p, width, dy, C, address_of(dqkv, own * C3 + at_v), C3, 1)
                 q0 += n
@@ -195,7 +195,7 @@ def forward(
     A tile needs keys and values of its group's slices up to its own: the rows from `group0`.
     """
     C, NH = step.shape(out)[-1], step.shape(lse)[-1]
-    pairs = [pairs_before(time0, time1) for time0, time1 in grid.ranges("time0:time1")]
+    pairs = [pairs_before(pos0, pos1) for pos0, pos1 in grid.ranges("pos0:pos1")]
     step.op(
         "attention", "forward", attention_forward, grid, _cost(grid, [4 * C * n for n in pairs], F32 * (4 * C + NH)),
         layer,
@@ -210,7 +210,7 @@ def backward(
 ) -> None:  # fmt: skip
     """Add the backward pass. A tile also needs the later slices of its group: the rows up to `group1`."""
     C, NH = step.shape(out)[-1], step.shape(lse)[-1]
-    flop = [C * pair_flop_backward(time0, time1, T) for time0, time1 in grid.ranges("time0:time1")]
+    flop = [C * pair_flop_backward(pos0, pos1, T) for pos0, pos1 in grid.ranges("pos0:pos1")]
     step.op(
         "attention", "backward", attention_backward, grid, _cost(grid, flop, F32 * (8 * C + NH)), layer,
         dqkv=Write(dqkv, ROWS), dout=Read(dout, "row0:group1"), qkv=Read(qkv, "group0:group1"),
@@ -224,22 +224,22 @@ def scores(hs: int, T: int, TS: int) -> Product:
     return Product(0, 1, min(BLOCK, TS), T, hs)
 
 
-def pairs_before(time0: int, time1: int) -> int:
-    """(query, key) pairs of one sequence with time0 <= query < time1 and key <= query."""
-    return (time1 * (time1 + 1) - time0 * (time0 + 1)) // 2
+def pairs_before(pos0: int, pos1: int) -> int:
+    """(query, key) pairs of one sequence with pos0 <= query < pos1 and key <= query."""
+    return (pos1 * (pos1 + 1) - pos0 * (pos0 + 1)) // 2
 
 
-def pair_flop_backward(time0: int, time1: int, T: int) -> int:
+def pair_flop_backward(pos0: int, pos1: int, T: int) -> int:
     """Flop a channel of attention's backward pass over one slice of a sequence of T tokens.
 
     A pair of a query and a key takes five products. If both are in this slice, all five are made here; if only the
     query is, p, dp and dq; if only the key is, p and dp again, dk and dv.
     """
-    own = time1 - time0
-    return 10 * (pairs_before(time0, time1) - own * time0) + 6 * own * time0 + 8 * own * (T - time1)
+    own = pos1 - pos0
+    return 10 * (pairs_before(pos0, pos1) - own * pos0) + 6 * own * pos0 + 8 * own * (T - pos1)
 
 
 def _cost(grid: Grid, sequence_flop: list[int], row_bytes: int) -> list[Cost]:
     """Cost of each tile, from the FLOP of one of its sequences."""
-    spans = zip(sequence_flop, grid.ranges("first:last"), grid.ranges(ROWS), strict=True)
-    return [((last - first) * flop, (row1 - row0) * row_bytes) for flop, (first, last), (row0, row1) in spans]
+    spans = zip(sequence_flop, grid.ranges("sample0:sample1"), grid.ranges(ROWS), strict=True)
+    return [((sample1 - sample0) * flop, (row1 - row0) * row_bytes) for flop, (sample0, sample1), (row0, row1) in spans]

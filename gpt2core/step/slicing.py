@@ -1,8 +1,10 @@
-"""How work is cut: weight matrices into blocks of rows, the batch into slices of `batch_slice` sequences by
-`token_slice` tokens; and where the slices' rows lie.
+"""How work is cut: weight matrices into blocks of rows, the batch into slices, which are some samples by some of their
+positions; and where the slices' rows lie.
 
-The rows of one slice are contiguous, sequence by sequence; the slices of one group of sequences follow each other in
-time, group after group. So every op on a slice is one call on consecutive rows, whatever the slice's shape.
+A batch has B samples of T positions: sequences of tokens, or images of one position. `batch_slice` samples by
+`token_slice` positions make a slice. A slice's rows are contiguous, sample by sample; the slices of a group of samples
+follow each other in time, group after group. So every op on a slice is one call on consecutive rows, whatever the
+slice's shape and however many rows a tensor has for each position.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ AUTO_THREADS = 2  # one thread, and more threads than cores, take the slices of 
 
 @dataclass(frozen=True)
 class Slice:
-    """Tokens [time0, time1) of sequences [first, last), in rows [row0, row1). `peers`: its group's slices, in time."""
+    """Positions [pos0, pos1) of samples [sample0, sample1), in rows [row0, row1) where each has one row.
+
+    `peers`: the slices of its group of samples, in time.
+    """
 
     index: int
-    first: int
-    last: int
-    time0: int
-    time1: int
+    sample0: int
+    sample1: int
+    pos0: int
+    pos1: int
     row0: int
     row1: int
     peers: tuple[int, ...]
@@ -41,7 +46,7 @@ class Slice:
 
 
 def sizes(config: TrainConfig, threads: int | None = None) -> tuple[int, int]:
-    """(sequences, tokens) of a slice. Automatic sizes depend on the shape and the number of threads, by default the
+    """(samples, positions) of a slice. Automatic sizes depend on the shape and the number of threads, by default the
     config's: those with which the busiest thread, if slices are dealt out evenly, is done first.
     """
     wanted = config.threads if threads is None else threads
@@ -81,36 +86,35 @@ def count(config: TrainConfig) -> int:
 
 
 def cut(config: TrainConfig) -> list[Slice]:
-    """Every slice, in the order of its rows. The last of a sequence or of the batch may be smaller."""
+    """Every slice, in the order of its rows. The last of a sample or of the batch may be smaller."""
     B, T, (BS, TS) = config.batch, config.seq, sizes(config)
     slices: list[Slice] = []
     row = 0
-    for first in range(0, B, BS):
-        last = min(first + BS, B)
+    for sample0 in range(0, B, BS):
+        sample1 = min(sample0 + BS, B)
         starts = range(0, T, TS)
         peers = tuple(range(len(slices), len(slices) + len(starts)))
-        for index, time0 in zip(peers, starts, strict=True):
-            time1 = min(time0 + TS, T)
-            rows = (last - first) * (time1 - time0)
-            slices.append(Slice(index, first, last, time0, time1, row, row + rows, peers))
+        for index, pos0 in zip(peers, starts, strict=True):
+            pos1 = min(pos0 + TS, T)
+            rows = (sample1 - sample0) * (pos1 - pos0)
+            slices.append(Slice(index, sample0, sample1, pos0, pos1, row, row + rows, peers))
             row += rows
     return slices
 
 
 def grid(slices: Sequence[Slice], row: int = 1, **others: int) -> Grid:
-    """A tile for each slice: its rows, its group's rows, its sequences [first, last), its tokens [time0, time1).
+    """A tile for each slice: its samples, its positions, its rows row0:row1, and its group's rows group0:group1.
 
     `row`: how many rows each position has in the op's tensors. `others`: the same for tensors with other rows, by the
     name of their columns: `inp=4` gives the rows inp0:inp1.
     """
-    row0, row1 = {s.index: row * s.row0 for s in slices}, {s.index: row * s.row1 for s in slices}
-    more = {f"{name}0": [rows * s.row0 for s in slices] for name, rows in others.items()}
-    more |= {f"{name}1": [rows * s.row1 for s in slices] for name, rows in others.items()}
+    ends = {s.index: (s.row0, s.row1) for s in slices}
+    rows = {f"{name}{end}": [n * ends[s.index][end] for s in slices]
+            for name, n in {"row": row, **others}.items() for end in (0, 1)}  # fmt: skip
     return Grid(tuple(f"s{s.index}" for s in slices)).with_columns(
-        row0=list(row0.values()), row1=list(row1.values()),
-        group0=[row0[s.peers[0]] for s in slices], group1=[row1[s.peers[-1]] for s in slices],
-        first=[s.first for s in slices], last=[s.last for s in slices],
-        time0=[s.time0 for s in slices], time1=[s.time1 for s in slices], **more,
+        sample0=[s.sample0 for s in slices], sample1=[s.sample1 for s in slices],
+        pos0=[s.pos0 for s in slices], pos1=[s.pos1 for s in slices],
+        group0=[row * ends[s.peers[0]][0] for s in slices], group1=[row * ends[s.peers[-1]][1] for s in slices], **rows,
     )  # fmt: skip
 
 
@@ -120,19 +124,19 @@ def chunks(slices: Sequence[Slice]) -> list[Grid]:
     A recurrence is an op for each: its tiles depend on those of the chunk before, in the rows group0:row0, or after, in
     the rows row1:group1.
     """
-    every = grid(slices)
-    return [every.only([s.index for s in slices if s.time0 == time0]) for time0 in sorted({s.time0 for s in slices})]
+    every, starts = grid(slices), sorted({s.pos0 for s in slices})
+    return [every.only([s.index for s in slices if s.pos0 == start]) for start in starts]
 
 
 def row_tables(config: TrainConfig) -> tuple[list[int], list[int]]:
-    """For every row its sequence in the batch and its position in the sequence."""
-    batch: list[int] = []
-    time: list[int] = []
+    """For every row its sample in the batch and its position in the sample."""
+    sample: list[int] = []
+    position: list[int] = []
     for part in cut(config):
-        for b in range(part.first, part.last):
-            batch.extend([b] * (part.time1 - part.time0))
-            time.extend(range(part.time0, part.time1))
-    return batch, time
+        for b in range(part.sample0, part.sample1):
+            sample.extend([b] * (part.pos1 - part.pos0))
+            position.extend(range(part.pos0, part.pos1))
+    return sample, position
 
 
 def block_rows(rows: int, columns: int) -> int:

@@ -16,23 +16,24 @@ C, V, row_of = 16, 64, attention.row_of
 
 @kernel
 def recur(h: Matrix, past: Matrix, shifted: Matrix, tokens: Int32s, wte: Matrix, wh: Matrix, T: Scalar, TS: Scalar,
-          first: TileInt, last: TileInt, time0: TileInt, time1: TileInt):  # fmt: skip
-    for b in range(first, last):
-        for t in range(time0, time1):
-            n = row_of(b, t, first, last, T, TS)
-            shifted[n] = past[row_of(b, t - 1, first, last, T, TS)] if t else np.zeros(C, np.float32)
+          sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt):  # fmt: skip
+    for b in range(sample0, sample1):
+        for t in range(pos0, pos1):
+            n = row_of(b, t, sample0, sample1, T, TS)
+            shifted[n] = past[row_of(b, t - 1, sample0, sample1, T, TS)] if t else np.zeros(C, np.float32)
             for c in range(C):
                 h[n, c] = np.tanh(wte[tokens[n], c] + (shifted[n] * wh[c]).sum())
 
 
 @kernel
 def recur_backward(da: Matrix, later: Matrix, h: Matrix, wh: Matrix, T: Scalar, TS: Scalar,
-                   first: TileInt, last: TileInt, time0: TileInt, time1: TileInt):  # fmt: skip
-    for b in range(first, last):
-        for t in range(time1 - 1, time0 - 1, -1):
-            n = row_of(b, t, first, last, T, TS)
+                   sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt):  # fmt: skip
+    for b in range(sample0, sample1):
+        for t in range(pos1 - 1, pos0 - 1, -1):
+            n = row_of(b, t, sample0, sample1, T, TS)
             for c in range(C):
-                back = (later[row_of(b, t + 1, first, last, T, TS)] * wh[:, c]).sum() if t + 1 < T else np.float32(0)
+                m = row_of(b, t + 1, sample0, sample1, T, TS)
+                back = (later[m] * wh[:, c]).sum() if t + 1 < T else np.float32(0)
                 da[n, c] = (da[n, c] + back) * (np.float32(1) - h[n, c] * h[n, c])
 
 

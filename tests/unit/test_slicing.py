@@ -34,9 +34,9 @@ def test_slices_cover_every_token_once(shape):
     batch, time = slicing.row_tables(config)
     assert sorted(zip(batch, time, strict=True)) == [(b, t) for b in range(config.batch) for t in range(config.seq)]
     for s in slices:
-        rows = {(b, t) for b in range(s.first, s.last) for t in range(s.time0, s.time1)}
+        rows = {(b, t) for b in range(s.sample0, s.sample1) for t in range(s.pos0, s.pos1)}
         assert {(batch[r], time[r]) for r in range(s.row0, s.row1)} == rows
-        assert all(slices[k].first == s.first for k in s.peers)
+        assert all(slices[k].sample0 == s.sample0 for k in s.peers)
 
 
 @given(SHAPES)
@@ -46,11 +46,11 @@ def test_attention_finds_the_rows(shape):
     at = {key: row for row, key in enumerate(zip(*slicing.row_tables(config), strict=True))}
     T, TS = config.seq, config.token_slice
     for s in slicing.cut(config):
-        for b in range(s.first, s.last):
-            for t in range(s.time0, s.time1):
-                row = row_of.py_func(b, t, s.first, s.last, T, TS)
+        for b in range(s.sample0, s.sample1):
+            for t in range(s.pos0, s.pos1):
+                row = row_of.py_func(b, t, s.sample0, s.sample1, T, TS)
                 assert row == at[b, t]
-                run = run_length.py_func(t, T, s.first, s.last, T, TS)
+                run = run_length.py_func(t, T, s.sample0, s.sample1, T, TS)
                 assert [at[b, t + i] for i in range(run)] == list(range(row, row + run))
 
 
@@ -64,10 +64,10 @@ def test_automatic_slices_are_alike_and_of_one_and_two_threads_the_same(shape, t
     slices = slicing.cut(config)
     assert len(slices) == slicing.count(config)
     rows = [s.rows for s in slices]
-    groups, parts = len({s.first for s in slices}), len(slices[0].peers)
+    groups, parts = len({s.sample0 for s in slices}), len(slices[0].peers)
     assert max(rows) <= max(slicing.AUTO_ROWS)
-    assert max(s.last - s.first for s in slices) == -(-config.batch // groups)
-    assert max(s.time1 - s.time0 for s in slices) == -(-config.seq // parts)
+    assert max(s.sample1 - s.sample0 for s in slices) == -(-config.batch // groups)
+    assert max(s.pos1 - s.pos0 for s in slices) == -(-config.seq // parts)
 
 
 def sizes(batch, seq, threads, **given):
