@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig, field_type
+from gpt2core.spec.config import OTHER_NETWORKS, PRESETS, ModelConfig, TrainConfig, field_type, model_from
 from gpt2core.spec.errors import ConfigError
 
 SIZES = ("layers", "heads", "channels", "vocab", "context")
@@ -67,10 +67,14 @@ def train_options(several: bool) -> Callable[[F], F]:
     return decorate
 
 
-def model_value(preset: str | None, sizes: Mapping[str, int]) -> str | dict[str, int] | None:
-    """The model that a preset and sizes name together: the sizes given replace the preset's (gpt2-124m's if none)."""
+def model_value(preset: str | None, sizes: Mapping[str, int]) -> str | dict[str, int | str] | None:
+    """The model that a preset and sizes name together: the sizes given replace the preset's (gpt2-124m's if none), or
+    the default ones of another network.
+    """
     if not sizes:
         return preset
+    if preset in OTHER_NETWORKS:
+        return {"network": preset, **sizes}
     base = PRESETS[preset] if preset else ModelConfig()
     return {name: sizes.get(name, getattr(base, name)) for name in SIZES}
 
@@ -135,7 +139,7 @@ def several_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     if sizes:
         presets = lists.get("model", [None])
         for preset in presets:
-            ModelConfig.from_value(preset or "tiny")  # names an unknown one
+            model_from(preset or "tiny")  # names an unknown one
         lists["model"] = [
             model_value(preset, dict(zip(sizes, combination, strict=True)))
             for preset in presets

@@ -47,6 +47,12 @@ def test_sizes_replace_those_of_a_preset() -> None:
     assert single_settings({"layers": 3})["model"]["channels"] == 768
 
 
+def test_sizes_replace_the_default_ones_of_another_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskloom.options.OTHER_NETWORKS", ("lstm",))
+    assert single_settings({"model": "lstm", "vocab": 100})["model"] == {"network": "lstm", "vocab": 100}
+    assert single_settings({"model": "lstm"})["model"] == "lstm"
+
+
 def test_one_value_goes_to_the_base_and_several_become_an_axis() -> None:
     base, axes = several_settings({"scheduler": "fork-join, task", "threads": "2", "lr": "1e-3,1e-4", "seed": None})
     assert base == {"threads": 2}
