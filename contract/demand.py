@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from taskloom.contract.runs import MOST, Model, Request
+from taskloom.contract.runs import MOST, OPEN, Model, Request
 
 
 class Need(Model):
@@ -61,10 +61,19 @@ class PoolReport(Request):
     problem: str | None = Field(None, max_length=2000, description="why no job can be submitted at present")
 
 
+class PoolJobSeen(PoolJob):
+    """A job, as the pool's last report had it."""
+
+    model_config = OPEN
+
+
 class PoolSummary(PoolReport):
     """A pool, and when its provisioner was last heard of."""
 
+    model_config = OPEN
+
     name: str
+    jobs: list[PoolJobSeen] = Field(default_factory=list)  # type: ignore[assignment]
     seen_at: datetime
 
 
