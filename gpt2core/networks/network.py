@@ -28,6 +28,7 @@ class Network(Protocol):
 
     model: ClassVar[type[Model]]  # the class of its models' sizes
     presets: ClassVar[Mapping[str, Model]] = {}  # models of well-known sizes by their names, from small to large
+    fusions: ClassVar[tuple[str, ...]] = ("none",)  # those of spec.config.FUSIONS that its step follows
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         """Every tensor by its arena's kind. Those that every run has are not in it (memory.run_specs)."""
@@ -57,6 +58,17 @@ class Network(Protocol):
     def write(self, config: TrainConfig, weights: Weights) -> None:
         """Write the weights to config.save, whole or not at all. Raises InputError."""
         raise NotImplementedError
+
+
+def fusion_of(config: TrainConfig) -> str:
+    """Which kernels share a task: "none" where the network's step does not follow the default.
+
+    Raises ConfigError for a fusion that was asked for and that it does not follow.
+    """
+    fusions = network_of(config).fusions
+    if config.fusion is not None and config.fusion not in fusions:
+        raise ConfigError("fusion", config.fusion, "one of " + ", ".join(fusions))
+    return config.fused if config.fused in fusions else "none"
 
 
 def network_of(config: TrainConfig) -> Network:

@@ -20,7 +20,7 @@ from gpt2core.measure import profile
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.memory import plan as plan_memory
-from gpt2core.networks.network import network_of
+from gpt2core.networks.network import fusion_of, network_of
 from gpt2core.node import environment, pages, pinning
 from gpt2core.run.memory import check_fits, first_touch
 from gpt2core.run.run import Emit, Plan, Run, silent
@@ -43,7 +43,7 @@ def plan(config: TrainConfig) -> Plan:
     network_of(config).check(config)
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
     config = dataclasses.replace(
-        config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=config.fused
+        config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=fusion_of(config)
     )
     step = program.build(config)
     check_op_names(config, step)

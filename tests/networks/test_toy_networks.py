@@ -16,6 +16,10 @@ from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import train
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
+from gpt2core.step.memory import Memory
+from taskloom.contract.runs import RunSpec
+from taskloom.server.queue.experiments.memory import run_memory_bytes
 
 FOLDER = Path(__file__).parent
 MOST_LINES = 60  # of a toy network, without blank ones: what the step program must make short
@@ -68,6 +72,22 @@ def test_another_networks_model_is_named_in_json(network: str) -> None:
     assert config.to_dict()["model"] == {"network": network}
     assert TrainConfig.from_dict(config.to_dict()) == config
     assert TrainConfig.from_dict({**config.to_dict(), "model": network}) == config
+
+
+@TOYS
+def test_a_server_knows_its_configuration_and_its_memory(network: str) -> None:
+    config = cases.config(network)
+    assert RunSpec.model_validate(config.to_dict()).to_config() == config
+    planned = train.plan(config)
+    assert run_memory_bytes(planned.config) == sum(arena.nbytes for arena in Memory(plan(config)).arenas.values())
+
+
+@TOYS
+def test_only_a_fusion_that_the_step_follows_is_accepted_and_reported(network: str) -> None:
+    assert train.plan(cases.config(network)).config.fusion == "none"
+    assert train.plan(cases.config(network, fusion="none")).config.fusion == "none"
+    with pytest.raises(ConfigError, match="fusion"):
+        train.plan(cases.config(network, fusion="rows"))
 
 
 @TOYS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpt2core.networks import token_rows
 from gpt2core.networks.gpt2.tensors import model_of, tensors
 from gpt2core.networks.network import Network
-from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
+from gpt2core.spec.config import FUSIONS, PRESETS, ModelConfig, TrainConfig
 from gpt2core.step.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Gpt2(Network):
 
     model = ModelConfig
     presets = PRESETS
+    fusions = FUSIONS
 
     def check(self, config: TrainConfig) -> None:
         from gpt2core.networks.gpt2 import checkpoint
