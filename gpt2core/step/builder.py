@@ -71,27 +71,32 @@ class Builder:
             raise GraphError(f"{tensor} is not there: {tensor.name} has {shape[0]} layers")
         return shape[1:]
 
-    def span(self, of: Tensor | Arena, rows: Range | None = None) -> Span:
-        """Where rows of a tensor (of an arena: float32 elements) lie; without rows all of it.
+    def _extent(self, of: Tensor | Arena) -> tuple[str, int, int, int]:
+        """Where a tensor or an arena lies: arena, first byte, rows, bytes of a row."""
+        if isinstance(of, Arena):
+            return of.kind, 0, self._plans[of.kind].bytes // ITEMSIZE["float32"], ITEMSIZE["float32"]
+        rows, *inner = self.shape(of)
+        kind, offset, spec = self._place[of.name]
+        row_bytes = math.prod(inner) * ITEMSIZE[spec.dtype]
+        return kind, offset + (of.layer or 0) * rows * row_bytes, rows, row_bytes
+
+    def spans(self, of: Tensor | Arena, ranges: Iterable[Range]) -> list[Span]:
+        """Where ranges of rows of a tensor (of an arena: of float32 elements) lie; empty ones are left out.
 
         Raises GraphError if there are no such rows.
         """
-        if isinstance(of, Arena):
-            kind, offset, row_bytes = of.kind, 0, ITEMSIZE["float32"]
-            count = self._plans[kind].bytes // row_bytes
-        else:
-            shape = self.shape(of)
-            kind, offset, spec = self._place[of.name]
-            count, row_bytes = shape[0], math.prod(shape[1:]) * ITEMSIZE[spec.dtype]
-            offset += (of.layer or 0) * count * row_bytes
-        first, last = rows or (0, count)
-        if not 0 <= first <= last <= count:
-            raise GraphError(f"rows {first}:{last} of {of} are not there: it has {count}")
-        return Span(kind, offset + first * row_bytes, offset + last * row_bytes)
+        kind, offset, rows, row_bytes = self._extent(of)
+        found = []
+        for first, last in ranges:
+            if not 0 <= first <= last <= rows:
+                raise GraphError(f"rows {first}:{last} of {of} are not there: it has {rows}")
+            if first < last:
+                found.append(Span(kind, offset + first * row_bytes, offset + last * row_bytes))
+        return found
 
     def elements(self, of: Tensor, rows: Range | None = None) -> Range:
-        """Where rows of a tensor lie in its arena, in elements of four bytes."""
-        _, begin, end = self.span(of, rows)
+        """Where rows of a tensor lie in its arena, in elements of four bytes; without rows all of it."""
+        ((_, begin, end),) = self.spans(of, [rows or (0, self.shape(of)[0])])
         return begin // ITEMSIZE["float32"], end // ITEMSIZE["float32"]
 
     def op(
@@ -138,12 +143,12 @@ class Builder:
             constant = isinstance(use, Constant)
             if constant and isinstance(use.of, Tensor) and use.of.name not in self._place:
                 continue  # from outside the arenas, such as a mapped file: no task can write it
-            whole = [(use.mode, self.span(use.of))] if not use.rows else []
+            whole = [] if use.rows else self.spans(use.of, [(0, self._extent(use.of)[2])])
             for tile, ranges in zip(tiles, grid.rows(use.rows), strict=True):
-                touched = whole or [(use.mode, self.span(use.of, rows)) for rows in ranges if rows[0] != rows[1]]
-                tile += touched
+                spans = whole or self.spans(use.of, ranges)
+                tile += [(use.mode, span) for span in spans]
                 if constant:
-                    self._constants.update(span for _, span in touched)
+                    self._constants.update(spans)
         return tuple(map(tuple, tiles))
 
     def fuse(self, count: int) -> None:
@@ -163,15 +168,16 @@ class Builder:
         """The program, with the accesses of every tile."""
         tasks = [touches for draft in self._drafts for touches in draft.touches]
         regions = Regions(tasks, self._constants, self._name)
+        of_touch: dict[Touch, list[Access]] = {}
+        for mode, span in dict.fromkeys(touch for touches in tasks for touch in touches):
+            of_touch[mode, span] = [Access(mode, number) for number in regions.of(span)]
         ops = []
         for draft in self._drafts:
-            tiles = [
-                dataclasses.replace(
-                    tile, accesses=merged(Access(mode, number) for mode, span in touches for number in regions.of(span))
-                )
+            tiles = tuple(
+                Tile(tile.work, merged(access for touch in touches for access in of_touch[touch]), tile.label)
                 for tile, touches in zip(draft.op.tiles, draft.touches, strict=True)
-            ]
-            ops.append(dataclasses.replace(draft.op, tiles=tuple(tiles)))
+            )
+            ops.append(dataclasses.replace(draft.op, tiles=tiles))
         constants = frozenset(number for span in self._constants for number in regions.of(span))
         return Program(tuple(ops), regions.regions, constants)
 

@@ -37,13 +37,13 @@ from gpt2core.spec.errors import GraphError
 from gpt2core.step.signature import Kernel
 
 
-class Mode(enum.Enum):
+class Mode(enum.IntEnum):
     """How a task touches a region. Two tasks conflict unless both READ or both REDUCE."""
 
-    READ = "read"
-    WRITE = "write"
-    UPDATE = "update"  # reads, then writes
-    REDUCE = "reduce"  # commutes with itself, even at the same time
+    READ = 0
+    WRITE = 1
+    UPDATE = 2  # reads, then writes
+    REDUCE = 3  # commutes with itself, even at the same time
 
 
 class Access(NamedTuple):
@@ -239,9 +239,11 @@ def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
     by_region: dict[int, Access] = {}
     for access in accesses:
         before = by_region.setdefault(access.region, access)
-        if access != before and Mode.REDUCE in (access.mode, before.mode):
+        if before is access or before.mode is access.mode:
+            continue
+        if Mode.REDUCE in (access.mode, before.mode):
             raise GraphError(f"a task reduces region {access.region} and accesses it otherwise too")
-        if before.mode is Mode.READ and access.mode is not Mode.READ:
+        if before.mode is Mode.READ:
             by_region[access.region] = Access(Mode.UPDATE, access.region)
     return tuple(by_region.values())
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from gpt2core.step.ops import Mode, Region, Span
 
 Touch = tuple[Mode, Span]
-CODE = {mode: code for code, mode in enumerate(Mode)}
 CONSTANT, UNTOUCHED = 1, 0
 
 
@@ -19,16 +18,17 @@ class Regions:
         self, tasks: Sequence[Sequence[Touch]], constants: Iterable[Span], name: Callable[[Span], str]
     ) -> None:
         """`tasks` in program order; `name` of a piece, for people."""
-        spans = list(dict.fromkeys(span for touches in tasks for _, span in touches))
-        cuts: dict[str, set[int]] = {}
-        for arena, begin, end in spans:
-            cuts.setdefault(arena, set()).update((begin, end))
+        by_arena: dict[str, set[Span]] = {}
+        for touches in tasks:
+            for _, span in touches:
+                by_arena.setdefault(span.arena, set()).add(span)
         pieces: list[Span] = []
         of_span: dict[Span, range] = {}
-        for arena, ends in cuts.items():
-            number = {end: len(pieces) + i for i, end in enumerate(sorted(ends))}
-            pieces += [Span(arena, begin, end) for begin, end in itertools.pairwise(number)]
-            of_span.update((span, range(number[span.begin], number[span.end])) for span in spans if span.arena == arena)
+        for arena, spans in by_arena.items():
+            ends = sorted({end for span in spans for end in span[1:]})
+            number = {end: len(pieces) + i for i, end in enumerate(ends)}
+            pieces += [Span(arena, begin, end) for begin, end in itertools.pairwise(ends)]
+            of_span.update((span, range(number[span.begin], number[span.end])) for span in spans)
         # A piece's history stands for all that was done to it. Should two differ and hash alike, their pieces would
         # be one region: tasks would be ordered that need not be, never the other way round.
         history = [UNTOUCHED] * len(pieces)
@@ -37,9 +37,8 @@ class Regions:
                 history[piece] = CONSTANT
         for task, touches in enumerate(tasks):
             for mode, span in touches:
-                code = CODE[mode]
                 for piece in of_span[span]:
-                    history[piece] = hash((history[piece], task, code))
+                    history[piece] = hash((history[piece], task, mode))
         alike: dict[int, list[Span]] = {}
         for span, done in zip(pieces, history, strict=True):
             if done != UNTOUCHED:
