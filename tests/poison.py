@@ -63,7 +63,7 @@ def check(
         for kind, block in poisoned.arenas.items():
             if block.tobytes() != expected[kind].tobytes():
                 where = differing(program, kind, block, expected[kind])
-                raise AssertionError(f"{op.label} {tile.label} does to {where} what it does not declare, or reads so")
+                raise AssertionError(f"{op.label} {tile.label} does not declare what it does: {where} differs")
 
 
 def differing(program: Program, kind: str, got: np.ndarray, wanted: np.ndarray) -> str:

@@ -1,0 +1,219 @@
+"""Ops are declared on rows of tensors; operands, regions, refusals and entries follow from that."""
+
+from __future__ import annotations
+
+import numpy as np
+import poison
+import pytest
+
+from gpt2core.compile.entries import kernel_entry, source_of
+from gpt2core.compile.jit import kernel
+from gpt2core.schedulers import dispatch
+from gpt2core.spec.errors import GraphError
+from gpt2core.step import graph
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import ONE_TILE, ROWS, Grid
+from gpt2core.step.memory import Memory
+from gpt2core.step.ops import Arena, Constant, Mode, Own, Program, Read, Reduce, Tensor, Update, Write
+from gpt2core.step.signature import (
+    Float64s,
+    Int64s,
+    Matrix,
+    OwnVector,
+    Scalar,
+    Step,
+    TileInt,
+    Vector,
+    signature,
+)  # fmt: skip
+from gpt2core.step.tensors import TensorSpec, plan_arena
+
+PLANS = {
+    "weights": plan_arena([TensorSpec("w", (2, 4, 3)), TensorSpec("b", (2, 4))]),
+    "temporary": plan_arena([
+        TensorSpec("x", (6, 3)), TensorSpec("y", (6,)), TensorSpec("own", (2, 8)), TensorSpec("wide", (6,), "float64"),
+        TensorSpec("control", (8,), "int64"),
+    ]),
+}  # fmt: skip
+HALVES = Grid(("a", "b"), {"row0": (0, 3), "row1": (3, 6)})
+
+
+@kernel
+def row_sums(y: Vector, x: Matrix, scratch: OwnVector, times: Scalar, step: Step, row0: TileInt, row1: TileInt):
+    """y = (sum of each row of x) * times + step, by way of scratch."""
+    for n in range(row0, row1):
+        scratch[0] = 0
+        for c in range(x.shape[1]):
+            scratch[0] += x[n, c]
+        y[n] = scratch[0] * times + step
+
+
+@kernel
+def fill(x: Matrix, row0: TileInt, row1: TileInt):
+    x[row0:row1] = 1
+
+
+@kernel
+def scale_all(values: Vector, a: TileInt, b: TileInt):
+    for i in range(a, b):
+        values[i] *= 2
+
+
+@kernel
+def note(control: Int64s):
+    control[1] = 1
+
+
+@kernel
+def note_float(found: Float64s):
+    found[0] = 1
+
+
+def sums(step: Builder, grid: Grid = HALVES, **change: object) -> None:
+    given = {
+        "y": Write(Tensor("y"), ROWS), "x": Read(Tensor("x"), ROWS), "scratch": Own("own"), "times": 3, **change
+    }  # fmt: skip
+    step.op("sums", "forward", row_sums, grid, [(1, 1)] * len(grid), **given)
+
+
+def filled(step: Builder) -> None:
+    step.op("fill", "forward", fill, HALVES, [(1, 1)] * 2, x=Write(Tensor("x"), ROWS))
+
+
+def touched(program: Program, op: int, tile: int) -> dict[str, Mode]:
+    """Mode by the name of each region of a tile."""
+    return {str(program.regions[a.region]): a.mode for a in program.ops[op].tiles[tile].accesses}
+
+
+def test_a_program_runs_from_its_declaration_alone() -> None:
+    step = Builder(PLANS)
+    filled(step)
+    sums(step)
+    program = step.build()
+    graph.validate(program, graph.build(program, "none"))
+    assert set(graph.derive([tile.accesses for _, tile in program.tasks])) == {(0, 2), (1, 3)}
+    poison.check(program, PLANS, lambda _: None)
+
+
+def test_rows_that_overlap_conflict_whatever_their_ranges() -> None:
+    step = Builder(PLANS)
+    filled(step)
+    sums(step, Grid(("c", "d"), {"row0": (0, 2), "row1": (2, 6)}))
+    program = step.build()
+    edges = graph.derive([tile.accesses for _, tile in program.tasks])
+    assert edges == [(0, 2), (0, 3), (1, 3)]
+    assert touched(program, 1, 1) == {"x[2]": Mode.READ, "x[3]": Mode.READ, "y[2]": Mode.WRITE}
+
+
+def test_an_arena_and_the_tensors_in_it_are_the_same_memory() -> None:
+    step = Builder(PLANS)
+    assert step.elements(Tensor("w", 1), (1, 3)) == (15, 21)
+    elements = Grid(("0", "1"), {"a": (0, 15), "b": (15, 24)})
+    step.op("scale", "update", scale_all, elements, [(1, 1)] * 2, values=Update(Arena("weights"), "a:b"))
+    step.op("read", "forward", row_sums, ONE_TILE.with_columns(row0=[0], row1=[1]), [(1, 1)],
+            y=Write(Tensor("y")), x=Read(Tensor("w", 1)), scratch=Own("own"), times=1)  # fmt: skip
+    program = step.build()
+    assert graph.derive([tile.accesses for _, tile in program.tasks]) == [(0, 2), (1, 2)]
+
+
+def test_memory_that_the_same_tasks_touch_alike_is_one_region() -> None:
+    step = Builder(PLANS)
+    whole = ONE_TILE.with_columns(row0=[0], row1=[6])
+    sums(step, whole, x=Constant(Tensor("x"), ROWS))
+    program = step.build()
+    assert [len(region.spans) for region in program.regions] == [1, 1]
+    assert [str(program.regions[number]) for number in program.constants] == ["x[0]"]
+
+
+def test_fused_tasks_write_first_what_they_read_then() -> None:
+    step = Builder(PLANS)
+    filled(step)
+    sums(step)
+    step.fuse(2)
+    program = step.build()
+    assert [op.name for op in program.ops] == ["fill+sums"]
+    assert touched(program, 0, 0) == {"x[0]": Mode.WRITE, "y[0]": Mode.WRITE}
+
+
+def test_reductions_of_a_cell_are_in_no_order() -> None:
+    step = Builder(PLANS)
+    for _ in range(2):
+        step.op("note", "forward", note, ONE_TILE, [(1, 1)], control=Reduce(Tensor("control")))
+    program = step.build()
+    assert graph.derive([tile.accesses for _, tile in program.tasks]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        ({"x": Read(Tensor("z"))}, GraphError, "there is no tensor z"),
+        ({"x": Read(Tensor("w", 2))}, GraphError, r"w\[2\] is not there: w has 2 layers"),
+        ({"x": Read(Tensor("w", 0), ROWS)}, GraphError, r"rows 3:6 of w\[0\] are not there: it has 4"),
+        ({"x": Read(Tensor("x"), "row2")}, GraphError, "the grid has no column row2; its columns: row0, row1"),
+        ({"x": Own("own")}, TypeError, "row_sums's x is float32 array of rank 2, not own own"),
+        ({"x": 3}, TypeError, "row_sums's x is float32 array of rank 2, not 3"),
+        ({"times": Read(Tensor("x"))}, TypeError, "row_sums's times"),
+        ({"more": 1}, TypeError, "unknown {'more'}"),
+    ],
+)
+def test_what_does_not_fit_the_kernel_is_refused(change, error, told) -> None:
+    with pytest.raises(error, match=told):
+        sums(Builder(PLANS), **change)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel_of", "told"),
+    [("y", fill, r"x takes float32 array of rank 2; y is float32 \(6,\)"),
+     ("x", note_float, r"found takes float64 array of rank 1; x is float32 \(6, 3\)")],
+)  # fmt: skip
+def test_arrays_of_another_rank_or_type_are_refused(name, kernel_of, told) -> None:
+    step = Builder(PLANS)
+    parameter = next(iter(signature(kernel_of).operands))
+    step.op("wrong", "forward", kernel_of, HALVES, [(1, 1)] * 2, **{parameter: Write(Tensor(name), ROWS)})
+    with pytest.raises(TypeError, match=told):
+        dispatch.bind(step.build(), Memory(PLANS), 1)
+
+
+def test_a_column_has_an_integer_for_each_tile() -> None:
+    with pytest.raises(GraphError, match="slot has 3 entries for 2 tiles"):
+        HALVES.with_columns(slot=range(3))
+
+
+def test_a_parameter_without_a_kind_is_refused() -> None:
+    def plain(x: Matrix, n) -> None: ...
+
+    with pytest.raises(TypeError, match="plain: parameter n has no annotation"):
+        signature(plain)
+
+
+def test_an_entry_unpacks_what_the_signature_says() -> None:
+    assert source_of(row_sums) == (
+        "def row_sums_entry(x, t, c):\n"
+        "    kernel(\n"
+        "        carray(pointer_float32(x[0]), (x[1],)),  # y\n"
+        "        carray(pointer_float32(x[4]), (x[5], x[6],)),  # x\n"
+        "        carray(pointer_float32(x[8] + c[1] * x[11]), (x[9],)),  # scratch\n"
+        "        x[12],  # times\n"
+        "        c[0],  # step\n"
+        "        t[0],  # row0\n"
+        "        t[1],  # row1\n"
+        "    )\n"
+    )
+
+
+def test_an_entry_is_loaded_from_the_cache_by_the_next_process() -> None:
+    """A second entry object of the same kernel stands for the next process: it compiles nothing."""
+    first = kernel_entry(row_sums)
+    assert first.address
+    again = kernel_entry.__wrapped__(row_sums)
+    assert again.address
+    assert again.was_cached
+
+
+def test_each_thread_has_its_own() -> None:
+    memory = Memory(PLANS)
+    part = Own("own", 2, (2, 3))
+    assert memory.own_stride(part) == 32
+    memory.arrays["own"][0] = np.arange(8)
+    assert memory.view(part).tolist() == [[2, 3, 4], [5, 6, 7]]
+    assert memory.view(Own("own")).shape == (8,)
