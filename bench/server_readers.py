@@ -19,7 +19,7 @@ from bench.server_store import Served
 from gpt2core.spec.config import TrainConfig
 from taskloom.server.db import Database, now
 from taskloom.server.queue.attempts import payload
-from taskloom.server.queue.attempts.models import Attempt, Result
+from taskloom.server.queue.attempts.models import Attempt, Digest, Result
 from taskloom.server.queue.experiments.expansion import canonical_sha256
 from taskloom.server.queue.experiments.models import Block, Experiment
 from taskloom.server.queue.runs.models import Run
@@ -68,14 +68,14 @@ async def _load(served: Served, given: argparse.Namespace, readers: int, streams
     beats_s: list[float] = []
     claims_s: list[float] = []
     rss: list[int] = []
-    until = time.perf_counter() + given.load_s
     async with contextlib.AsyncExitStack() as stack:
         connections = [await stack.enter_async_context(Connection(served.port)) for _ in range(8)]
         workers = [NullWorker(connection, number) for number, connection in enumerate(connections)]
         for worker in workers:
             await worker.register()
         runs = {"base": {"model": "tiny", "steps": 12, "seq": 16, "threads": 1}, "order": "sequential"}
-        await connections[0].expect("POST", "/experiments", {**runs, "axes": {"seed": list(range(5000))}})
+        await connections[0].expect("POST", "/experiments", {**runs, "axes": {"seed": list(range(1000))}})
+        until = time.perf_counter() + given.load_s
         others = [asyncio.create_task(_stream(served.port)) for _ in range(streams)]
         for number in range(readers):
             others.append(asyncio.create_task(_read(served.port, number, answers)))
@@ -139,21 +139,26 @@ def fill(url: str, runs: int) -> None:
     with database.write() as session:
         at = now(session) - 86400
         request = {"base": {"model": "tiny"}, "axes": AXES, "repetitions": runs // VARIANTS}
-        session.add(Experiment(name="many", request=request, request_sha256="", runs=runs, created_at=at))
+        session.add(Experiment(
+            name="many", request=request, request_sha256="", owner="anybody", runs=runs, created_at=at, started_at=at,
+            finished_at=at + runs, alerts_at=at + runs,
+        ))  # fmt: skip
         session.add(Worker(
             worker_id="past", boot_id="1", node="past", cores=[0, 1], core_set="0,1", memory_bytes=1 << 33, labels={},
             software={}, topology={}, registered_at=at, seen_at=at,
         ))  # fmt: skip
         session.flush()
-        session.execute(insert(Block), [{"experiment_id": 1, "number": n} for n in range(runs // VARIANTS)])
-        for block in range(runs // VARIANTS):
-            rows: dict[type, list[dict[str, Any]]] = {Run: [], Attempt: [], Result: []}
+        block = {"experiment_id": 1, "cores_needed": 1, "memory_needed_bytes": 1, "pinned_cores": ""}
+        session.execute(insert(Block), [{**block, "number": n} for n in range(runs // VARIANTS)])
+        for repetition in range(runs // VARIANTS):
+            rows: dict[type, list[dict[str, Any]]] = {Run: [], Attempt: [], Result: [], Digest: []}
             for place, variant in enumerate(pick.sample(variants, VARIANTS)):
-                number = block * VARIANTS + place + 1
+                number = repetition * VARIANTS + place + 1
                 spec = TrainConfig.from_dict({**BASE, **variant})
                 text, median_s = _result(spec, pick)
                 rows[Run].append({
-                    "id": number, "experiment_id": 1, "position": number - 1, "block": block, "repetition": block + 1,
+                    "id": number, "experiment_id": 1, "position": number - 1, "block": repetition,
+                    "repetition": repetition + 1,
                     "variant": variant, "spec": spec.to_dict(), "shape": canonical_sha256(variant), "rank": 0,
                     "cores_needed": 1, "pinned_cores": "", "memory_needed_bytes": 1, "timeout_s": 3600.0,
                     "state": "succeeded", "attempts": 1, "losses": 0, "created_at": at, "queued_at": at,
@@ -168,6 +173,7 @@ def fill(url: str, runs: int) -> None:
                     "attempt_id": number, "run_id": number, "outcome": "succeeded", "sha256": "0" * 64,
                     "payload": payload.pack(text), "canonical": True, "received_at": at + number,
                 })  # fmt: skip
+                rows[Digest].append({"attempt_id": number, "content": payload.digest(json.loads(text)["result"])})
             for table, values in rows.items():
                 session.execute(insert(table), values)
         if not database.is_sqlite:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -76,6 +77,7 @@ class Pool:
         self.flights = Flights()
         self._closed = False
         self.deadline_s = settings.analysis_s
+        self._given_up: dict[Hashable, float] = {}  # until when they are not tried again
 
     def close(self) -> None:
         """Who waits is refused now, and so is who comes later."""
@@ -98,14 +100,26 @@ class Pool:
             refusal.headers["Retry-After"] = "5"
             raise refusal
         async with self._turns:
+            self._check_given_up(name, args, path)
             try:
                 with anyio.fail_after(self.deadline_s):
                     found = await self._run(name, args, path)
             except TimeoutError:
+                self._given_up[name, args, path] = time.monotonic() + 10 * self.deadline_s
                 raise AnalysisTooLong(f"it was given up after {self.deadline_s:g} s", max_s=self.deadline_s) from None
         if isinstance(found, work.Refusal):
             raise _rebuilt(found)
         return found
+
+    def _check_given_up(self, *question: Hashable) -> None:
+        """Raises AnalysisTooLong for what took too long a while ago: it would again, and keep others waiting."""
+        at = time.monotonic()
+        self._given_up = {asked: until for asked, until in self._given_up.items() if until > at}
+        if question in self._given_up:
+            raise AnalysisTooLong(
+                f"it was given up after {self.deadline_s:g} s a while ago, and is not tried again yet",
+                max_s=self.deadline_s,
+            )
 
     async def _run(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes | work.Refusal:
         if not self._settings.analysis_processes:

@@ -1,3 +1,4 @@
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,6 +9,7 @@ from sqlalchemy import inspect, text
 
 from taskloom.server import migrate
 from taskloom.server.db import Database
+from taskloom.server.queue.attempts import payload
 from taskloom.server.schema import METADATA
 
 
@@ -130,6 +132,24 @@ def test_what_is_known_of_the_past_becomes_history(with_rows):
     migrate.downgrade(with_rows, "0009")
     assert rows(with_rows, "SELECT id, idempotency_key FROM experiment ORDER BY id") == [(4, "k"), (5, "confirm run 6")]
     assert rows(with_rows, "SELECT run_id, attempt_id, sha256 FROM result") == [(6, 11, "h")]
+
+
+def test_results_that_are_there_are_digested_and_unreadable_ones_left_out(with_rows, make_result, caplog):
+    packed = payload.pack(json.dumps({"result": {**make_result(), "flagged": [[], ["switches"], [], []]}}))
+    with with_rows.write() as session:
+        session.execute(text("UPDATE result SET payload = :packed"), {"packed": packed})
+        session.execute(
+            text("INSERT INTO result (attempt_id, run_id, outcome, sha256, payload, canonical, received_at) VALUES "
+                 "(10, 7, 'succeeded', 'h', :packed, true, 9)"), {"packed": b"garbled"},
+        )  # fmt: skip
+    migrate.upgrade(with_rows)
+    assert "result of run 7 cannot be read" in caplog.text
+    ((attempt_id, content),) = rows(with_rows, "SELECT attempt_id, content FROM digest")
+    assert attempt_id == 11
+    assert bytes(content) == payload.digest(payload.unpack(packed)["result"])
+    assert rows(with_rows, "SELECT node, flagged_steps FROM run WHERE id = 6") == [("n", 1)]
+    ((phases,),) = rows(with_rows, "SELECT phase_s FROM run WHERE id = 6")
+    assert "forward" in phases
 
 
 @pytest.mark.parametrize(("table", "last"), [("run", 8), ("experiment", 5), ("attempt", 11)])

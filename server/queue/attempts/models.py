@@ -73,6 +73,15 @@ class OutputLine(Base):
     )
 
 
+class Digest(Base):
+    """The light part of a result that counts, uncompressed: most analyses open no payload."""
+
+    __tablename__ = "digest"
+
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("result.attempt_id", ondelete="CASCADE"), primary_key=True)
+    content: Mapped[bytes]
+
+
 class Result(Base):
     """What an attempt uploaded, unchanged: the JSON text, compressed with zlib."""
 

@@ -14,6 +14,9 @@ from gpt2core.spec.result import READABLE, median, tokens_per_step
 from taskloom.server.errors import BadResult
 
 COMPRESSION_LEVEL = 6
+# What only a few analyses read, and much of a result.
+HEAVY = frozenset({"ops", "threads", "memory_bytes", "resident_bytes", "graph", "counters", "summary", "warnings"})
+MOMENTARY = frozenset({"load_average"})  # of the environment: what is another value with every run
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,9 @@ class Figures:
     median_step_s: float | None = None
     tokens_per_s: float | None = None
     final_loss: float | None = None
+    phase_s: dict[str, float] | None = None  # the median of each over the timed steps
+    flagged_steps: int | None = None  # timed ones that the trainer flagged
+    environment_sha256: str | None = None  # equal for runs of equal software on equal machines
 
 
 @dataclass(frozen=True)
@@ -70,12 +76,24 @@ def check(text: str, sha256: str, outcome: str) -> Payload:
     return Payload(result, error, zlib.compress(encoded, COMPRESSION_LEVEL))
 
 
+def digest(result: dict[str, Any]) -> bytes:
+    """What lists of runs, history, calibration, comparisons, scaling and sweeps read of a result, as JSON."""
+    kept = {name: value for name, value in result.items() if name not in HEAVY}
+    validity = result.get("validity") or {}
+    return json.dumps({**kept, "validity": {"foreign": validity.get("foreign")}}, separators=(",", ":")).encode()
+
+
 def figures(result: dict[str, Any]) -> Figures:
     """Median step, tokens per second (total work by total time) and last loss of a checked result."""
     config = result["config"]
     timed_s = [float(s) for s in result["step_s"]][config["warmup"] :]
     tokens = tokens_per_step(config) * len(timed_s)
+    environment = {name: value for name, value in result["environment"].items() if name not in MOMENTARY}
+    spans_s = {phase: result["phase_s"][phase][config["warmup"] :] for phase in PHASES}
     return Figures(
+        phase_s={phase: median(span_s) for phase, span_s in spans_s.items()} if timed_s else None,
+        flagged_steps=sum(bool(reasons) for reasons in (result.get("flagged") or [])[config["warmup"] :]),
+        environment_sha256=hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest(),
         median_step_s=median(timed_s) if timed_s else None,
         tokens_per_s=tokens / sum(timed_s) if sum(timed_s) > 0 else None,
         final_loss=float(result["losses"][-1]) if result["losses"] else None,

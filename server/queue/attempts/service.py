@@ -21,7 +21,7 @@ from taskloom.server.db import LOCKED, Database, db_now, now, utc
 from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
 from taskloom.server.queue.attempts import cores, output, rules
 from taskloom.server.queue.attempts import payload as payloads
-from taskloom.server.queue.attempts.models import Attempt, Result, is_active
+from taskloom.server.queue.attempts.models import Attempt, Digest, Result, is_active
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs import changes
 from taskloom.server.queue.runs.changes import SERVER, Cause
@@ -113,7 +113,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
         if change.attempt != "supersede":
             attempt.error = payload.error
         if change.canonical:
-            _make_canonical(session, run, payload, upload.outcome)
+            _make_canonical(session, attempt, run, payload, upload.outcome)
         if change.run == "trace":
             run.purpose, run.losses = "tracing", 0
         session.add(
@@ -127,6 +127,9 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
                 received_at=facts.now,
             )
         )
+        if change.canonical and payload.result is not None and upload.outcome == "succeeded":
+            session.flush()
+            session.add(Digest(attempt_id=attempt.id, content=payloads.digest(payload.result)))
         return _receipt(attempt, change.canonical), run.state == "queued"
 
 
@@ -146,9 +149,12 @@ def _receipt(attempt: Attempt, canonical: bool) -> ResultReceipt:
     return ResultReceipt(attempt_id=attempt.id, state=attempt.state, canonical=canonical)
 
 
-def _make_canonical(session: Session, run: Run, payload: payloads.Payload, outcome: str) -> None:
+def _make_canonical(session: Session, attempt: Attempt, run: Run, payload: payloads.Payload, outcome: str) -> None:
     session.execute(update(Result).where(Result.run_id == run.id).values(canonical=False))
     figures = payloads.figures(payload.result) if payload.result and outcome == "succeeded" else payloads.Figures()
+    run.node = attempt.node if figures.environment_sha256 else None
+    run.environment_sha256 = figures.environment_sha256
+    run.phase_s, run.flagged_steps = figures.phase_s, figures.flagged_steps
     run.median_step_s = figures.median_step_s
     run.tokens_per_s = figures.tokens_per_s
     run.final_loss = figures.final_loss

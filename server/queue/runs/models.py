@@ -51,6 +51,10 @@ class Run(Base):
     cancel_requested_at: Mapped[float | None]
     finished_at: Mapped[float | None]
     error: Mapped[dict[str, Any] | None]
+    node: Mapped[str | None] = mapped_column(Text)  # from here on: of the result that counts
+    environment_sha256: Mapped[str | None] = mapped_column(String(64))
+    phase_s: Mapped[dict[str, Any] | None]
+    flagged_steps: Mapped[int | None]
     median_step_s: Mapped[float | None]
     tokens_per_s: Mapped[float | None]
     final_loss: Mapped[float | None]
@@ -74,6 +78,7 @@ class Run(Base):
         Index("ix_run_experiment_state", "experiment_id", "state", "id"),  # counts are made from it alone
         Index("ix_run_state", "state", "id"),
         Index("ix_run_shape", "shape"),
+        Index("ix_run_finished_at", "finished_at"),
         Index("ix_run_queue", "state", "rank", "id"),
         Index(
             "ix_run_queued_at",

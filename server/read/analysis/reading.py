@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -17,13 +20,13 @@ from taskloom.server.db import Database
 from taskloom.server.errors import NotFound, NothingToCompare
 from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.artifacts.store import Store
-from taskloom.server.queue.attempts import payload as payloads
-from taskloom.server.queue.attempts.models import Attempt, Result
+from taskloom.server.queue.attempts.models import Attempt, Digest, Result
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.artifacts.service import find
 
+log = logging.getLogger("taskloom.server")
 CHUNK = 500  # results read at a time
 MOST_CALIBRATIONS = 50  # latest ones that are looked at
 MOST_TRACE_BYTES = 8 << 20  # compressed: about a million spans
@@ -36,51 +39,58 @@ def calibrating(session: Session) -> Sequence[int]:
     return session.scalars(asked.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)).all()
 
 
-def selected(session: Session, selection: Selection) -> list[Process]:
-    """The processes of a selection whose runs were timed, in the order of their runs."""
+def selected(session: Session, selection: Selection, whole: bool = False) -> list[Process]:
+    """The processes of a selection whose runs were timed, in the order of their runs; `whole`: see `processes`."""
     if selection.experiment_id is not None:
         if session.get(Experiment, selection.experiment_id) is None:
             raise NotFound(f"there is no experiment {selection.experiment_id}")
         query = select(Run).where(Run.experiment_id == selection.experiment_id, Run.timed)
         runs = [r for r in session.scalars(query.order_by(Run.id)) if selection.takes(r.spec, r.repetition, r.block)]
-        return processes(session, runs)
+        return processes(session, runs, whole)
     found = {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(selection.run_ids)))}
     for run_id in selection.run_ids:
         if run_id not in found:
             raise NotFound(f"there is no run {run_id}")
         if not found[run_id].timed:
             raise NothingToCompare(f"run {run_id} is {found[run_id].state}", current=found[run_id].state)
-    return processes(session, [found[run_id] for run_id in selection.run_ids])
+    return processes(session, [found[run_id] for run_id in selection.run_ids], whole)
 
 
-def processes(session: Session, runs: Sequence[Run]) -> list[Process]:
-    """The processes of runs that were timed."""
+def processes(session: Session, runs: Sequence[Run], whole: bool = False) -> list[Process]:
+    """The processes of runs that were timed. whole: with their ops, threads, memory, graph and counters, for which
+    every payload is opened; without, what was kept beside it is enough."""
     found: list[Process] = []
     for first in range(0, len(runs), CHUNK):
         chunk = runs[first : first + CHUNK]
         query = (
-            select(Result.run_id, Result.payload, Attempt.node, Attempt.core_set)
+            select(Result.run_id, Result.payload if whole else Digest.content, Attempt.node, Attempt.core_set)
             .join(Attempt, Attempt.id == Result.attempt_id)
             .where(Result.run_id.in_([run.id for run in chunk]), Result.canonical)
         )
-        rows = {row.run_id: row for row in session.execute(query)}
+        if not whole:
+            query = query.join(Digest, Digest.attempt_id == Result.attempt_id)
+        rows = {row[0]: row for row in session.execute(query)}
         for run in chunk:
-            row = rows[run.id]
+            if run.id not in rows:
+                log.warning("the result of run %s is older than this server and cannot be read", run.id)
+                continue
+            _, content, node, core_set = rows[run.id]
+            result = orjson.loads(zlib.decompress(content))["result"] if whole else orjson.loads(content)
             found.append(
                 Process(
                     run_id=run.id,
-                    result=payloads.unpack(row.payload)["result"],
+                    result=result,
                     variant=run.variant,
-                    pair=(run.experiment_id, run.block, row.node, row.core_set),
+                    pair=(run.experiment_id, run.block, node, core_set),
                 )
             )
     return found
 
 
-def of_experiment(database: Database, experiment_id: int) -> list[Process]:
-    """The processes of an experiment's runs that succeeded so far. Raises NotFound."""
+def of_experiment(database: Database, experiment_id: int, whole: bool = False) -> list[Process]:
+    """The processes of an experiment's runs that succeeded so far; `whole`: see `processes`. Raises NotFound."""
     with database.read() as session:
-        return selected(session, Selection(experiment_id=experiment_id))
+        return selected(session, Selection(experiment_id=experiment_id), whole)
 
 
 def profile(database: Database, store: Store, run_id: int) -> Profile | None:

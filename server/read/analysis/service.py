@@ -76,12 +76,12 @@ def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor:
 
 def efficiency(database: Database, experiment_id: int) -> list[EfficiencyRow]:
     """Raises NotFound."""
-    return efficiencies(reading.of_experiment(database, experiment_id))
+    return efficiencies(reading.of_experiment(database, experiment_id, whole=True))
 
 
 def roofline(database: Database, experiment_id: int) -> list[RooflineRow]:
     """Raises NotFound."""
-    return rooflines(reading.of_experiment(database, experiment_id))
+    return rooflines(reading.of_experiment(database, experiment_id, whole=True))
 
 
 def forecast(database: Database, store: Store, experiment_id: int, cores: Sequence[int]) -> Outlook:
@@ -110,7 +110,7 @@ def _readable(run_ids: Iterable[int], read: Callable[[int], T | None]) -> tuple[
 def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
     detail = experiments.show(database, experiment_id)
-    processes = reading.of_experiment(database, experiment_id)
+    processes = reading.of_experiment(database, experiment_id, whole=True)
     asked = Asked(
         experiment_id=detail.id,
         name=detail.name,
@@ -138,7 +138,7 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
 
 def memory(database: Database, experiment_id: int) -> list[MemoryRow]:
     """Raises NotFound."""
-    return _memory_rows(reading.of_experiment(database, experiment_id))
+    return _memory_rows(reading.of_experiment(database, experiment_id, whole=True))
 
 
 def _memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:
