@@ -1,33 +1,55 @@
-"""What a node can see: A/A runs, alike in everything, show how much two equal variants differ there by chance alone."""
+"""What a node can see: A/A runs, alike in everything, show how much two equal variants differ there by chance alone.
+
+What a design can detect is simulated: its verdicts, with noise floor, tests, interval and correction, on pairs that
+scatter as the A/A pairs did, taken at the upper 95 % bound of their spread.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
 
 from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, decide
+from taskloom.analysis.estimators import CONFIDENCE, FEWEST, TAIL, logarithms, walsh_rows
 from taskloom.analysis.processes import Process
-from taskloom.analysis.statistics import CONFIDENCE
+from taskloom.analysis.rank_tests import Floats
 
 FEWEST_PAIRS = 3
 POWER = 0.8
-SIGNED_RANK_EFFICIENCY = 3 / math.pi  # of the signed rank test against the t test, for normal differences
 SIZES = (6, 10, 20, 50)
+DIFFERENCES = (0.01, 0.02, 0.03, 0.05)
+SIMULATIONS = 1000
+MOST_SIMULATED = 60  # pairs; with more, what scatters shrinks as 1 / sqrt(pairs)
 
 
 @dataclass(frozen=True)
 class Detectable:
-    """With so many pairs of runs, the smallest relative difference that is found in four of five experiments."""
+    """With so many pairs of runs, the smallest relative difference that is called in four of five experiments; null
+    where so few pairs never call any."""
 
     pairs: int
-    relative: float
+    relative: float | None
+
+
+@dataclass(frozen=True)
+class Power:
+    """How probably a comparison of so many pairs calls a relative difference that is there."""
+
+    pairs: int
+    difference: float
+    power: float
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Of one node by one A/A experiment. spread: standard deviation of the logarithm of a pair's ratio; verdict: what
-    a comparison says of both halves, which should be nothing."""
+    """Of one node by one A/A experiment. spread: standard deviation of the logarithm of a pair's ratio; spread_upper:
+    its upper 95 % bound, which detectable and power rest on; verdict: what a comparison says of both halves, which
+    should be nothing. false_alarms: of all `comparisons` of the node's A/A experiments, those that called a difference;
+    false_alarm_upper: the upper 95 % bound of their rate."""
 
     experiment_id: int
     node: str
@@ -36,21 +58,71 @@ class Calibration:
     median_step_s: float
     verdict: Verdict
     detectable: list[Detectable]
+    spread_upper: float
+    power: list[Power]
+    comparisons: int
+    false_alarms: int
+    false_alarm_upper: float
+    log_ratios: tuple[float, ...]
 
-    def at(self, pairs: int) -> float:
-        return detectable(self.spread, pairs)
+    def at(self, pairs: int, comparisons: int = 1) -> float | None:
+        """The smallest difference that a design of so many pairs finds, as one of so many comparisons."""
+        return detectable(self.log_ratios, pairs, comparisons)
 
 
-def detectable(spread: float, pairs: int) -> float:
-    """The smallest relative difference that `pairs` pairs find with a power of 80 % at the 5 % level.
+def spread_of(logs: Sequence[float]) -> float:
+    """Equal variants: the mean is known to be 0."""
+    return math.sqrt(math.fsum(d * d for d in logs) / len(logs))
 
-    Source: the sample size formula of the paired t test, with the signed rank test's efficiency (Lehmann 2006).
+
+def upper_spread(logs: Sequence[float]) -> float:
+    """The upper 95 % bound of a spread (chi square)."""
+    from scipy import special
+
+    n = len(logs)
+    return spread_of(logs) * math.sqrt(n / (2 * float(special.gammaincinv(n / 2, 1 - CONFIDENCE))))
+
+
+def detectable(
+    logs: Sequence[float], pairs: int, comparisons: int = 1, noise_floor: float = NOISE_FLOOR
+) -> float | None:
+    """The smallest relative difference that the verdict of `pairs` pairs, one of `comparisons`, calls with a power of
+    80 %, where pairs scatter as these log ratios; None where it never calls any."""
+    needed = _needed(tuple(logs), pairs, comparisons, noise_floor)
+    found = float(np.quantile(needed, POWER, method="higher"))
+    return math.expm1(found) if math.isfinite(found) else None
+
+
+def power(
+    logs: Sequence[float], pairs: int, difference: float, comparisons: int = 1, noise_floor: float = NOISE_FLOOR
+) -> float:
+    """How probably a difference is called."""
+    return float(np.mean(_needed(tuple(logs), pairs, comparisons, noise_floor) <= math.log1p(difference)))
+
+
+@lru_cache(maxsize=64)
+def _needed(logs: tuple[float, ...], pairs: int, comparisons: int, noise_floor: float) -> Floats:
+    """In each simulated experiment the log ratio from which on its verdict is `faster`.
+
+    A shift of all pairs shifts estimate and interval alike, so no shift has to be tried: the interval must clear 0, at
+    its own level and at that of the smallest p-value among `comparisons`, and the estimate must reach the floor.
     """
-    from scipy import stats
+    rng, size = np.random.default_rng(0), min(pairs, MOST_SIMULATED)
+    rows = _drawn(logs, rng, (SIMULATIONS, size))
+    centre, low, _ = walsh_rows(rows)
+    if comparisons > 1:
+        low = np.minimum(low, walsh_rows(rows, TAIL / comparisons)[1])
+    shrink = math.sqrt(size / pairs)
+    return np.maximum(-shrink * low * (1 + 1e-9), math.log1p(noise_floor) - shrink * centre)
 
-    effective = pairs * SIGNED_RANK_EFFICIENCY
-    t = stats.t(max(effective - 1, 1))
-    return math.expm1(float(t.ppf((1 + CONFIDENCE) / 2) + t.ppf(POWER)) * spread / math.sqrt(effective))
+
+def _drawn(logs: tuple[float, ...], rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Log ratios of equal variants: those seen, of either sign, smoothed, stretched to the spread's upper bound."""
+    seen = rng.choice(np.asarray(logs), shape) * rng.choice([-1.0, 1.0], shape)
+    width = 0.5 * spread_of(logs) * len(logs) ** -0.2
+    smooth = seen + width * rng.standard_normal(shape)
+    stretch = upper_spread(logs) / math.hypot(spread_of(logs), width) if width else 1.0
+    return np.asarray(smooth * stretch)
 
 
 def calibrate(experiment_id: int, processes: Sequence[Process]) -> Calibration | None:
@@ -60,14 +132,30 @@ def calibrate(experiment_id: int, processes: Sequence[Process]) -> Calibration |
     a, b = values[: len(values) // 2 * 2 : 2], values[1::2]
     if len(b) < FEWEST_PAIRS:
         return None
-    logs = [math.log(x / y) for x, y in zip(a, b, strict=True)]
-    spread = math.sqrt(math.fsum(d * d for d in logs) / len(logs))  # equal variants: the mean is known to be 0
-    return Calibration(
+    logs = tuple((logarithms(a) - logarithms(b)).tolist())
+    calibration = Calibration(
         experiment_id=experiment_id,
         node=str(processes[0].environment.get("node", "")),
         pairs=len(logs),
-        spread=spread,
+        spread=spread_of(logs),
         median_step_s=sorted(values)[len(values) // 2],
         verdict=decide(a, b, paired=True, noise_floor=NOISE_FLOOR).verdict,
-        detectable=[Detectable(pairs, detectable(spread, pairs)) for pairs in SIZES],
+        detectable=[Detectable(pairs, detectable(logs, pairs)) for pairs in SIZES],
+        spread_upper=upper_spread(logs),
+        power=[Power(n, difference, power(logs, n, difference)) for n in SIZES for difference in DIFFERENCES],
+        comparisons=0,
+        false_alarms=0,
+        false_alarm_upper=1.0,
+        log_ratios=logs,
     )
+    return with_rate(calibration, [calibration])
+
+
+def with_rate(latest: Calibration, every: Sequence[Calibration]) -> Calibration:
+    """The latest calibration of a node with the false alarms of all of them (Clopper-Pearson)."""
+    from scipy import special
+
+    able = [each for each in every if each.pairs >= FEWEST]
+    alarms, n = sum(each.verdict in ("faster", "slower") for each in able), len(able)
+    upper = 1.0 if alarms == n else float(special.betaincinv(alarms + 1, n - alarms, CONFIDENCE))
+    return replace(latest, comparisons=n, false_alarms=alarms, false_alarm_upper=upper)

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal
 
+import numpy as np
+
+from gpt2core.spec.result import median
+from taskloom.analysis import estimators
 from taskloom.analysis.agreement import HOW, PROBLEM, first_disagreement, without
+from taskloom.analysis.diagnosis import diagnose
+from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, e_value, logarithms, smallest_p_value
 from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
+from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Process
-from taskloom.analysis.statistics import (
-    CONFIDENCE,
-    Interval,
-    Ratio,
-    paired_p_value,
-    paired_ratio_of_medians,
-    ratio_of_medians,
-    smallest_p_value,
-    step_interval,
-    step_values,
-    superiority,
-    unpaired_p_value,
-)
+from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
 from taskloom.analysis.validity import marks
 
 NOISE_FLOOR = 0.01  # relative; smaller differences are called the same
@@ -41,8 +37,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """B against A. `ratio`: median step of A / of B; above 1, B is faster. `superiority`: how probably a process of B
-    is faster than one of A. Refused: no ratio is given, `reason` says why."""
+    """B against A. `ratio`: how many times as long A takes; above 1, B is faster. `superiority`: how probably a process
+    of B is faster than one of A. Refused: no ratio is given, `reason` says why.
+
+    ratio_middle: the median of the pairs' ratios, or the ratio of medians; n: what the ratio rests on, in `unit`s;
+    scope: whom it is about where it comes from several occasions; e_value: of the pairs' signs, valid whenever one
+    looks; sequential: interval and p-value are so too; diagnosis: what speaks against independent values.
+    """
 
     a: Side
     b: Side
@@ -57,6 +58,14 @@ class Comparison:
     differs: list[str]
     marks: list[str]
     reason: str
+    ratio_middle: float | None = None
+    n: int = 0
+    unit: str = ""
+    test: Test = "signed-rank"
+    scope: str = ""
+    e_value: float | None = None
+    sequential: bool = False
+    diagnosis: list[str] = field(default_factory=list)
 
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
@@ -69,26 +78,35 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
     refusal = _refusal(a, b)
     if refusal is not None:
         return Comparison(*sides, "refused", None, None, None, False, None, None, noise_floor, differs, marked, refusal)
-    left, right, paired = _values(a, b)
-    decision = decide(left, right, paired, noise_floor)
-    reasons = [decision.reason, _unit(a, b, len(left), paired)]
+    evidence = weigh(a, b)
+    found = evidence.estimate
+    decision = _decide(found, noise_floor, evidence.broken)
+    reasons = [decision.reason, evidence.told]
     if differs:
         reasons.append("not like for like: see differs")
     if marked:
         reasons.append("some runs were disturbed: see marks")
     return Comparison(
         *sides,
-        decision.verdict,
-        decision.ratio.value,
-        decision.ratio.low,
-        decision.ratio.high,
-        paired,
-        decision.p_value,
-        superiority(left, right, paired),
-        noise_floor,
-        differs,
-        marked,
-        "; ".join(reasons),
+        verdict=decision.verdict,
+        ratio=found.value,
+        ratio_low=found.low,
+        ratio_high=found.high,
+        paired=found.paired,
+        p_value=found.p_value,
+        superiority=superiority(evidence.a_s, evidence.b_s, found.paired),
+        noise_floor=noise_floor,
+        differs=differs,
+        marks=marked,
+        reason="; ".join(reasons),
+        ratio_middle=found.middle,
+        n=found.n,
+        unit=found.unit,
+        test=found.test,
+        scope=evidence.scope,
+        e_value=evidence.e_value,
+        sequential=found.test == "signs",
+        diagnosis=list(evidence.diagnosis),
     )
 
 
@@ -97,19 +115,122 @@ class Decision:
     """What the times alone say of B against A."""
 
     verdict: Verdict
-    ratio: Ratio
-    p_value: float
+    ratio: Estimate
+    p_value: float | None
     reason: str
 
 
 def decide(a: Sequence[float], b: Sequence[float], paired: bool, noise_floor: float = NOISE_FLOOR) -> Decision:
     """Faster or slower: the test says so, the interval is on that side of 1, and the ratio is beyond the noise floor.
-    Same: the whole interval is within the noise floor. Else undecided."""
-    ratio = paired_ratio_of_medians(a, b) if paired else ratio_of_medians(a, b)
-    p_value = paired_p_value(a, b) if paired else unpaired_p_value(a, b)
-    enough = smallest_p_value(len(a), len(b), paired) <= 1 - CONFIDENCE
-    verdict, reason = _judge(ratio, p_value, noise_floor, enough)
-    return Decision(verdict, ratio, p_value, reason)
+    Same: two one-sided tests find the ratio within the noise floor, as its whole interval is. Else undecided."""
+    return _decide(estimators.paired(a, b) if paired else estimators.unpaired(a, b), noise_floor)
+
+
+def _decide(found: Estimate, noise_floor: float, broken: Sequence[str] = ()) -> Decision:
+    verdict, reason = _judge(found, noise_floor)
+    if broken and verdict in ("faster", "slower", "same"):
+        verdict, reason = "undecided", f"would be {verdict}, but the values show {' and '.join(broken)} ({reason})"
+    return Decision(verdict, found, found.p_value, reason)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The times that a comparison rests on, what they estimate, and in words how they were taken. broken: why the
+    estimate's interval may not hold."""
+
+    a_s: Sequence[float]
+    b_s: Sequence[float]
+    estimate: Estimate
+    told: str
+    scope: str = ""
+    e_value: float | None = None
+    broken: tuple[str, ...] = ()
+    diagnosis: tuple[str, ...] = ()
+
+
+Value = Callable[[Process], float]
+STEP: Value = attrgetter("median_step_s")
+
+
+def weigh(a: Sequence[Process], b: Sequence[Process], value: Value = STEP) -> Evidence:
+    """What two variants' processes say: in pairs where blocks pair them, else side against side, which needs one
+    interleaved occasion, or so many occasions that they are what is sampled. Where a rule looked at the results and
+    stopped, only what holds at any time may judge. value: of a process, positive."""
+    matched = matched_pairs(a, b)
+    if len(matched) >= FEWEST or len(a) == len(b) == len(matched) > 1:
+        return _in_pairs(a, b, matched, value)
+    return _side_by_side(a, b, value)
+
+
+def matched_pairs(a: Sequence[Process], b: Sequence[Process]) -> list[tuple[Process, Process]]:
+    """Processes that ran in one block, in the order of a's blocks."""
+    by_pair = {process.pair: process for process in b if process.pair is not None}
+    found = [(process, by_pair[process.pair]) for process in a if process.pair in by_pair]
+    return sorted(found, key=lambda pair: pair[0].block)
+
+
+def _in_pairs(
+    a: Sequence[Process],
+    b: Sequence[Process],
+    matched: Sequence[tuple[Process, Process]],
+    value: Value,
+) -> Evidence:
+    sequential = any(process.stop_rule for process in (*a, *b))
+    a_s, b_s = [value(p) for p, _ in matched], [value(p) for _, p in matched]
+    logs = logarithms(a_s) - logarithms(b_s)
+    strata: dict[Hashable, list[float]] = {}
+    for (process, _), log in zip(matched, logs, strict=True):
+        strata.setdefault(process.occasion, []).append(log)
+    found = diagnose(np.exp(logs))
+    told, scope = f"{len(matched)} pairs of processes", ""
+    if len(matched) < max(len(a), len(b)):
+        told += f", {len(a) + len(b) - 2 * len(matched)} processes without a partner left out"
+    if len(strata) == 1:
+        estimate = estimators.anytime(logs) if sequential else estimators.of_logs(logs)
+    else:
+        pooled = pool([np.array(values) for values in strata.values()], "occasions", sequential)
+        estimate, scope = pooled.estimate, pooled.scope
+        told += f" on {len(strata)} occasions: {scope}"
+        found = replace(found, broken=())  # occasions differ, and are not expected to be one series
+    return Evidence(a_s, b_s, estimate, told, scope, e_value(logs), found.broken, tuple(found.told))
+
+
+def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> Evidence:
+    a_s, b_s = [value(p) for p in a], [value(p) for p in b]
+    told = f"{len(a)} and {len(b)} processes, not paired"
+    if len(a) == len(b) == 1:
+        told = "one process each: this is about their steps, and another process may be faster or slower as a whole"
+        return Evidence(step_values(a), step_values(b), estimators.bare(a_s, b_s), told)
+    if interleaved(a, b) and not any(process.stop_rule for process in (*a, *b)):
+        sides = [diagnose([value(p) for p in sorted(side, key=lambda p: p.block)]) for side in (a, b)]
+        broken, diagnosis = (
+            tuple(dict.fromkeys(itertools.chain(*texts)))
+            for texts in ((side.broken for side in sides), (side.told for side in sides))
+        )
+        return Evidence(a_s, b_s, estimators.unpaired(a_s, b_s), told, broken=broken, diagnosis=diagnosis)
+    of_a, of_b = _by_occasion(a, value), _by_occasion(b, value)
+    if min(len(of_a), len(of_b)) >= FEWEST:
+        counts = f"{len(of_a)} and {len(of_b)} occasions, each one value"
+        return Evidence(a_s, b_s, estimators.unpaired(of_a, of_b, "occasions"), counts)
+    told += f": not of one interleaved occasion, and it takes {FEWEST} occasions a side to know how much those differ"
+    return Evidence(a_s, b_s, estimators.bare(a_s, b_s), told)
+
+
+def interleaved(a: Sequence[Process], b: Sequence[Process]) -> bool:
+    """Whether both ran on one occasion, each side's middle block between the other's first and last."""
+    if len({process.occasion for process in (*a, *b)}) > 1 or a[0].occasion is None:
+        return False
+    blocks = [sorted(process.block for process in side) for side in (a, b)]
+    return all(mine[0] <= other[len(other) // 2] <= mine[-1] for mine, other in (blocks, blocks[::-1]))
+
+
+def _by_occasion(side: Sequence[Process], value: Value) -> list[float]:
+    """The median of each known occasion."""
+    found: dict[Hashable, list[float]] = {}
+    for process in side:
+        if process.occasion is not None:
+            found.setdefault(process.occasion, []).append(value(process))
+    return [median(values) for values in found.values()]
 
 
 def rejudged(found: Comparison, p_adjusted: float, family: int) -> Comparison:
@@ -118,15 +239,14 @@ def rejudged(found: Comparison, p_adjusted: float, family: int) -> Comparison:
         return found
     why = f"one of {family} comparisons: corrected p = {p_adjusted:.2g}"
     if not can_tell(found, family):
-        enough = next(n for n in itertools.count(1) if family * smallest_p_value(n, n, found.paired) < 1 - CONFIDENCE)
-        why = f"too few processes for {family} comparisons, whatever they show: it takes {enough} a side"
+        tries = (n for n in itertools.count(FEWEST) if family * smallest_p_value(found.test, n) < 1 - CONFIDENCE)
+        why = f"too few processes for {family} comparisons, whatever they show: it takes {next(tries)} a side"
     return replace(found, verdict="undecided", reason=f"{why} ({found.reason})")
 
 
 def can_tell(found: Comparison, family: int) -> bool:
-    """Whether so many processes can call any difference where it is one of `family` comparisons."""
-    smallest = smallest_p_value(len(found.a.runs), len(found.b.runs), found.paired)
-    return family * smallest < 1 - CONFIDENCE
+    """Whether so much can call any difference where it is one of `family` comparisons."""
+    return found.ratio_low is not None and family * smallest_p_value(found.test, found.n) < 1 - CONFIDENCE
 
 
 def _side(processes: Sequence[Process]) -> Side:
@@ -155,52 +275,33 @@ def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
     return None if agreement.holds else agreement.reason
 
 
-def _values(a: Sequence[Process], b: Sequence[Process]) -> tuple[list[float], list[float], bool]:
-    """Both sides' values, in pairs if every process has its counterpart and there are two pairs at least."""
-    by_pair = {process.pair: process for process in b if process.pair is not None}
-    pairs = {process.pair for process in a if process.pair is not None}
-    if len(a) == len(b) == len(pairs) == len(by_pair) > 1 and pairs == set(by_pair):
-        matched = [by_pair[process.pair] for process in a]
-        return step_values(a), step_values(matched), True
-    if len(a) == 1 or len(b) == 1:  # steps only against steps: what is nested is never mixed with what is not
-        if len(a) == len(b):
-            return step_values(a), step_values(b), False
-        return [p.median_step_s for p in a], [p.median_step_s for p in b], False
-    return step_values(a), step_values(b), False
-
-
-def _judge(ratio: Ratio, p_value: float, noise_floor: float, enough: bool) -> tuple[Verdict, str]:
-    bounds = f"{CONFIDENCE:.0%} interval {ratio.low:.4f} to {ratio.high:.4f}"
-    interval = f"ratio {ratio.value:.4f}, {bounds}, p = {p_value:.2g}"
-    if not enough:
-        return "undecided", f"too few processes to tell, whatever they show ({interval})"
-    verdict = verdict_of(ratio.value, ratio.low, ratio.high, p_value, noise_floor)
+def _judge(found: Estimate, noise_floor: float) -> tuple[Verdict, str]:
+    if found.low is None or found.high is None:
+        least = f"at least {FEWEST} {'' if found.paired else 'a side '}on one occasion"
+        return "undecided", f"too few processes to tell, whatever they show: {least} (ratio {found.value:.4f})"
+    bounds = f"{CONFIDENCE:.0%} interval {found.low:.4f} to {found.high:.4f}"
+    interval = f"ratio {found.value:.4f}, {bounds}, p = {found.p_value:.2g}"
+    verdict = verdict_of(found.value, found.low, found.high, found.p_value, noise_floor)
     if verdict == "same":
-        return verdict, f"within the noise floor of {noise_floor:.2%} ({interval})"
+        return verdict, f"equivalent within the noise floor of {noise_floor:.2%} ({interval})"
     if verdict == "undecided":
         return verdict, f"the interval leaves room for more than one answer ({interval})"
     return verdict, interval
 
 
-def verdict_of(ratio: float, low: float | None, high: float | None, p_value: float, noise_floor: float) -> Verdict:
-    """What a ratio with its interval and its p-value says; undecided without an interval."""
-    if low is None or high is None:
+def verdict_of(
+    ratio: float, low: float | None, high: float | None, p_value: float | None, noise_floor: float
+) -> Verdict:
+    """What a ratio with its interval and its p-value says; undecided without them."""
+    if low is None or high is None or p_value is None:
         return "undecided"
     if p_value < 1 - CONFIDENCE and low > 1 and ratio >= 1 + noise_floor:
         return "faster"
     if p_value < 1 - CONFIDENCE and high < 1 and ratio <= 1 / (1 + noise_floor):
         return "slower"
-    if 1 / (1 + noise_floor) <= low and high <= 1 + noise_floor:
+    if 1 / (1 + noise_floor) < low and high < 1 + noise_floor:
         return "same"
     return "undecided"
-
-
-def _unit(a: Sequence[Process], b: Sequence[Process], n: int, paired: bool) -> str:
-    if paired:
-        return f"{n} pairs of processes"
-    if len(a) == len(b) == 1:
-        return "one process each: this is about their steps, and another process may be faster or slower as a whole"
-    return f"{len(a)} and {len(b)} processes, not paired"
 
 
 def identity(process: Process) -> str:

@@ -1,13 +1,16 @@
 """Step times over the life of a configuration on a machine: where they changed, and whether a slowdown is real.
 
-A change point is suspected from history alone and called a regression only after fresh runs have confirmed it.
+A change point is suspected from history alone and called a regression only after fresh runs have confirmed it. Runs
+carry a canary, frozen work that no version of ours can change: where they do, the series is step time over canary, so
+that a machine that became slower moves both. Without a canary a change with nothing different in software says so: it
+is the environment's.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -17,11 +20,14 @@ import numpy as np
 from gpt2core.spec.result import median
 from taskloom.analysis.agreement import without
 from taskloom.analysis.comparison import NOISE_FLOOR, decide
+from taskloom.analysis.diagnosis import diagnose
+from taskloom.analysis.estimators import CONFIDENCE, unpaired
 from taskloom.analysis.fingerprint import FINGERPRINT, differing
 from taskloom.analysis.processes import Process
-from taskloom.analysis.statistics import Ratio, ratio_of_medians
+from taskloom.analysis.rank_tests import Floats
 
 State = Literal["suspected", "confirming", "confirmed", "dismissed"]
+Cause = Literal["software", "environment", "unproven", "unexplained"]
 # What a history is there to follow: a series goes on when one of these changes.
 SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numpy", "blas", "core_version", "core_hash")
 MACHINE = tuple(name for name in FINGERPRINT if name not in (*SOFTWARE, "memory_bytes"))
@@ -29,31 +35,38 @@ NOT_SERIES = ("steps", "warmup", "seed", "save", "trace", "cores")
 MIN_SEGMENT = 4  # runs on each side of a change
 MOVES = MIN_SEGMENT // 2  # by so many runs a change may move as more runs come; what was asked about it stays asked
 PENALTY = 3.0  # x log n, on ranks: see tests/unit/test_history.py for the error rates that it gives
+MOST_RHO = 0.98
 CONFIRMING_RUNS = 6  # fresh runs that a confirmation takes
+FEWEST_OCCASIONS = 3  # whose medians say how much occasions differ
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a series: its median step."""
+    """One run of a series: its median step, and its canary's time where it has one."""
 
     run_id: int
     step_s: float
     software: Mapping[str, Any]
+    canary_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Change:
-    """Between two neighbouring runs the level changed. ratio: after / before, above 1 slower; differs: software that
-    changed with it."""
+    """Between two neighbouring runs the level changed. ratio: after / before, above 1 slower; of steps over canary
+    where there are canaries. Bounds are null for fewer than six runs a side, and where neighbours resemble each other.
+    differs: software that changed with it. cause: software, if that changed and the canary did not; environment, if
+    nothing changed in software and no canary speaks against it; unproven: software changed, and no canary says that
+    the machine did not; unexplained: neither software nor canary changed."""
 
     last_before: int
     first_after: int
     before_s: float
     after_s: float
     ratio: float
-    ratio_low: float
-    ratio_high: float
+    ratio_low: float | None
+    ratio_high: float | None
     differs: list[str]
+    cause: Cause = "unproven"
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,7 @@ class Series:
     points: list[Point]
     changes: list[Change]
     alerts: list[Alert]
+    over_canary: bool = False  # changes are of step time over canary
 
 
 @dataclass(frozen=True)
@@ -90,10 +104,11 @@ def change_points(values: Sequence[float], noise_floor: float = NOISE_FLOOR) -> 
     """Where each new level begins, by index; levels within the noise floor of each other are one.
 
     Optimal segmentation of the ranks (so that outliers count no more than any other run), with a penalty for each
-    change; then of each segment's own ranks, as a large change hides small ones from the ranks of all.
-    Source: Killick, Fearnhead & Eckley 2012; Truong, Oudre & Vayatis 2020 (ruptures).
+    change; then of each segment's own ranks, as a large change hides small ones from the ranks of all. Neighbours that
+    resemble each other make the penalty dearer, and what a line fits as well is a drift, no change.
+    Sources: Killick, Fearnhead & Eckley 2012; Truong, Oudre & Vayatis 2020 (ruptures); Romano et al. 2022 (AR(1)).
     """
-    found = _segments(values)
+    found = _steps_only(np.log(np.asarray(values, np.float64)), _segments(values))
     while found:
         steps = [abs(math.log(_step(values, found, i))) for i in range(len(found))]
         smallest = min(range(len(found)), key=steps.__getitem__)
@@ -112,11 +127,57 @@ def _segments(values: Sequence[float]) -> list[int]:
 
     ranks = (stats.rankdata(values) - (n + 1) / 2) / (n / math.sqrt(12))  # variance 1
     search = ruptures.KernelCPD(kernel="linear", min_size=MIN_SEGMENT).fit(np.asarray(ranks).reshape(-1, 1))
-    bounds = [0, *(int(index) for index in search.predict(pen=PENALTY * math.log(n)))]
+    rho = autocorrelation(ranks, search)
+    penalty = PENALTY * math.log(n) * (1 + rho) / (1 - rho)  # the long-run variance is so many times the variance
+    bounds = [0, *(int(index) for index in search.predict(pen=penalty))]
     if len(bounds) == 2:
         return []
     inner = [low + index for low, high in pairwise(bounds) for index in _segments(values[low:high])]
     return sorted([*bounds[1:-1], *inner])
+
+
+def autocorrelation(values: Floats, search: Any) -> float:
+    """Of neighbours around the best one, two or three changes, whichever leaves least, so that changes do not pass for
+    it; from 0 to MOST_RHO. Each level that is fitted takes some away, which k (k + 1) / n restores.
+
+    search: a fitted segmentation, which gives the best places of so many changes.
+    """
+    n = len(values)
+    found = [MOST_RHO]
+    for changes in (1, 2, 3):
+        if n < (changes + 1) * MIN_SEGMENT:
+            break
+        bounds = [0, *search.predict(n_bkps=changes)]
+        rest = np.concatenate([values[low:high] - values[low:high].mean() for low, high in pairwise(bounds)])
+        total = float((rest**2).sum())
+        if total == 0:
+            return 0.0
+        found.append(float((rest[1:] * rest[:-1]).sum()) / total + changes * (changes + 1) / n)
+    return max(min(found), 0.0)
+
+
+def _steps_only(logs: Floats, found: list[int]) -> list[int]:
+    """The changes that two levels fit better than one line does."""
+    kept, i = list(found), 0
+    while i < len(kept):
+        low, middle, high = ([0, *kept][i], kept[i], [*kept, len(logs)][i + 1])
+        before, after = _clipped(logs[low:middle]), _clipped(logs[middle:high])
+        both, at = np.concatenate([before, after]), np.arange(high - low)
+        line = float(((both - np.polyval(np.polyfit(at, both, 1), at)) ** 2).sum())
+        levels = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
+        if line <= levels:
+            del kept[i]
+            i = 0
+        else:
+            i += 1
+    return kept
+
+
+def _clipped(logs: Floats) -> Floats:
+    """Outliers drawn in to three standard deviations, from the median absolute deviation."""
+    centre = np.median(logs)
+    reach = 3 * 1.4826 * np.median(np.abs(logs - centre))
+    return np.asarray(np.clip(logs, centre - reach, centre + reach))
 
 
 def _step(values: Sequence[float], found: Sequence[int], i: int) -> float:
@@ -149,58 +210,122 @@ def _machine(process: Process) -> dict[str, Any]:
 
 def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation], noise_floor: float) -> Series:
     again = frozenset[int]().union(*(confirmation.run_ids for confirmation in confirmations.values()))
-    seen = [process for process in group if process.run_id not in again]
-    values = [process.median_step_s for process in seen]
+    with_canary = [process for process in group if process.canary_s is not None]
+    relative = 2 * len(with_canary) > len(group)  # older runs without one are then left to the past
+    seen = [process for process in (with_canary if relative else group) if process.run_id not in again]
+    values = [level(process, relative) for process in seen]
     starts = change_points(values, noise_floor)
     bounds = [0, *starts, len(values)]
     changes, alerts = [], []
     for i, start in enumerate(starts):
-        before, after = values[bounds[i] : start], values[start : bounds[i + 2]]
-        ratio: Ratio = ratio_of_medians(after, before)
-        change = Change(
-            last_before=seen[start - 1].run_id,
-            first_after=seen[start].run_id,
-            before_s=median(before),
-            after_s=median(after),
-            ratio=ratio.value,
-            ratio_low=ratio.low,
-            ratio_high=ratio.high,
-            differs=differing([seen[start - 1].environment, seen[start].environment], SOFTWARE),
-        )
+        before, after = seen[bounds[i] : start], seen[start : bounds[i + 2]]
+        change = _change(before, after, relative)
         changes.append(change)
         if change.ratio > 1:
             near = seen[max(0, start - MOVES) : start + MOVES + 1]
             asked_near = [confirmations[process.run_id] for process in near if process.run_id in confirmations]
             confirmation = asked_near[-1] if asked_near else None
             asked = frozenset() if confirmation is None else confirmation.run_ids
-            fresh_s = [process.median_step_s for process in group if process.run_id in asked]
-            alerts.append(alert(change, before, confirmation, fresh_s, noise_floor))
+            fresh = [process for process in group if process.run_id in asked]
+            fresh = [process for process in fresh if not relative or process.canary_s is not None]
+            alerts.append(
+                alert(
+                    change,
+                    values[bounds[i] : start],
+                    confirmation,
+                    [level(process, relative) for process in fresh],
+                    noise_floor,
+                    [process.occasion for process in before],
+                )
+            )
     points = [
-        Point(process.run_id, process.median_step_s, {name: process.environment.get(name) for name in SOFTWARE})
+        Point(
+            process.run_id,
+            process.median_step_s,
+            {name: process.environment.get(name) for name in SOFTWARE},
+            process.canary_s,
+        )
         for process in group
     ]
-    return Series(_config(group[0]), _machine(group[0]), points, changes, alerts)
+    return Series(_config(group[0]), _machine(group[0]), points, changes, alerts, relative)
+
+
+def level(process: Process, relative: bool) -> float:
+    """What a series follows: the median step, or how many times the canary's time it takes."""
+    return process.median_step_s / (process.canary_s or 1.0) if relative else process.median_step_s
+
+
+def _change(before: Sequence[Process], after: Sequence[Process], relative: bool) -> Change:
+    left, right = ([level(process, relative) for process in side] for side in (before, after))
+    ratio = unpaired(right, left)
+    surely = before[max(0, len(before) - 1 - MOVES)], after[min(MOVES, len(after) - 1)]  # on either side, if it moves
+    differs = differing([process.environment for process in surely], SOFTWARE)
+    independent = not diagnose(left).broken and not diagnose(right).broken
+    cause: Cause = "unproven" if differs else "environment"
+    if relative:
+        cause = "software" if differs else "unexplained"
+    return Change(
+        last_before=before[-1].run_id,
+        first_after=after[0].run_id,
+        before_s=median([process.median_step_s for process in before]),
+        after_s=median([process.median_step_s for process in after]),
+        ratio=ratio.middle,
+        ratio_low=min(ratio.low, ratio.middle) if ratio.low is not None and independent else None,
+        ratio_high=max(ratio.high, ratio.middle) if ratio.high is not None and independent else None,
+        differs=differs,
+        cause=cause,
+    )
 
 
 def alert(
     change: Change,
-    before_s: Sequence[float],
+    before: Sequence[float],
     confirmation: Confirmation | None,
-    fresh_s: Sequence[float] = (),
+    fresh: Sequence[float] = (),
     noise_floor: float = NOISE_FLOOR,
+    occasions: Sequence[Hashable] = (),
 ) -> Alert:
-    """suspected -> confirming -> confirmed or dismissed: fresh runs against those before the change."""
+    """suspected -> confirming -> confirmed or dismissed: fresh runs against those before the change.
+
+    before, fresh: what the series follows, which is over canary where there is one; occasions: those of `before`. Fresh
+    runs that are slower confirm but the weather where nothing in software differs and no canary was asked.
+    """
     if confirmation is None:
-        return Alert(change, "suspected", None, "from history alone; fresh runs have to confirm it")
+        said = "; nothing in the software differs: it is the environment's" if change.cause == "environment" else ""
+        return Alert(change, "suspected", None, f"from history alone; fresh runs have to confirm it{said}")
     identity = confirmation.experiment_id
     if confirmation.active:
-        return Alert(change, "confirming", identity, f"{len(fresh_s)} fresh runs so far")
-    if len(fresh_s) < MIN_SEGMENT:
-        return Alert(change, "suspected", identity, f"only {len(fresh_s)} fresh runs on this machine: ask again")
-    decision = decide(before_s, fresh_s, paired=False, noise_floor=noise_floor)
-    told = f"{len(fresh_s)} fresh runs against {len(before_s)} before: {decision.reason}"
-    if decision.verdict == "slower":
-        return Alert(change, "confirmed", identity, told)
+        return Alert(change, "confirming", identity, f"{len(fresh)} fresh runs so far")
+    if len(fresh) < MIN_SEGMENT:
+        return Alert(change, "suspected", identity, f"only {len(fresh)} fresh runs on this machine: ask again")
+    decision = decide(before, fresh, paired=False, noise_floor=noise_floor)
+    told = f"{len(fresh)} fresh runs against {len(before)} before: {decision.reason}"
     if decision.verdict in ("same", "faster"):
         return Alert(change, "dismissed", identity, told)
-    return Alert(change, "suspected", identity, f"undecided by {told}")
+    if decision.verdict != "slower":
+        return Alert(change, "suspected", identity, f"undecided by {told}")
+    if change.cause == "environment":
+        told = f"environment: nothing in the software differs, and no canary was asked; {told}"
+        return Alert(change, "suspected", identity, told)
+    if not _beyond_occasions(before, occasions, fresh):
+        return Alert(change, "suspected", identity, f"{told}; but occasions before the change differ as much")
+    if change.cause == "unproven":
+        told += "; no canary was asked whether the machine changed with the software"
+    return Alert(change, "confirmed", identity, told)
+
+
+def _beyond_occasions(before: Sequence[float], occasions: Sequence[Hashable], fresh: Sequence[float]) -> bool:
+    """Whether fresh runs lie above what another occasion like those before would show (Student's prediction interval);
+    true where too few occasions are known to say how much they differ."""
+    from scipy import special
+
+    known: dict[Hashable, list[float]] = {}
+    for value, occasion in zip(before, occasions, strict=False):
+        if occasion is not None:
+            known.setdefault(occasion, []).append(math.log(value))
+    if len(known) < FEWEST_OCCASIONS:
+        return True
+    medians = np.array([median(values) for values in known.values()])
+    reach = float(special.stdtrit(len(medians) - 1, CONFIDENCE)) * medians.std(ddof=1)
+    limit = medians.mean() + reach * math.sqrt(1 + 1 / len(medians))
+    return math.log(median(fresh)) > float(limit)

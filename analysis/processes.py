@@ -17,13 +17,17 @@ LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # what a result did that i
 class Process:
     """A TrainResult as JSON gives it, and where it stands in its experiment's design.
 
-    `pair` is equal for processes that ran in one block on one node and its cores; None: paired with none.
+    `pair` is equal for processes that ran in one block on one node and its cores; None: paired with none. `occasion`
+    is equal for processes of one experiment on one node, whose blocks ran in the order of `block`; None: unknown.
     """
 
     run_id: int
     result: Mapping[str, Any]
     variant: Mapping[str, Any] = field(default_factory=dict)
     pair: Hashable = None
+    occasion: Hashable = None
+    block: int = 0
+    stop_rule: bool = False  # how many processes there are was decided by looking at them
     leave_out_flagged: bool = False  # the rule that was declared for steps that the trainer flagged
 
     @cached_property
@@ -56,6 +60,12 @@ class Process:
     @cached_property
     def median_step_s(self) -> float:
         return median(self.timed_s)
+
+    @cached_property
+    def canary_s(self) -> float | None:
+        """Time of the frozen reference work beside the steps (measure/canary.py); None: the result is older."""
+        times = (self.result.get("canary") or {}).get("times_s") or []
+        return median([float(s) for s in times]) if times else None
 
     @property
     def phases_overlap(self) -> bool:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median
 from taskloom.analysis.agreement import agree, digest, rounding_key, without
+from taskloom.analysis.comparison import STEP, Value, weigh
+from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.fingerprint import core_differences, environment_differences
 from taskloom.analysis.processes import Process
-from taskloom.analysis.statistics import Interval, outliers, ratio_of_medians, step_interval, step_values
+from taskloom.analysis.statistics import Interval, outliers, step_interval
 from taskloom.analysis.validity import marks
-from taskloom.analysis.variants import by_variant
+from taskloom.analysis.variants import Group, by_variant
 
 PLACE = ("threads", "cores")
 
@@ -25,7 +26,7 @@ PLACE = ("threads", "cores")
 class Row:
     """One variant. Speedups are null without a base, and where results do not agree. outliers: runs whose median lies
     far from those of the variant's others; phases_overlap: forward and backward are the time of their own tasks
-    divided by the threads, so that waiting is in neither."""
+    divided by the threads, so that waiting is in neither; diagnosis: what speaks against independent runs."""
 
     variant: dict[str, Any]
     scheduler: str
@@ -55,6 +56,7 @@ class Row:
     outliers: list[int]
     final_loss: float
     agrees: bool
+    diagnosis: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,10 @@ def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
 
 def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None, best: Sequence[Process] | None) -> Row:
     config, threads = group[0].config, int(group[0].config["threads"])
-    speedup = _speedup(base, group, step_values)
-    best_serial = _speedup(best, group, step_values)
-    forward = _speedup(base, group, partial(_phase_values, "forward"))
-    backward = _speedup(base, group, partial(_phase_values, "backward"))
+    speedup = _speedup(base, group, STEP)
+    best_serial = _speedup(best, group, STEP)
+    forward = _speedup(base, group, lambda p: p.median_phase_s["forward"])
+    backward = _speedup(base, group, lambda p: p.median_phase_s["backward"])
     medians_s = [process.median_step_s for process in group]
     return Row(
         variant=dict(group[0].variant),
@@ -150,6 +152,7 @@ def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None,
         outliers=[group[i].run_id for i in outliers(medians_s)],
         final_loss=float(group[0].losses[-1]),
         agrees=agrees,
+        diagnosis=diagnose([p.median_step_s for p in sorted(group, key=lambda p: (p.block, p.run_id))]).told,
     )
 
 
@@ -162,25 +165,16 @@ class _Speedup:
     high: float | None = None
 
 
-def _speedup(
-    base: Sequence[Process] | None,
-    group: Sequence[Process],
-    values: Callable[[Sequence[Process]], Sequence[float]],
-) -> _Speedup:
+def _speedup(base: Group | None, group: Group, value: Value) -> _Speedup:
+    """How many times as long as here it takes there, by Hodges-Lehmann; an interval where a comparison has one."""
     if base is None:
         return _Speedup()
     if base is group:
         return _Speedup(1.0, 1.0, 1.0)
-    base_s, here_s = values(base), values(group)
-    if min(here_s) <= 0:
+    if min(value(process) for process in (*base, *group)) <= 0:
         return _Speedup()
-    ratio = ratio_of_medians(base_s, here_s)
-    return _Speedup(ratio.value, ratio.low, ratio.high)
-
-
-def _phase_values(phase: str, group: Sequence[Process]) -> Sequence[float]:
-    """What is sampled of a phase, as step_values of the step."""
-    return group[0].timed_phase_s(phase) if len(group) == 1 else [p.median_phase_s[phase] for p in group]
+    found = weigh(base, group, value=value).estimate
+    return _Speedup(found.value, found.low, found.high)
 
 
 def _per_thread(speedup: _Speedup, threads: int) -> float | None:
@@ -202,5 +196,5 @@ def _warnings(
             warnings.append(f"{_name(group[0])} with {threads} threads had fewer cores than threads")
     warnings += marks(processes)
     if processes and all(len(group) == 1 for group in variants):
-        warnings.append("one process a variant: intervals are over its steps, not over processes")
+        warnings.append("one process a variant: intervals are over its steps, not over processes; speedups have none")
     return warnings

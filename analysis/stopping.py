@@ -1,59 +1,97 @@
 """Stop when the answer is known: whether another block of repetitions is worth its time.
 
-Sequential stopping on the width of an interval, not on a p-value: looking again and again at a p-value would find a
-difference in the end whether there is one or not. Source: Hoefler & Belli 2015, rule 6 and section 4.2.2.
+Watched is the width of an interval of the declared metric, which holds however often one looks: a confidence sequence
+from the signs of the pairs within blocks (Howard et al. 2021; estimators.anytime). The verdicts of an experiment that
+stopped so rest on the same signs, as a fixed-sample p-value does not survive being looked at after every block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from gpt2core.spec.result import median, median_interval
+from gpt2core.spec.result import median
+from taskloom.analysis.estimators import logarithms, sequential_bounds
+from taskloom.analysis.variants import opposed, varying
 
 Reason = Literal["narrow-enough", "max-repetitions", "budget", "no-results"]
+Metric = Literal["ratio", "median_step_s"]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A variant's values of the primary metric, by block; those of blocks where it failed are missing."""
+
+    variant: Mapping[str, Any]
+    by_block: Mapping[int, float]
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """Where an experiment with `stop` stands. rel_ci: half the width of the widest variant's 95 % interval of its
-    median step over that median; null while a variant has too few processes for one. reason: null while it goes on."""
+    """Where an experiment with `stop` stands. rel_ci: half the width of the widest 95 % confidence sequence, relative:
+    of the ratios along the first axis, or without an axis of the median step; null while there are too few blocks for
+    one. reason: null while it goes on."""
 
     repetitions: int
     rel_ci: float | None
     spent_s: float
     reason: Reason | None
+    metric: Metric
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Half the width of the median's nonparametric 95 % interval over the median; None for fewer than 6 values."""
-    bounds = median_interval(values)
+    """Half the width of the median's confidence sequence over the median; None for too few values."""
+    bounds = sequential_bounds(values)
     return None if bounds is None else (bounds[1] - bounds[0]) / (2 * median(values))
 
 
+def ratio_half_width(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
+    """The same of the ratio of two variants over the blocks in which both ran."""
+    both = sorted(a.keys() & b.keys())
+    bounds = sequential_bounds(logarithms([a[block] for block in both]) - logarithms([b[block] for block in both]))
+    return None if bounds is None else (bounds[1] - bounds[0]) / 2
+
+
+def metric_of(variants: Sequence[Mapping[str, Any]], declared: Metric | None) -> Metric:
+    """What is watched: what was declared, else the ratio where there is anything to compare."""
+    return declared or ("ratio" if varying(variants) else "median_step_s")
+
+
+def widest(watched: Sequence[Watched], metric: Metric) -> float | None:
+    """The largest half width of the metric; None while one has none."""
+    variants = [each.variant for each in watched]
+    if metric == "ratio" and varying(variants):
+        pairs = opposed(variants, varying(variants)[0])
+        widths = [ratio_half_width(watched[i].by_block, watched[j].by_block) for i, j in pairs]
+    else:
+        widths = [half_width(list(each.by_block.values())) for each in watched]
+    known = [width for width in widths if width is not None]
+    return max(known) if known and len(known) == len(widths) else None
+
+
 def judge(
-    variants: Sequence[Sequence[float]],
+    watched: Sequence[Watched],
     repetitions: int,
     spent_s: float,
     rel_ci: float,
     max_repetitions: int,
     budget_s: float | None,
+    declared: Metric | None = None,
 ) -> Stopping:
-    """After a complete block: go on, or why not. variants: each one's values of the primary metric, a process each.
+    """After a complete block: go on, or why not.
 
     The budget ends when another block, as long as the mean of those so far, would exceed it.
     """
-    widths = [half_width(values) for values in variants]
-    known = [width for width in widths if width is not None]
-    widest = max(known) if known and len(known) == len(widths) else None
+    metric = metric_of([each.variant for each in watched], declared)
+    width = widest(watched, metric)
     reason: Reason | None = None
-    if not all(variants):
+    if not all(each.by_block for each in watched):
         reason = "no-results"
-    elif widest is not None and widest <= rel_ci:
+    elif width is not None and width <= rel_ci:
         reason = "narrow-enough"
     elif repetitions >= max_repetitions:
         reason = "max-repetitions"
     elif budget_s is not None and spent_s * (repetitions + 1) / repetitions > budget_s:
         reason = "budget"
-    return Stopping(repetitions, widest, spent_s, reason)
+    return Stopping(repetitions, width, spent_s, reason, metric)

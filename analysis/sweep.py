@@ -7,14 +7,19 @@ in at most one of 20 sweeps.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, can_tell, compare, rejudged, verdict_of
+from gpt2core.spec.result import median
+from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, can_tell, compare, matched_pairs, rejudged, verdict_of
+from taskloom.analysis.estimators import logarithms
+from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Process
-from taskloom.analysis.statistics import holm, median_of_pair_ratios, paired_p_value, step_interval
-from taskloom.analysis.variants import Group, Variant, by_variant, variant_of
+from taskloom.analysis.rank_tests import Floats
+from taskloom.analysis.statistics import holm
+from taskloom.analysis.variants import Group, Variant, by_variant, opposed, variant_of, varying
 
 
 @dataclass(frozen=True)
@@ -35,13 +40,19 @@ class SweepRow:
     differs: list[str]
     marks: list[str]
     reason: str
+    ratio_middle: float | None
+    n: int
+    unit: str
+    e_value: float | None
+    diagnosis: list[str]
 
 
 @dataclass(frozen=True)
 class Pooled:
     """`b` against `a` over all places with equally many threads: each pair of runs of one block counts once.
 
-    ratio: the median of the pairs' ratios, with its nonparametric interval; p_value: Wilcoxon signed rank, corrected.
+    scope: whom ratio and interval are about: places like these, of which there are enough to be a sample, or these
+    only. between_places: standard deviation of the places' log ratios beyond what their pairs explain.
     """
 
     threads: int
@@ -54,12 +65,14 @@ class Pooled:
     ratio_high: float | None
     p_adjusted: float
     verdict: Verdict
+    scope: str
+    between_places: float | None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Along one axis, and which variant is fastest: it beats `beats_share` of the others beyond doubt; null where there
-    are too few processes for so many comparisons."""
+    """Along one axis, and which variant is fastest: it is proven faster than `beats_share` of the others; null where
+    there are too few processes for so many comparisons. sequential: judged by what holds at any time."""
 
     axis: str | None
     comparisons: int
@@ -69,20 +82,19 @@ class Sweep:
     best: Variant | None
     best_step_s: float | None
     beats_share: float | None
+    sequential: bool = False
 
 
 def axes_of(processes: Sequence[Process]) -> list[str]:
     """Settings that vary over the experiment, the scheduler first."""
-    names = list(dict.fromkeys(name for process in processes for name in process.variant))
-    varying = [n for n in names if len({json.dumps(p.variant.get(n), sort_keys=True) for p in processes}) > 1]
-    return sorted(varying, key=lambda name: name != "scheduler")
+    return varying([process.variant for process in processes])
 
 
 def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: float = NOISE_FLOOR) -> Sweep:
     """Compare along an axis; without one along the scheduler, or the first that varies. No rows where it does not."""
     groups, axes = by_variant(processes), axes_of(processes)
     chosen = axis or next(iter(axes), None)
-    pairs = _pairs(groups, chosen) if chosen in axes else []
+    pairs = _pairs(groups, str(chosen)) if chosen in axes else []
     compared = [compare(a, b, noise_floor) for _, a, b in pairs]
     corrected = holm([found.p_value for found in compared if found.p_value is not None])
     following = iter(corrected)
@@ -93,9 +105,10 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
         rows.append(SweepRow(
             at, a[0].variant[str(chosen)], b[0].variant[str(chosen)], found.verdict, found.ratio, found.ratio_low,
             found.ratio_high, found.p_value, p_adjusted, found.superiority, found.paired, found.differs,
-            found.marks, found.reason,
+            found.marks, found.reason, found.ratio_middle, found.n, found.unit, found.e_value, found.diagnosis,
         ))  # fmt: skip
-    best = min(groups, key=lambda group: step_interval(group).median, default=None)
+    medians_s = [median([process.median_step_s for process in group]) for group in groups]
+    best = groups[medians_s.index(min(medians_s))] if groups else None
     return Sweep(
         axis=chosen,
         comparisons=len(corrected),
@@ -105,56 +118,57 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
             str(chosen), [pair for pair, row in zip(pairs, rows, strict=True) if row.ratio is not None], noise_floor
         ),
         best=None if best is None else variant_of(best),
-        best_step_s=None if best is None else step_interval(best).median,
+        best_step_s=min(medians_s, default=None),
         beats_share=None if best is None or len(groups) == 1 else _beaten(best, groups, noise_floor),
+        sequential=any(process.stop_rule for process in processes),
     )
 
 
-def _pairs(groups: Sequence[Group], axis: str | None) -> list[tuple[dict[str, Any], Group, Group]]:
+def comparisons(processes: Sequence[Process]) -> int:
+    """How many comparisons a sweep along the first axis is."""
+    axes = axes_of(processes)
+    return len(_pairs(by_variant(processes), axes[0])) if axes else 0
+
+
+def _pairs(groups: Sequence[Group], axis: str) -> list[tuple[dict[str, Any], Group, Group]]:
     """(the other settings, first value's variant, another value's variant)."""
-    by_rest: dict[str, list[Group]] = {}
-    for group in groups:
-        rest = {name: value for name, value in group[0].variant.items() if name != axis}
-        by_rest.setdefault(json.dumps(rest, sort_keys=True), []).append(group)
-    return [(json.loads(rest), same[0], other) for rest, same in by_rest.items() for other in same[1:]]
+    rest = [{name: value for name, value in group[0].variant.items() if name != axis} for group in groups]
+    return [(rest[i], groups[i], groups[j]) for i, j in opposed([group[0].variant for group in groups], axis)]
 
 
 def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float | None:
-    """The share of the other variants that are slower than the best, corrected for asking of each; None where there are
-    too few processes to tell of any."""
+    """The share of the other variants that are slower than the best; None where there are too few processes to tell of
+    any. Which one is the best was chosen by the same times, so each is corrected for all pairs of variants."""
     found = [compare(best, other, noise_floor) for other in groups if other is not best]
-    if not any(can_tell(each, len(found)) for each in found):
+    every_pair = math.comb(len(groups), 2)
+    if not any(can_tell(each, every_pair) for each in found):
         return None
-    adjusted = holm([1.0 if each.p_value is None else each.p_value for each in found])
-    judged = [rejudged(each, p, len(found)) for each, p in zip(found, adjusted, strict=True)]
+    adjusted = [1.0 if each.p_value is None else min(1.0, every_pair * each.p_value) for each in found]
+    judged = [rejudged(each, p, every_pair) for each, p in zip(found, adjusted, strict=True)]
     return sum(each.verdict == "slower" for each in judged) / len(found)
 
 
 def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noise_floor: float) -> list[Pooled]:
     """Places of equally many threads together; none where there is but one place."""
-    families: dict[str, list[tuple[Group, Group]]] = {}
+    families: dict[str, list[Floats]] = {}
+    sequential = any(process.stop_rule for _, a, _ in pairs for process in a)
     for _, a, b in pairs:
-        key = json.dumps([a[0].config["threads"], a[0].variant[axis], b[0].variant[axis]])
-        families.setdefault(key, []).append((a, b))
-    found = []
-    for key, places in families.items():
-        if len(places) == 1 or axis == "threads":
-            continue
-        matched = [(left, right) for a, b in places for left, right in _matched(a, b)]
-        if not matched:
-            continue
-        left_s, right_s = [a.median_step_s for a, _ in matched], [b.median_step_s for _, b in matched]
-        ratio, low, high = median_of_pair_ratios(left_s, right_s)
-        threads, first, second = json.loads(key)
-        p_value = paired_p_value(left_s, right_s)
-        found.append(Pooled(threads, first, second, len(places), len(matched), ratio, low, high, p_value, "undecided"))
-    adjusted = holm([each.p_adjusted for each in found])
-    return [
-        replace(each, p_adjusted=p, verdict=verdict_of(each.ratio, each.ratio_low, each.ratio_high, p, noise_floor))
-        for each, p in zip(found, adjusted, strict=True)
+        matched = matched_pairs(a, b)
+        if matched:
+            logs = logarithms([p.median_step_s for p, _ in matched]) - logarithms([p.median_step_s for _, p in matched])
+            key = json.dumps([a[0].config["threads"], a[0].variant[axis], b[0].variant[axis]])
+            families.setdefault(key, []).append(logs)
+    pooled = [
+        (*json.loads(key), places, pool(places, "places", sequential))
+        for key, places in families.items()
+        if len(places) > 1 and axis != "threads"
     ]
-
-
-def _matched(a: Group, b: Group) -> list[tuple[Process, Process]]:
-    by_pair = {process.pair: process for process in b if process.pair is not None}
-    return [(process, by_pair[process.pair]) for process in a if process.pair in by_pair]
+    adjusted = holm([found.estimate.p_value or 1.0 for *_, found in pooled])
+    return [
+        Pooled(
+            threads, first, second, len(places), sum(map(len, places)), of.value, of.low, of.high, p_adjusted,
+            verdict_of(of.value, of.low, of.high, p_adjusted, noise_floor), found.scope, found.between,
+        )
+        for (threads, first, second, places, found), p_adjusted in zip(pooled, adjusted, strict=True)
+        for of in [found.estimate]
+    ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,24 @@ def variant_of(group: Group) -> Variant:
         int(config["token_slice"]),
         len(group),
     )
+
+
+def varying(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Settings in which variants differ, the scheduler first."""
+    names = list(dict.fromkeys(name for variant in variants for name in variant))
+    found = [n for n in names if len({json.dumps(variant.get(n), sort_keys=True) for variant in variants}) > 1]
+    return sorted(found, key=lambda name: name != "scheduler")
+
+
+def opposed(variants: Sequence[Mapping[str, Any]], axis: str) -> list[tuple[int, int]]:
+    """Each variant, by its place, beside the first one that differs from it along the axis only."""
+    firsts: dict[str, int] = {}
+    found = []
+    for place, variant in enumerate(variants):
+        rest = json.dumps({name: value for name, value in variant.items() if name != axis}, sort_keys=True)
+        if firsts.setdefault(rest, place) != place:
+            found.append((firsts[rest], place))
+    return found
 
 
 def by_variant(processes: Sequence[Process]) -> list[list[Process]]:

@@ -5,9 +5,9 @@
 So many because one beat in 15 s costs too little to be seen; what the usual ones cost is a fifteenth of the excess.
 Each arm has a server and a worker of its own, which wait while another arm runs. In each round every arm runs once, in
 a random order; a run is a fresh trainer on all cores, so that the agent has none to itself. A run counts by the total
-of its timed steps: a beat disturbs few steps, and a median would not show it. Arms are compared by the ratio of
-medians over the rounds, with a bootstrap interval that resamples rounds. Beside it stands the processor time of the
-agent, by the kernel's account. Raw samples, the machine and a table are written to --out (.json and .md).
+of its timed steps: a beat disturbs few steps, and a median would not show it. Arms are compared by the ratios of
+their rounds, with an exact interval from six rounds on. Beside it stands the processor time of the agent, by the
+kernel's account. Raw samples, the machine and a table are written to --out (.json and .md).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pathlib import Path
 
 import psutil
 
+from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
 from gpt2core.process import launch
 from gpt2core.spec.result import median
 from taskloom import Client
-from taskloom.analysis.statistics import paired_ratio_of_medians
 from taskloom.contract.experiments import ExperimentRequest
 
 ARMS = {"none": 3600.0, "many": 1.0}  # seconds between heartbeats
@@ -139,7 +139,7 @@ def main() -> None:
 def row(name: str, runs: list[Measured]) -> Measured:
     """An arm beside the one with hardly any heartbeats."""
     totals = {each: [r["total_s"] for r in runs if r["arm"] == each] for each in (name, BASE)}
-    ratio = paired_ratio_of_medians(totals[name], totals[BASE])
+    found = ratio(totals[name], totals[BASE])
     mine = [r for r in runs if r["arm"] == name]
     return {
         "arm": name,
@@ -147,10 +147,10 @@ def row(name: str, runs: list[Measured]) -> Measured:
         "median_total_s": median(totals[name]),
         "min_total_s": min(totals[name]),
         "max_total_s": max(totals[name]),
-        "ratio": ratio.value,
-        "ratio_interval": [ratio.low, ratio.high],
-        "usual_cost": (ratio.value - 1) * ARMS[name] / USUAL_S,
-        "usual_cost_interval": [(end - 1) * ARMS[name] / USUAL_S for end in (ratio.low, ratio.high)],
+        **found,
+        "usual_cost": (found["ratio"] - 1) * ARMS[name] / USUAL_S,
+        "usual_cost_interval": found["ratio_interval"]
+        and [(end - 1) * ARMS[name] / USUAL_S for end in found["ratio_interval"]],
         "agent_share": sum(r["agent_s"] for r in mine) / sum(r["elapsed_s"] for r in mine) / (os.cpu_count() or 1),
     }
 
@@ -166,22 +166,22 @@ def table(report: Measured) -> str:
         f"{base['threads']} threads on all cores, so that agent and server share them; "
         f"{base['steps'] - base['warmup']} timed steps a run, "
         f"{len(report['runs']) // len(ARMS)} rounds of fresh processes in random order.", "",
-        f"Ratio: timed steps' total / that of {BASE}, above 1 where the arm is slower, with the 95 % bootstrap "
-        "interval over rounds. Agent: its processor time (the worker's process; claim and delivery included) as a "
+        f"Ratio: timed steps' total / that of {BASE}, above 1 where the arm is slower, {HOW}. "
+        "Agent: its processor time (the worker's process; claim and delivery included) as a "
         "share of the machine's while the run lasted.", "",
         "| arm | seconds between beats | timed steps, s | fastest to slowest, s | ratio | 95 % | agent |",
         "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for r in report["rows"]:
-        low, high = r["ratio_interval"]
         lines.append(
             f"| {r['arm']} | {r['heartbeat_s']:g} | {r['median_total_s']:.3f} | {r['min_total_s']:.3f} to "
-            f"{r['max_total_s']:.3f} | {r['ratio']:.4f} | {low:.4f} to {high:.4f} | {r['agent_share']:.3%} |"
+            f"{r['max_total_s']:.3f} | {r['ratio']:.4f} | {told(r['ratio_interval'], 4)} | {r['agent_share']:.3%} |"
         )
     many = report["rows"][-1]
-    low, high = many["usual_cost_interval"]
-    lines += ["", f"One beat in {USUAL_S:g} s, as servers ask for by default, costs {many['usual_cost']:.2%} of a run "
-              f"(95 % {low:.2%} to {high:.2%}): the measured excess by the ratio of beats."]  # fmt: skip
+    usual = many["usual_cost_interval"]
+    bounds = "" if usual is None else f" (95 % {usual[0]:.2%} to {usual[1]:.2%})"
+    lines += ["", f"One beat in {USUAL_S:g} s, as servers ask for by default, costs {many['usual_cost']:.2%} of a run"
+              f"{bounds}: the measured excess by the ratio of beats."]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

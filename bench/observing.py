@@ -20,11 +20,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, head, machine, results, save
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.result import median
-from taskloom.analysis.statistics import paired_ratio_of_medians
 
 VARIANTS = ("bare", "observed", "traced")
 # The trainer without what it observes; the accounting of waiting stays, see bench-metg for that.
@@ -100,15 +100,16 @@ def table(given: dict[str, Any], runs: list[dict[str, Any]], about: dict[str, An
             for variant in VARIANTS
         }
         for variant, mine in found.items():
-            ratio = paired_ratio_of_medians(found["bare"], mine)
+            against = ratio(found["bare"], mine)
             lines.append(
                 f"| {variant} | {name} | {median(mine) * 1e3:.3f} | {min(mine) * 1e3:.3f} to {max(mine) * 1e3:.3f} "
-                f"| {ratio.value:.3f} | {ratio.low:.3f} to {ratio.high:.3f} |"
+                f"| {against['ratio']:.3f} | {told(against['ratio_interval'])} |"
             )
     rounds = len(runs) // len(VARIANTS)
     options = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in given.items())
     lines += ["", f"{rounds} rounds, `python -m bench.observing {options} --rounds {rounds}`. {about['cpu_model']}, "
-              f"{about['cores']} cores, Linux {about['kernel']}, load average {about['load_average'][0]:.1f}. " + note,
+              f"{about['cores']} cores, Linux {about['kernel']}, load average {about['load_average'][0]:.1f}. "
+              f"Ratio: {HOW}. {note}",
               ""]  # fmt: skip
     return "\n".join(lines)
 

@@ -3,7 +3,7 @@
     python -m bench.schedulers --shape 4x64 --threads 2 --rounds 6
 
 In each round every variant runs once, in a random order. A process counts by the median of its timed steps; a variant
-is compared with the first by the ratio of medians over the rounds, with a bootstrap interval that resamples rounds.
+is compared with the first by the ratios of their rounds, with an exact interval from six rounds on.
 Losses and weights must be bit-identical among variants of the same slices. Raw samples, the machine and a table are
 written to --out (.json and .md).
 """
@@ -17,12 +17,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.ratios import HOW, ratio, told
 from bench.record import Measured, head, out_option, save
 from bench.step import child, parse_shape
 from gpt2core.process import launch
 from gpt2core.spec.config import POLICIES, SYNCS, TrainConfig
 from gpt2core.spec.result import median
-from taskloom.analysis.statistics import paired_ratio_of_medians
 
 SCHEDULERS: dict[str, dict[str, Any]] = {
     "fork-join static": {"scheduler": "fork-join"},
@@ -106,7 +106,6 @@ def row(name: str, runs: list[Measured], first: str, warmup: int) -> Measured:
     """Figures of one variant beside those of the first."""
     of = {each: [r for r in runs if r["variant"] == each] for each in (name, first)}
     medians = {each: [median(r["step_s"][warmup:]) for r in mine] for each, mine in of.items()}
-    ratio = paired_ratio_of_medians(medians[first], medians[name])
     mine = of[name]
     elapsed = [sum(r["step_s"][warmup:]) * len(r["threads"]) for r in mine]
     idle = [1 - sum(t["useful_s"] for t in r["threads"]) / e for r, e in zip(mine, elapsed, strict=True)]
@@ -115,8 +114,7 @@ def row(name: str, runs: list[Measured], first: str, warmup: int) -> Measured:
         "median_step_s": median(medians[name]),
         "min_step_s": min(medians[name]),
         "max_step_s": max(medians[name]),
-        "ratio": ratio.value,
-        "ratio_interval": [ratio.low, ratio.high],
+        **ratio(medians[first], medians[name]),
         "idle_share": median(idle),
         "t1_s": median([r["graph"]["t1_s"] for r in mine]),
         "tinf_s": median([r["graph"]["tinf_s"] for r in mine]),
@@ -134,16 +132,15 @@ def table(report: Measured, base: dict[str, Any]) -> str:
         f"Machine: {of['cpu_model']}, {of['cores']} cores, {of['memory_bytes'] / (1 << 30):.0f} GiB, Linux "
         f"{of['kernel']}; load average at the end {of['load_average'][0]:.1f}", "",
         f"Ratio: median step of {report['rows'][0]['variant']} / median step of the variant, above 1 where the variant "
-        "is faster, with the 95 % bootstrap interval over rounds. Idle: share of the threads' time outside tasks. "
+        f"is faster, {HOW}. Idle: share of the threads' time outside tasks. "
         "T1: work; Tinf: critical path of the graph, and with fork-join's barriers.", "",
         "| variant | " + " | ".join(columns) + " |", "|" + "---|" * (1 + len(columns)),
     ]  # fmt: skip
     for r in report["rows"]:
-        low, high = r["ratio_interval"]
         lines.append(
             f"| {r['variant']} | {r['median_step_s'] * 1e3:.1f} "
             f"| {r['min_step_s'] * 1e3:.1f} to {r['max_step_s'] * 1e3:.1f} "
-            f"| {r['ratio']:.3f} | {low:.3f} to {high:.3f} | {r['idle_share']:.1%} | {r['t1_s'] * 1e3:.0f} "
+            f"| {r['ratio']:.3f} | {told(r['ratio_interval'])} | {r['idle_share']:.1%} | {r['t1_s'] * 1e3:.0f} "
             f"| {r['tinf_s'] * 1e3:.0f} | {r['fork_join_tinf_s'] * 1e3:.0f} |"
         )
     return "\n".join(lines) + "\n"

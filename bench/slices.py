@@ -5,8 +5,8 @@
 The grid: slices of 32 tokens, doubled up to the whole batch, each as long as the sequence allows (or what --slices
 says), and what `auto` takes. In each round every way to slice runs once in a random order; from the second round on
 only those within CONTENDING of a case's best, and `auto`. A process counts by the median of its timed steps. `auto` is
-held against the best median, by the ratio of medians over the rounds that both ran, with a bootstrap interval that
-resamples rounds; the best of many is lucky too, so the ratio is rather too high. With one thread only `task` runs:
+held against the best median, by the ratios of the rounds that both ran, with an exact interval from six
+rounds on; the best of many is lucky too, so the ratio is rather too high. With one thread only `task` runs:
 both schedulers run the same tasks. A process during which others took part of the machine is repeated once.
 
 For more cores than there are (--forecast): the step that the profile of the one-thread run forecasts
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.metg import QUIET, Usage, wait_for_idleness
+from bench.ratios import HOW, ratio, told
 from bench.record import Measured, head, out_option, save
 from bench.step import child, parse_shape
 from gpt2core.process import launch
@@ -37,7 +38,6 @@ from gpt2core.step import slicing
 from taskloom.analysis.forecast import Beyond, Ceiling, fork_join_step_s, task_step_s
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.roofline import peaks_of
-from taskloom.analysis.statistics import paired_ratio_of_medians
 
 BEYOND: tuple[Beyond, ...] = ("grows", "held")
 LEAST_ROWS = 32
@@ -198,14 +198,12 @@ class Trial:
         auto = self.auto(case, case.threads)
         most = len(medians[auto])
         best = min((way for way in medians if len(medians[way]) == most), key=lambda way: median(medians[way]))
-        ratio = paired_ratio_of_medians(medians[auto], medians[best])
         return {
             **dataclasses.asdict(case),
             "label": str(case),
             "auto": auto,
             "best": best,
-            "ratio": ratio.value,
-            "ratio_interval": [ratio.low, ratio.high],
+            **ratio(medians[auto], medians[best]),
             "ways": [
                 {"slices": way, "processes": len(mine), "median_step_s": median(mine), "min_step_s": min(mine),
                  "max_step_s": max(mine)}
@@ -254,16 +252,15 @@ def table(report: Measured) -> str:
         f"Machine: {on['cpu_model']}, {on['cores']} cores, {on['memory_bytes'] / (1 << 30):.0f} GiB, Linux "
         f"{on['kernel']}; load average at the end {on['load_average'][0]:.1f}; command: `python -m bench.slices "
         f"{' '.join(report['command'])}`", "",
-        "Ratio: median step of auto / of the best slices, with the 95 % bootstrap interval over rounds; the limit is "
+        f"Ratio: step of auto / of the best slices, {HOW}; the best was chosen by the same rounds; the limit is "
         f"{LIMIT:.2f}. Slices: sequences x tokens; ms a step (number of processes). Others took more than {QUIET:.0%} "
         f"of the machine during {disturbed} of {len(report['runs'])} processes.", "",
         "| case | auto | best | ratio | 95 % | all |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for each in report["comparisons"]:
-        low, high = each["ratio_interval"]
         ways = ", ".join(f"{name(w['slices'])} {w['median_step_s'] * 1e3:.0f} ({w['processes']})" for w in each["ways"])
         lines.append(f"| {each['label']} | {name(each['auto'])} | {name(each['best'])} | {verdict(each['ratio'])} "
-                     f"| {low:.3f} to {high:.3f} | {ways} |")  # fmt: skip
+                     f"| {told(each['ratio_interval'])} | {ways} |")  # fmt: skip
     if report["forecasts"]:
         lines += [
             "", "Forecast from one-thread profiles for more cores, ms a step:", "",

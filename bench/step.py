@@ -5,8 +5,9 @@
 Without options: all shapes and both precisions of the targets, on one thread and on all cores, an hour or two.
 
 Every measurement is a fresh process; in each round every variant runs once, in a random order, so rounds are pairs.
-A process counts by the median of its timed steps; variants are compared by the ratio of their medians over the rounds,
-with a bootstrap interval that resamples whole rounds. Losses are compared first: where they differ by more than
+A process counts by the median of its timed steps; variants are compared by the ratios of their rounds, with an exact
+interval from six rounds on. Occasions differ: several recordings, hours apart, are put together by `python -m
+bench.combine`. Losses are compared first: where they differ by more than
 LOSS_TOLERANCE, relative, no ratio is shown. Our ops are held against the node's roof, if it was measured (`taskloom
 doctor --peaks`). Raw samples, the machine and tables are written to --out (.json and .md); with --budget-s no round
 begins that would end later.
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.ratios import HOW, NO_RATIO, ratio, told
 from bench.record import ROOT, Measured, head, out_option, save
 from gpt2core.data.sources import open_tokens, write_tokens
 from gpt2core.networks.gpt2.checkpoint import initial_weights, write_checkpoint
@@ -36,7 +38,6 @@ from gpt2core.process import launch
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.spec.result import median
 from taskloom.analysis.roofline import peaks_of, roofline
-from taskloom.analysis.statistics import paired_ratio_of_medians
 
 OURS = ("task", "fork-join", "serial")
 PEERS = {"torch-eager": False, "torch-compile": True}  # whether compiled
@@ -69,7 +70,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--grad-accum", type=int, default=1, help="micro-batches of a step")
     parser.add_argument("--grad-clip", type=float, default=0.0, help="limit on the gradients' norm; 0: none")
     parser.add_argument("--variants", default="task,torch-eager,torch-compile", help=", ".join((*OURS, *PEERS)))
-    parser.add_argument("--rounds", type=int, default=3, help="processes of each variant")
+    parser.add_argument("--rounds", type=int, default=6, help="processes of each variant")
     parser.add_argument("--steps", type=int, default=6, help="steps of each process, warm-up included")
     parser.add_argument("--warmup", type=int, default=2, help="of these, not timed")
     parser.add_argument("--budget-s", type=float, help="no round but the first begins that would end after so long")
@@ -215,15 +216,13 @@ def compare(case: Case, variants: Sequence[str], runs: Sequence[Measured], warmu
         first = of[variants[0]][0]["losses"]
         loss_difference = max(abs(a / b - 1) for r in mine for a, b in zip(r["losses"], first, strict=True))
         agrees = loss_difference <= LOSS_TOLERANCE[case.precision]
-        ratio = paired_ratio_of_medians(medians[variant], medians[variants[0]]) if agrees else None
         rows.append({
             "variant": variant,
             "median_step_s": median(medians[variant]),
             "min_step_s": min(medians[variant]),
             "max_step_s": max(medians[variant]),
             "loss_difference": loss_difference,
-            "ratio": None if ratio is None else ratio.value,
-            "ratio_interval": None if ratio is None else [ratio.low, ratio.high],
+            **(ratio(medians[variant], medians[variants[0]]) if agrees else NO_RATIO),
             "peak_rss_bytes": median([float(r["peak_rss_bytes"]) for r in mine]),
         })  # fmt: skip
     return {"case": dataclasses.asdict(case), "label": str(case), "base": variants[0], "rows": rows}
@@ -237,8 +236,8 @@ def table(report: Measured) -> str:
         f"Machine: {report['machine']['cpu_model']}, {report['machine']['cores']} cores, "
         f"{report['machine']['memory_bytes'] / (1 << 30):.0f} GiB, Linux {report['machine']['kernel']}; "
         f"command: `python -m bench.step {' '.join(report['command'])}`", "",
-        f"Ratio: median step of the variant / median step of {base}, above 1 where {base} is faster, with the 95 % "
-        "bootstrap interval over rounds. Spread: fastest and slowest process's median. Losses: the largest relative "
+        f"Ratio: step of the variant / step of {base}, above 1 where {base} is faster, {HOW}. "
+        "Spread: fastest and slowest process's median. Losses: the largest relative "
         f"difference to {base}'s.", "",
         "| case | variant | median step, ms | spread, ms | ratio | 95 % | peak RSS, MiB | losses, rel. |",
         "|---|---|---|---|---|---|---|---|",
@@ -246,12 +245,11 @@ def table(report: Measured) -> str:
     for comparison in report["comparisons"]:
         for row in comparison["rows"]:
             refused = row["ratio"] is None
-            low, high = row["ratio_interval"] or (0.0, 0.0)
             lines.append(
                 f"| {comparison['label']} | {row['variant']} | {row['median_step_s'] * 1e3:.2f} "
                 f"| {row['min_step_s'] * 1e3:.2f} to {row['max_step_s'] * 1e3:.2f} "
                 f"| {'losses disagree' if refused else format(row['ratio'], '.3f')} "
-                f"| {'' if refused else f'{low:.3f} to {high:.3f}'} | {row['peak_rss_bytes'] / MIB:.0f} "
+                f"| {told(row['ratio_interval'])} | {row['peak_rss_bytes'] / MIB:.0f} "
                 f"| {row['loss_difference']:.1e} |"
             )
     for roof in report["roofs"]:

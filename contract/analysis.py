@@ -44,18 +44,33 @@ class Comparison(Model):
     verdict: Literal["faster", "slower", "same", "undecided", "refused"] = Field(
         description="of B against A; refused: their losses disagree or they cannot be compared"
     )
-    ratio: float | None = Field(description="median step time of A / of B: above 1, B is faster")
-    ratio_low: float | None
+    ratio: float | None = Field(
+        description="how many times as long a step of A takes as one of B (Hodges-Lehmann on logarithms): above 1, B "
+        "is faster"
+    )
+    ratio_low: float | None = Field(description="exact 95 % interval; null where there are too few values for one")
     ratio_high: float | None
     paired: bool
-    p_value: float | None = Field(None, description="Wilcoxon signed rank if paired, else Mann-Whitney; two-sided")
+    p_value: float | None = Field(None, description="two-sided, exact with ties, of `test`")
     superiority: float | None = Field(
         None, description="effect size: how probably a process of B is faster than one of A; 0.5 is no difference"
     )
-    noise_floor: float | None = Field(None, description="relative difference below which both are called the same")
+    noise_floor: float | None = Field(
+        None, description="declared beforehand, relative: smaller differences are not called; equivalence is within it"
+    )
     differs: list[str] = Field(description="what differs beside the compared settings")
     marks: list[str] = Field(default_factory=list, description="runs with flagged steps or foreign load beside them")
     reason: str
+    ratio_middle: float | None = Field(None, description="median of the pairs' ratios, or ratio of medians")
+    n: int = Field(0, description="what the ratio rests on, in `unit`s; of two samples the smaller")
+    unit: str = Field("", description="pairs, processes or occasions")
+    test: Literal["signed-rank", "mann-whitney", "signs"] = "signed-rank"
+    scope: str = Field("", description="whom the ratio is about, where it comes from several occasions")
+    e_value: float | None = Field(
+        None, description="evidence of the pairs' signs against equality, valid however often one looks: 20 is 1 in 20"
+    )
+    sequential: bool = Field(False, description="a stop rule looked at the results: all judged by the signs")
+    diagnosis: list[str] = Field(default_factory=list, description="what speaks against independent values")
 
 
 class ScalingRow(Model):
@@ -72,8 +87,8 @@ class ScalingRow(Model):
     phase_s: dict[str, float] = Field(
         description="median of each phase; where phases overlap, its tasks' time divided by the threads"
     )
-    speedup: float | None = Field(description="T(1) of the same scheduler and slices / T(P)")
-    speedup_low: float | None = Field(None, description="bootstrap 95 % interval of the ratio of medians")
+    speedup: float | None = Field(description="T(1) of the same scheduler and slices / T(P), Hodges-Lehmann")
+    speedup_low: float | None = Field(None, description="exact 95 % interval; null for fewer than six pairs")
     speedup_high: float | None = None
     speedup_best_serial: float | None = Field(description="the best one-thread median of the table / T(P)")
     speedup_best_serial_low: float | None = None
@@ -96,6 +111,7 @@ class ScalingRow(Model):
     )
     final_loss: float
     agrees: bool = Field(description="losses and weights bit-identical to the other rows of the same slices")
+    diagnosis: list[str] = Field(default_factory=list, description="what speaks against independent runs")
 
 
 class ScalingTable(Model):

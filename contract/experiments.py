@@ -31,13 +31,17 @@ class Stop(Request):
     """Repetitions are added, a block at a time, until the answer is known or the budget ends."""
 
     rel_ci: float = Field(
-        gt=0, lt=1, description="narrow enough: half the 95 % interval of the median step / the median, every variant"
+        gt=0, lt=1, description="narrow enough: half the width of the metric's 95 % confidence sequence, relative"
     )
     max_repetitions: int = Field(50, ge=1, le=1000, description="at most so many, of every variant")
     budget_s: float | None = Field(
         None, gt=0, le=365 * 86400, description="seconds of workers' time that all attempts together may take"
     )
-    metric: Literal["median_step_s"] = Field("median_step_s", description="the primary metric")
+    metric: Literal["ratio", "median_step_s"] | None = Field(
+        None,
+        description="the primary metric: every ratio along the first axis, or every variant's median step; null: the "
+        "ratio where there is an axis",
+    )
 
 
 class ExperimentRequest(Request):
@@ -105,7 +109,7 @@ class StoppingState(Model):
     """Where an experiment with `stop` stands, after its complete blocks."""
 
     repetitions: int
-    rel_ci: float | None = Field(description="of the widest variant; null while one has too few processes")
+    rel_ci: float | None = Field(description="of the widest one; null while one has too few blocks")
     spent_s: float = Field(description="workers' time of all attempts so far")
     reason: Literal["narrow-enough", "max-repetitions", "budget", "no-results"] | None = Field(
         description="why no block was added; null while it goes on"
@@ -141,7 +145,9 @@ class DetectableDifference(Model):
     node: str
     experiment_id: int = Field(description="the calibration")
     pairs: int = Field(description="of the experiment asked about: its repetitions")
-    relative: float = Field(description="the smallest relative difference found in four of five such experiments")
+    relative: float | None = Field(
+        description="the smallest relative difference called in four of five such experiments; null: so few call none"
+    )
 
 
 class DryRun(Model):

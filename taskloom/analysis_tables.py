@@ -49,7 +49,7 @@ def sweep(found: Sweep) -> Shown:
         )  # fmt: skip
     yield table
     if found.best is not None:
-        beats = "" if found.beats_share is None else f", beyond doubt faster than {found.beats_share:.0%} of the others"
+        beats = "" if found.beats_share is None else f", proven faster than {found.beats_share:.0%} of the others"
         yield f"fastest: {found.best.name}, {seconds(found.best_step_s)} a step{beats}"
 
 
@@ -154,10 +154,12 @@ def history(found: Sequence[Series]) -> Shown:
         for change in one.changes:
             alert = alerts.get(change.first_after)
             state = "faster" if alert is None else f"slower, {alert.state} ({alert.reason})"
+            state += f"; cause: {change.cause}"
+            low, high = number(change.ratio_low, 3), number(change.ratio_high, 3)
             differs = f"; {', '.join(change.differs)}" if change.differs else ""
             yield (
                 f"  from run {change.first_after} on {seconds(change.before_s)} -> {seconds(change.after_s)}, "
-                f"x{change.ratio:.3f} [{change.ratio_low:.3f}, {change.ratio_high:.3f}]: {state}{differs}"
+                f"x{change.ratio:.3f} [{low}, {high}]: {state}{differs}"
             )
 
 
@@ -166,8 +168,17 @@ def calibrations(found: Sequence[Calibration]) -> Shown:
     if not found:
         yield "no node was calibrated yet: taskloom experiments calibrate"
     for one in found:
-        told = ", ".join(f"{each.relative:.2%} with {each.pairs} pairs" for each in one.detectable)
+        told = ", ".join(f"{each.relative:.2%} with {each.pairs} pairs" for each in one.detectable
+                         if each.relative is not None)  # fmt: skip
         yield (
-            f"{one.node} (experiment {one.experiment_id}, {one.pairs} pairs, spread {one.spread:.2%}, both halves: "
-            f"{one.verdict}): smallest difference found in four of five experiments {told}"
+            f"{one.node} (experiment {one.experiment_id}, {one.pairs} pairs, spread {one.spread:.2%}, at most "
+            f"{one.spread_upper:.2%}, both halves: {one.verdict}): smallest difference called in four of five "
+            f"experiments {told}"
+        )
+        for difference in dict.fromkeys(each.difference for each in one.power):
+            powers = ((each.pairs, each.power) for each in one.power if each.difference == difference)
+            yield f"  {difference:.0%} is called by " + ", ".join(f"{pairs} pairs in {p:.0%}" for pairs, p in powers)
+        yield (
+            f"  false alarms: {one.false_alarms} of {one.comparisons} A/A experiments "
+            f"(rate at most {one.false_alarm_upper:.0%})"
         )

@@ -112,7 +112,8 @@ def dry_run(plan: DryRun) -> Table:
     if plan.estimated_s is not None:
         title += f"; about {plan.estimated_s:.0f} s"
     for seen in plan.detectable:
-        title += f"; {seen.node} tells {seen.relative:.2%} apart with {seen.pairs} pairs"
+        told = "no difference" if seen.relative is None else f"{seen.relative:.2%}"
+        title += f"; {seen.node} tells {told} apart with {seen.pairs} pairs"
     table = new_table(title, "position", "block", "repetition", "variant", left=4)
     for run in plan.order:
         table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))

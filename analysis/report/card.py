@@ -123,5 +123,7 @@ def _calibrated(document: Document) -> tuple[str, str]:
     found = document["calibration"]
     if not found:
         return "no", "no A/A experiment was run on this node"
+    if found["detectable"] is None:
+        return "partly", f"{found['processes']} processes a side call no difference on this node, however large"
     told = f"{found['detectable']:.2%} with {found['processes']} processes a side"
-    return "yes", f"{told} (experiment {found['experiment_id']})"
+    return "yes", f"{told}; {found['false_alarms']} false alarms in {found['comparisons']} A/A experiments"

@@ -40,7 +40,7 @@ def _fastest(document: Document) -> Iterator[str]:
     low, high = bounds["low"], bounds["high"]
     interval = "" if low is None else f" (95 % interval {seconds(low)} to {seconds(high)})"
     beats = sweep["beats_share"]
-    share = f"; beyond doubt faster than {beats:.0%} of the other variants" if beats else ""
+    share = f"; proven faster than {beats:.0%} of the other variants" if beats else ""
     yield (
         f"Fastest is {variant_name(best)}: {seconds(bounds['median'])} a step{interval}, "
         f"{row['tokens_per_s']:,.0f} tokens/s{share}."
@@ -60,7 +60,7 @@ def _comparisons(document: Document) -> Iterator[str]:
     pooled = [row for row in document["sweep"]["pooled"] if row["ratio_low"] is not None]
     for row in pooled:
         where = f"Over {row['places']} slicings ({row['pairs']} pairs of runs) on {threads(row['threads'])}"
-        yield f"{where} {_verdict(row)}."
+        yield f"{where} {_verdict(row)}; this is about {row['scope']}."
     told = [f"with {at(row)} {_verdict(row)}" for row in rows if row["at"].get("threads", most) == most]
     if told:
         listed = "; ".join(told)
@@ -85,11 +85,13 @@ def threads(count: int) -> str:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    figures = f"{row['ratio']:.3f} [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
+    figures = f"{row['ratio']:.3f}"
+    if row["ratio_low"] is not None:
+        figures += f" [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
     return {
         "faster": f"{row['b']} is {figures} times as fast as {row['a']}",
         "slower": f"{row['b']} is slower than {row['a']}, {figures} times as fast",
-        "same": f"{row['b']} and {row['a']} are the same within the noise floor, ratio {figures}",
+        "same": f"{row['b']} and {row['a']} are equivalent within the noise floor, ratio {figures}",
         "undecided": f"nothing is decided between {row['b']} and {row['a']}, ratio {figures}{_too_few(row)}",
     }[str(row["verdict"])]
 

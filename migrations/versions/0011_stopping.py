@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
+
+from gpt2core.spec.result import median, median_interval
 
 revision = "0011"
 down_revision = "0010"
@@ -26,8 +30,6 @@ def upgrade() -> None:
 
 def _fill(connection: sa.Connection) -> None:
     """Experiments that go on are asked of when their block ends; of those that ended, why is told as it was found."""
-    from taskloom.analysis.stopping import judge  # as of this revision's release; what it says is kept from here on
-
     experiment = sa.table("experiment", sa.column("id", sa.Integer), sa.column("request", sa.JSON),
                           sa.column("cancelled_at", sa.Double), sa.column("undecided", sa.Boolean),
                           sa.column("rel_ci", sa.Double), sa.column("stop_reason", sa.String))  # fmt: skip
@@ -55,9 +57,27 @@ def _fill(connection: sa.Connection) -> None:
             spent = sa.select(sa.func.sum(attempt.c.finished_at - attempt.c.claimed_at))
             spent = spent.join_from(attempt, run, run.c.id == attempt.c.run_id).where(run.c.experiment_id == one.id)
             spent_s = float(connection.execute(spent).scalar_one() or 0.0)
-            found = judge(list(values.values()), len(blocks), spent_s, stop["rel_ci"],
-                          stop.get("max_repetitions", 50), stop.get("budget_s"))  # fmt: skip
-            connection.execute(change.values(rel_ci=found.rel_ci, stop_reason=found.reason))
+            rel_ci, reason = _judged(list(values.values()), len(blocks), spent_s, stop)
+            connection.execute(change.values(rel_ci=rel_ci, stop_reason=reason))
+
+
+def _judged(
+    variants: list[list[float]], repetitions: int, spent_s: float, stop: dict[str, Any]
+) -> tuple[float | None, str | None]:
+    """Half the width of the widest median's interval and why no block followed, by the rule of releases before this."""
+    bounds = [(median_interval(values), values) for values in variants]
+    widths = [(found[1] - found[0]) / (2 * median(values)) for found, values in bounds if found is not None]
+    widest = max(widths) if widths and len(widths) == len(variants) else None
+    reason = None
+    if not all(variants):
+        reason = "no-results"
+    elif widest is not None and widest <= stop["rel_ci"]:
+        reason = "narrow-enough"
+    elif repetitions >= stop.get("max_repetitions", 50):
+        reason = "max-repetitions"
+    elif stop.get("budget_s") is not None and spent_s * (repetitions + 1) / repetitions > stop["budget_s"]:
+        reason = "budget"
+    return widest, reason
 
 
 def downgrade() -> None:

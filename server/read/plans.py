@@ -12,12 +12,14 @@ from taskloom.server.settings import Settings
 def plan(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
     """Its runs, and what the calibrated nodes could tell apart by them. Raises InvalidRequest or ExpansionTooLarge."""
     found = experiments.dry_run(database, settings, request)
+    first = request.axes.get("scheduler") or next(iter(request.axes.values()), [None])
+    comparisons = found.variants - found.variants // len(first)
     seen = [
         DetectableDifference(
             node=known.node,
             experiment_id=known.experiment_id,
             pairs=request.repetitions,
-            relative=known.at(request.repetitions),
+            relative=known.at(request.repetitions, max(1, comparisons)),
         )
         for known in calibrations(database)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskloom.analysis.stopping import judge
+from taskloom.analysis.stopping import Watched, judge
 from taskloom.server.db import Database
 from taskloom.server.queue.experiments import blocks
 
@@ -16,8 +16,9 @@ def look(database: Database) -> bool:
     for ended in blocks.undecided(database):
         stop = ended.request.stop
         assert stop is not None
+        watched = [Watched(variant, by_block) for variant, by_block in ended.values]
         found = judge(
-            ended.values, ended.repetitions, ended.spent_s, stop.rel_ci, stop.max_repetitions, stop.budget_s
+            watched, ended.repetitions, ended.spent_s, stop.rel_ci, stop.max_repetitions, stop.budget_s, stop.metric
         )
         added = blocks.decide(database, ended, found.rel_ci, found.reason) or added
     return added

@@ -225,11 +225,12 @@ def test_cores_to_forecast_are_checked(empty_api, cores):
     assert empty_api.get("/analysis/forecast", 422, experiment_id=1, cores=cores)["errors"]
 
 
-def run_all(node, make_result, step_s):
-    """Execute what is queued; each run takes the next of step_s."""
+def run_all(node, make_result, step_s, core_hash="abc"):
+    """Execute what is queued with one version of the core; each run takes the next of step_s."""
     for s in step_s:
         lease = node.claim()
-        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"]))
+        environment = {"core_hash": core_hash}
+        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"], environment=environment))
 
 
 NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
@@ -240,15 +241,17 @@ NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
 def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(api, make_result, again, state):
     api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12)
     node = api.worker()
-    run_all(node, make_result, [s * level for level in (1.0, 1.1) for s in NOISE])
+    run_all(node, make_result, NOISE)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
     (series,) = api.get("/analysis/history")
     (alert,) = series["alerts"]
+    assert (alert["change"]["cause"], alert["change"]["differs"]) == ("unproven", ["core_hash: abc / new"])
     assert (alert["state"], alert["change"]["first_after"], len(series["points"])) == ("suspected", 7, 12)
     made = api.post("/analysis/history/7/confirm", status=201)
     assert (made["runs"], made["request"]["confirms"]) == (6, 7)
     assert api.post("/analysis/history/7/confirm", status=201)["id"] == made["id"]
     assert api.get("/analysis/history")[0]["alerts"][0]["state"] == "confirming"
-    run_all(node, make_result, [s * again for s in NOISE])
+    run_all(node, make_result, [s * again for s in NOISE], "new")
     (alert,) = api.get("/analysis/history", run_id=3)[0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == (state, made["id"])
 
@@ -260,7 +263,7 @@ def test_what_became_slower_is_run_again_without_being_asked(start_server, make_
 
     def run_experiment(level):
         made = api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
-        run_all(node, make_result, [s * level for s in NOISE])
+        run_all(node, make_result, [s * level for s in NOISE], "abc" if level == 1.0 else "new")
         return made["id"]
 
     def experiments():
@@ -274,7 +277,7 @@ def test_what_became_slower_is_run_again_without_being_asked(start_server, make_
     assert suspected in (12, 13)  # where ranks place the change
     assert asked["runs"] == 6
     assert other.post(f"/analysis/history/{suspected}/confirm", status=201)["id"] == confirming
-    run_all(node, make_result, [s * 1.1 for s in NOISE])
+    run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
     (alert,) = api.get("/analysis/history", run_id=13)[0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == ("confirmed", confirming)
     known = experiments() | {run_experiment(1.1), run_experiment(1.1)}

@@ -1,5 +1,6 @@
 """Repetitions are added until the answer is known, or the budget ends; both are recorded."""
 
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ from taskloom.server.queue.experiments import blocks
 
 pytestmark = pytest.mark.both_databases
 
-STEP_S = (1.0, 1.01, 1.02, 1.03, 1.04, 1.05)  # half of [1, 1.05] is 2.4 % of the median
+STEP_S = (1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06)  # seven pairs are the fewest that may be looked at each time
 
 
 def submit(api, **stop):
@@ -23,11 +24,13 @@ def submit(api, **stop):
     )
 
 
-def run_block(node, make_result, s):
-    """Execute a block of two runs; both claims have to be given."""
+def run_block(node, make_result, s, ratio=1.0):
+    """Execute a block of two runs, of which fork-join takes `ratio` times as long; both claims have to be given."""
     for _ in range(2):
         lease = node.claim()
-        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"]))
+        scheduler = lease["spec"]["scheduler"]
+        step_s = s * ratio if scheduler == "fork-join" else s
+        node.upload(lease, make_result([9, step_s, step_s], scheduler=scheduler))
 
 
 @pytest.fixture
@@ -45,24 +48,24 @@ def test_blocks_are_added_until_the_interval_is_narrow_enough(api, node, make_re
     assert made["stopping"] == {"repetitions": 0, "rel_ci": None, "spent_s": 0.0, "reason": None}
     assert made["runs"] == 6
     for s in STEP_S[:-1]:
-        run_block(node, make_result, s)
+        run_block(node, make_result, s, ratio=1 + 0.5 * (s - 1))
     state, runs, shown = stopping(api, made)
-    assert (state, runs, shown["repetitions"], shown["rel_ci"], shown["reason"]) == ("active", 12, 5, None, None)
-    run_block(node, make_result, STEP_S[-1])
+    assert (state, runs, shown["repetitions"], shown["rel_ci"], shown["reason"]) == ("active", 14, 6, None, None)
+    run_block(node, make_result, STEP_S[-1], ratio=1.03)
     state, runs, shown = stopping(api, made)
-    assert (state, runs, shown["repetitions"], shown["reason"]) == ("finished", 12, 6, "narrow-enough")
-    assert shown["rel_ci"] == pytest.approx(0.025 / 1.025)
+    assert (state, runs, shown["repetitions"], shown["reason"]) == ("finished", 14, 7, "narrow-enough")
+    assert shown["rel_ci"] == pytest.approx(math.log(1.03) / 2)
     assert shown["spent_s"] > 0
     node.claim(204)
     planned = [(run["block"], run["repetition"], run["position"]) for run in api.runs(made["id"])]
-    assert planned == [(i // 2, i // 2 + 1, i) for i in range(12)]
+    assert planned == [(i // 2, i // 2 + 1, i) for i in range(14)]
 
 
 def test_what_is_added_is_what_more_repetitions_would_have_been(api, node, make_result):
     made = submit(api)
     for s in STEP_S:
         run_block(node, make_result, s)
-    asked = {**made["request"], "repetitions": 6}
+    asked = {**made["request"], "repetitions": 7}
     asked.pop("stop")
     plan = api.post("/experiments?dry_run=true", asked)["order"]
     assert [run["variant"] for run in api.runs(made["id"])] == [run["variant"] for run in plan]
@@ -71,7 +74,7 @@ def test_what_is_added_is_what_more_repetitions_would_have_been(api, node, make_
 def test_the_largest_number_of_repetitions_ends_it(api, node, make_result):
     made = submit(api, rel_ci=0.0001, max_repetitions=7)
     for i in range(7):
-        run_block(node, make_result, 1.0 + 0.1 * i)
+        run_block(node, make_result, 1.0, ratio=1.0 + 0.1 * i)
     state, runs, shown = stopping(api, made)
     assert (state, runs, shown["reason"]) == ("finished", 14, "max-repetitions")
 

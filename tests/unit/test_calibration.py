@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
 
-from taskloom.analysis.calibration import FEWEST_PAIRS, calibrate, detectable
+from taskloom.analysis.calibration import FEWEST_PAIRS, calibrate, detectable, power, spread_of, upper_spread, with_rate
 from taskloom.analysis.comparison import decide
 from taskloom.analysis.processes import Process
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS
+
+
+def pairs(rng, spread, shape):
+    return rng.normal(0, spread, shape)
 
 
 def test_the_spread_of_pairs_is_what_neighbours_differ_by(make_result):
@@ -12,8 +16,10 @@ def test_the_spread_of_pairs_is_what_neighbours_differ_by(make_result):
     found = calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)])
     assert (found.experiment_id, found.node, found.pairs) == (7, "n1", 3)
     assert found.spread == pytest.approx(np.log(1.01))
+    assert found.spread_upper == pytest.approx(np.log(1.01) * (3 / 0.3518) ** 0.5, rel=1e-3)  # chi square, 5 %, 3
     assert found.verdict == "undecided"
     assert [each.pairs for each in found.detectable] == [6, 10, 20, 50]
+    assert (found.comparisons, found.false_alarms, found.false_alarm_upper) == (0, 0, 1.0)
 
 
 def test_a_submission_asks_for_as_many_runs_as_a_calibration_takes():
@@ -25,10 +31,52 @@ def test_too_few_runs_calibrate_nothing(make_result):
     assert calibrate(7, []) is None
 
 
-@pytest.mark.parametrize("pairs", [12, 20])
-def test_what_is_said_to_be_detectable_is_found_in_four_of_five_experiments(pairs):
-    rng, spread, simulations = np.random.default_rng(5), 0.01, 300
-    shift = 1 + detectable(spread, pairs)
-    noise = np.exp(rng.normal(0, spread / np.sqrt(2), (simulations, 2, pairs)))
-    found = sum(decide(list(a * shift), list(b), True, noise_floor=1e-9).p_value < 0.05 for a, b in noise)
-    assert 0.7 * simulations <= found <= 0.9 * simulations
+def test_too_few_pairs_detect_nothing():
+    assert detectable([0.01, -0.01, 0.02], 5) is None
+    assert power([0.01, -0.01, 0.02], 5, 0.5) == 0
+    assert detectable([0.01, -0.01, 0.02], 8, comparisons=10) is None
+
+
+def test_nothing_below_the_noise_floor_is_detectable():
+    quiet = [1e-5, -1e-5] * 10
+    assert detectable(quiet, 20) == pytest.approx(0.01, rel=1e-2)
+    assert power(quiet, 20, 0.009) == 0
+
+
+@pytest.mark.parametrize(("size", "comparisons"), [(8, 1), (12, 1), (20, 1), (20, 6)])
+def test_what_is_said_to_be_detectable_the_verdict_finds_in_four_of_five_experiments(size, comparisons):
+    """The whole verdict, floor and correction included; spreads are known from 20 pairs only, at their upper bound."""
+    rng, found, tried = np.random.default_rng(5), 0, 0
+    for _ in range(30):
+        smallest = detectable(tuple(pairs(rng, 0.01, 20)), size, comparisons)
+        for logs in np.log1p(smallest) + pairs(rng, 0.01, (20, size)):
+            decision = decide(list(np.exp(logs)), [1.0] * size, True)
+            found += decision.verdict == "faster" and comparisons * decision.p_value < 0.05
+            tried += 1
+    assert found >= 0.8 * tried
+
+
+def test_power_is_how_often_the_verdict_calls():
+    rng, seen = np.random.default_rng(6), tuple(pairs(np.random.default_rng(7), 0.01, 200))
+    said = power(seen, 12, 0.02)
+    logs = np.log1p(0.02) + pairs(rng, upper_spread(seen), (600, 12))
+    called = np.mean([decide(list(np.exp(row)), [1.0] * 12, True).verdict == "faster" for row in logs])
+    assert said == pytest.approx(called, abs=0.06)
+
+
+def test_the_upper_bound_of_the_spread_holds_in_19_of_20():
+    rng = np.random.default_rng(8)
+    assert 0.92 <= np.mean([upper_spread(pairs(rng, 0.01, 10)) >= 0.01 for _ in range(1000)]) <= 0.98
+    assert spread_of([0.03, -0.04]) == pytest.approx(0.05 / 2**0.5)
+
+
+def test_false_alarms_of_a_node_are_counted_over_its_calibrations(make_result):
+    def measured(ratio):
+        rng = np.random.default_rng(9)
+        values = [s for noise in 1 + pairs(rng, 0.001, 8) for s in (noise, noise / ratio)]
+        return calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)])
+
+    every = [measured(1.0)] * 19 + [measured(1.05)]
+    found = with_rate(every[0], every)
+    assert (found.comparisons, found.false_alarms) == (20, 1)
+    assert found.false_alarm_upper == pytest.approx(0.2161, abs=1e-3)  # Clopper & Pearson 1934

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -10,12 +11,13 @@ A_S = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
 
 @pytest.fixture
 def side(make_result):
-    """Processes with these median steps; runs of the two sides are paired by their place if `paired`."""
+    """Processes with these median steps on one occasion; runs of the two sides are paired by their place if `paired`.
+    """
 
-    def build(first_id, medians, paired=False, **settings):
+    def build(first_id, medians, paired=False, occasion="today", **settings):
         return [
             Process(first_id + i, make_result([9.0, m, m, m], **settings), {"scheduler": settings.get("scheduler")},
-                    (1, i) if paired else None)
+                    (occasion, i) if paired else None, occasion, i)
             for i, m in enumerate(medians)
         ]  # fmt: skip
 
@@ -63,7 +65,7 @@ def test_one_process_each_speaks_of_steps(make_result):
     steps = [9.0, *(1.0 + 0.01 * (i % 5) for i in range(20))]
     a, b = Process(1, make_result(steps)), Process(2, make_result([s / 2 for s in steps]))
     found = compare([a], [b])
-    assert found.verdict == "faster"
+    assert (found.verdict, found.ratio, found.ratio_low, found.p_value) == ("undecided", pytest.approx(2.0), None, None)
     assert "one process each" in found.reason
     assert found.a.step_s.over == "steps"
 
@@ -135,9 +137,66 @@ def test_runs_are_not_compared_with_themselves(side):
     assert found.verdict == "refused"
 
 
-def test_half_paired_sides_are_not_paired(side):
-    a, b = side(1, A_S, True), side(100, A_S, True)
-    assert compare(a, b[1:]).paired is False
+def test_what_has_no_partner_is_left_out_if_enough_pairs_remain(side):
+    a, b = side(1, A_S, True), side(100, [s / 2 for s in A_S], True)
+    found = compare(a, b[1:])
+    assert (found.paired, found.n, found.verdict) == (True, 7, "faster")
+    assert "1 processes without a partner left out" in found.reason
+    assert compare(a, b[3:]).paired is False
+
+
+def test_two_occasions_are_not_compared_side_by_side(side):
+    """What differs between them would pass for a difference between the variants."""
+    a, b = side(1, A_S), side(100, [s * 0.5 for s in A_S], occasion="tomorrow")
+    found = compare(a, b)
+    assert (found.verdict, found.ratio, found.ratio_low, found.p_value) == ("undecided", pytest.approx(2.0), None, None)
+    assert "not of one interleaved occasion" in found.reason
+
+
+def test_sides_that_ran_one_after_the_other_are_not_interleaved(side):
+    a, b = side(1, A_S), side(100, [s * 0.5 for s in A_S])
+    later = [dataclasses.replace(process, block=process.block + len(a)) for process in b]
+    assert compare(a, b).verdict == "faster"
+    assert compare(a, later).verdict == "undecided"
+
+
+def test_six_occasions_a_side_are_what_is_sampled(side):
+    def on(first_id, factor, names):
+        return [p for i, name in enumerate(names)
+                for p in side(first_id + 10 * i, [s * factor for s in A_S], occasion=name)]  # fmt: skip
+
+    a, b = on(1, 1.0, "abcdef"), on(1000, 0.5, "ghijkl")
+    found = compare(a, b)
+    assert (found.verdict, found.unit, found.n) == ("faster", "occasions", 6)
+    assert compare(a, on(1000, 0.5, "ghijk")).verdict == "undecided"
+
+
+def test_pairs_of_a_few_occasions_speak_of_these_only(side):
+    a = [*side(1, A_S, True), *side(20, A_S, True, occasion="tomorrow")]
+    b = [*side(100, [s * 0.97 for s in A_S], True), *side(120, [s * 0.9 for s in A_S], True, occasion="tomorrow")]
+    found = compare(a, b)
+    assert (found.verdict, found.scope) == ("faster", "these 2 occasions only")
+    assert found.ratio == pytest.approx((0.97 * 0.9) ** -0.5)
+
+
+def test_a_difference_that_drifts_is_not_called(side):
+    b = [s * (0.99 - 0.02 * i) for i, s in enumerate(A_S * 2)]
+    found = compare(side(1, A_S * 2, True), side(100, b, True))
+    assert found.verdict == "undecided"
+    assert found.reason.startswith("would be faster, but the values show")
+    assert any("a drift over the blocks" in told for told in found.diagnosis)
+
+
+def test_where_a_rule_stopped_only_signs_judge(side):
+    """Six pairs of one sign give 2 / 64 once; whoever may look after each needs seven."""
+    a, b = (side(i, [s * f for s in A_S], True) for i, f in ((1, 1.0), (100, 0.5)))
+    stopped = [dataclasses.replace(process, stop_rule=True) for process in a]
+    assert compare(a[:6], b[:6]).verdict == "faster"
+    assert compare(stopped[:6], b[:6]).verdict == "undecided"
+    found = compare(stopped[:7], b[:7])
+    assert (found.verdict, found.test, found.sequential) == ("faster", "signs", True)
+    assert found.e_value == pytest.approx(1 / found.p_value)
+    assert found.e_value > 20
 
 
 def test_an_empty_side_is_an_error(side):

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from taskloom.analysis import estimators
 from taskloom.analysis.comparison import decide
-from taskloom.analysis.statistics import paired_p_value, unpaired_p_value
 
 SIMULATIONS = 1000
 PROCESSES = 12
@@ -41,7 +41,7 @@ def test_where_nothing_is_planted_nothing_is_called(paired):
 def test_the_tests_themselves_keep_their_level(paired):
     """p < 0.05 in one of 20 of samples that do not differ: within four standard errors of it, and not far below."""
     rng = np.random.default_rng(11)
-    test = paired_p_value if paired else unpaired_p_value
+    test = estimators.paired if paired else estimators.unpaired
     samples = rng.normal(1.0, 0.01, (SIMULATIONS, 2, PROCESSES))
-    called = sum(test(list(a), list(b)) < 0.05 for a, b in samples)
+    called = sum(test(list(a), list(b)).p_value < 0.05 for a, b in samples)
     assert 0.025 * SIMULATIONS <= called <= 0.05 * SIMULATIONS + 4 * (0.05 * 0.95 * SIMULATIONS) ** 0.5

@@ -32,7 +32,8 @@ def test_nothing_is_found_where_nothing_is_planted(runs, outliers):
 
 
 def test_changes_below_the_noise_floor_are_none():
-    values = [1.0 + 1e-6 * i for i in range(10)] + [1.005 + 1e-6 * i for i in range(10)]
+    rng = np.random.default_rng(4)
+    values = [1.0 + 1e-6 * noise for noise in rng.normal(size=10)] + [1.005 + 1e-6 * n for n in rng.normal(size=10)]
     assert change_points(values, noise_floor=0.01) == []
     assert change_points(values, noise_floor=0.001) == [10]
 
@@ -46,15 +47,14 @@ def test_short_and_constant_series_have_no_changes():
 def measured(make_result):
     """Runs 1, 2, ... with these median steps; the core changes at run `changed`."""
 
-    def build(values, changed=10**6, **settings):
-        return [
-            Process(
-                i,
-                make_result([9.0, s, s], environment={"core_hash": "new" if i >= changed else "old"}, **settings),
-                {},
-            )
-            for i, s in enumerate(values, 1)
-        ]
+    def build(values, changed=10**6, canary_s=None, **settings):
+        made = []
+        for i, s in enumerate(values, 1):
+            result = make_result([9.0, s, s], environment={"core_hash": "new" if i >= changed else "old"}, **settings)
+            if canary_s is not None:
+                result["canary"] = {"times_s": [canary_s[i - 1]]}
+            made.append(Process(i, result, {}))
+        return made
 
     return build
 
@@ -83,7 +83,7 @@ def test_what_became_faster_is_no_alert(measured):
 
 
 BEFORE = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002, 0.998]
-CHANGE = Change(8, 9, 1.0, 1.05, 1.05, 1.04, 1.06, [])
+CHANGE = Change(8, 9, 1.0, 1.05, 1.05, 1.04, 1.06, ["core_hash: old / new"])
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,76 @@ def test_a_change_that_moves_by_a_run_stays_asked_about(measured):
     values = noisy(np.random.default_rng(6), (10, 1.0), (16, 1.1))
     for run_id, state in ((9, "confirmed"), (13, "confirmed"), (7, "suspected"), (15, "suspected")):
         again = {run_id: Confirmation(7, frozenset(range(21, 27)), active=False)}
-        (found,) = series(measured(values), again)
+        (found,) = series(measured(values, changed=11), again)
         assert [(a.change.first_after, a.state) for a in found.alerts] == [(11, state)], run_id
 
 
 def test_fresh_runs_of_another_machine_confirm_nothing(measured):
     values = noisy(np.random.default_rng(6), (10, 1.0), (16, 1.1))
     again = {11: Confirmation(7, frozenset(range(21, 27)), active=False)}
-    (found,) = series(measured(values), again)
+    (found,) = series(measured(values, changed=11), again)
     assert [a.state for a in found.alerts] == ["confirmed"]
-    elsewhere = measured(values)
+    elsewhere = measured(values, changed=11)
     for process in elsewhere[20:]:
         process.result["environment"]["node"] = "n2"
     first, _ = series(elsewhere, again)
     assert [(a.state, a.confirming_experiment_id) for a in first.alerts] == [("suspected", 7)]
+
+
+def test_where_nothing_in_software_differs_slower_runs_confirm_nothing(measured):
+    values = noisy(np.random.default_rng(6), (10, 1.0), (16, 1.1))
+    again = {11: Confirmation(7, frozenset(range(21, 27)), active=False)}
+    (found,) = series(measured(values), again)
+    assert [(a.state, a.change.cause) for a in found.alerts] == [("suspected", "environment")]
+    assert found.alerts[0].reason.startswith("environment: nothing in the software differs, and no canary was asked")
+
+
+def test_a_machine_that_became_slower_moves_its_canary_too(measured):
+    """Steps and canary take 10 % longer from run 11 on: their ratio does not change."""
+    rng = np.random.default_rng(6)
+    machine = np.array(noisy(rng, (10, 1.0), (16, 1.1)))
+    steps = machine * np.exp(rng.normal(0, 0.005, 26))
+    canary = 0.02 * machine * np.exp(rng.normal(0, 0.005, 26))
+    (found,) = series(measured(list(steps)), {})
+    assert [c.cause for c in found.changes] == ["environment"]
+    (found,) = series(measured(list(steps), changed=11, canary_s=list(canary)), {})
+    assert (found.over_canary, found.changes) == (True, [])
+    assert found.points[0].canary_s == canary[0]
+
+
+def test_a_change_that_the_canary_does_not_share_is_the_softwares(measured):
+    rng = np.random.default_rng(7)
+    steps = noisy(rng, (10, 1.0), (16, 1.1))
+    canary = list(0.02 * np.exp(rng.normal(0, 0.003, 26)))
+    again = {11: Confirmation(7, frozenset(range(21, 27)), active=False)}
+    (found,) = series(measured(steps, changed=11, canary_s=canary), again)
+    assert [(a.state, a.change.cause) for a in found.alerts] == [("confirmed", "software")]
+    (found,) = series(measured(steps, canary_s=canary), {})
+    assert [c.cause for c in found.changes] == ["unexplained"]
+
+
+def test_occasions_that_differ_as_much_confirm_nothing():
+    """Three days at 1.00, 1.04 and 0.97 s: a fourth at 1.05 s is no news."""
+    days = [s * level for level in (1.0, 1.04, 0.97) for s in BEFORE]
+    occasions = [day for day in "abc" for _ in BEFORE]
+    confirmation, fresh_s = Confirmation(7, frozenset(), False), [s * 1.05 for s in BEFORE]
+    found = alert(CHANGE, days, confirmation, fresh_s, occasions=occasions)
+    assert (found.state, "occasions before the change differ as much" in found.reason) == ("suspected", True)
+    assert alert(CHANGE, days, confirmation, [s * 1.3 for s in BEFORE], occasions=occasions).state == "confirmed"
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.8])
+def test_neighbours_that_resemble_each_other_are_no_change(rho):
+    rng, found = np.random.default_rng(8), 0
+    for _ in range(100):
+        noise = rng.normal(0, 0.01, 100)
+        for i in range(1, 100):
+            noise[i] = rho * noise[i - 1] + (1 - rho**2) ** 0.5 * noise[i]
+        found += bool(change_points(list(np.exp(noise))))
+    assert found <= 12
+
+
+def test_a_drift_is_no_change():
+    rng = np.random.default_rng(9)
+    drifting = (1 + np.linspace(0, 0.1, 60) + rng.normal(0, 0.01, 60) for _ in range(100))
+    assert sum(bool(change_points(list(values))) for values in drifting) <= 10

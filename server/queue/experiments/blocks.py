@@ -90,14 +90,14 @@ def _needs(runs: list[dict[str, Any]]) -> dict[str, Any]:
 class Ended:
     """An experiment with `stop` whose runs have all ended: what its stopping rule is asked with.
 
-    values: the median steps of each variant's runs that succeeded. runs: how many there were, so that nobody writes
-    down an answer to a question that is no longer the one.
+    values: each variant with the median steps of its runs that succeeded, by block. runs: how many there were, so that
+    nobody writes down an answer to a question that is no longer the one.
     """
 
     experiment_id: int
     request: ExperimentRequest
     runs: int
-    values: list[list[float]]
+    values: list[tuple[dict[str, Any], dict[int, float]]]
     repetitions: int
     spent_s: float
 
@@ -110,12 +110,14 @@ def undecided(database: Database) -> list[Ended]:
 
 
 def _ended(session: Session, experiment: Experiment) -> Ended:
-    values: dict[str, list[float]] = {}
-    runs = select(Run.spec, Run.state, Run.median_step_s).where(Run.experiment_id == experiment.id)
-    for spec, state, median_step_s in session.execute(runs):
-        mine = values.setdefault(canonical_sha256(spec), [])
+    values: dict[str, tuple[dict[str, Any], dict[int, float]]] = {}
+    runs = select(Run.spec, Run.variant, Run.block, Run.state, Run.median_step_s)
+    for spec, variant, block, state, median_step_s in session.execute(
+        runs.where(Run.experiment_id == experiment.id).order_by(Run.id)
+    ):
+        _, by_block = values.setdefault(canonical_sha256(spec), (variant, {}))
         if state == "succeeded" and median_step_s is not None:
-            mine.append(median_step_s)
+            by_block[block] = median_step_s
     return Ended(
         experiment_id=experiment.id,
         request=ExperimentRequest.model_validate(experiment.request),

@@ -82,6 +82,9 @@ def processes(session: Session, runs: Sequence[Run], whole: bool = False) -> lis
                     result=result,
                     variant=run.variant,
                     pair=(run.experiment_id, run.block, node, core_set),
+                    occasion=(run.experiment_id, node),
+                    block=run.block,
+                    stop_rule=session.get_one(Experiment, run.experiment_id).request.get("stop") is not None,
                 )
             )
     return found

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import select
 
 from gpt2core.spec.config import TrainConfig
-from taskloom.analysis.calibration import Calibration, calibrate
+from taskloom.analysis.calibration import Calibration, calibrate, with_rate
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow, efficiencies, rooflines
 from taskloom.analysis.comparison import compare as compare_processes
 from taskloom.analysis.history import CONFIRMING_RUNS, Confirmation, Series
@@ -22,7 +22,7 @@ from taskloom.analysis.outlook import Outlook, outlook, sources
 from taskloom.analysis.processes import Process
 from taskloom.analysis.report import Asked, build, to_show
 from taskloom.analysis.scaling import scaling as scale_processes
-from taskloom.analysis.sweep import Sweep
+from taskloom.analysis.sweep import Sweep, comparisons
 from taskloom.analysis.sweep import sweep as sweep_processes
 from taskloom.analysis.variants import Group, by_variant, variant_of
 from taskloom.contract.analysis import Comparison, ScalingTable
@@ -200,7 +200,7 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
 
 def calibrations(database: Database) -> list[Calibration]:
     """The latest calibration of each node, from A/A experiments of which enough runs have succeeded."""
-    latest: dict[str, Calibration] = {}
+    of_nodes: dict[str, list[Calibration]] = {}
     with database.read() as session:
         for experiment_id in reading.calibrating(session):
             runs = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
@@ -210,8 +210,8 @@ def calibrations(database: Database) -> list[Calibration]:
             for node, processes in by_node.items():
                 found = calibrate(experiment_id, processes)
                 if found is not None:
-                    latest.setdefault(node, found)
-    return sorted(latest.values(), key=lambda one: one.node)
+                    of_nodes.setdefault(node, []).append(found)
+    return [with_rate(found[0], found) for _, found in sorted(of_nodes.items())]
 
 
 def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[str, Any] | None:
@@ -222,4 +222,6 @@ def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[s
     if found is None:
         return None
     pairs = min(len(group) for group in by_variant(processes))
-    return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": found.at(pairs)}
+    seen = found.at(pairs, max(1, comparisons(processes)))
+    return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": seen,
+            "false_alarms": found.false_alarms, "comparisons": found.comparisons}  # fmt: skip

@@ -1,0 +1,76 @@
+"""One ratio from the pairs of several places or occasions that may differ: for others like them, or for these only.
+
+With FEWEST of them or more they are a sample: each counts once, with its own estimate (a mixed model whose random
+effect has any symmetric distribution). With fewer nothing can be said of others: the interval is for the mean over
+these very ones, from the variances within each (Welch 1947, Satterthwaite 1946), and the answer says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from taskloom.analysis.estimators import FEWEST, TAIL, Estimate, anytime, of_logs, walsh
+from taskloom.analysis.rank_tests import Floats
+
+Strata = Literal["places", "occasions"]
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """estimate: with its unit, the strata where they are a sample, else the pairs. scope: whom it is about, in words.
+    between: standard deviation of the strata's own log ratios beyond what their pairs explain."""
+
+    estimate: Estimate
+    scope: str
+    between: float | None
+
+
+def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False) -> Pooled:
+    """From the log ratios of each stratum's pairs. Raises ValueError for none. sequential: as in comparison.compare."""
+    if not strata or not all(len(logs) for logs in strata):
+        raise ValueError("a stratum without pairs")
+    between, only = _between(strata), f"these {len(strata)} {kind} only"
+    if sequential:
+        return Pooled(anytime(np.concatenate(strata)), only, between)
+    if len(strata) >= FEWEST:
+        centres = np.array([walsh(logs)[0] for logs in strata])
+        return Pooled(of_logs(centres, kind), f"{kind} like these {len(strata)}", between)
+    return Pooled(_of_these(strata), only, between)
+
+
+def _of_these(strata: Sequence[Floats]) -> Estimate:
+    """The mean over the strata; its p-value tests that in none of them there is a difference."""
+    together = np.concatenate(strata)
+    centre = float(np.mean([logs.mean() for logs in strata]))
+    half = _half_width(strata) if len(together) >= FEWEST else None
+    found = of_logs(together)
+    if half is None:
+        return replace(found, value=math.exp(centre), low=None, high=None)
+    return replace(found, value=math.exp(centre), low=math.exp(centre - half), high=math.exp(centre + half))
+
+
+def _half_width(strata: Sequence[Floats]) -> float | None:
+    """None where a stratum has a single pair, which says nothing of its variance."""
+    from scipy import special
+
+    if min(map(len, strata)) < 2:
+        return None
+    degrees = np.array([len(logs) - 1 for logs in strata])
+    variances = np.array([logs.var(ddof=1) / len(logs) for logs in strata])
+    total = variances.sum()
+    if total <= 1e-20 * len(strata):  # constant but for rounding
+        return 0.0
+    freedom = total**2 / (variances**2 / degrees).sum()
+    return float(special.stdtrit(freedom, 1 - TAIL) * math.sqrt(total) / len(strata))
+
+
+def _between(strata: Sequence[Floats]) -> float | None:
+    if len(strata) < 2 or min(map(len, strata)) < 2:
+        return None
+    within = np.mean([logs.var(ddof=1) / len(logs) for logs in strata])
+    return math.sqrt(max(0.0, float(np.var([logs.mean() for logs in strata], ddof=1) - within)))
