@@ -35,6 +35,8 @@ def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False) -> Po
     if not strata or not all(len(logs) for logs in strata):
         raise ValueError("a stratum without pairs")
     between, only = _between(strata), f"these {len(strata)} {kind} only"
+    if len(strata) == 1:
+        return Pooled(anytime(strata[0]) if sequential else of_logs(strata[0]), f"this {kind[:-1]} only", None)
     if sequential:
         return Pooled(anytime(np.concatenate(strata)), only, between)
     if len(strata) >= FEWEST:

@@ -29,9 +29,13 @@ def out_option(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def head(schema: str, on: Measured | None = None) -> Measured:
-    """What a report begins with. on: the machine as it was before."""
+    """What a report begins with. on: the machine as it was before.
+
+    occasion: recordings of one machine and hour met the same weather; bench/combine.py puts others beside them.
+    """
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"schema": schema, "at": at, "command": sys.argv[1:], "machine": on or machine()}
+    return {"schema": schema, "at": at, "occasion": f"{platform.node()} {at[:13]}", "command": sys.argv[1:],
+            "machine": on or machine()}  # fmt: skip
 
 
 def save(out: Path, report: Mapping[str, Any], text: str, indent: int | None = 1) -> None:

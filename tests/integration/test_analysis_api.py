@@ -291,13 +291,13 @@ def test_a_restart_forgets_neither_alerts_nor_what_is_still_to_be_searched(start
     node = first.worker()
     for level in (1.0, 1.0, 1.1):
         first.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
-        run_all(node, make_result, [s * level for s in NOISE])
+        run_all(node, make_result, [s * level for s in NOISE], "abc" if level == 1.0 else "new")
     assert first.get("/analysis/alerts")["items"] == []
 
     second = start_server(confirm_alerts=True, poll_s=0.05)
     (alert,) = until(lambda: second.get("/analysis/alerts", state="confirming")["items"])
     assert alert["ratio"] == pytest.approx(1.1, rel=0.01)
-    run_all(node, make_result, [s * 1.1 for s in NOISE])
+    run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
     (confirmed,) = until(lambda: second.get("/analysis/alerts", state="confirmed")["items"])
     assert {**confirmed, "state": "", "reason": "", "changed_at": ""} == {
         **alert, "state": "", "reason": "", "changed_at": "", "ratio": confirmed["ratio"],

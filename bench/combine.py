@@ -1,0 +1,134 @@
+"""Recordings of one benchmark on several occasions, combined: `python -m bench.combine RECORD.json ... --out PATH`.
+
+A recording's interval covers its own occasion only. Each occasion (recordings that began within APART_S of each other
+are one) counts by its rounds' ratios; from six occasions on they are a sample of all, with fewer the answer is about
+these only (analysis/pooling.py). Beside the ratio stand the standard deviations of its logarithm between occasions and
+between rounds of one, and how many rounds are worth taking on each occasion (Kalibera & Jones 2013).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.ratios import told
+from bench.record import Measured, head, results, save
+from gpt2core.spec.result import median
+from taskloom.analysis.estimators import logarithms
+from taskloom.analysis.pooling import pool
+
+APART_S = 3600.0
+CHANGING = ("--model", "--grad-clip", "--grad-accum")  # options that make it another case
+Key = tuple[str, str, str]  # processor, what was measured, whose ratio
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.combine", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("records", nargs="+", type=Path, help="JSON of bench.step, of one model")
+    parser.add_argument("--base", default="task", help="the variant that ratios are against")
+    parser.add_argument("--out", type=Path, default=results("combined"), help="path without suffix")
+    given = parser.parse_args()
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in given.records]
+    report = {**head("taskloom.bench.combined/1"), "records": [path.name for path in given.records],
+              "rows": combined(records, given.base)}  # fmt: skip
+    save(given.out, report, table(report))
+
+
+def combined(records: Sequence[Mapping[str, Any]], base: str) -> list[Measured]:
+    """A row for each processor, case and variant, over the occasions of all records."""
+    found: dict[Key, dict[int, list[float]]] = {}
+    numbers = occasions([record["at"] for record in records])
+    for record, number in zip(records, numbers, strict=True):
+        for key, logs in ratios_of(record, base):
+            found.setdefault(key, {}).setdefault(number, []).extend(logs)
+    return [row(key, [np.array(logs) for logs in by_occasion.values()]) for key, by_occasion in sorted(found.items())]
+
+
+def occasions(times: Sequence[str]) -> list[int]:
+    """For each recording's time the number of its occasion."""
+    at = [datetime.fromisoformat(text).timestamp() for text in times]
+    order = sorted(range(len(at)), key=at.__getitem__)
+    numbers, number = [0] * len(at), 0
+    for earlier, later in pairwise(order):
+        number += at[later] - at[earlier] > APART_S
+        numbers[later] = number
+    return numbers
+
+
+def ratios_of(record: Mapping[str, Any], base: str) -> Iterator[tuple[Key, list[float]]]:
+    """The log ratios variant / base of a recording of bench.step, by round."""
+    if record["schema"] != "taskloom.bench.step/1":
+        raise SystemExit(f"{record['schema']} is no recording of bench.step")
+    more = "".join(f", {option[2:]} {value}" for option, value in pairwise(record["command"]) if option in CHANGING)
+    cases: dict[tuple[int, int, int, str], dict[str, dict[int, float]]] = {}
+    for run in record["runs"]:
+        case = (run["batch"], run["seq"], run["threads"], run["precision"])
+        warmup = (run.get("config") or {}).get("warmup", 2)
+        cases.setdefault(case, {}).setdefault(run["variant"], {})[run["round"]] = median(run["step_s"][warmup:])
+    machine = record["machine"]["cpu_model"]
+    for (batch, seq, threads, precision), of in cases.items():
+        label = f"B{batch} T{seq}, {threads} thread{'s' * (threads > 1)}, {precision}{more}"
+        for variant, by_round in of.items():
+            both = sorted(by_round.keys() & of.get(base, {}).keys())
+            if variant != base and both:
+                logs = logarithms([by_round[r] for r in both]) - logarithms([of[base][r] for r in both])
+                yield (machine, label, variant), logs.tolist()
+
+
+def row(key: Key, strata: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Measured:
+    """The ratio over occasions, with its components of variance."""
+    machine, label, variant = key
+    found = pool(strata, "occasions")
+    several = [logs for logs in strata if len(logs) > 1]
+    within = math.sqrt(np.mean([logs.var(ddof=1) for logs in several])) if several else None
+    centres = [float(np.median(logs)) for logs in strata]
+    return {
+        "machine": machine,
+        "case": label,
+        "variant": variant,
+        "occasions": len(strata),
+        "rounds": [len(logs) for logs in strata],
+        "ratio": found.estimate.value,
+        "ratio_interval": None if found.estimate.low is None else [found.estimate.low, found.estimate.high],
+        "scope": found.scope,
+        "lowest": math.exp(min(centres)),
+        "highest": math.exp(max(centres)),
+        "between_occasions": found.between,
+        "between_rounds": within,
+        "advised": None if within is None or not found.between else math.ceil(within / found.between),
+    }
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        f"# Ratios over occasions, {report['at'][:10]}", "",
+        f"From {', '.join(report['records'])}. Ratio: step of the variant / of ours, above 1 where ours is faster. The "
+        "interval is about what the last column says. Spread: the lowest and highest occasion's median. Sd: of the "
+        "ratio's logarithm between occasions, and between rounds of one. Advised: rounds on each further occasion if "
+        "starting one costs as much as a round.", "",
+        "| machine | case | variant | occasions (rounds) | ratio | 95 % | spread | sd between, in | advised | about |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for r in report["rows"]:
+        deviations = (r["between_occasions"], r["between_rounds"])
+        sds = ", ".join("-" if deviation is None else f"{deviation:.1%}" for deviation in deviations)
+        lines.append(
+            f"| {r['machine']} | {r['case']} | {r['variant']} | {r['occasions']} ({', '.join(map(str, r['rounds']))}) "
+            f"| {r['ratio']:.3f} | {told(r['ratio_interval'])} | {r['lowest']:.3f} to {r['highest']:.3f} | {sds} "
+            f"| {r['advised'] or '-'} | {r['scope']} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

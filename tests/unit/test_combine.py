@@ -1,0 +1,53 @@
+"""Recordings hours apart, combined by occasion."""
+
+import pytest
+
+from bench.combine import combined, occasions, table
+from bench.ratios import ratio, told
+
+
+def record(at, ratios, **command):
+    runs = [
+        {"batch": 4, "seq": 64, "threads": 2, "precision": "fp32", "variant": variant, "round": i,
+         "config": {"warmup": 1}, "step_s": [9.0, s, s]}
+        for i, value in enumerate(ratios)
+        for variant, s in (("task", 1.0 + 0.1 * i), ("torch-compile", (1.0 + 0.1 * i) * value))
+    ]  # fmt: skip
+    options = [text for name, value in command.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    return {"schema": "taskloom.bench.step/1", "at": at, "machine": {"cpu_model": "CPU"}, "command": options,
+            "runs": runs}  # fmt: skip
+
+
+def test_recordings_within_an_hour_are_one_occasion():
+    times = ["2026-11-21T23:50:00+00:00", "2026-11-21T20:00:00+00:00", "2026-11-21T20:40:00+00:00"]
+    assert occasions(times) == [1, 0, 0]
+
+
+def test_two_occasions_say_what_they_are_about():
+    made = [record("2026-11-21T20:00:00+00:00", [1.5, 1.52, 1.51]), record("2026-11-22T00:00:00+00:00", [1.8, 1.82])]
+    (row,) = combined([*made, record("2026-11-21T20:30:00+00:00", [1.49])], "task")
+    assert (row["occasions"], row["rounds"], row["scope"]) == (2, [4, 2], "these 2 occasions only")
+    assert row["ratio"] == pytest.approx((1.505 * 1.81) ** 0.5, rel=1e-3)
+    assert row["ratio_interval"][0] < row["ratio"] < row["ratio_interval"][1]
+    assert (row["lowest"], row["highest"]) == pytest.approx((1.505, 1.81), rel=1e-3)
+    assert row["between_occasions"] > 10 * row["between_rounds"]
+    assert row["advised"] == 1
+    assert "these 2 occasions only" in table({"at": "2026-11-22T00:00:00", "records": ["a"], "rows": [row]})
+
+
+def test_six_occasions_are_a_sample():
+    made = [record(f"2026-11-{day}T20:00:00+00:00", [1.5 + 0.01 * day, 1.52 + 0.01 * day]) for day in range(10, 16)]
+    (row,) = combined(made, "task")
+    assert row["scope"] == "occasions like these 6"
+    assert row["ratio_interval"] == pytest.approx([1.61, 1.66], abs=1e-2)
+
+
+def test_what_was_asked_otherwise_is_another_case():
+    at = "2026-11-21T20:00:00+00:00"
+    assert len(combined([record(at, [1.5]), record(at, [1.7], grad_clip=1)], "task")) == 2
+
+
+def test_fewer_than_six_rounds_are_recorded_without_an_interval():
+    assert ratio([1.2] * 5, [1.0] * 5)["ratio_interval"] is None
+    assert told(None) == "-"
+    assert told(ratio([1.2] * 6, [1.0] * 6)["ratio_interval"]) == "1.200 to 1.200"
