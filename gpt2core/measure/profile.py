@@ -49,7 +49,7 @@ def profile(
         },
         "op_first": first,
         "nodes": graph.task,
-        "edges": graph.edges,
+        "edges": list(graph.edges),
         "crossing": graph.crossing,
     }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +47,24 @@ def plan(config: TrainConfig) -> Plan:
     config = dataclasses.replace(
         config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=fusion_of(config)
     )
-    step = program.build(config)
-    check_op_names(config, step)
-    tasks = graph.build(step, config.sync)
-    graph.validate(step, tasks)
+    with without_collector():
+        step = program.build(config)
+        check_op_names(config, step)
+        tasks = graph.build(step, config.sync)
+        graph.validate(step, tasks)
     return Plan(config, cores, step, tasks, memory_bytes(config))
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Keep Python's collector of cycles off: it walks a plan's millions of objects again and again and frees none."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def check_op_names(config: TrainConfig, step: Program) -> None:

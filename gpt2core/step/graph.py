@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpt2core.spec.errors import GraphError
+from gpt2core.step import paths
 from gpt2core.step.ops import Access, Mode, Program, Tile, merged
+from gpt2core.step.paths import Edge, Edges
 
-Edge = tuple[int, int]
 WAIT = -1
-MAX_REDUCED = 40_000  # nodes; above, transitive edges stay (their removal takes memory quadratic in the nodes)
+MAX_REDUCED = 40_000  # nodes; above, implied edges stay: their removal takes time quadratic in the nodes
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Graph:
     task: tuple[int, ...]
     label: tuple[str, ...]
     phase: tuple[str, ...]
-    edges: tuple[Edge, ...]
+    edges: Sequence[Edge]
     crossing: tuple[Edge, ...]
     filler: tuple[bool, ...]
     begin: int
@@ -50,14 +51,13 @@ class Region:
         self.base: list[int] = []
 
     def touch(self, node: int, access: Access) -> list[int]:
-        """The nodes that must come before this access; remembers it."""
+        """The nodes that must come before this access, in a list to be used at once; remembers it."""
         if access.mode is Mode.READ:
-            before = self.writers
-            self.readers = [*self.readers, node]
+            self.readers.append(node)
             self.reducing = False
-            return before
+            return self.writers
         if access.mode is Mode.REDUCE and self.reducing:
-            self.writers = [*self.writers, node]
+            self.writers.append(node)
             return self.base
         before = self.writers + self.readers
         self.reducing = access.mode is Mode.REDUCE
@@ -66,41 +66,37 @@ class Region:
         return before
 
 
-def derive(accesses: Sequence[Sequence[Access]]) -> list[Edge]:
-    """Dependencies of tasks given in program order, as OmpSs-2 derives them from discrete accesses.
+class Walk:
+    """Walks over tasks in program order, iteration after iteration, and finds what each must come after.
 
-    A read depends on the last write; a write on the last write and all reads since; members of one reduction group on
-    what came before the group. Source: OmpSs-2 specification, "dependency model".
+    A read depends on the last write; a write on the last write and all reads since; members of one reduction on
+    what came before it. Source: OmpSs-2 specification, "dependency model" of discrete accesses.
     """
-    regions: dict[int, Region] = {}
-    edges: set[Edge] = set()
-    for node, touched in enumerate(accesses):
-        for access in merged(touched):
-            for before in regions.setdefault(access.region, Region()).touch(node, access):
-                if before != node:
-                    edges.add((before, node))
-    return sorted(edges)
+
+    def __init__(self) -> None:
+        self.regions: dict[int, Region] = {}
+
+    def before(self, node: int, accesses: Iterable[Access]) -> list[int]:
+        """The nodes that the next one depends on, in order. Its accesses are merged."""
+        found: set[int] = set()
+        for access in accesses:
+            region = self.regions.get(access.region)
+            if region is None:
+                region = self.regions[access.region] = Region()
+            found.update(region.touch(node, access))
+        return sorted(found)
+
+
+def derive(accesses: Sequence[Sequence[Access]]) -> list[Edge]:
+    """Dependencies of tasks given in program order."""
+    walk = Walk()
+    return list(paths.edges_of([walk.before(node, merged(touched)) for node, touched in enumerate(accesses)]))
 
 
 def reduce_edges(nodes: int, edges: Iterable[Edge]) -> list[Edge]:
     """Drop repeats and every edge that a longer path implies. Nodes must be in a topological order."""
-    successors: list[set[int]] = [set() for _ in range(nodes)]
-    for a, b in edges:
-        if not 0 <= a < b < nodes:
-            raise GraphError(f"edge {a} -> {b} does not go forward: the graph has a cycle or is not in order")
-        successors[a].add(b)
-    if nodes > MAX_REDUCED:
-        return [(a, b) for a in range(nodes) for b in sorted(successors[a])]
-    reach = [0] * nodes
-    kept: list[Edge] = []
-    for a in reversed(range(nodes)):
-        covered = 0
-        for b in sorted(successors[a]):
-            if not covered >> b & 1:
-                kept.append((a, b))
-                covered |= reach[b] | 1 << b
-        reach[a] = covered
-    return sorted(kept)
+    before = paths.predecessors(nodes, edges)
+    return list(paths.edges_of(before if nodes > MAX_REDUCED else paths.without_implied(before)))
 
 
 def build(program: Program, sync: str) -> Graph:
@@ -110,78 +106,69 @@ def build(program: Program, sync: str) -> Graph:
     Raises GraphError if two tiles of one op conflict: fork-join could not run it.
     """
     tasks = program.tasks
-    accesses = [tile.accesses for _, tile in tasks]
     check_ops(program)
     task, label, phase = [WAIT], ["begin"], [""]
+    before: list[list[int]] = [[]]
     node_of: list[int] = []
     waits: list[int] = [0]
+    walk = Walk()
+
+    def wait(name: str, after: list[int]) -> int:
+        task.append(WAIT)
+        label.append(name)
+        phase.append("")
+        before.append(after)
+        return len(task) - 1
+
     for number, (op, tile) in enumerate(tasks):
         if sync == "phase" and phase[-1] not in ("", op.phase):
-            waits.append(len(task))
-            task.append(WAIT)
-            label.append(f"after {phase[-1]}")
-            phase.append("")
+            waits.append(wait(f"after {phase[-1]}", []))
         node_of.append(len(task))
         task.append(number)
         label.append(" ".join(part for part in (op.label, tile.label) if part))
         phase.append(op.phase)
-    for wait in ("gate", "end") if sync == "none" else ("end",):
-        task.append(WAIT)
-        label.append(wait)
-        phase.append("")
-    end = len(task) - 1
-    waits.append(end)
-    tasks_in, nodes = len(tasks), len(task)
-    twice = derive([*accesses, *accesses])
-    edges = [(node_of[a], node_of[b]) for a, b in twice if b < tasks_in]
-    crossing = [(end, 0)]
+        before.append([node_of[a] for a in walk.before(number, merged(tile.accesses))])
     if sync == "none":
         # The next iteration begins at the gate: when the loss is known and the iteration before this one is complete,
         # so that no node is more than one iteration ahead of another.
-        gate = end - 1
-        edges += [(node, gate) for node in range(nodes) if phase[node] == "loss"] or [(0, gate)]
-        crossing = [(node_of[a], node_of[b - tasks_in]) for a, b in twice if a < tasks_in <= b]
-        crossing += [(end, gate), (gate, 0)]
-    edges += around_waits(nodes, edges, waits)
+        gate = wait("gate", [node for node, name in enumerate(phase) if name == "loss"] or [0])
+    end = wait("end", [])
+    add_waits(before, [*waits, end])
+    crossing = [(end, 0)]
     if sync == "none":
-        crossing = cross_only(nodes, edges, crossing)
+        crossing = [
+            (node_of[a], node_of[number])
+            for number, (_, tile) in enumerate(tasks)
+            for a in walk.before(len(tasks) + number, merged(tile.accesses))
+            if a < len(tasks)
+        ]
+        crossing = cross_only(before, [*crossing, (end, gate), (gate, 0)])
+    if len(task) <= MAX_REDUCED:
+        before = paths.without_implied(before)
     filler = tuple(number != WAIT and tasks[number][0].filler for number in task)
-    edges = reduce_edges(nodes, edges)
-    return Graph(tuple(task), tuple(label), tuple(phase), tuple(edges), tuple(crossing), filler, begin=0, end=end)
+    edges = Edges(paths.edges_of(before))
+    return Graph(tuple(task), tuple(label), tuple(phase), edges, tuple(crossing), filler, begin=0, end=end)
 
 
-def cross_only(nodes: int, edges: Iterable[Edge], crossing: Iterable[Edge]) -> list[Edge]:
-    """The crossing edges that no longer path implies: two iterations, reduced as one graph."""
-    edges = list(edges)
-    unrolled = [*edges, *((a + nodes, b + nodes) for a, b in edges), *((a, b + nodes) for a, b in crossing)]
-    return [(a, b - nodes) for a, b in reduce_edges(2 * nodes, unrolled) if a < nodes <= b]
+def cross_only(before: paths.Predecessors, crossing: Sequence[Edge]) -> list[Edge]:
+    """The crossing edges that no longer path implies, in two iterations taken as one graph."""
+    twice: paths.Predecessors = paths.unrolled(before, crossing)
+    if len(twice) <= MAX_REDUCED:
+        twice = paths.without_implied(twice, len(before))
+    nodes = len(before)
+    return sorted((a, b) for b, each in enumerate(twice[nodes:]) for a in each if a < nodes)
 
 
-def around_waits(nodes: int, edges: Sequence[Edge], waits: Sequence[int]) -> list[Edge]:
-    """Edges that put each wait after all nodes before it and before all after it, as few as needed."""
-    segment = [0] * nodes
-    for wait in waits:
-        segment[wait] = -1
-    index = -1
-    for node in range(nodes):
-        if segment[node] == -1:
-            index += 1
-        else:
-            segment[node] = index
-    has_pred, has_succ = [False] * nodes, [False] * nodes
-    for a, b in edges:
-        if segment[a] == segment[b]:
-            has_succ[a] = has_pred[b] = True
-    out: list[Edge] = []
-    for node in range(nodes):
-        if segment[node] == -1:
-            continue
-        if not has_pred[node]:
-            out.append((waits[segment[node]], node))
-        if not has_succ[node]:
-            out.append((node, waits[segment[node] + 1]))
-    out.extend((a, b) for a, b in itertools.pairwise(waits) if b == a + 1)
-    return out
+def add_waits(before: list[list[int]], waits: Sequence[int]) -> None:
+    """Put each wait after all nodes before it and before all after it, with as few edges as needed."""
+    for first, last in itertools.pairwise(waits):
+        has_successor: set[int] = set()
+        for node in range(first + 1, last):
+            inside = [a for a in before[node] if a > first]
+            has_successor.update(inside)
+            if not inside:
+                before[node].append(first)
+        before[last] += [node for node in range(first + 1, last) if node not in has_successor] or [first]
 
 
 def check_ops(program: Program) -> None:
@@ -189,14 +176,15 @@ def check_ops(program: Program) -> None:
     read: dict[int, str] = {}
     written: set[int] = set()
     for op in program.ops:
+        label = op.label
         seen: dict[int, Access] = {}
         for tile in op.tiles:
             for access in merged(tile.accesses):
                 other = seen.setdefault(access.region, access)
                 if other is not access and not compatible(other, access):
-                    raise GraphError(f"two tiles of {op.label} conflict on a region")
+                    raise GraphError(f"two tiles of {label} conflict on a region")
                 if access.mode is Mode.READ:
-                    read[access.region] = op.label
+                    read[access.region] = label
                 else:
                     written.add(access.region)
     for region in read.keys() - written - program.constants:
@@ -210,54 +198,61 @@ def compatible(a: Access, b: Access) -> bool:
     return a.mode is b.mode and a.mode in (Mode.READ, Mode.REDUCE)
 
 
-def reachability(nodes: int, edges: Iterable[Edge]) -> list[int]:
-    """For each node the set, as bits, of the nodes that a path leads to. Nodes must be in a topological order."""
-    successors: list[list[int]] = [[] for _ in range(nodes)]
-    for a, b in edges:
-        if not 0 <= a < b < nodes:
-            raise GraphError(f"edge {a} -> {b} does not go forward: the graph has a cycle or is not in order")
-        successors[a].append(b)
-    reach = [0] * nodes
-    for a in reversed(range(nodes)):
-        for b in successors[a]:
-            reach[a] |= reach[b] | 1 << b
-    return reach
-
-
 def validate(program: Program, graph: Graph) -> None:
     """Prove that every two tasks with conflicting accesses are ordered, within an iteration and from one to the next.
 
     This is the race detector. Raises GraphError that names two tasks and what they conflict on.
+
+    The accesses to a region, in program order, fall into runs whose members do not conflict: reads, or reductions.
+    Two that conflict lie in different runs, so it is enough that all of a run come before all of the next.
     """
     nodes = len(graph)
-    unrolled = [
-        *graph.edges,
-        *((a, b + nodes) for a, b in graph.crossing),
-        *((a + nodes, b + nodes) for a, b in graph.edges),
-    ]
-    reach = reachability(2 * nodes, unrolled)
+    before = paths.unrolled(paths.predecessors(nodes, graph.edges), graph.crossing)
+    regions = runs_of(program, graph)
+    for first, last in paths.blocks(len(before), nodes):
+        found = paths.ancestors(before, first, last)
+        for region, runs in regions.items():
+            for run, following in itertools.pairwise(runs):
+                if run[0] >= last or run[-1] < first:
+                    continue
+                needed = 0
+                for a in run:
+                    if first <= a < last:
+                        needed |= 1 << (a - first)
+                for b in following:
+                    missing = needed & ~found[b]
+                    if missing:
+                        a = first + (missing & -missing).bit_length() - 1
+                        raise GraphError(
+                            f"nothing orders {describe(graph, a)} before {describe(graph, b)}, "
+                            f"and they conflict on {program.regions[region]}"
+                        )
+
+
+def runs_of(program: Program, graph: Graph) -> dict[int, list[list[int]]]:
+    """For each region the nodes that access it, in runs that do not conflict, up to the first run that lies in the next
+    iteration.
+    """
     tasks = program.tasks
-    by_region: dict[int, list[tuple[int, Access]]] = {}
-    for node, number in enumerate(graph.task):
-        if number != WAIT:
+    runs: dict[int, list[list[int]]] = {}
+    latest: dict[int, Access] = {}
+    closed: set[int] = set()
+    for shift in (0, len(graph)):
+        for node, number in enumerate(graph.task, start=shift):
+            if number == WAIT:
+                continue
             for access in merged(tasks[number][1].accesses):
-                by_region.setdefault(access.region, []).append((node, access))
-    for region, touched in by_region.items():
-        twice = [*touched, *((node + nodes, access) for node, access in touched)]
-        everyone = 0
-        alike: dict[Mode, int] = {}
-        for node, access in twice:
-            everyone |= 1 << node
-            alike[access.mode] = alike.get(access.mode, 0) | 1 << node
-        for node, access in twice:
-            rivals = everyone & ~alike[access.mode] if compatible(access, access) else everyone
-            missing = (rivals >> (node + 1) << (node + 1)) & ~reach[node]
-            if missing:
-                other = (missing & -missing).bit_length() - 1
-                raise GraphError(
-                    f"nothing orders {describe(graph, node)} before {describe(graph, other)}, "
-                    f"and they conflict on {program.regions[region]}"
-                )
+                region = access.region
+                if region in closed:
+                    continue
+                if region in latest and compatible(latest[region], access):
+                    runs[region][-1].append(node)
+                elif shift and runs[region][-1][0] >= shift:
+                    closed.add(region)  # the runs of the next iteration are those of this one
+                else:
+                    runs.setdefault(region, []).append([node])
+                latest[region] = access
+    return runs
 
 
 def describe(graph: Graph, node: int) -> str:

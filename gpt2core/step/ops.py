@@ -236,6 +236,9 @@ def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
 
     Raises GraphError if a region is reduced and accessed otherwise too.
     """
+    accesses = tuple(accesses)
+    if len({access.region for access in accesses}) == len(accesses):
+        return accesses
     by_region: dict[int, Access] = {}
     for access in accesses:
         before = by_region.setdefault(access.region, access)

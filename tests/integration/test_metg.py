@@ -7,11 +7,12 @@ import os
 import threading
 
 import pytest
+from reachability import reachability
 
 from gpt2core.node import host
 from gpt2core.schedulers import replay
 from gpt2core.spec.errors import Cancelled, ConfigError, Violated
-from gpt2core.step.graph import derive, reachability
+from gpt2core.step.graph import derive
 from gpt2core.taskbench import patterns
 from gpt2core.taskbench.bench import Streams, TaskBench
 from gpt2core.taskbench.granularity import KERNELS, SCHEDULERS, MetgConfig, stream_bytes

@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reachability import reachability
 
 from gpt2core.networks import program
 from gpt2core.spec.config import FUSIONS, SYNCS, ModelConfig, TrainConfig
@@ -63,9 +64,9 @@ def test_reduction_keeps_reachability_and_nothing_else(nodes, seed):
     rng = random.Random(seed)
     edges = [(a, b) for a in range(nodes) for b in range(a + 1, nodes) if rng.random() < 0.4]
     kept = graph.reduce_edges(nodes, edges)
-    assert graph.reachability(nodes, kept) == graph.reachability(nodes, edges)
+    assert reachability(nodes, kept) == reachability(nodes, edges)
     for edge in kept:
-        assert graph.reachability(nodes, [e for e in kept if e != edge]) != graph.reachability(nodes, edges)
+        assert reachability(nodes, [e for e in kept if e != edge]) != reachability(nodes, edges)
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
@@ -132,7 +133,7 @@ def test_writing_a_constant_is_refused():
 
 def test_phase_waits_stand_between_all_tasks_of_two_phases():
     waits = graph.build(STEP, "phase")
-    reach = graph.reachability(len(waits), waits.edges)
+    reach = reachability(len(waits), waits.edges)
     order = {phase: i for i, phase in enumerate(("data", "forward", "loss", "backward", "update"))}
     nodes = [n for n, number in enumerate(waits.task) if number != graph.WAIT]
     for a in nodes:
@@ -143,7 +144,7 @@ def test_phase_waits_stand_between_all_tasks_of_two_phases():
 
 def test_attention_needs_only_earlier_slices_of_its_own_sequences():
     """The overlap that tasks live from: slice 0's second layer does not wait for slice 1's first attention."""
-    reach = graph.reachability(len(GRAPH), GRAPH.edges)
+    reach = reachability(len(GRAPH), GRAPH.edges)
     forward = {label: node for node, label in enumerate(GRAPH.label) if GRAPH.phase[node] == "forward"}
     assert reach[forward["qkv[0] s0"]] >> forward["attention[0] s1"] & 1
     assert not reach[forward["qkv[0] s1"]] >> forward["attention[0] s0"] & 1
@@ -169,7 +170,7 @@ def test_micro_batches_wait_only_for_what_they_use_again():
     found = graph.build(step, "step")
     graph.validate(step, found)
     node = {label: number for number, label in enumerate(found.label)}
-    reach = graph.reachability(len(found), found.edges)
+    reach = reachability(len(found), found.edges)
     assert reach[node["qkv_dweight[0] qkvw b0"]] >> node["qkv_dweight[0] m1 qkvw b0"] & 1  # added in their order
     assert reach[node["qkv_dweight[0] qkvw b0"]] >> node["encoder+layernorm m1 s0"] & 1  # overwrites what it reads
     assert not reach[node["fc_dweight[0] fcw b0"]] >> node["qkv[0] m1 s0"] & 1

@@ -1,0 +1,13 @@
+"""Which nodes of a graph a path leads to, without regard to memory: the oracle for gpt2core.step.paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def reachability(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+    """For each node the set, as bits, of the nodes that a path leads to. Nodes must be in a topological order."""
+    reach = [0] * nodes
+    for a, b in sorted(edges, reverse=True):
+        reach[a] |= reach[b] | 1 << b
+    return reach
