@@ -287,6 +287,7 @@ def _server(settings: Settings, public: bool, listening: Callable[[], None]) -> 
 
 def _run(server: _Server, listener: socket.socket) -> None:
     """Raises StartRefused."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # processes that compute analyses take no modules from the current folder
     # Uvicorn raises the signal again once it has stopped; stopping as asked is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
@@ -21,7 +21,8 @@ from taskloom.server.errors import (
 )
 from taskloom.server.queue.experiments import service
 from taskloom.server.read.analysis.answers import computed
-from taskloom.server.read.context import Reads
+from taskloom.server.read.context import Reading, Reads
+from taskloom.server.read.pool import while_connected
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
@@ -38,6 +39,7 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
 )
 async def submit(
     context: Ctx,
+    http: Request,
     reading: Reads,
     caller: Who,
     request: ExperimentRequest,
@@ -46,9 +48,13 @@ async def submit(
 ) -> Response:
     """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
     if dry_run:
-        asked = request.model_dump_json(exclude_unset=True)
-        return Response(await reading.answers.pool.answer("plan", (asked,), None), media_type="application/json")
+        return await while_connected(http, _plan(reading, request))
     return await context.control.run(_submit, context, caller, request, idempotency_key)
+
+
+async def _plan(reading: Reading, request: ExperimentRequest) -> Response:
+    asked = request.model_dump_json(exclude_unset=True)
+    return Response(await reading.answers.pool.answer("plan", (asked,), None), media_type="application/json")
 
 
 def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:

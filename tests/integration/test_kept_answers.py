@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import psutil
 import pytest
 from sqlalchemy import text
@@ -136,6 +137,19 @@ def test_what_takes_too_long_is_given_up_and_its_process_ends(start_server, meas
     assert (problem["type"], problem["max_s"]) == ("/problems/analysis-too-long", 2.0)
     child.wait(5)
     assert not children()
+
+
+def test_with_the_last_client_that_waits_its_work_ends(start_server, measured):
+    api = start_server(analysis_processes=1)
+    measured(api)
+    ask(api)
+    (child,) = children()
+    child.suspend()
+    for _ in range(3):
+        with pytest.raises(httpx.ReadTimeout):
+            api.http.get("/api/v1/analysis/memory?experiment_id=1", timeout=0.3)
+    child.wait(5)
+    assert ask(api, "memory")
 
 
 def test_a_process_that_is_killed_is_replaced(start_server, measured):
