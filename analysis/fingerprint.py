@@ -40,10 +40,18 @@ def differing(values: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[
     mappings = list(values)
     found = []
     for key in keys:
+        if not mappings or _all_alike([mapping.get(key) for mapping in mappings]):
+            continue
         distinct = list(dict.fromkeys(_text(mapping.get(key)) for mapping in mappings))
         if len(distinct) > 1:
             found.append(f"{key}: {' / '.join(distinct)}")
     return found
+
+
+def _all_alike(values: Sequence[Any]) -> bool:
+    """Whether text need not be made of them to see that they agree: by far the most do."""
+    first, kind = values[0], type(values[0])
+    return all(value is first or (type(value) is kind and value == first) for value in values)
 
 
 def environment_differences(processes: Sequence[Process]) -> list[str]:

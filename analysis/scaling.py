@@ -14,6 +14,7 @@ from taskloom.analysis.agreement import agree, digest, rounding_key, without
 from taskloom.analysis.comparison import STEP, Value, weigh
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.fingerprint import core_differences, environment_differences
+from taskloom.analysis.levels import Levels, levels
 from taskloom.analysis.processes import Process
 from taskloom.analysis.statistics import Interval, outliers, step_interval
 from taskloom.analysis.validity import marks
@@ -26,7 +27,8 @@ PLACE = ("threads", "cores")
 class Row:
     """One variant. Speedups are null without a base, and where results do not agree. outliers: runs whose median lies
     far from those of the variant's others; phases_overlap: forward and backward are the time of their own tasks
-    divided by the threads, so that waiting is in neither; diagnosis: what speaks against independent runs."""
+    divided by the threads, so that waiting is in neither; diagnosis: what speaks against independent runs; levels:
+    where the variance is."""
 
     variant: dict[str, Any]
     scheduler: str
@@ -57,6 +59,7 @@ class Row:
     final_loss: float
     agrees: bool
     diagnosis: list[str] = field(default_factory=list)
+    levels: Levels | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None,
         final_loss=float(group[0].losses[-1]),
         agrees=agrees,
         diagnosis=diagnose([p.median_step_s for p in sorted(group, key=lambda p: (p.block, p.run_id))]).told,
+        levels=levels(group, warm_steps=1 + int(config["warmup"])),
     )
 
 

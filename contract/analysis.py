@@ -73,6 +73,15 @@ class Comparison(Model):
     diagnosis: list[str] = Field(default_factory=list, description="what speaks against independent values")
 
 
+class Levels(Model):
+    """Relative standard deviations of step times by level; null where there is one of its kind only."""
+
+    step: float | None = Field(description="of steps within a process")
+    process: float | None = Field(description="of processes within an occasion, beyond their steps")
+    occasion: float | None = Field(description="of occasions, beyond their processes")
+    steps_advised: int | None = Field(description="timed steps worth taking in each process; more processes beat more")
+
+
 class ScalingRow(Model):
     """One variant of an experiment, over all its finished runs."""
 
@@ -112,6 +121,7 @@ class ScalingRow(Model):
     final_loss: float
     agrees: bool = Field(description="losses and weights bit-identical to the other rows of the same slices")
     diagnosis: list[str] = Field(default_factory=list, description="what speaks against independent runs")
+    levels: Levels | None = Field(None, description="where the variance of step times is")
 
 
 class ScalingTable(Model):

@@ -1,0 +1,58 @@
+"""Where the variance of step times is: between occasions, between processes of one, between steps of one process.
+
+Source: Kalibera & Jones 2013 ("Rigorous benchmarking in reasonable time"), sections 5 and 6: nested random effects,
+estimated without bias by analysis of variance on logarithms, so that components are relative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskloom.analysis.processes import Process
+
+MOST_ADVISED = 1000
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Standard deviations, relative: of steps within a process, of processes within an occasion, of occasions; null
+    where there is one of its kind only. steps_advised: timed steps worth taking in each process, if starting a process
+    costs as much as `warm_steps` of them; null where processes differ no more than their steps explain."""
+
+    step: float | None
+    process: float | None
+    occasion: float | None
+    steps_advised: int | None
+
+
+def levels(processes: Sequence[Process], warm_steps: float = 1.0) -> Levels:
+    """The components of one variant. Raises ValueError for no process."""
+    if not processes:
+        raise ValueError("no process")
+    logs = [np.log(process.timed_s) for process in processes]
+    count = len(logs[0]) if len({len(each) for each in logs}) == 1 else round(float(np.mean([len(x) for x in logs])))
+    within = float(np.mean([each.var(ddof=1) for each in logs])) if min(map(len, logs)) > 1 else None
+    means: dict[Hashable, list[float]] = {}
+    for process, each in zip(processes, logs, strict=True):
+        means.setdefault(process.occasion, []).append(float(each.mean()))
+    several = [values for values in means.values() if len(values) > 1]
+    freedom = sum(len(values) - 1 for values in several)
+    spread = sum(float(np.var(values)) * len(values) for values in several) / freedom if freedom else None
+    own = None if spread is None or within is None else max(0.0, spread - within / count)
+    weather = None
+    if len(means) > 1 and spread is not None:
+        sizes = [len(values) for values in means.values()]
+        between = float(np.var([np.mean(values) for values in means.values()], ddof=1))
+        weather = max(0.0, between - spread * float(np.mean([1 / size for size in sizes])))
+    advised = None
+    if own and within is not None:
+        advised = min(MOST_ADVISED, max(1, math.ceil(math.sqrt(warm_steps * within / own))))
+    return Levels(_root(within), _root(own), _root(weather), advised)
+
+
+def _root(variance: float | None) -> float | None:
+    return None if variance is None else math.sqrt(variance)
