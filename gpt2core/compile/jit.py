@@ -30,7 +30,8 @@ CONTEXT_SIZE = 8  # int64; one cache line
 OPERAND_SIZE = 4  # int64
 ENTRY_SIGNATURE = types.void(types.CPointer(types.int64), types.CPointer(types.int64), types.CPointer(types.int64))
 
-# Sums may be reordered and products fused, but NaN and infinity keep their meaning: a diverging run must show it.
+# Sums may be reordered, products fused and divisions made products with the reciprocal, but NaN and infinity keep their
+# meaning: a diverging run must show it.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
@@ -39,7 +40,7 @@ if not os.environ.get("NUMBA_CACHE_DIR"):
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile arithmetic: no GIL, no bounds checks, IEEE division, cached; inlined where compiled code calls it.
+    """Compile arithmetic: no GIL, no bounds checks, no error for x / 0, cached; inlined where compiled code calls it.
 
     Inlined because an object file's copy of a called function may be replaced by another file's copy when the linker
     meets both, and two copies may differ in how products are fused: a run that compiles and a run that loads from the

@@ -38,15 +38,26 @@ def maximum32(typingctx, a, b):
     return types.float32(types.float32, types.float32), codegen
 
 
+@intrinsic
+def multiply_add(typingctx, a, b, c):
+    """a * b + c of float32, in one rounding where the processor can; unlike the operators never reassociated."""
+
+    def codegen(context, builder, signature, args):
+        return llvm.call(builder, "llvm.fmuladd.f32", F32, args)
+
+    return types.float32(types.float32, types.float32, types.float32), codegen
+
+
 @kernel
 def exp32(x):
-    """e**x for float32, relative error below 4e-7 over the normal range; 0 below -87.34, inf above 88.376, NaN for NaN.
+    """e**x for float32, relative error below 1.3e-7 where it is normal; 0 below -87.34, inf above 88.376, NaN for NaN.
 
     Method: x = n ln 2 + r with ln 2 in two parts (Cody & Waite), a polynomial for e**r, n into the exponent's bits.
     """
     clipped = min(max(x, LOWEST), HIGHEST)
     n = np.floor(clipped * LOG2_E + HALF)
-    r = clipped - n * LN2_HIGH - n * LN2_LOW
+    # Operators would be reassociated: both parts of ln 2 folded into one, and the error three times as large.
+    r = multiply_add(-n, LN2_LOW, multiply_add(-n, LN2_HIGH, clipped))
     p = P5 * r + P4
     p = p * r + P3
     p = p * r + P2
