@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpt2core.spec import schedulers
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median
 from taskloom.analysis.efficiency import (
@@ -111,9 +112,10 @@ def _efficiency(group: Group, reference: Group | None) -> EfficiencyRow:
 def _executed_span_s(group: Group, spans: tuple[float, float, float] | None) -> float:
     """The span of a step as it was scheduled; 0 where nothing is known of it, or steps overlap."""
     config = group[0].config
-    if spans is None or (config["scheduler"], config["sync"]) == ("task", "none"):
+    facts = schedulers.facts(config["scheduler"])
+    if spans is None or facts is None or (facts.order, config["sync"]) == ("graph", "none"):
         return 0.0
-    return spans[2] if config["scheduler"] == "fork-join" else spans[1]
+    return spans[2] if facts.order == "ops" else spans[1]
 
 
 def thread_times(group: Group, name: str) -> list[float] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from gpt2core.spec import schedulers
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median, tokens_per_step
 
@@ -69,7 +70,8 @@ class Process:
 
     @property
     def phases_overlap(self) -> bool:
-        return bool(self.config["scheduler"] == "task" and self.config["sync"] != "phase")
+        facts = schedulers.facts(self.config["scheduler"])
+        return facts is not None and facts.overlaps(self.config["sync"])
 
     def timed_phase_s(self, phase: str) -> list[float]:
         """A phase in each step after warm-up.

@@ -35,9 +35,11 @@ from gpt2core.process import launch
 from gpt2core.spec.result import median
 from gpt2core.taskbench import patterns
 from gpt2core.taskbench.granularity import (
+    COMPARED as SCHEDULERS,
+)
+from gpt2core.taskbench.granularity import (
     GIVE_UP,
     KERNELS,
-    SCHEDULERS,
     UNIT,
     WORK,
     MetgConfig,

@@ -32,13 +32,13 @@ BARE = """
 import contextlib, sys
 from gpt2core import __main__
 from gpt2core.measure import evidence
-from gpt2core.run import run
+from gpt2core.run import execute, report
 from gpt2core.measure import tracing
 from gpt2core.measure.tracing import new_record
 tracing.new_record = lambda *arguments: new_record(*arguments[:6], False, *arguments[7:])
 evidence.Watcher.read_if_due = lambda self: None
-run.Run.observed = lambda self, thread: contextlib.nullcontext()
-run.Run.evidence = lambda self, step_s: ({}, [], [])
+execute.Stages.counting = lambda self, thread: contextlib.nullcontext()
+report.Report.evidence = lambda self, step_s: ({}, [], [])
 sys.exit(__main__.main())
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 480, 70, 230, 40, 50
 COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#e08e0b", "#7b4fa3", "#00838f", "#8d6e63", "#c2185b", "#5f6f7a", "#827717")
-DASHES = {"task": "", "fork-join": "6 4"}
+DASHES = ("", "6 4", "2 3", "9 3 2 3")  # of the schedulers, in their order
 SHARES = (0.05, 0.1, 0.2, 0.5, 1.0)
 HALF = 0.5
 
@@ -32,10 +32,11 @@ class Axes:
 
 
 def svg(found: Mapping[str, Any]) -> str:
-    """The figure of a result of gpt2core.granularity: a colour for each pattern, dashes for fork-join."""
+    """The figure of a result of gpt2core.granularity: a colour for each pattern, dashes for each scheduler."""
     rows = found["metg"]
     axes = Axes([point["task_s"] for row in rows for point in row["grains"]])
     patterns = list(dict.fromkeys(row["pattern"] for row in rows))
+    schedulers = list(dict.fromkeys(row["scheduler"] for row in rows))
     config = found["config"]
     title = f"METG: {config['kernel']} kernel, width {config['width']}, {config['threads']} threads"
     parts = [
@@ -47,7 +48,8 @@ def svg(found: Mapping[str, Any]) -> str:
     ]
     for number, row in enumerate(rows):
         colour = COLOURS[patterns.index(row["pattern"]) % len(COLOURS)]
-        style = f'fill="none" stroke="{colour}" stroke-width="1.8" stroke-dasharray="{DASHES[row["scheduler"]]}"'
+        dashes = DASHES[schedulers.index(row["scheduler"]) % len(DASHES)]
+        style = f'fill="none" stroke="{colour}" stroke-width="1.8" stroke-dasharray="{dashes}"'
         places = " ".join(f"{axes.x(p['task_s']):.1f},{axes.y(p['efficiency']):.1f}" for p in row["grains"])
         parts.append(f'<polyline {style} points="{places}"/>')
         if row["metg_s"] is not None:

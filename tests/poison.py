@@ -11,7 +11,7 @@ import numpy as np
 from gpt2core.gemm.products import Products
 from gpt2core.measure.tracing import new_record
 from gpt2core.schedulers import dispatch
-from gpt2core.schedulers.serial import serial_loop
+from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.step.control import STOP
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Access, Mode, Own, Program

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median
+from gpt2core.spec.schedulers import SCHEDULERS
 from taskloom.analysis.report.conclusion import variant_name
 from taskloom.analysis.report.svg import (
     INK,
@@ -31,7 +33,15 @@ SCHEDULER = {"serial": "#555555", "fork-join": "#d55e00", "task": "#0072b2"}
 PHASE = dict(zip(PHASES, ("#999999", "#56b4e9", "#f0e442", "#e69f00", "#009e73"), strict=True))
 TIME = {"useful": "#009e73", "no work": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
 ARENA = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
+OTHERS = ("#cc79a7", "#009e73", "#e69f00", "#56b4e9")  # of other schedulers, in the registry's order
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
+
+
+def colour_of(scheduler: str) -> str:
+    """The colour of a scheduler's lines; black for one that only another version has."""
+    others = [name for name in SCHEDULERS if name not in SCHEDULER]
+    known = SCHEDULER | dict(zip(others, itertools.cycle(OTHERS), strict=False))
+    return known.get(scheduler, "#000000")
 
 
 def op_colour(op: str) -> str:
@@ -95,7 +105,7 @@ def samples(document: Document) -> str:
     x = Scale(min(every) * 0.97, max(every) * 1.02, LEFT, WIDTH - 40)
     parts = [*x_axis(x, top, top + ROW * len(rows), "seconds a step", plain), *_rows(rows, top)]
     for i, row in enumerate(rows):
-        colour, count = SCHEDULER[row["variant"]["scheduler"]], len(row["processes"])
+        colour, count = colour_of(row["variant"]["scheduler"]), len(row["processes"])
         for j, process in enumerate(row["processes"]):
             y = top + ROW * i + 5 + (ROW - 10) * (j + 0.5) / count
             for place, s in enumerate(process["step_s"]):
@@ -121,8 +131,8 @@ def speedup(document: Document) -> str:
                    if bound["threads"] == most]  # fmt: skip
         if highest:
             best, name = max(bound["speedup_high"] for bound in highest), kind.replace("_", "-")
-            parts.append(line([(x(most) - 26, y(best)), (x(most), y(best))], SCHEDULER[name], 3))
-            entries.append((f"bound of {name}: {best:.2f}", SCHEDULER[name], ""))
+            parts.append(line([(x(most) - 26, y(best)), (x(most), y(best))], colour_of(name), 3))
+            entries.append((f"bound of {name}: {best:.2f}", colour_of(name), ""))
     parts += legend(entries, right + 30, 48)
     return figure(WIDTH, height, parts, "Speedup")
 
@@ -164,7 +174,7 @@ def _speedups(
     slices = list(dict.fromkeys(key[1:] for key in groups))
     for number, ((scheduler, *cut), same) in enumerate(groups.items()):
         name = f"{scheduler} {cut[0]}x{cut[1]}"
-        dash, colour = DASHES[slices.index((cut[0], cut[1])) % len(DASHES)], SCHEDULER[scheduler]
+        dash, colour = DASHES[slices.index((cut[0], cut[1])) % len(DASHES)], colour_of(scheduler)
         ordered = sorted(same, key=lambda row: row["threads"])
         parts.append(line([(x(row["threads"]), y(row[key])) for row in ordered], colour, 2, dash))
         for row in ordered:
@@ -244,7 +254,7 @@ def forecast(found: Mapping[str, Any]) -> str:
     parts.append(line([(x(1), y(1)), (x(end), y(end))], SOFT, 1.5, "2 3"))
     entries = [("ideal", SOFT, "2 3")]
     for curve in found["curves"]:
-        colour, dash = SCHEDULER[curve["scheduler"]], "" if curve["bandwidth"] == "grows" else "7 4"
+        colour, dash = colour_of(curve["scheduler"]), "" if curve["bandwidth"] == "grows" else "7 4"
         parts.append(line([(x(p["cores"]), y(p["speedup"])) for p in curve["points"]], colour, 2.2, dash))
         entries.append((f"{curve['scheduler']}, bandwidth {curve['bandwidth']}", colour, dash))
         base_s = curve["points"][0]["step_s"]

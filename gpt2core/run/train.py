@@ -2,77 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import gc
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.compile.entries import kernel_entry
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import products
-from gpt2core.gemm.libraries import Library
 from gpt2core.measure import profile
-from gpt2core.networks import program
-from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.memory import plan as plan_memory
-from gpt2core.networks.network import fusion_of, network_of
-from gpt2core.node import environment, pages, pinning
+from gpt2core.networks.network import network_of
+from gpt2core.node import environment, pages
+from gpt2core.run.execute import execute
 from gpt2core.run.memory import check_fits, first_touch
-from gpt2core.run.run import Emit, Plan, Run, silent
+from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, plan, silent
+from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.team import Team
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.errors import ConfigError, MachineError, UnreadableFile
+from gpt2core.spec.errors import MachineError, UnreadableFile
 from gpt2core.spec.result import TrainResult
 from gpt2core.step import graph, slicing
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Product, Program
-
-
-def plan(config: TrainConfig) -> Plan:
-    """Resolve slices and cores, build the step program and its graph, and prove the graph race-free.
-
-    Raises ConfigError for cores that are not there, GraphError if the program is wrong.
-    """
-    config = slicing.resolve(config)
-    network_of(config).check(config)
-    cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
-    config = dataclasses.replace(
-        config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=fusion_of(config)
-    )
-    with without_collector():
-        step = program.build(config)
-        check_op_names(config, step)
-        tasks = graph.build(step, config.sync)
-        graph.validate(step, tasks)
-    return Plan(config, cores, step, tasks, memory_bytes(config))
-
-
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """Keep Python's collector of cycles off: it walks a plan's millions of objects again and again and frees none."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def check_op_names(config: TrainConfig, step: Program) -> None:
-    """Raise ConfigError if op_threads names an op that the program does not have."""
-    known = list(dict.fromkeys(op.name for op in step.ops))
-    for name in config.op_threads or {}:
-        if name not in known:
-            raise ConfigError("op_threads", name, "ops of the step program: " + ", ".join(known))
 
 
 def train(
@@ -102,64 +56,28 @@ def train(
     resident.grew_by("compiled")
     chosen = choose_products(planned.program, libraries, emit)
     resident.grew_by("blas")
-    team = Team(planned.cores)
     arenas = Memory(plan_memory(config))
-    first_touch(team, arenas)
+    first_touch(Team(planned.cores), arenas)
     fill(arenas, config, data)
     resident.grew_by("arenas")
-    run = Run(planned, arenas, dispatch.bind(planned.program, arenas, config.threads, chosen), team)
-    run.execute(emit, stop)
+    bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
+    report = Report(execute(planned, arenas, bound, emit, stop))
     resident.grew_by("run")
     if config.save is not None:
         network.write(config, arenas.weights)
     about = environment.describe(chosen.name, chosen.version, planned.cores)
+    if report.measured.scheduler:
+        about["scheduler"] = dict(report.measured.scheduler)
     if config.trace is not None:
-        profile.write_json_gz(Path(config.trace), run.trace(about))
+        profile.write_json_gz(Path(config.trace), report.trace(about))
     if profile_path is not None:
-        profile.write_json_gz(profile_path, run.profile(about))
+        profile.write_json_gz(profile_path, report.profile(about))
     if artifacts is not None:
         try:
-            profile.write_json_gz(artifacts / "profile.json.gz", run.profile(about))
+            profile.write_json_gz(artifacts / "profile.json.gz", report.profile(about))
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
-    return run.result(about, weights_sha256(arenas.weights), resident.pieces)
-
-
-def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> products.Products:
-    """What computes the program's matrix products: one library, or the fastest for each."""
-    wanted = [operand for op in step.ops for call in op.calls for operand in call.operands]
-    return products.choose(libraries, [operand for operand in wanted if isinstance(operand, Product)], emit)
-
-
-def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> None:
-    """Compile or load every kernel; says so once one is not in the cache."""
-    kernels = [kernel_entry(call.kernel) for op in step.ops for call in op.calls]
-    entries = list(dict.fromkeys([*(library.entry for library in libraries), *kernels]))
-    cold = False
-    for number, entry in enumerate(entries):
-        if cold:
-            emit({"event": "compiling", "done": number, "total": len(entries) + 1, "kernel": entry.name})
-        _ = entry.address
-        cold = cold or not entry.was_cached
-    if cold:
-        emit({"event": "compiling", "done": len(entries), "total": len(entries) + 1, "kernel": "scheduler"})
-
-
-def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]]) -> None:
-    """Weights from the checkpoint or the seed, the network's data, the optimizer's settings."""
-    network = network_of(config)
-    if config.checkpoint is None:
-        network.initialise(config, arenas.weights)
-    else:
-        network.read(config, arenas.weights)
-    arenas.arrays["settings"][:] = (
-        config.lr, config.beta1, config.beta2, config.eps, config.weight_decay, config.grad_clip
-    )  # fmt: skip
-    for name, array in data.items():
-        if name in arenas.arrays:
-            arenas.arrays[name][...] = array
-        else:
-            arenas.arrays[name] = array
+    return report.result(about, weights_sha256(arenas.weights), resident.pieces)
 
 
 def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 import numba
 
 from gpt2core.node.pinning import pin_this_thread
+from gpt2core.schedulers.scheduler import Job, Prepared, Stage
 from gpt2core.spec.errors import Stalled
+from gpt2core.step.control import FINISHED, FIRST, LAST
 
 
 class Team:
@@ -65,3 +67,24 @@ class Team:
                     failures.append(failure)
         if failures:
             raise next((f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0])
+
+
+class OnTeam(Prepared):
+    """A scheduler of ours that is ready to run: a compiled loop, entered by each thread of a team."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.observed = [()] * len(job.cores)
+
+    def loop(self, stage: Stage) -> tuple[Callable[..., None], list[Any]]:
+        """The compiled loop of a stage, and what it takes after the arguments that all take (see `run`)."""
+        raise NotImplementedError
+
+    def run(self, stage: Stage) -> None:
+        """Let a new team run the stage."""
+        job, team = self.job, Team(self.job.cores)
+        job.control[FINISHED], job.control[LAST], job.control[FIRST] = 0, 0, stage.first
+        loop, more = self.loop(stage)
+        common = [job.bound.tasks, job.bound.context, stage.record, job.control, stage.end]
+        self.observed = team.observed
+        team.run(loop, [*common, *more], stage.watch, inside=stage.inside)

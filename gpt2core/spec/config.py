@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from gpt2core.spec import networks
+from gpt2core.spec import networks, schedulers
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.networks import Model
 
-SCHEDULERS = ("serial", "fork-join", "task")
 SYNCS = ("phase", "step", "none")
 PHASES = ("data", "forward", "loss", "backward", "update")
 PRECISIONS = ("fp32", "bf16")
@@ -152,7 +151,7 @@ class TrainConfig:
     warmup: int | None = setting(
         None, "first steps that are run but left out of the summary; default 2, or steps - 1 if that is less", low=0
     )
-    scheduler: str = setting("task", "who orders the tiles", choices=SCHEDULERS)
+    scheduler: str = setting("task", "who orders the tiles", choices=tuple(schedulers.SCHEDULERS))
     sync: str = setting(
         "step", "where task waits for all: after each phase, after each step, or nowhere (taskiter)", choices=SYNCS
     )
@@ -212,7 +211,9 @@ class TrainConfig:
             optional = item.default is None
             if optional and value is None:
                 continue
-            if item.name != "model" and "choices" in meta:
+            if item.name == "scheduler":
+                schedulers.scheduler(value)
+            elif item.name != "model" and "choices" in meta:
                 check_choice(item.name, value, meta["choices"])
             elif "low" in meta:
                 check_int(item.name, value, meta["low"], meta.get("high"))
@@ -244,8 +245,7 @@ class TrainConfig:
             raise ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
         if self.fusion == "all" and self.needs_whole_gradients:
             raise ConfigError("fusion", "all", "none or rows with grad_accum or grad_clip: all gradients are kept")
-        if self.scheduler == "serial" and self.threads != 1:
-            raise ConfigError("threads", self.threads, "1 with scheduler serial")
+        schedulers.scheduler(self.scheduler).check(self)
         if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
             raise ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")
 
@@ -269,7 +269,8 @@ class TrainConfig:
             return self.fusion
         if self.op_threads:
             return "none"
-        return "rows" if self.needs_whole_gradients or (self.scheduler == "task" and self.sync == "phase") else "all"
+        by_graph = schedulers.scheduler(self.scheduler).order == "graph"
+        return "rows" if self.needs_whole_gradients or (by_graph and self.sync == "phase") else "all"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; from_dict gives the same config back."""

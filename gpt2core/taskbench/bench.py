@@ -6,19 +6,18 @@ of the iteration before. Every run validates: a task whose input does not carry 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from gpt2core.compile import clock
 from gpt2core.measure.tracing import new_record
-from gpt2core.schedulers import dispatch, replay
-from gpt2core.schedulers.deque import new_deques
-from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
-from gpt2core.schedulers.task import IDLE_CELLS, task_loop
+from gpt2core.schedulers import dispatch
+from gpt2core.schedulers.scheduler import Job, Stage
 from gpt2core.schedulers.team import Team
-from gpt2core.schedulers.waiting import BARRIER_CELLS, spin_ticks
+from gpt2core.spec import schedulers
 from gpt2core.spec.errors import Violated
 from gpt2core.step import graph
 from gpt2core.step.builder import Builder
@@ -51,11 +50,13 @@ class TaskBench:
         if streams is not None:
             self.memory.arrays.update(buffer=streams.buffer, streamed=streams.streamed)
         self.program = build(self.inputs, plans, streams is not None)
-        self.graph = graph.build(self.program, "none" if scheduler == "task" else "step")
+        who = schedulers.scheduler(scheduler)
+        self.graph = graph.build(self.program, who.finest.get("sync", "step"))
         graph.validate(self.program, self.graph)
-        self.scheduler = scheduler
         self.bound = dispatch.bind(self.program, self.memory, len(self.cores))
-        self.fresh = replay.record(self.graph, [float(number != graph.WAIT) for number in self.graph.task])
+        self.cost_s = [1.0] * len(self.program.tasks)  # each as much as any other
+        control = self.memory.arrays["control"].view(np.int64)
+        self.prepared = who.prepare(Job(self.program, self.graph, self.bound, control, self.cores, who.finest))
 
     def run(self, grain: int, iterations: int) -> float:
         """Seconds that `iterations` replays took, from the first begin to the last end. Raises Violated."""
@@ -66,24 +67,14 @@ class TaskBench:
         arrays["violations"][:], arrays["control"][:] = 0, 0
         arrays["grain"][0] = grain
         record = new_record(len(self.cores), iterations, 0, len(self.bound.kinds), 0)
-        loop, arguments = self._loop(record, iterations)
+        stage = Stage(0, iterations, record, self.cost_s, watch=lambda: None, inside=lambda _: nullcontext())
         first = clock.pair()
-        Team(self.cores).run(loop, arguments)
+        self.prepared.run(stage)
         self.check(iterations)
         if self.streams is not None:
             self.streams.due += iterations * self.timesteps * self.width * grain
         scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
         return float((record.step_end[-1] - record.begin[0]) * scale)
-
-    def _loop(self, record: Any, steps: int) -> tuple[Callable[..., None], list[Any]]:
-        common = [self.bound.tasks, self.bound.context, record, self.memory.arrays["control"], steps]
-        threads, limit = len(self.cores), spin_ticks(self.cores)
-        if self.scheduler == "fork-join":
-            everyone = np.full(len(self.program.ops), threads, np.int64)
-            split = shares(self.bound.op_first, everyone, dynamic=False)
-            return forkjoin_loop, [*common, split, np.zeros(BARRIER_CELLS, np.int64), threads, limit]
-        deques, mask = new_deques(threads, len(self.graph))
-        return task_loop, [*common, replay.copy(self.fresh), deques, mask, np.zeros(IDLE_CELLS, np.int64), limit]
 
     def check(self, iterations: int) -> None:
         """Raise Violated unless every task ran after its inputs and wrote its stamp in the last iteration."""

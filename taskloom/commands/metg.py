@@ -14,7 +14,8 @@ from rich.table import Table
 
 from gpt2core.process import launch
 from gpt2core.spec.errors import ConfigError
-from gpt2core.taskbench.granularity import KERNELS, SCHEDULERS, MetgConfig
+from gpt2core.spec.schedulers import parallel
+from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig
 from gpt2core.taskbench.patterns import PATTERNS
 from taskloom import local_run
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
@@ -53,7 +54,8 @@ def _listed(text: str, everything: tuple[str, ...]) -> list[str]:
 
 @click.command()
 @click.option("--pattern", default="stencil_1d", show_default=True, help=f"all, or with commas: {', '.join(PATTERNS)}")
-@click.option("--scheduler", default=",".join(SCHEDULERS), show_default=True, help="one, or two with a comma")
+@click.option("--scheduler", default=",".join(COMPARED), show_default=True,
+              help=f"all, or with commas: {', '.join(parallel())}")  # fmt: skip
 @click.option("--kernel", type=click.Choice(KERNELS), default=DEFAULT.kernel, show_default=True,
               help="what tasks do: multiply-adds in registers, or stream through memory")  # fmt: skip
 @click.option("--width", type=int, default=DEFAULT.width, show_default=True, help="points of a timestep")
@@ -75,7 +77,7 @@ def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
     if plot is not None and (plot.suffix != ".svg" or not plot.parent.is_dir()):
         raise ConfigError("plot", str(plot), "a file ending in .svg in a folder that exists")
     given["pattern"] = _listed(given["pattern"], PATTERNS)
-    given["scheduler"] = _listed(given["scheduler"], SCHEDULERS)
+    given["scheduler"] = _listed(given["scheduler"], parallel())
     if given["threads"] is None:
         allowed = MetgConfig.from_dict({"cores": given["cores"]}).cores or launch.allowed_cores()
         given["threads"] = len(allowed)

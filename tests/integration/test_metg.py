@@ -10,13 +10,13 @@ import pytest
 from reachability import reachability
 
 from gpt2core.node import host
-from gpt2core.schedulers import replay
+from gpt2core.schedulers.task import replay
 from gpt2core.spec.errors import Cancelled, ConfigError, Violated
 from gpt2core.step.graph import derive
 from gpt2core.taskbench import patterns
 from gpt2core.taskbench.bench import Streams, TaskBench
-from gpt2core.taskbench.granularity import KERNELS, SCHEDULERS, MetgConfig, stream_bytes
-from gpt2core.taskbench.kernels import LINE
+from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig, stream_bytes
+from gpt2core.taskbench.kernels import TIMESTEP
 from gpt2core.taskbench.metg import measure
 
 pytestmark = pytest.mark.alone
@@ -30,7 +30,7 @@ def cores(threads: int) -> list[int]:
 
 
 @pytest.mark.parametrize("pattern", patterns.PATTERNS)
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", COMPARED)
 def test_every_pattern_runs_and_validates(pattern: str, scheduler: str) -> None:
     for threads in (1, 2, 3):
         bench = TaskBench(pattern, scheduler, WIDTH, cores(threads))
@@ -38,7 +38,7 @@ def test_every_pattern_runs_and_validates(pattern: str, scheduler: str) -> None:
             assert bench.run(grain, ITERATIONS) > 0
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", COMPARED)
 def test_the_memory_kernel_goes_over_each_threads_buffer(scheduler: str) -> None:
     streams = Streams(cores(2), buffer_bytes=100 * 512)
     bench = TaskBench("stencil_1d", scheduler, WIDTH, cores(2), streams)
@@ -86,7 +86,7 @@ def test_one_edge_less_is_caught() -> None:
     edges = tuple(e for e in bench.graph.edges if e != (middle, middle + 1))
     cut = dataclasses.replace(bench.graph, edges=tuple(sorted([*edges, (bench.graph.begin, middle + 1)])))
     costs = [100.0 if n == middle + 1 else 1.0 for n in range(len(bench.graph))]  # the released one is run first
-    bench.fresh = replay.record(cut, costs)
+    bench.prepared.flat, bench.prepared.flat_of = replay.record(cut, costs, "critical-path"), (0, bench.cost_s)
     with pytest.raises(Violated):
         bench.run(1, ITERATIONS)
 
@@ -94,7 +94,7 @@ def test_one_edge_less_is_caught() -> None:
 def test_a_task_that_did_not_run_is_caught() -> None:
     bench = TaskBench("trivial", "fork-join", WIDTH, cores(1))
     bench.run(1, ITERATIONS)
-    bench.memory.arrays["cells"][5 * LINE] -= 1
+    bench.memory.arrays["cells"][0, 5, TIMESTEP] -= 1
     with pytest.raises(Violated, match="1 tasks did not run"):
         bench.check(ITERATIONS)
 

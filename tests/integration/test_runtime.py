@@ -8,20 +8,20 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stages import run_program
 
 from gpt2core.compile import atomics, clock
 from gpt2core.compile.jit import address_of, kernel, runtime
-from gpt2core.measure.tracing import new_record
 from gpt2core.run import train
-from gpt2core.schedulers import dispatch, replay
-from gpt2core.schedulers.deque import EMPTY, new_deques, push, steal, take
-from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
-from gpt2core.schedulers.task import IDLE_CELLS, task_loop
+from gpt2core.schedulers import waiting
+from gpt2core.schedulers.task import replay
+from gpt2core.schedulers.task.deque import EMPTY, new_deques, push, steal, take
 from gpt2core.schedulers.team import Team
 from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks, ticks_per_s
 from gpt2core.spec.config import SYNCS, TrainConfig
@@ -36,6 +36,7 @@ from gpt2core.step.signature import Int64s, OwnInt64s, Scalar, Step, TileInt
 from gpt2core.step.tensors import TensorSpec, plan_arena
 
 ITEMS = 20_000
+WAIT_S = 0.3
 
 
 @kernel
@@ -88,15 +89,11 @@ def wide(step: Program, *parts: slice) -> Program:
 
 
 def run_tasks(step: Program, memory: Memory, sync: str, threads: int, steps: int) -> None:
-    tasks = graph.build(step, sync)
-    graph.validate(step, tasks)
-    bound = dispatch.bind(step, memory, threads)
-    deques, mask = new_deques(threads, len(tasks))
-    arguments = [
-        bound.tasks, bound.context, new_record(threads, steps, 0, 8, 0), memory.arrays["control"], steps,
-        replay.record(tasks, [1.0] * len(tasks)), deques, mask, np.zeros(IDLE_CELLS, np.int64), 50,
-    ]  # fmt: skip
-    Team([i % 2 for i in range(threads)]).run(task_loop, arguments)
+    """Run a program by its graph; threads park nearly at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting, "SPIN_S", 2e-8)
+        patch.setattr(waiting, "SPIN_OVERSUBSCRIBED_S", 2e-8)
+        run_program(step, memory, "task", [i % 2 for i in range(threads)], steps, sync)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -117,11 +114,7 @@ def test_the_stamps_catch_a_graph_without_an_edge():
     step, memory = toy([[], [0], [1]], [20_000, 0, 0])
     tasks = graph.build(step, "step")
     broken = dataclasses.replace(tasks, edges=(*(e for e in tasks.edges if e != (1, 2)), (0, 2)))
-    bound = dispatch.bind(step, memory, 2)
-    deques, mask = new_deques(2, len(tasks))
-    record = new_record(2, 20, 0, 8, 0)
-    arrays, idle = [bound.tasks, bound.context, record, memory.arrays["control"], 20], np.zeros(IDLE_CELLS, np.int64)
-    Team([0, 1]).run(task_loop, [*arrays, replay.record(broken, [1.0] * len(tasks)), deques, mask, idle, 50])
+    run_program(step, memory, "task", [0, 1], 20, tasks=broken)
     assert memory.arrays["violations"].sum() > 0
 
 
@@ -202,9 +195,9 @@ def late_leader(thread, cells, threads, spin, leave):
     barrier(address_of(cells, 0), threads, spin)
 
 
-def used_s(loop, arguments, leave: np.ndarray) -> list[float]:
-    """CPU time of two threads, each on its core; the cell `leave` is set after some tenths of a second."""
-    seconds = [0.0] * 2
+def used_s(leave: np.ndarray) -> tuple[list[float], dict[str, Any]]:
+    """CPU time of each of two threads, and what lets `Team.run` measure it and set the cell `leave` after a while."""
+    seconds, watched = [0.0] * 2, []
 
     @contextlib.contextmanager
     def inside(thread: int) -> Iterator[None]:
@@ -212,21 +205,19 @@ def used_s(loop, arguments, leave: np.ndarray) -> list[float]:
         yield
         seconds[thread] = time.thread_time() - before
 
-    watched: list[float] = []
-
     def watch() -> None:
         watched.append(time.monotonic())
-        if watched[-1] - watched[0] > 0.3:
+        if watched[-1] - watched[0] > WAIT_S:
             leave[0] = 1
 
-    Team([0, 1]).run(loop, arguments, watch, 0.05, inside)
-    return seconds
+    return seconds, {"watch": watch, "inside": inside}
 
 
 def test_a_thread_that_waits_long_at_a_barrier_gives_its_core_away():
     cells, leave = np.zeros(BARRIER_CELLS, np.int64), np.zeros(8, np.int64)
-    working, waiting = used_s(late_leader, [cells, 2, spin_ticks([0, 1]), leave], leave)
-    assert waiting < working / 4
+    seconds, how = used_s(leave)
+    Team([0, 1]).run(late_leader, [cells, 2, spin_ticks([0, 1]), leave], **how)
+    assert seconds[1] < WAIT_S / 6
 
 
 @kernel
@@ -242,14 +233,9 @@ def test_a_thread_for_which_no_task_is_ready_gives_its_core_away():
     memory, builder = Memory(plans), Builder(plans)
     builder.op("until", "forward", until, Grid(("",)), [(1, 1)], leave=Update(Tensor("leave")))
     step = builder.build()
-    tasks, bound = graph.build(step, "step"), dispatch.bind(step, memory, 2)
-    deques, mask = new_deques(2, len(tasks))
-    arguments = [
-        bound.tasks, bound.context, new_record(2, 1, 0, 8, 0), memory.arrays["control"], 1,
-        replay.record(tasks, [1.0] * len(tasks)), deques, mask, np.zeros(IDLE_CELLS, np.int64), spin_ticks([0, 1]),
-    ]  # fmt: skip
-    seconds = used_s(task_loop, arguments, memory.arrays["leave"])
-    assert min(seconds) < max(seconds) / 4
+    seconds, how = used_s(memory.arrays["leave"])
+    run_program(step, memory, "task", [0, 1], 1, **how)
+    assert min(seconds) < WAIT_S / 6
 
 
 def test_threads_spin_for_tens_of_microseconds_by_the_clock_whatever_a_pause_takes():
@@ -265,13 +251,8 @@ def test_threads_spin_for_tens_of_microseconds_by_the_clock_whatever_a_pause_tak
 def test_fork_join_runs_every_tile_of_an_op_before_the_next_op(dynamic):
     inputs: list[list[int]] = [[] for _ in range(7)] + [list(range(7)) for _ in range(5)]
     step, memory = toy(inputs, [300 if i % 3 == 0 else 0 for i in range(12)])
-    bound = dispatch.bind(wide(step, slice(7), slice(7, None)), memory, 3)
-    record = new_record(3, 30, 0, 8, 0)
-    common = [bound.tasks, bound.context, record, memory.arrays["control"], 30]
-    Team([0, 1, 0]).run(
-        forkjoin_loop,
-        [*common, shares(bound.op_first, np.full(2, 3), dynamic), np.zeros(BARRIER_CELLS, np.int64), 3, 50],
-    )
+    assignment = "dynamic" if dynamic else "static"
+    run_program(wide(step, slice(7), slice(7, None)), memory, "fork-join", [0, 1, 0], 30, assignment=assignment)
     assert memory.arrays["violations"].sum() == 0
     assert (memory.arrays["stamps"] == 30).all()
 
@@ -303,18 +284,14 @@ def test_fork_join_stops_though_a_thread_reads_the_decision_late():
         "lead", "forward", lead, Grid(("0", "1"), {"number": (0, 1)}), [(1, 1)] * 2,
         control=Reduce(Tensor("control")), seen=Reduce(Tensor("seen")), last=last,
     )  # fmt: skip
-    step = builder.build()
-    bound = dispatch.bind(step, memory, 2)
     control = memory.arrays["control"]
-    split = shares(bound.op_first, np.full(1, 2), dynamic=False)
-    common = [bound.tasks, bound.context, new_record(2, 100, 0, 8, 0), control, 100]
     deadline = time.monotonic() + 20
 
     def watch() -> None:
         if time.monotonic() > deadline:
             raise Stalled(f"threads hang after {control[STEPS_DONE]} steps")
 
-    Team([0, 0]).run(forkjoin_loop, [*common, split, np.zeros(BARRIER_CELLS, np.int64), 2, 50], watch)
+    run_program(builder.build(), memory, "fork-join", [0, 0], 100, watch=watch)
     assert control[STEPS_DONE] == last + 1
 
 

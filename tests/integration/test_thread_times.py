@@ -5,21 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import numpy as np
 import pytest
+from stages import run_program
 from test_runtime import toy, wide
 
 from gpt2core.compile.jit import runtime
 from gpt2core.measure.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait
 from gpt2core.run import train
-from gpt2core.schedulers import dispatch, replay
-from gpt2core.schedulers.deque import new_deques
-from gpt2core.schedulers.forkjoin import forkjoin_loop, shares
-from gpt2core.schedulers.task import IDLE_CELLS, task_loop
-from gpt2core.schedulers.team import Team
-from gpt2core.schedulers.waiting import BARRIER_CELLS
 from gpt2core.spec.config import SYNCS, TrainConfig
-from gpt2core.step import graph
 
 pytestmark = pytest.mark.alone
 
@@ -44,24 +37,13 @@ def total(found: list[tuple[float, float, float, float]]) -> tuple[float, ...]:
 
 def run_graph(inputs: list[list[int]], sync: str) -> list[tuple[float, float, float, float]]:
     step, memory = toy(inputs, [LONG] * len(inputs))
-    tasks = graph.build(step, sync)
-    bound = dispatch.bind(step, memory, 2)
-    deques, mask = new_deques(2, len(tasks))
-    record = new_record(2, STEPS, 0, 8, 0)
-    flat = replay.record(tasks, [1.0] * len(tasks))
-    common, idle = [bound.tasks, bound.context, record, memory.arrays["control"], STEPS], np.zeros(IDLE_CELLS, np.int64)
-    Team([0, 1]).run(task_loop, [*common, flat, deques, mask, idle, 50])
-    return shares_of(record)
+    return shares_of(run_program(step, memory, "task", [0, 1], STEPS, sync))
 
 
 def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[tuple[float, float, float, float]]:
     step, memory = toy([[] for _ in range(tiles)], [LONG] * tiles)
-    bound = dispatch.bind(wide(step, slice(None)), memory, 2)
-    record = new_record(2, STEPS, 0, 8, 0)
-    split = shares(bound.op_first, np.full(1, threads), dynamic)
-    common = [bound.tasks, bound.context, record, memory.arrays["control"], STEPS]
-    Team([0, 1]).run(forkjoin_loop, [*common, split, np.zeros(BARRIER_CELLS, np.int64), 2, 50])
-    return shares_of(record)
+    how = {"op_threads": {"stamp": threads}, "assignment": "dynamic" if dynamic else "static"}
+    return shares_of(run_program(wide(step, slice(None)), memory, "fork-join", [0, 1], STEPS, **how))
 
 
 def test_a_chain_starves_all_threads_but_one():

@@ -18,7 +18,7 @@ from trace_checks import check_chrome, check_paraver
 from gpt2core.networks.gpt2 import checkpoint
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.process import launch
-from gpt2core.run import memory, run, train
+from gpt2core.run import execute, memory, train
 from gpt2core.spec.config import PHASES, ModelConfig, TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
 from taskloom.analysis import chrome, paraver
@@ -232,7 +232,7 @@ def test_a_trace_shows_what_the_result_reports(tmp_path, scheduler, sync, thread
 
 
 def test_a_trace_that_does_not_fit_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "MAX_EVENTS", 100)
+    monkeypatch.setattr(execute, "MAX_EVENTS", 100)
     result = train.train(dataclasses.replace(SMALL, trace=str(tmp_path / "trace.json.gz")))
     assert any("the trace is cut off" in warning for warning in result.warnings)
 

@@ -15,9 +15,9 @@ from gpt2core.gemm import products
 from gpt2core.measure.tracing import new_record
 from gpt2core.networks.memory import plan as memory_plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import run, train
+from gpt2core.run import prepare, train
 from gpt2core.schedulers import dispatch
-from gpt2core.schedulers.serial import serial_loop
+from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
 from gpt2core.step import graph
 from gpt2core.step.memory import Memory
@@ -35,7 +35,7 @@ plan, PLANS = train.plan, {}
 def planned_once(monkeypatch):
     """The plan of a configuration is the same each time, and takes longer than these runs."""
 
-    def remembered(config: TrainConfig) -> run.Plan:
+    def remembered(config: TrainConfig) -> prepare.Plan:
         key = repr(config)
         if key not in PLANS:
             PLANS[key] = plan(config)

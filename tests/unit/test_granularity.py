@@ -4,7 +4,7 @@ import pytest
 
 from gpt2core.spec.errors import ConfigError
 from gpt2core.taskbench.granularity import (
-    SCHEDULERS,
+    COMPARED,
     MetgConfig,
     Point,
     Sweep,
@@ -56,7 +56,7 @@ def test_the_result_has_a_row_for_each_pattern_and_scheduler_with_its_spread() -
     config = MetgConfig(pattern=("fft", "tree"), threads=2, repetitions=3)
     sweeps = [
         Sweep(pattern, scheduler, i, points(OVERHEAD_S * (1 + i)))
-        for i in range(3) for pattern in config.pattern for scheduler in SCHEDULERS
+        for i in range(3) for pattern in config.pattern for scheduler in COMPARED
     ]  # fmt: skip
     found = result(config, sweeps, {})
     assert [(row["pattern"], row["scheduler"]) for row in found["metg"]] == [

@@ -1,10 +1,15 @@
-"""Serial: the tasks in program order on one thread. The reference for every other scheduler."""
+"""The compiled loop of serial."""
+
+from collections.abc import Callable
+from typing import Any
 
 from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, bare, runtime
 from gpt2core.measure.tracing import bare_record, note_usage
 from gpt2core.schedulers.dispatch import run_task
+from gpt2core.schedulers.scheduler import Stage
+from gpt2core.schedulers.team import OnTeam
 from gpt2core.step.control import STEPS_DONE, STOP
 
 
@@ -23,3 +28,8 @@ def serial_loop(thread, tasks, context, record, control, steps):
         store_release(done, step + 1)
         if load_acquire(stop):
             break
+
+
+class SerialRun(OnTeam):
+    def loop(self, _: Stage) -> tuple[Callable[..., None], list[Any]]:
+        return serial_loop, []

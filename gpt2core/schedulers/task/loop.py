@@ -1,9 +1,14 @@
-"""Task: the graph is replayed; a task runs when what it depends on has run.
+"""The compiled loop of task.
 
 Order with policy breadth-first: the oldest of the own ready tasks, then of another thread's, then fillers. With the
 other policies: the own successor of highest priority (its data is in this core's cache), then the latest of the own
 other ready tasks, then the oldest of another thread's. replay.record says what fillers and priorities are.
 """
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from gpt2core.compile.atomics import fence, fetch_add, load_acquire, load_relaxed, pause, store_release, yield_core
 from gpt2core.compile.clock import ticks
@@ -20,11 +25,15 @@ from gpt2core.measure.tracing import (
     note_waited,
     pass_wait,
 )
-from gpt2core.schedulers.deque import EMPTY, push, size, steal, take
 from gpt2core.schedulers.dispatch import run_task
-from gpt2core.schedulers.replay import BEGIN_NODE, END_NODE, bare_replay
-from gpt2core.schedulers.waiting import LOOKS, PATIENCE
+from gpt2core.schedulers.scheduler import Job, Stage
+from gpt2core.schedulers.task import replay as replays
+from gpt2core.schedulers.task.deque import EMPTY, new_deques, push, size, steal, take
+from gpt2core.schedulers.task.replay import BEGIN_NODE, END_NODE, bare_replay
+from gpt2core.schedulers.team import OnTeam
+from gpt2core.schedulers.waiting import LOOKS, PATIENCE, spin_ticks
 from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
+from gpt2core.step.graph import WAIT
 
 PARKED, WAKES = 0, 64  # bytes of the cells for idle threads: how many are parked, and a count that wakes them
 IDLE_CELLS = 16  # int64; two cache lines, written only where a thread parks or is woken
@@ -174,3 +183,32 @@ def finish(record, control, rest_cells, iterations):
     store_release(address_of(control, FINISHED), 1)
     fence()  # nobody parks who has not seen it
     wake_idle(rest_cells, EVERYONE)
+
+
+class TaskRun(OnTeam):
+    """The graph flattened for the stage that is next; a stage like the one before runs a copy of the same arrays."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.flat: replays.Replay | None = None  # as the last stage began; it ran a copy, `running`
+        self.running: replays.Replay | None = None
+        self.flat_of: tuple[int, list[float]] = (-1, [])
+
+    def loop(self, stage: Stage) -> tuple[Callable[..., None], list[Any]]:
+        wanted = (stage.first, list(stage.cost_s))
+        if self.flat is None or self.flat_of != wanted:
+            cost = [0.0 if number == WAIT else wanted[1][number] for number in self.job.graph.task]
+            policy = self.job.options.get("policy", "breadth-first")
+            self.flat, self.flat_of = replays.record(self.job.graph, cost, policy, stage.first), wanted
+        self.running = replays.copy(self.flat)
+        deques, mask = new_deques(len(self.job.cores), len(self.job.graph))
+        idle = np.zeros(IDLE_CELLS, np.int64)
+        return task_loop, [self.running, deques, mask, idle, spin_ticks(self.job.cores)]
+
+    def stuck(self) -> list[str]:
+        """The tasks that wait, and the predecessors of each that have not run."""
+        if self.running is None:
+            return []
+        label = self.job.graph.label
+        waiting = replays.waiting(self.running, self.job.graph)
+        return [f"'{label[n]}' waits on " + ", ".join(f"'{label[p]}'" for p in on) for n, on in waiting]

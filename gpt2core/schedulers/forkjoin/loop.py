@@ -1,8 +1,9 @@
-"""Fork-join: each op's tiles are shared out to the team, and a barrier follows. Every op is parallel."""
+"""The compiled loop of fork-join."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,9 @@ from gpt2core.measure.tracing import (
     note_waited,
 )
 from gpt2core.schedulers.dispatch import run_task
-from gpt2core.schedulers.waiting import barrier
+from gpt2core.schedulers.scheduler import Stage
+from gpt2core.schedulers.team import OnTeam
+from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks
 from gpt2core.step.control import LAST, STEPS_DONE, STOP
 
 
@@ -100,3 +103,12 @@ def end_wait(record, thread, cause, since):
     if since:
         note_waited(record, thread, cause, since, record.waited[thread, LAST_BEGIN])
     return 0
+
+
+class ForkJoinRun(OnTeam):
+    def loop(self, _: Stage) -> tuple[Callable[..., None], list[Any]]:
+        job, threads = self.job, len(self.job.cores)
+        few = job.options.get("op_threads") or {}
+        sharing = np.array([few.get(op.name, threads) for op in job.program.ops], np.int64)
+        split = shares(job.bound.op_first, sharing, job.options.get("assignment") == "dynamic")
+        return forkjoin_loop, [split, np.zeros(BARRIER_CELLS, np.int64), threads, spin_ticks(job.cores)]

@@ -1,0 +1,196 @@
+"""The steps of a run: the scheduler runs them, stage after stage, while somebody watches."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.compile import clock
+from gpt2core.measure import counters, evidence, tracing
+from gpt2core.run.prepare import Emit, Plan
+from gpt2core.schedulers import dispatch
+from gpt2core.schedulers.scheduler import Job, Prepared, Stage
+from gpt2core.spec import schedulers, settings
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import Cancelled, NotFinite, Stalled
+from gpt2core.step import graph
+from gpt2core.step.control import FINISHED, STEPS_DONE, STOP
+from gpt2core.step.memory import Memory
+
+MAX_EVENTS = 4_000_000  # traced calls and waits of all threads: 128 MB of buffers
+MAX_NAMED = 8  # waiting tasks that a stall's report names
+
+
+@dataclass
+class Measured:
+    """What is known of the steps that have run, in ticks; complete once `execute` has returned."""
+
+    planned: Plan
+    bound: dispatch.Dispatch
+    record: tracing.Record
+    watcher: evidence.Watcher
+    losses: NDArray[np.float64]
+    gradient_norms: NDArray[np.float64]  # of each step; empty if they are not limited
+    begins: dict[int, int] = field(default_factory=dict)  # when the stage that starts with this step began
+    calibration: clock.Calibration = field(default_factory=lambda: clock.Calibration(0.0))
+    counted: list[dict[str, int | None]] = field(default_factory=list)  # hardware counters of each thread
+    not_counted: dict[str, str] = field(default_factory=dict)  # why a counter has no value
+    observed: list[tuple[int, ...]] = field(default_factory=list)  # affinity of each thread
+    scheduler: Mapping[str, Any] = field(default_factory=dict)  # what the scheduler says of itself, if anything
+
+    @property
+    def config(self) -> TrainConfig:
+        return self.planned.config
+
+    def starts(self) -> NDArray[np.int64]:
+        """Ticks at which each step began: the end of the one before, or the begin of its stage."""
+        starts = np.concatenate([self.record.begin, self.record.step_end[:-1]])
+        for step, begin in self.begins.items():
+            starts[step] = begin
+        return starts
+
+    def step_times(self, done: int) -> NDArray[np.float64]:
+        """Seconds of each of the first `done` steps: from the end of the one before to its own end."""
+        elapsed = (self.record.step_end - self.starts())[:done]
+        return elapsed.astype(np.float64) * self.calibration.seconds_per_tick
+
+    def mean_task_s(self, steps: int) -> list[float]:
+        """Mean seconds of each task over some steps that have just run and were reported."""
+        scale = self.calibration.seconds_per_tick / steps
+        return [float(t) for t in self.record.task_time * scale]
+
+
+def execute(
+    planned: Plan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None
+) -> Measured:
+    """Run the warm-up, measure what each task costs, and run the timed steps.
+
+    Raises NotFinite or Cancelled if the steps did not all happen, Stalled if no task ends any more.
+    """
+    run = Stages(planned, arenas, bound, emit, stop)
+    warmup, steps, measured = planned.config.warmup_steps, planned.config.steps, run.measured
+    for first, end in ((0, warmup), (warmup, steps)):
+        if end > first:
+            run.stage(first, end)
+        if first == 0 and warmup:
+            run.cost_s = measured.mean_task_s(warmup)
+            measured.record.task_time[:] = 0
+            measured.record.waited[:] = 0
+            measured.record.event_count[:] = 0
+    measured.not_counted = {name: why for each in run.counters for name, why in each.unavailable.items()}
+    return measured
+
+
+class Stages:
+    """The stages of one run, warm-up and timed steps, and what is done while they run."""
+
+    def __init__(
+        self, planned: Plan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None
+    ) -> None:
+        config, program = planned.config, planned.program
+        self.config, self.emit, self.stop = config, emit, stop
+        self.control = arenas.arrays["control"].view(np.int64)
+        timed = config.steps - config.warmup_steps
+        spans = 2 * len(program.calls) * timed  # there are fewer waits than tasks
+        events = min(spans, MAX_EVENTS // config.threads) if config.trace else 0
+        record = tracing.new_record(
+            config.threads, config.steps, config.warmup_steps, len(bound.kinds), events, len(program.tasks), True,
+            config.grad_accum,
+        )  # fmt: skip
+        norms = arenas.arrays["gradient_norms"].view(np.float64) if config.grad_clip else np.zeros(0)
+        self.measured = Measured(
+            planned, bound, record, evidence.Watcher(tuple(sorted(set(planned.cores)))),
+            arenas.arrays["losses"].view(np.float64), norms, counted=[{} for _ in planned.cores],
+        )  # fmt: skip
+        self.counters = [counters.Counters() for _ in planned.cores]
+        self.cost_s = [graph.cost_s(tile) for _, tile in program.tasks]
+        self.start, self.reported = clock.pair(), 0
+        who = schedulers.scheduler(config.scheduler)
+        options = {name: getattr(config, name) for name in who.options}
+        self.measured.scheduler = who.environment(options)
+        self.prepared: Prepared = who.prepare(Job(program, planned.graph, bound, self.control, planned.cores, options))
+
+    def stage(self, first: int, end: int) -> None:
+        """Run the steps [first, end)."""
+        measured, timed = self.measured, first == self.config.warmup_steps
+        inside = self.counting if timed else lambda _: contextlib.nullcontext()
+        stage = Stage(first, end, measured.record, self.cost_s, self.watch(timed), inside)
+        if timed:
+            measured.watcher.read()
+        self.prepared.run(stage)
+        if timed:
+            measured.watcher.read()
+        measured.observed = self.prepared.observed
+        measured.begins[first] = int(measured.record.begin[0])
+        done = int(self.control[STEPS_DONE])
+        for name, values in (("loss", measured.losses[:done]), ("gradient_norm", measured.gradient_norms[:done])):
+            if not np.all(np.isfinite(values)):
+                step = int(np.argmin(np.isfinite(values)))
+                raise NotFinite(step + 1, float(values[step]), name)
+        self.report(done)
+        if done < end:
+            raise Cancelled(done)
+
+    def watch(self, timed: bool) -> Callable[[], None]:
+        """What is done every now and then while a stage runs: look for a stall, pass on a stop, report steps."""
+        limit_s = settings.stall_s()
+        ended, since_s = -1, time.monotonic()
+
+        def watch() -> None:
+            nonlocal ended, since_s
+            now = int(self.measured.record.task_time.sum())
+            if now != ended:
+                ended, since_s = now, time.monotonic()
+            elif time.monotonic() - since_s > limit_s:
+                self.control[FINISHED] = 1  # idle threads of a task run may leave
+                raise Stalled(self.stall_report(limit_s))
+            if self.stop is not None and self.stop.is_set():
+                self.control[STOP] = 1
+            try:
+                if timed:
+                    self.measured.watcher.read_if_due()
+                self.report(int(self.control[STEPS_DONE]))
+            except BaseException:  # a run that nobody can watch ends with its step
+                self.control[STOP] = 1
+                raise
+
+        return watch
+
+    @contextlib.contextmanager
+    def counting(self, thread: int) -> Iterator[None]:
+        """Let a thread count, and read its own usage."""
+        descriptor = evidence.open_schedstat(self.measured.record.desk[thread])
+        self.counters[thread].start()
+        try:
+            yield
+        finally:
+            self.measured.counted[thread] = self.counters[thread].stop()
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def report(self, done: int) -> None:
+        """Emit the last step that is done if it is a new one."""
+        measured = self.measured
+        if done > self.reported and math.isfinite(measured.losses[done - 1]):
+            self.reported = done
+            measured.calibration = clock.Calibration.between(self.start, clock.pair())
+            step_s = float(measured.step_times(done)[-1])
+            self.emit({
+                "event": "step", "step": done, "steps": self.config.steps, "loss": float(measured.losses[done - 1]),
+                "step_s": step_s, "tokens_per_s": self.config.tokens_per_step / step_s,
+            })  # fmt: skip
+
+    def stall_report(self, limit_s: float) -> str:
+        """Which tasks wait on what."""
+        stuck = self.prepared.stuck()
+        more = [f"and {len(stuck) - MAX_NAMED} more"] if len(stuck) > MAX_NAMED else []
+        return "; ".join([f"no task has ended for {limit_s:g} s", *stuck[:MAX_NAMED], *more])

@@ -1,0 +1,130 @@
+"""What precedes a run's steps: its plan, and compiled kernels, chosen libraries and filled memory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.compile.entries import kernel_entry
+from gpt2core.gemm import products
+from gpt2core.gemm.libraries import Library
+from gpt2core.networks import program
+from gpt2core.networks.memory import memory_bytes
+from gpt2core.networks.network import fusion_of, network_of
+from gpt2core.node import pinning
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
+from gpt2core.step import graph, slicing
+from gpt2core.step.memory import Memory
+from gpt2core.step.ops import Product, Program
+
+Emit = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is known of a run before anything is allocated."""
+
+    config: TrainConfig
+    cores: tuple[int, ...]
+    program: Program
+    graph: graph.Graph
+    memory_bytes: dict[str, int]
+
+    def event(self) -> dict[str, Any]:
+        return {
+            "event": "planned",
+            "memory_bytes": self.memory_bytes,
+            "tasks": len(self.program.tasks),
+            "edges": len(self.graph.edges),
+            "batch_slice": self.config.batch_slice,
+            "token_slice": self.config.token_slice,
+            "cores": list(self.cores),
+        }
+
+
+def silent(_: dict[str, Any]) -> None:
+    """An Emit that drops events."""
+
+
+def plan(config: TrainConfig) -> Plan:
+    """Resolve slices and cores, build the step program and its graph, and prove the graph race-free.
+
+    Raises ConfigError for cores that are not there, GraphError if the program is wrong.
+    """
+    config = slicing.resolve(config)
+    network_of(config).check(config)
+    cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
+    config = dataclasses.replace(
+        config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=fusion_of(config)
+    )
+    with without_collector():
+        step = program.build(config)
+        check_op_names(config, step)
+        tasks = graph.build(step, config.sync)
+        graph.validate(step, tasks)
+    return Plan(config, cores, step, tasks, memory_bytes(config))
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Keep Python's collector of cycles off: it walks a plan's millions of objects again and again and frees none."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def check_op_names(config: TrainConfig, step: Program) -> None:
+    """Raise ConfigError if op_threads names an op that the program does not have."""
+    known = list(dict.fromkeys(op.name for op in step.ops))
+    for name in config.op_threads or {}:
+        if name not in known:
+            raise ConfigError("op_threads", name, "ops of the step program: " + ", ".join(known))
+
+
+def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> products.Products:
+    """What computes the program's matrix products: one library, or the fastest for each."""
+    wanted = [operand for op in step.ops for call in op.calls for operand in call.operands]
+    return products.choose(libraries, [operand for operand in wanted if isinstance(operand, Product)], emit)
+
+
+def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> None:
+    """Compile or load every kernel; says so once one is not in the cache."""
+    kernels = [kernel_entry(call.kernel) for op in step.ops for call in op.calls]
+    entries = list(dict.fromkeys([*(library.entry for library in libraries), *kernels]))
+    cold = False
+    for number, entry in enumerate(entries):
+        if cold:
+            emit({"event": "compiling", "done": number, "total": len(entries) + 1, "kernel": entry.name})
+        _ = entry.address
+        cold = cold or not entry.was_cached
+    if cold:
+        emit({"event": "compiling", "done": len(entries), "total": len(entries) + 1, "kernel": "scheduler"})
+
+
+def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]]) -> None:
+    """Weights from the checkpoint or the seed, the network's data, the optimizer's settings."""
+    network = network_of(config)
+    if config.checkpoint is None:
+        network.initialise(config, arenas.weights)
+    else:
+        network.read(config, arenas.weights)
+    arenas.arrays["settings"][:] = (
+        config.lr, config.beta1, config.beta2, config.eps, config.weight_decay, config.grad_clip
+    )  # fmt: skip
+    for name, array in data.items():
+        if name in arenas.arrays:
+            arenas.arrays[name][...] = array
+        else:
+            arenas.arrays[name] = array

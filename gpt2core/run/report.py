@@ -1,0 +1,207 @@
+"""What is read out of the steps that have run: times, waits, evidence, profile, trace, and the result of it all."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.measure import evidence, profile, tracing
+from gpt2core.node import pages
+from gpt2core.run.execute import Measured
+from gpt2core.spec import schedulers, settings
+from gpt2core.spec.config import PHASES
+from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, median, median_interval
+from gpt2core.step import graph
+
+
+class Report:
+    """What a run's result, profile and trace say."""
+
+    def __init__(self, measured: Measured) -> None:
+        self.measured, self.config = measured, measured.config
+
+    def graph_stats(self) -> dict[str, float]:
+        """The graph's size and, from measured task times, its work and its critical path, under tasks and fork-join."""
+        nodes, edges = self.measured.planned.graph, self.measured.planned.graph.edges
+        cost = self.measured.mean_task_s(self.config.steps - self.config.warmup_steps)
+        weight = [0.0 if number == graph.WAIT else cost[number] for number in nodes.task]
+        ones = [float(number != graph.WAIT) for number in nodes.task]
+        first = self.measured.bound.op_first
+        return {
+            "tasks": len(cost),
+            "edges": len(edges),
+            "crossing_edges": len(nodes.crossing),
+            "critical_path_tasks": int(max(graph.bottom_levels(len(nodes), edges, ones))),
+            "t1_s": math.fsum(cost),
+            "tinf_s": max(graph.bottom_levels(len(nodes), edges, weight)),
+            "fork_join_tinf_s": math.fsum(max(cost[a:b]) for a, b in itertools.pairwise(first)),
+        }
+
+    def cells(self) -> NDArray[np.int64]:
+        """(P, S, A, phases, 3) of A micro-batches: first begin, last end and busy time, in ticks."""
+        shape = (self.config.threads, self.config.steps, self.config.grad_accum, tracing.PHASE_COUNT, 3)
+        return self.measured.record.phases[:, :, : math.prod(shape[2:])].reshape(shape)
+
+    def phase_times(self) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+        """(span, busy) of every phase in every step, in seconds; of micro-batches the sum.
+
+        Where phases follow each other (serial, fork-join, sync = phase) a phase's span goes from the end of the one
+        before it to its own end, so that spans add up to the step; else from its first task's begin to its last's end.
+        """
+        cells, scale = self.cells(), self.measured.calibration.seconds_per_tick
+        first, ran = cells[..., tracing.FIRST], cells[..., tracing.LAST].any(axis=0)
+        begin = np.where(first == 0, np.iinfo(np.int64).max, first).min(axis=0)
+        end = cells[..., tracing.LAST].max(axis=0)
+        busy = cells[..., tracing.BUSY].sum(axis=(0, 2))
+        if not schedulers.scheduler(self.config.scheduler).overlaps(self.config.sync):
+            # In their order; what did not run, the update of all micro-batches but the last, ends as it begins.
+            ends = np.maximum.accumulate(end.reshape(self.config.steps, -1), axis=1)
+            ends[:, -1] = self.measured.record.step_end
+            begins = np.concatenate([self.measured.starts()[:, None], ends[:, :-1]], axis=1)
+            begin, end = begins.reshape(begin.shape), ends.reshape(end.shape)
+        spans = np.where(ran, end - begin, 0).sum(axis=1)
+
+        def by_phase(ticks: NDArray[np.int64]) -> dict[str, list[float]]:
+            return {name: [float(v) for v in ticks[:, i] * scale] for i, name in enumerate(PHASES)}
+
+        return by_phase(spans), by_phase(busy)
+
+    def op_stats(self) -> list[OpStat]:
+        """Each op over the timed steps."""
+        timed = self.config.steps - self.config.warmup_steps
+        scale = self.measured.calibration.seconds_per_tick
+        work: dict[tuple[str, str], list[int]] = {kind: [0, 0] for kind in self.measured.bound.kinds}
+        for _, _, call, (_, flop, size) in self.measured.planned.program.calls:
+            work[call.name, call.phase][0] += flop * timed
+            work[call.name, call.phase][1] += size * timed
+        return [
+            OpStat(
+                name,
+                phase,
+                int(self.measured.record.op_calls[:, i].sum()),
+                float(self.measured.record.op_time[:, i].sum() * scale),
+                work[name, phase][0],
+                work[name, phase][1],
+                self.measured.bound.blas.get((name, phase), ""),
+            )
+            for i, (name, phase) in enumerate(self.measured.bound.kinds)
+        ]
+
+    def thread_stats(self, elapsed_s: float) -> list[ThreadStat]:
+        """What each thread did with the timed steps' time. Scheduling is what nothing else accounts for."""
+        scale, warmup = self.measured.calibration.seconds_per_tick, self.config.warmup_steps
+        late = np.maximum(self.measured.record.waited[:, tracing.ENTERED] - self.measured.begins[warmup], 0)
+        busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale
+        out = []
+        for i, core in enumerate(self.measured.planned.cores):
+            waited = self.measured.record.waited[i] * scale
+            barrier_s, starvation_s = float(waited[tracing.BARRIER]), float(waited[tracing.STARVATION])
+            idle_s = float(waited[tracing.APART] + late[i] * scale)
+            useful_s = float(self.measured.record.op_time[i].sum() * scale)
+            out.append(ThreadStat(
+                thread=i,
+                core=core,
+                observed_cores=self.measured.observed[i],
+                useful_s=useful_s,
+                phase_useful_s={name: float(busy[i, at]) for at, name in enumerate(PHASES)},
+                scheduling_s=elapsed_s - useful_s - barrier_s - starvation_s - idle_s,
+                waiting_s=barrier_s + starvation_s,
+                barrier_s=barrier_s,
+                starvation_s=starvation_s,
+                idle_s=idle_s,
+                calls=int(self.measured.record.op_calls[i].sum()),
+            ))  # fmt: skip
+        return out
+
+    def profile(self, environment: dict[str, Any]) -> dict[str, Any]:
+        """What the tasks cost, as the mean over the timed steps, and how they depend on each other."""
+        mean_s = self.measured.mean_task_s(self.config.steps - self.config.warmup_steps)
+        return profile.profile(
+            self.config.to_dict(), environment, self.measured.planned.program, self.measured.planned.graph, mean_s
+        )
+
+    def trace(self, environment: dict[str, Any]) -> dict[str, Any]:
+        """The profile, and who ran or waited when in the timed steps."""
+        warmup = self.config.warmup_steps
+        bounds = np.concatenate([[self.measured.begins[warmup]], self.measured.record.step_end[warmup:]])
+        rows = [
+            self.measured.record.events[i, : self.measured.record.event_count[i, 0]] for i in range(self.config.threads)
+        ]
+        spans = profile.timeline(
+            rows, bounds, warmup, self.measured.calibration.seconds_per_tick * 1e9, self.trace_complete()
+        )
+        calls = profile.calls(self.measured.planned.program)
+        about = {"schema": profile.TRACE_SCHEMA, **calls, "cores": self.measured.planned.cores}
+        return {**self.profile(environment), **about, **spans}
+
+    def trace_complete(self) -> bool:
+        """Whether no thread's buffer was full."""
+        return bool((self.measured.record.event_count[:, 0] < self.measured.record.events.shape[1]).all())
+
+    def evidence(self, step_s: list[float]) -> tuple[dict[str, Any], list[list[str]], list[str]]:
+        """(validity, flagged, warnings) of the timed steps."""
+        warmup = self.config.warmup_steps
+        bounds = np.concatenate([[self.measured.begins[warmup]], self.measured.record.step_end[warmup:]])
+        validity = evidence.collect(self.measured.watcher, self.measured.record.usage, bounds, warmup)
+        flagged = evidence.flags(validity, step_s, len(self.measured.watcher.cores))
+        return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
+
+    def result(self, machine: dict[str, Any], sha256: str, resident_bytes: dict[str, int]) -> TrainResult:
+        """Everything measured, and the summary derived from it."""
+        config = self.config
+        step_s = [float(v) for v in self.measured.step_times(config.steps)]
+        timed = step_s[config.warmup_steps :]
+        spans, busy = self.phase_times()
+        ops = self.op_stats()
+        interval = median_interval(timed)
+        total_s = math.fsum(timed)
+        warnings = []
+        if interval is None:
+            warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it takes 6")
+        if config.trace and not self.trace_complete():
+            warnings.append(
+                f"the trace is cut off: its buffers hold {self.measured.record.events.shape[1]} spans a thread"
+            )
+        if settings.stress() is not None:
+            warnings.append("TASKLOOM_STRESS delays tasks at random: times mean nothing")
+        if len(set(self.measured.planned.cores)) < config.threads:
+            warnings.append("more threads than cores: times say nothing about either scheduler")
+        if machine["load_average"][0] > len(machine["cores_allowed"]) + 1:
+            warnings.append(f"the machine was busy: load average {machine['load_average'][0]:.1f}")
+        validity, flagged, doubts = self.evidence(step_s)
+        return TrainResult(
+            config=config.to_dict(),
+            environment=machine,
+            losses=[float(v) for v in self.measured.losses],
+            gradient_norms=[float(v) for v in self.measured.gradient_norms],
+            step_s=step_s,
+            phase_s=spans,
+            phase_busy_s=busy,
+            ops=ops,
+            threads=self.thread_stats(total_s),
+            memory_bytes={**self.measured.planned.memory_bytes, "peak_rss": pages.peak_rss_bytes()},
+            resident_bytes=resident_bytes,
+            weights_sha256=sha256,
+            graph=self.graph_stats(),
+            validity=validity,
+            flagged=flagged,
+            counters={
+                "threads": self.measured.counted,
+                "unavailable": self.measured.not_counted,
+            },
+            warnings=warnings + doubts,
+            summary={
+                "median_step_s": median(timed),
+                "ci95_step_s": None if interval is None else list(interval),
+                "timed_steps": len(timed),
+                "flagged_steps": sum(bool(reasons) for reasons in flagged),
+                "tokens_per_s": config.tokens_per_step * len(timed) / total_s,
+                "gflop_per_s": sum(op.flop for op in ops) / total_s / 1e9,
+                "final_loss": float(self.measured.losses[-1]),
+                "phase_median_s": {name: median(spans[name][config.warmup_steps :]) for name in PHASES},
+            },
+        )

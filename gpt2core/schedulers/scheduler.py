@@ -1,0 +1,81 @@
+"""What a run, METG and tests ask of a scheduler: a folder here, and a line in gpt2core/spec/schedulers.py.
+
+`prepare` gets it ready for a job; what that returns runs stages of the job, on threads of its own making. Tasks are run
+by dispatch.run_task, which also records them: whoever orders the tasks, they are measured alike.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gpt2core.spec.schedulers import Facts
+
+if TYPE_CHECKING:  # loaded by trainers only
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gpt2core.measure.tracing import Record
+    from gpt2core.schedulers.dispatch import Dispatch
+    from gpt2core.step.graph import Graph
+    from gpt2core.step.ops import Program
+
+
+@dataclass(frozen=True)
+class Job:
+    """A bound program, its graph, and the cores to run it on: one for each thread, repeated if oversubscribed."""
+
+    program: Program
+    graph: Graph
+    bound: Dispatch
+    control: NDArray[np.int64]  # cells: step/control.py
+    cores: tuple[int, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)  # the scheduler's own settings; without one, its default
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Consecutive steps that are run in one go, and what is told of them.
+
+    cost_s: an estimate of each task's seconds. `watch` is to be called every now and then from the thread that called
+    `run`, and its exceptions are raised there; `inside(thread)` is a context that each thread has to be in.
+    """
+
+    first: int
+    end: int
+    record: Record
+    cost_s: Sequence[float]
+    watch: Callable[[], None]
+    inside: Callable[[int], AbstractContextManager[None]]
+
+
+class Prepared(ABC):
+    """A scheduler that is ready to run a job."""
+
+    observed: list[tuple[int, ...]]  # affinity of each thread, read back inside it; of the last stage
+
+    @abstractmethod
+    def run(self, stage: Stage) -> None:
+        """Run the steps [stage.first, stage.end), fewer if control[STOP] is set; returns when no task runs any more.
+
+        control[STEPS_DONE] counts complete steps, and stage.record holds when each ended.
+        """
+
+    def stuck(self) -> list[str]:
+        """Which tasks wait on what, for the report of a stall; nothing if that is not known."""
+        return []
+
+
+class Scheduler(Facts, ABC):
+    """Decides which task runs when, and where. The module that holds one loads neither Numba nor NumPy."""
+
+    @abstractmethod
+    def prepare(self, job: Job) -> Prepared:
+        """Get ready for a job. Raises CoreError if this machine lacks what it takes."""
+
+    def environment(self, options: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
+        """What a result's environment says of it, such as a runtime's version; by default nothing."""
+        return {}

@@ -1,0 +1,21 @@
+"""Task: the graph is replayed; a task runs when what it depends on has run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gpt2core.schedulers.scheduler import Job, Prepared, Scheduler
+
+
+class Task(Scheduler):
+    name, order = "task", "graph"
+    options = ("policy",)
+    finest: ClassVar = {"sync": "none", "policy": "critical-path"}
+
+    def prepare(self, job: Job) -> Prepared:
+        from gpt2core.schedulers.task.loop import TaskRun
+
+        return TaskRun(job)
+
+
+SCHEDULER = Task()

@@ -1,0 +1,58 @@
+"""The schedulers that there are, and what a configuration, a server and an analysis know of each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from gpt2core.spec.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gpt2core.spec.config import TrainConfig
+
+# A scheduler's name, and the module whose SCHEDULER is what schedulers/scheduler.py asks for. It is imported once it is
+# asked about; its compiled part only when it runs.
+SCHEDULERS = {
+    "serial": "gpt2core.schedulers.serial.scheduler",
+    "fork-join": "gpt2core.schedulers.forkjoin.scheduler",
+    "task": "gpt2core.schedulers.task.scheduler",
+}
+
+
+class Facts:
+    """What is known of a scheduler without loading a trainer."""
+
+    name: ClassVar[str]
+    # What a task waits for: the task before it, all of the op before, or its inputs.
+    order: ClassVar[Literal["program", "ops", "graph"]]
+    options: ClassVar[tuple[str, ...]] = ()  # settings of TrainConfig that only it reads
+    most_threads: ClassVar[int | None] = None
+    finest: ClassVar[Mapping[str, Any]] = {}  # settings that cost least a task: those of METG
+
+    def overlaps(self, sync: str) -> bool:
+        """Whether tasks of a phase may run beside those of the next one."""
+        return self.order == "graph" and sync != "phase"
+
+    def check(self, config: TrainConfig) -> None:
+        """Raise ConfigError for a setting that it cannot follow; here: for more threads than it takes."""
+        if self.most_threads is not None and config.threads > self.most_threads:
+            raise ConfigError("threads", config.threads, f"{self.most_threads} with scheduler {self.name}")
+
+
+def scheduler(name: object) -> Any:
+    """The scheduler of that name. Raises ConfigError if there is none."""
+    if not isinstance(name, str) or name not in SCHEDULERS:
+        raise ConfigError("scheduler", name, "one of " + ", ".join(SCHEDULERS))
+    return importlib.import_module(SCHEDULERS[name]).SCHEDULER
+
+
+def facts(name: str) -> Facts | None:
+    """What is known of a scheduler; None for one that only another version has, in whose results it may stand."""
+    found: Facts | None = scheduler(name) if name in SCHEDULERS else None
+    return found
+
+
+def parallel() -> tuple[str, ...]:
+    """The names of those that can use more than one thread."""
+    return tuple(name for name in SCHEDULERS if scheduler(name).most_threads is None)
