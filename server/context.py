@@ -14,6 +14,7 @@ from taskloom.server.db import Database
 from taskloom.server.metrics import Metrics
 from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts.waiting import WaitingRoom
+from taskloom.server.readiness import Readiness
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
 
@@ -26,6 +27,7 @@ class Context:
     waiting: WaitingRoom
     rates: Rates
     metrics: Metrics
+    readiness: Readiness
     control: Threads  # of what writes; readers have FastAPI's own
     ended: Callable[[], bool]  # called, on any thread, after attempts ended; whether something was queued by that
     public: bool  # whether other machines can reach the server

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select
 from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -66,6 +66,25 @@ def _postgres_now(*_: Any, **__: Any) -> str:
 def one_of(column: str, states: tuple[str, ...]) -> str:
     """SQL: the column holds one of the states."""
     return f"{column} IN ({', '.join(repr(state) for state in states)})"
+
+
+TROUBLE = {  # by SQLite's names of errors, and PostgreSQL's codes
+    ("SQLITE_FULL", "53100"): "the database's disk is full; nothing was changed",
+    ("SQLITE_READONLY", "25006"): "the database is read-only",
+    ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"): "the database is locked by another process; try again",
+    ("SQLITE_IOERR", "SQLITE_CANTOPEN"): "the database's file cannot be read or written",
+    ("SQLITE_CORRUPT", "SQLITE_NOTADB"): "the database's file is damaged",
+    ("53300",): "the database has too many connections; try again",
+}
+
+
+def trouble(error: DBAPIError) -> str:
+    """What keeps the database from its work, for people."""
+    code = str(getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None) or "")
+    for codes, told in TROUBLE.items():
+        if code.startswith(codes):
+            return told
+    return "the database does not answer; try again"
 
 
 def utc(at: float) -> datetime.datetime:

@@ -248,6 +248,12 @@ class DatabaseUnavailable(ServerError):
     slug, title, status = "database-unavailable", "Database not available", 503
 
 
+class StoreUnavailable(ServerError):
+    """The folder of artifacts cannot be written to."""
+
+    slug, title, status = "store-unavailable", "Artifacts cannot be stored", 503
+
+
 class StartRefused(Exception):
     """The server cannot start as asked; the message says why."""
 

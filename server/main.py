@@ -58,6 +58,7 @@ from taskloom.server.read.pages.routes import router as pages
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.samples.routes import router as samples
 from taskloom.server.read.work import Sources
+from taskloom.server.readiness import Readiness
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
 
@@ -114,6 +115,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         waiting=waiting,
         rates=Rates(settings.rate_per_s),
         metrics=Metrics(database, settings.lease_s),
+        readiness=Readiness(database, store),
         control=Threads(settings.control_threads),
         ended=ended,
         public=public,

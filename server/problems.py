@@ -10,11 +10,13 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, OperationalError
+from sqlalchemy.exc import InternalError as DatabaseInternalError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
+from taskloom.server.db import trouble
 from taskloom.server.errors import (
     PROBLEM_TYPES,
     DatabaseUnavailable,
@@ -176,8 +178,9 @@ def install(app: FastAPI) -> None:
         return problem(known, instance(request), error.status_code)
 
     async def unavailable(request: Request, error: Exception) -> Response:
+        assert isinstance(error, DBAPIError)
         log.error("database: %s", error)
-        return problem(DatabaseUnavailable("the database does not answer; try again"), instance(request))
+        return problem(DatabaseUnavailable(trouble(error)), instance(request))
 
     async def unstorable(request: Request, error: Exception) -> Response:
         log.warning("database: %s", error)
@@ -190,4 +193,5 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, validation)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(OperationalError, unavailable)
+    app.add_exception_handler(DatabaseInternalError, unavailable)  # PostgreSQL: it is read-only
     app.add_exception_handler(DataError, unstorable)

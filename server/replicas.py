@@ -50,7 +50,9 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
     """In a replica: call `stop` when the process that started it is gone, however that ended."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        # Not through sys.stdin: a thread that waits in there holds its lock, and Python aborts where it ends meanwhile.
+        while os.read(sys.stdin.fileno(), 1):
+            pass
         stop()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
@@ -85,6 +87,8 @@ def _stop(replicas: list[subprocess.Popen[bytes]]) -> None:
             log.error("server process %d does not stop; it is killed", replica.pid)
             replica.kill()
             replica.wait()
+        if replica.returncode:
+            log.error("server process %d ended with %d", replica.pid, replica.returncode)
 
 
 @contextlib.contextmanager

@@ -232,6 +232,9 @@ def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together
     assert several.wait(40) == 0
     waiter.join(20)
     assert answers == [204]
+    told = several.stderr.read()
+    assert "Fatal Python error" not in told
+    assert '"level": "ERROR"' not in told.partition("another follows")[2]
 
 
 def test_several_processes_do_not_outlive_the_one_that_started_them(several):

@@ -7,11 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from sqlalchemy.exc import SQLAlchemyError
 
-from taskloom.server import migrate
 from taskloom.server.context import Ctx, Id
-from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound
+from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound, StoreUnavailable
 from taskloom.server.problems import describe, responses
 from taskloom.server.read.analysis.answers import Asks, kept, of_report
 from taskloom.server.read.pages.html import index_page, reference_page
@@ -77,13 +75,8 @@ def metrics(context: Ctx) -> Response:
     return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/readyz", tags=["server"], responses=responses(DatabaseUnavailable))
+@router.get("/readyz", tags=["server"], responses=responses(DatabaseUnavailable, StoreUnavailable))
 def ready(context: Ctx) -> dict[str, str]:
-    """The database answers and has this server's schema."""
-    try:
-        current = migrate.is_current(context.database)
-    except SQLAlchemyError as error:
-        raise DatabaseUnavailable("the database does not answer") from error
-    if not current:
-        raise DatabaseUnavailable("the database is not at this server's version")
+    """The database has this server's schema; it and the folder of artifacts can be written to."""
+    context.readiness.check()
     return {"status": "ready"}

@@ -1,0 +1,55 @@
+"""Whether the server can do its work: its database and its artifacts' folder can be written to."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from taskloom.server import migrate
+from taskloom.server.db import Database, trouble
+from taskloom.server.errors import DatabaseUnavailable, StoreUnavailable
+from taskloom.server.queue.artifacts.store import Store
+
+KEPT_S = 2.0  # an answer counts for so long: whoever asks, a disk is not written to more often
+
+
+class Readiness:
+    """Tries it out. Any number of threads may ask at once."""
+
+    def __init__(self, database: Database, store: Store) -> None:
+        self._database, self._store = database, store
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._found: DatabaseUnavailable | StoreUnavailable | None = None
+
+    def check(self) -> None:
+        """Raises DatabaseUnavailable or StoreUnavailable."""
+        try:
+            current = migrate.is_current(self._database)
+        except DBAPIError as error:
+            raise DatabaseUnavailable(trouble(error)) from error
+        if not current:
+            raise DatabaseUnavailable("the database is not at this server's version")
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._found = self._try_out()
+                self._until = time.monotonic() + KEPT_S
+        if self._found is not None:
+            raise self._found
+
+    def _try_out(self) -> DatabaseUnavailable | StoreUnavailable | None:
+        try:
+            with self._database.write() as session:
+                session.execute(text("UPDATE alembic_version SET version_num = version_num"))
+        except DBAPIError as error:
+            return DatabaseUnavailable(trouble(error))
+        try:
+            with self._store.incoming() as file:
+                file.write(b"ready?")
+                file.sync()
+        except OSError as error:
+            return StoreUnavailable(f"artifacts cannot be stored: {error.strerror}")
+        return None
