@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,8 +84,10 @@ def profile_of(found: Mapping[str, Any]) -> Profile:
             crossing=[(int(a), int(b)) for a, b in found["crossing"]],
             filler=[bool(flag) for flag in tasks.get("filler", [False] * len(tasks["op"]))],  # older ones lack it
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"the profile lacks or garbles {error}") from None
+    if not all(map(math.isfinite, profile.seconds)):
+        raise ValueError("a task's time is no finite number")
     count, nodes = len(profile.seconds), len(profile.nodes)
     if {len(profile.kind), len(profile.flop), len(profile.bytes), len(profile.filler)} != {count} or count == 0:
         raise ValueError("the columns of `tasks` are empty or not equally long")

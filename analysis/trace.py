@@ -145,7 +145,7 @@ def trace_of(found: Mapping[str, Any]) -> Trace:
             threads=[spans_of(columns) for columns in found["threads"]],
             complete=bool(found["complete"]),
         )
-    except (KeyError, IndexError, TypeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"the trace lacks or garbles {error}") from None
     if not trace.step_end_ns or len(trace.cores) != len(trace.threads):
         raise ValueError("the trace has no step, or not a core for each thread")

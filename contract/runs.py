@@ -6,7 +6,7 @@ import dataclasses
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from gpt2core.spec.config import ModelConfig, TrainConfig, field_type, parse_cores
 
@@ -84,16 +84,24 @@ class Progress(Request):
     """How far a trainer has come; carried by heartbeats."""
 
     stage: Literal["starting", "compiling", "training", "finishing"] = "starting"
-    step: int = Field(0, ge=0)
-    steps: int = Field(0, ge=0)
-    loss: float | None = None
-    tokens_per_s: float | None = None
+    step: int = Field(0, ge=0, le=MOST)
+    steps: int = Field(0, ge=0, le=MOST)
+    loss: float | None = Field(None, ge=-1e100, le=1e100)
+    tokens_per_s: float | None = Field(None, ge=0, le=1e100)
 
 
 class ProgressSeen(Progress):
     """How far a trainer had come at its last heartbeat."""
 
     model_config = OPEN
+
+    @classmethod
+    def kept(cls, values: dict[str, Any] | None) -> ProgressSeen | None:
+        """From where it was kept; None where it is not, or was taken before it had bounds."""
+        try:
+            return None if values is None else cls.model_validate(values)
+        except ValidationError:
+            return None
 
 
 class AttemptSummary(Model):
@@ -261,7 +269,7 @@ class LogPage(Model):
 class HeartbeatRequest(Request):
     """A sign of life from an attempt."""
 
-    worker_id: str
+    worker_id: str = Field(max_length=200)
     attempt_no: int = Field(ge=1, le=MOST_ID)
     progress: Progress
     output: OutputLines | None = Field(None, description="sent again, lines that are known change nothing")

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from taskloom.contract.runs import MOST, OPEN, Model, Request
+
+TOPOLOGY_BYTES = 1 << 16
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # no database keeps a null character in all of its columns
+Short = Annotated[Text, Field(max_length=200)]
+
+
+def _is_short(topology: dict[str, Any]) -> dict[str, Any]:
+    if len(json.dumps(topology)) > TOPOLOGY_BYTES:
+        raise ValueError(f"at most {TOPOLOGY_BYTES} bytes as JSON")
+    return topology
 
 
 class WorkerRegistration(Request):
     """A worker introduces itself; the same worker_id and boot_id again is the same worker."""
 
     worker_id: str = Field(min_length=1, max_length=200, pattern=r"^[\w.:@-]+$")
-    boot_id: str = Field(min_length=1, max_length=200)
-    machine_boot_id: str | None = Field(
+    boot_id: Text = Field(min_length=1, max_length=200)
+    machine_boot_id: Text | None = Field(
         None, min_length=1, max_length=200, description="the boot of the machine, as its kernel names it"
     )
     started_s: float | None = Field(
@@ -24,14 +35,18 @@ class WorkerRegistration(Request):
         le=MOST,
         description="when the process started, since that boot: of two processes the older one is refused",
     )
-    node: str = Field(min_length=1, max_length=200, description="the machine's name")
+    node: Text = Field(min_length=1, max_length=200, description="the machine's name")
     cores: list[Annotated[int, Field(ge=0, le=1 << 16)]] = Field(
         min_length=1, max_length=4096, description="cores a trainer may be pinned to"
     )
     memory_bytes: int = Field(ge=1, le=MOST)
-    labels: dict[str, str] = Field(default_factory=dict)
-    software: dict[str, str] = Field(default_factory=dict, description="versions; `hash` is the trainer's source hash")
-    topology: dict[str, Any] = Field(default_factory=dict, description="CPU model, sockets, SMT, caches")
+    labels: dict[Short, Short] = Field(default_factory=dict, max_length=64)
+    software: dict[Short, Short] = Field(
+        default_factory=dict, max_length=64, description="versions; `hash` is the trainer's source hash"
+    )
+    topology: Annotated[dict[str, Any], AfterValidator(_is_short)] = Field(
+        default_factory=dict, description=f"CPU model, sockets, SMT, caches: at most {TOPOLOGY_BYTES} bytes as JSON"
+    )
 
 
 class Leaving(Request):
@@ -45,6 +60,10 @@ class WorkerSummary(WorkerRegistration):
 
     model_config = OPEN
 
+    # Whatever was taken once is shown.
+    labels: dict[str, str]
+    software: dict[str, str]
+    topology: dict[str, Any]
     registered_at: datetime
     seen_at: datetime
     ends_at: datetime | None = Field(description="when its walltime is over, as it said when it last asked for a run")
@@ -56,4 +75,7 @@ class WorkerPage(Model):
     """A page of workers, by id."""
 
     items: list[WorkerSummary]
+    unreadable: list[str] = Field(
+        default_factory=list, description="workers of this page whose registration cannot be read: they register again"
+    )
     next_cursor: str | None

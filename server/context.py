@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request
 
 from taskloom.contract.runs import MOST_ID
+from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.rates import Rates
 from taskloom.server.db import Database
 from taskloom.server.metrics import Metrics
@@ -26,6 +27,8 @@ class Context:
     store: Store
     waiting: WaitingRoom
     rates: Rates
+    in_flight: InFlight
+    expanding: Threads  # of one: experiments are expanded one after the other, each takes a core
     metrics: Metrics
     readiness: Readiness
     control: Threads  # of what writes; readers have FastAPI's own

@@ -40,10 +40,52 @@ class BodyTooLarge(ServerError):
     slug, title, status = "body-too-large", "Body too large", 413
 
 
+class BodyTooSlow(ServerError):
+    """The body comes more slowly than this server waits for."""
+
+    slug, title, status = "body-too-slow", "Body too slow", 408
+
+
+class BodyTooComplex(ServerError):
+    """The body nests deeper, or holds more values, than this server reads."""
+
+    slug, title, status = "body-too-complex", "Body too complex", 422
+
+
+class ChunksTooSmall(ServerError):
+    """The body comes in chunks so small that reading them is most of the work."""
+
+    slug, title, status = "chunks-too-small", "Chunks too small", 400
+
+
+class HeadersTooLarge(ServerError):
+    """The request's headers are larger than this server takes."""
+
+    slug, title, status = "headers-too-large", "Headers too large", 431
+
+
+class HeadersTooSlow(ServerError):
+    """The request's headers did not come in time."""
+
+    slug, title, status = "headers-too-slow", "Headers too slow", 408
+
+
+class ServerBusy(ServerError):
+    """This server holds as many bytes of bodies as it may; `Retry-After` says when to send it again."""
+
+    slug, title, status = "server-busy", "Server busy", 503
+
+
 class ExpansionTooLarge(ServerError):
     """The experiment would become more runs than this server takes at once."""
 
     slug, title, status = "expansion-too-large", "Too many runs", 422
+
+
+class ExclusionTooLarge(ServerError):
+    """Comparing the experiment's combinations with what it excludes would take longer than this server works on it."""
+
+    slug, title, status = "exclusion-too-large", "Too many exclusions", 422
 
 
 class PageTooLarge(ServerError):
@@ -98,6 +140,12 @@ class StaleBoot(ServerError):
     """The worker was registered again by a newer process; this one has been replaced."""
 
     slug, title, status = "stale-boot", "Worker was replaced", 409
+
+
+class CoresTaken(ServerError):
+    """Cores of this node run an attempt of a worker that was registered with another key."""
+
+    slug, title, status = "cores-taken", "Cores are taken", 409
 
 
 class WorkerBusy(ServerError):

@@ -16,17 +16,19 @@ from pathlib import Path
 
 import uvicorn
 from anyio import to_thread
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
 from taskloom.server import logs, migrate, openapi, problems, queries, replicas, submissions
 from taskloom.server.access import auth
+from taskloom.server.access.bodies import InFlight
+from taskloom.server.access.guard import GuardedRoute, GuardedRouter
 from taskloom.server.access.headers import Head, SecurityHeaders
 from taskloom.server.access.keys import service as keys_service
 from taskloom.server.access.keys.routes import router as keys
-from taskloom.server.access.limits import Limits
 from taskloom.server.access.rates import Rates
+from taskloom.server.connections import Connection
 from taskloom.server.context import Context
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
@@ -83,8 +85,10 @@ ROUTERS = (
 
 
 def operations() -> dict[str, APIRoute]:
-    """Every route by its name."""
+    """Every route by its name. Raises LookupError for one that is not guarded."""
     routes = [route for router in (*ROUTERS, pages) for route in router.routes if isinstance(route, APIRoute)]
+    if not all(isinstance(route, GuardedRoute) for route in routes):
+        raise LookupError("every router is a GuardedRouter")
     return {openapi.operation_name(route): route for route in routes}
 
 
@@ -114,6 +118,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         store=store,
         waiting=waiting,
         rates=Rates(settings.rate_per_s),
+        in_flight=InFlight(settings.max_bytes_in_flight),
+        expanding=Threads(1),
         metrics=Metrics(database, settings.lease_s),
         readiness=Readiness(database, store),
         control=Threads(settings.control_threads),
@@ -151,7 +157,6 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         version=version("taskloom"),
         summary="Controlled experiments on how to parallelise GPT-2 training on CPUs.",
         lifespan=lifespan,
-        dependencies=[Depends(auth.authorise)],
         openapi_url=None,  # pages/ has it, under the rules of auth.py
         docs_url=None,  # FastAPI's own page loads its scripts from elsewhere; pages/ has ours
         redoc_url=None,
@@ -159,7 +164,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         generate_unique_id_function=openapi.operation_name,
     )
     app.state.context, app.state.reading = context, reading
-    api = APIRouter(prefix="/api/v1", dependencies=[Depends(queries.check_known)])
+    api = GuardedRouter(prefix="/api/v1", dependencies=[Depends(queries.check_known)])
     for router in ROUTERS:
         api.include_router(router)
     app.include_router(api)
@@ -167,7 +172,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     auth.check_declared(operations())
     problems.install(app)
     openapi.install(app, auth.ACCESS, lambda name: auth.is_open(name, public))
-    app.add_middleware(Limits, settings=settings)
+    app.add_middleware(problems.Unexpected)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Observing, metrics=context.metrics)
     app.add_middleware(Head)
@@ -283,8 +288,14 @@ def serve_replica(listener_fd: int, public: bool) -> None:
 
 def _server(settings: Settings, public: bool, listening: Callable[[], None]) -> _Server:
     app = create_app(settings, public)
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on")
-    return _Server(config, app, listening)
+    return _Server(configuration(app), app, listening)
+
+
+def configuration(app: FastAPI) -> uvicorn.Config:
+    """How Uvicorn serves it."""
+    return uvicorn.Config(
+        app, http=Connection, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on"
+    )
 
 
 def _run(server: _Server, listener: socket.socket) -> None:

@@ -15,10 +15,13 @@ from sqlalchemy.exc import InternalError as DatabaseInternalError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskloom.server.db import trouble
 from taskloom.server.errors import (
     PROBLEM_TYPES,
+    BodyTooComplex,
+    BodyTooSlow,
     DatabaseUnavailable,
     InternalError,
     InvalidRequest,
@@ -26,6 +29,7 @@ from taskloom.server.errors import (
     MethodNotAllowed,
     NotFound,
     RequestRefused,
+    ServerBusy,
     ServerError,
     UnknownMediaType,
 )
@@ -61,8 +65,8 @@ def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
     """OpenAPI's `responses` for the problems an address may answer with, each with an example."""
     out: dict[int | str, dict[str, Any]] = {}
     both: tuple[type[ServerError], ...] = (*kinds, InternalError, DatabaseUnavailable)
-    if MalformedBody in kinds:
-        both = (*both, UnknownMediaType)
+    if MalformedBody in kinds:  # it takes a body
+        both = (*both, UnknownMediaType, BodyTooComplex, BodyTooSlow, ServerBusy)
     for kind in both:
         content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": {}}}
         entry = out.setdefault(kind.status, {"description": "", "content": content})
@@ -147,6 +151,31 @@ def _methods_at(app: FastAPI, request: Request) -> list[str]:
     return [method for method in METHODS if is_taken(method)]
 
 
+class Unexpected:
+    """ASGI middleware: an exception that nobody expected becomes a problem."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watch(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        except Exception:
+            answer = internal_problem(scope["path"])
+            if not started:
+                await answer(scope, receive, send)
+
+
 def install(app: FastAPI) -> None:
     """Make every error of the app answer with a problem."""
 
@@ -163,6 +192,8 @@ def install(app: FastAPI) -> None:
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if isinstance(error.__cause__, ServerError):  # raised while FastAPI read the body
+            return problem(error.__cause__, instance(request))
         if error.status_code == 404:
             known: ServerError = NotFound(f"nothing at {request.url.path}")
         elif error.status_code == 405:

@@ -49,6 +49,15 @@ class Settings(BaseSettings):
     )
     max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, results and artifacts excepted")
     max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")
+    max_bytes_in_flight: int = Field(
+        128 << 20, ge=1, description="bytes of bodies that each server holds at once, all requests together"
+    )
+    header_timeout_s: float = Field(10.0, gt=0, description="how long a request's headers may take to come")
+    body_timeout_s: float = Field(15.0, gt=0, description="how far a body may lag behind min_body_rate")
+    min_body_rate: float = Field(16384.0, gt=0, description="bytes a second that a body comes at, at least")
+    linger_s: float = Field(
+        5.0, gt=0, description="how long the rest of a body is thrown away that was answered before its end"
+    )
     artifact_root: Path | None = Field(
         None, description="where artifacts are kept; else FILE.artifacts beside SQLite's FILE, or ./artifacts"
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
 from taskloom.server.access.auth import Who
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.context import Context, Ctx
 from taskloom.server.errors import (
     BodyTooLarge,
+    ExclusionTooLarge,
     ExpansionTooLarge,
     IdempotencyConflict,
     InvalidRequest,
@@ -24,7 +26,7 @@ from taskloom.server.read.analysis.answers import computed
 from taskloom.server.read.context import Reading, Reads
 from taskloom.server.read.pool import while_connected
 
-router = APIRouter(prefix="/experiments", tags=["experiments"])
+router = GuardedRouter(prefix="/experiments", tags=["experiments"])
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
 
 
@@ -34,7 +36,15 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
     response_model=ExperimentDetail,
     responses={
         200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"},
-        **computed(MalformedBody, BodyTooLarge, InvalidRequest, ExpansionTooLarge, IdempotencyConflict, QueueFull),
+        **computed(
+            MalformedBody,
+            BodyTooLarge,
+            InvalidRequest,
+            ExpansionTooLarge,
+            ExclusionTooLarge,
+            IdempotencyConflict,
+            QueueFull,
+        ),
     },
 )
 async def submit(
@@ -49,7 +59,7 @@ async def submit(
     """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
     if dry_run:
         return await while_connected(http, _plan(reading, request))
-    return await context.control.run(_submit, context, caller, request, idempotency_key)
+    return await context.expanding.run(_submit, context, caller, request, idempotency_key)
 
 
 async def _plan(reading: Reading, request: ExperimentRequest) -> Response:

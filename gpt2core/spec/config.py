@@ -24,6 +24,7 @@ POLICIES = ("breadth-first", "critical-path", "program-order")
 ASSIGNMENTS = ("static", "dynamic")
 FUSIONS = ("none", "rows", "all")
 DISTRIBUTIONS = ("zipf", "uniform")
+MOST_CORES = 4096  # that are named at once
 AUTO = None  # a slice size that the trainer chooses
 
 
@@ -274,9 +275,12 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; from_dict gives the same config back."""
-        out = dataclasses.asdict(self) | {"model": self.model.to_dict()}
+        out = dict(vars(self))  # not dataclasses.asdict, which copies deeply: a sweep asks this ten thousand times
+        out["model"] = self.model.to_dict()
         if self.cores is not None:
             out["cores"] = list(self.cores)
+        if self.op_threads is not None:
+            out["op_threads"] = dict(self.op_threads)
         return out
 
     @classmethod
@@ -296,13 +300,13 @@ def parse_cores(value: object) -> tuple[int, ...]:
     if isinstance(value, str):
         for part in value.split(","):
             first, dash, last = part.strip().partition("-")
-            if not first.isdecimal() or (dash and not last.isdecimal()):
+            if not _is_number(first) or (dash and not _is_number(last)):
                 raise ConfigError("cores", value, accepted)
             low, high = int(first), int(last) if dash else int(first)
-            if high < low or high - low > 4096:
+            if high < low or high - low > MOST_CORES or len(cores) > MOST_CORES:
                 raise ConfigError("cores", value, accepted)
             cores.extend(range(low, high + 1))
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple) and len(value) <= MOST_CORES:
         for core in value:
             check_int("cores", core, 0, 1 << 16, accepted)
         cores.extend(value)
@@ -313,15 +317,19 @@ def parse_cores(value: object) -> tuple[int, ...]:
     return tuple(cores)
 
 
+def _is_number(text: str) -> bool:
+    return len(text) <= 6 and text.isdecimal()  # int() refuses the longest texts with another error
+
+
 def parse_op_threads(value: object, threads: int) -> dict[str, int]:
     """Threads by op name from "qkv=2,layernorm=1" or from a mapping; which ops there are, the step program knows."""
     accepted = f"op=threads pairs such as qkv=2,layernorm=1, each from 1 to threads ({threads})"
     if isinstance(value, str):
         pairs = [part.strip().partition("=") for part in value.split(",")]
-        if any(not number.isdecimal() for _, _, number in pairs):
+        if any(not _is_number(number) for _, _, number in pairs):
             raise ConfigError("op_threads", value, accepted)
         value = {name: int(number) for name, _, number in pairs}
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, Mapping) or not value or not all(isinstance(name, str) for name in value):
         raise ConfigError("op_threads", value, accepted)
     for count in value.values():
         check_int("op_threads", count, 1, threads, accepted)

@@ -1,4 +1,4 @@
-"""Who may call what: one table, and the one dependency that holds every route to it."""
+"""Who may call what: one table, to which guard.py holds every route."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from fastapi.routing import APIRoute
 
 from taskloom.server.access.keys import service as keys
 from taskloom.server.access.keys.service import ANYBODY, Caller
-from taskloom.server.context import Ctx
+from taskloom.server.context import Context
 from taskloom.server.errors import Forbidden, RateExceeded, Unauthenticated
-from taskloom.server.openapi import operation_name
 
 READERS = frozenset({"read", "submit", "admin"})
 SUBMITTERS = frozenset({"submit", "admin"})
@@ -100,9 +99,8 @@ def is_open(name: str, public: bool) -> bool:
     return ACCESS[name] is EVERYBODY or (name in PAGES and not public)
 
 
-async def authorise(request: Request, context: Ctx) -> Caller:
-    """The caller, if it may use this route. Raises Unauthenticated, Forbidden or RateExceeded."""
-    name = operation_name(request.scope["route"])
+async def authorise(request: Request, context: Context, name: str) -> Caller:
+    """The caller, from the headers, if it may use this route. Raises Unauthenticated, Forbidden or RateExceeded."""
     if is_open(name, context.public):
         return ANYBODY
     allowed = ACCESS[name]
@@ -124,9 +122,11 @@ async def authorise(request: Request, context: Ctx) -> Caller:
 
 
 def _is_from_here(request: Request) -> bool:
-    """Whether it is sent by no page of another site in a browser of this machine: that says its site's name, in Origin
-    or, where it had the name resolved to us, in Host.
+    """Whether it is sent by no page of another site in a browser of this machine: that says so in Sec-Fetch-Site, or
+    its site's name in Origin or, where it had the name resolved to us, in Host.
     """
+    if request.headers.get("Sec-Fetch-Site") == "cross-site":
+        return False
     said = [f"//{request.headers.get('Host', 'localhost')}", request.headers.get("Origin", "//localhost")]
     return all(map(_is_near, said))
 
@@ -150,4 +150,9 @@ def _token(request: Request) -> str | None:
     return token.strip()
 
 
-Who = Annotated[Caller, Depends(authorise)]
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller  # guard.py let it in
+    return caller
+
+
+Who = Annotated[Caller, Depends(_caller)]

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from gpt2core.spec.config import PHASES, TrainConfig
-from gpt2core.spec.result import ThreadStat, TrainResult
+from gpt2core.spec.result import OpStat, ThreadStat, TrainResult
 
 STEP_S = 0.01
 
@@ -39,8 +39,8 @@ def result(config: TrainConfig) -> TrainResult:
         step_s=[STEP_S] * steps,
         phase_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
         phase_busy_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
-        ops=[],
-        threads=[thread(i, core, seen) for i, core in enumerate(config.cores or ())],
+        ops=[OpStat("qkv", "forward", 1, STEP_S, 1000, 1000)],
+        threads=[thread(i, seen[i % len(seen)], seen) for i in range(config.threads)],
         memory_bytes={"weights": 1},
         weights_sha256="0" * 64,
         graph={"tasks": 1, "edges": 0},

@@ -17,7 +17,7 @@ import uvicorn
 from caller import Caller
 
 from taskloom.server.listening import bind, resolve
-from taskloom.server.main import create_app
+from taskloom.server.main import configuration, create_app
 from taskloom.server.settings import Settings
 
 StartServer = Callable[..., Caller]
@@ -31,7 +31,7 @@ class ThreadedServer(uvicorn.Server):
 
     def __init__(self, settings: Settings, public: bool) -> None:
         self.app = create_app(settings, public)
-        super().__init__(uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="on"))
+        super().__init__(configuration(self.app))
         self.ready = threading.Event()
         self._stopping = asyncio.Event()
         self.listener = bind(resolve("127.0.0.1", 0))

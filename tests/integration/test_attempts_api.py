@@ -236,3 +236,31 @@ def test_the_schema_itself_holds_one_active_attempt_a_run_and_a_core_set(api):
         with pytest.raises(IntegrityError):
             api.sql(copy.format(**values))
     api.sql(copy.format(run_id="run_id", node="'elsewhere'", state="lost", finished="1"))
+
+
+@pytest.mark.parametrize(
+    "progress", ['{"loss": NaN}', '{"loss": 1e400}', '{"step": 1' + "0" * 400 + "}", '{"step": -1}']
+)
+def test_progress_is_finite_and_bounded(api, node, lease, progress):
+    content = f'{{"worker_id": "w1", "attempt_no": 1, "progress": {progress}}}'
+    address = f"/api/v1/attempts/{lease['attempt_id']}/heartbeat"
+    answer = api.http.post(address, content=content, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-request")
+    node.beat(lease, stage="training", loss=4.5)
+
+
+def test_a_result_that_is_not_whole_or_another_runs_changes_nothing(api, node, lease, make_result):
+    whole = node.answering(lease, make_result())
+    for change in ({"ops": None}, {"threads": None}, {"losses": []}, {"config": {**whole["config"], "batch": 8}}):
+        refusal = node.upload(lease, {**whole, **change}, status=422)
+        assert refusal["type"] == "/problems/bad-result"
+    assert states(api, lease) == ("leased", ["leased"])
+    node.upload(lease, whole)
+    assert states(api, lease) == ("succeeded", ["succeeded"])
+
+
+def test_progress_that_was_taken_before_it_had_bounds_is_left_out(api, node, lease):
+    node.beat(lease, stage="training")
+    api.sql("UPDATE attempt SET progress = :progress", progress='{"stage": "training", "step": -1}')
+    assert api.get(f"/runs/{lease['run_id']}")["history"][0]["progress"] is None
+    assert api.get(f"/attempts/{lease['attempt_id']}")["progress"] is None

@@ -1,6 +1,11 @@
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
+from patience import until
+
+from taskloom.server.queue.experiments import service
 
 pytestmark = pytest.mark.both_databases
 
@@ -175,3 +180,30 @@ def test_unknown_experiments_are_not_found(empty_api):
     assert empty_api.get("/experiments/7", 404)["type"] == "/problems/not-found"
     for verb in ("cancel", "retry"):
         assert empty_api.post(f"/experiments/7/{verb}", status=404)["detail"] == "there is no experiment 7"
+
+
+def test_work_stops_when_the_client_that_asked_for_it_has_gone(api, monkeypatch):
+    started, stopped, go_on = threading.Event(), threading.Event(), threading.Event()
+    check = service._stop_if_gone
+
+    def look():
+        started.set()
+        go_on.wait(20)
+        try:
+            check()
+        except BaseException:
+            stopped.set()
+            raise
+
+    monkeypatch.setattr(service, "_stop_if_gone", look)
+    body = {"axes": {"seed": list(range(1000))}}
+    for _ in range(3):  # one at work, two that wait for their turn
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{api.http.base_url}/api/v1/experiments", json=body, timeout=0.3)
+    assert started.is_set()
+    turns = api.context.expanding._limiter
+    until(lambda: turns.statistics().tasks_waiting == 0, "those that wait to be given up")
+    go_on.set()
+    assert stopped.wait(20)
+    until(lambda: turns.borrowed_tokens == 0, "the expansion to stop")
+    assert api.sql("SELECT count(*) FROM experiment") == [(0,)]

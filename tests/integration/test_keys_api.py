@@ -31,13 +31,21 @@ def test_without_any_key_a_server_on_loopback_is_open_and_with_one_it_is_not(api
 
 
 @pytest.mark.parametrize(
-    "sent", [{"Host": "evil.example"}, {"Host": "["}, {"Origin": "http://evil.example"}, {"Origin": "null"}]
+    "sent",
+    [
+        {"Host": "evil.example"},
+        {"Host": "["},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},  # an image, a form or a link: no Origin
+    ],
 )
 def test_pages_of_other_sites_get_nothing_of_an_open_server(api, sent):
     path = f"/api/v1/experiments/{api.submit()['id']}"
     ours = {"Host": "localhost:8321", "Origin": "http://[::1]:8321"}
     assert api.http.get(path, headers=ours).status_code == 200
     assert api.http.get(path, headers={"Host": "taskloom"}).status_code == 200
+    assert api.http.get(path, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
     for answer in (api.http.get(path, headers=sent), api.http.post(f"{path}/cancel", headers=sent)):
         assert (answer.status_code, answer.json()["type"]) == (401, "/problems/unauthenticated")
     assert api.get("/runs/1")["state"] == "queued"

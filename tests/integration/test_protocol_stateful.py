@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from caller import whole
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -73,7 +74,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(repetitions=st.integers(1, 3), trace=st.booleans())
     def submit(self, repetitions: int, trace: bool) -> None:
         request = ExperimentRequest.model_validate({"repetitions": repetitions, "order": "sequential", "trace": trace})
-        experiments.submit(self.database, self.settings, request, None, None)
+        experiments.submit(self.database, self.settings, request, "somebody", None)
 
     @rule(name=WORKERS)
     def restart(self, name: str) -> None:
@@ -151,7 +152,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(pick=PICK, verb=st.sampled_from([runs.cancel, runs.retry]))
     def user(self, pick: int, verb: Any) -> None:
         try:
-            verb(self.database, self.settings, self.run_id(pick))
+            verb(self.database, self.settings, self.run_id(pick), "somebody")
         except InvalidTransition:
             return
 
@@ -159,7 +160,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(pick=PICK, verb=st.sampled_from([experiments.cancel, experiments.retry]))
     def user_of_an_experiment(self, pick: int, verb: Any) -> None:
         try:
-            verb(self.database, 1 + pick % self.sql("SELECT max(id) FROM experiment")[0][0])
+            verb(self.database, 1 + pick % self.sql("SELECT max(id) FROM experiment")[0][0], "somebody")
         except InvalidTransition:
             return
 
@@ -216,4 +217,4 @@ def test_whatever_comes_in_whatever_order_nothing_is_lost_or_doubled(migrated, m
         max_examples=40, stateful_step_count=30, deadline=None, derandomize=True, phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )  # fmt: skip
-    run_state_machine_as_test(lambda: Protocol(migrated, make_result()), settings=shape)
+    run_state_machine_as_test(lambda: Protocol(migrated, whole(make_result([0.2] * 12, warmup=2))), settings=shape)

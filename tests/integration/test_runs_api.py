@@ -65,7 +65,7 @@ def test_samples_and_the_raw_result_are_what_was_uploaded(api, make_result):
     api.submit()
     node = api.worker()
     lease = node.claim()
-    result = make_result([9.0, 0.5, 0.25], losses=[3, 2, 1])
+    result = node.answering(lease, make_result([9.0, 0.5, 0.25], losses=[3, 2, 1]))
     node.upload(lease, result)
     assert api.get(f"/runs/{lease['run_id']}/result") == result
     samples = api.get(f"/runs/{lease['run_id']}/samples")

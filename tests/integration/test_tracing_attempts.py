@@ -99,8 +99,21 @@ def test_cancelling_a_run_that_is_traced_cancels_the_tracing(api, timed, under_w
     assert api.get(f"/runs/{run_id}/samples")["attempt_no"] == 1
 
 
+RIGHT = gzip.compress(json.dumps(FOUND).encode())
+
+
 @pytest.mark.parametrize(
-    "content", [gzip.compress(json.dumps(FOUND).encode()), b"trace", gzip.compress(b"[]", mtime=0)]
+    "content",
+    [
+        RIGHT,
+        b"trace",
+        gzip.compress(b"[]", mtime=0),
+        gzip.compress(b" " * (65 << 20)),  # a little that unpacks to much
+        gzip.compress(b'{"schema": [' + b"[]," * 9_000_000 + b"[]]}"),
+        gzip.compress(b"[" * 100_000),
+        RIGHT[:-9],
+    ],
+    ids=["right", "no gzip", "no object", "long", "many values", "deep", "cut off"],
 )
 def test_the_report_shows_the_trace_or_says_what_is_wrong_with_it(api, timed, content):
     node, run_id = timed
@@ -111,7 +124,7 @@ def test_the_report_shows_the_trace_or_says_what_is_wrong_with_it(api, timed, co
     page = api.http.get(f"/reports/{asked}").text
     wrong = [mark for mark in document["marks"] if f"trace.json.gz of run {run_id} cannot be read" in mark]
     assert ([row["run_id"] for row in document["traced"]], len(wrong)) in (([run_id], 0), ([], 1))
-    assert bool(wrong) == (len(content) < 100)
+    assert bool(wrong) == (content is not RIGHT)
     assert ("Timeline as traced" in page) == bool(document["traced"])
 
 

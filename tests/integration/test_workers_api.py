@@ -1,6 +1,8 @@
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from caller import Node
 from patience import until
 from sqlalchemy import text
 
@@ -89,3 +91,70 @@ def test_workers_are_paged_by_id(api):
 
 def test_unknown_workers_are_not_found(empty_api):
     assert empty_api.get("/workers/nobody", 404)["type"] == "/problems/not-found"
+
+
+NESTED = json.loads("[" * 300 + "]" * 300)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"labels": {"a": "\ud800"}}, "invalid-request"),
+        ({"labels": {"\ud800": "a"}}, "invalid-request"),
+        ({"labels": {"a": "\0"}}, "invalid-request"),
+        ({"labels": {str(i): "" for i in range(100)}}, "invalid-request"),
+        ({"node": "a\0b"}, "invalid-request"),
+        ({"software": {"hash": "x" * 1000}}, "invalid-request"),
+        ({"topology": {"caches": NESTED}}, "body-too-complex"),
+        ({"topology": {"clock": 1e400}}, "invalid-request"),
+        ({"topology": {"clock": 10**400}}, "invalid-request"),
+        ({"topology": {"flags": "x" * 100_000}}, "invalid-request"),
+        ({"memory_bytes": 10**400}, "invalid-request"),
+        ({"started_s": float("nan")}, "invalid-request"),
+    ],
+)
+def test_a_registration_is_looked_at_whole_before_it_is_taken(api, change, kind):
+    identity = {"worker_id": "w1", "boot_id": "b", "node": "n", "cores": [0], "memory_bytes": 1, **change}
+    content = json.dumps(identity).replace("Infinity", "1e400")
+    headers = {"Content-Type": "application/json"}
+    answer = api.http.post("/api/v1/workers", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (422, f"/problems/{kind}"), answer.text
+    assert api.get("/workers") == {"items": [], "unreadable": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("labels", '{"a": "\\ud800"}'),
+        ("labels", '{"a": 5}'),
+        ("topology", json.dumps({"caches": NESTED})),
+        ("topology", '{"clock": 1' + "0" * 400 + "}"),
+        ("software", "[]"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_skipped_and_named(api, column, value):
+    for name in ("w1", "w2", "w3"):
+        api.worker(name)
+    api.sql(f"UPDATE worker SET {column} = :value WHERE worker_id = 'w2'", value=value)
+    page = api.get("/workers")
+    assert [worker["worker_id"] for worker in page["items"]] == ["w1", "w3"]
+    assert page["unreadable"] == ["w2"]
+    assert "cannot be read" in api.get("/workers/w2", 404)["detail"]
+    api.worker("w2")
+    assert api.get("/workers")["unreadable"] == []
+
+
+def test_nobody_elses_key_gets_the_cores_of_a_running_attempt(house):
+    taken = {"node": "node-of-w1", "cores": [1, 2]}
+    house.use(house.tokens["other-worker"])
+    node = Node(house, "w3", **taken)
+    assert node.register(409)["type"] == "/problems/cores-taken"
+    node.register(201, cores=[2, 3])
+    node.register(409, cores=[0])
+    assert house.get("/workers", 403)
+    house.use(house.tokens["worker"])  # its owner may; so may whoever comes when it is over
+    Node(house, "w4", **taken).register(201)
+    house.use(house.tokens["admin"])
+    house.post("/keys/4/revoke")
+    house.use(house.tokens["other-worker"])
+    node.register(200, cores=[0])

@@ -1,4 +1,5 @@
 import collections
+import itertools
 
 import pytest
 from hypothesis import given
@@ -6,8 +7,8 @@ from hypothesis import strategies as st
 
 from gpt2core.step import slicing
 from taskloom.contract.experiments import ExperimentRequest
-from taskloom.server.errors import ExpansionTooLarge, InvalidRequest
-from taskloom.server.queue.experiments.expansion import Capacity, expand, order
+from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge, InvalidRequest
+from taskloom.server.queue.experiments.expansion import MAX_ERRORS, SETTINGS, Capacity, expand, order
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 
 
@@ -196,3 +197,41 @@ def test_the_shape_leaves_out_what_does_not_change_a_steps_duration():
 def test_memory_grows_with_the_batch():
     small, large = (expanded({"base": {"batch": batch}})[0][0].memory_bytes for batch in (1, 64))
     assert 0 < small < large
+
+
+def test_exclusions_are_looked_up_and_not_gone_through():
+    seeds = list(range(1000))
+    exclude = [{"seed": seed, "lr": 1e-4} for seed in range(10_000) if seed != 7]
+    variants, _ = expanded({"axes": {"seed": seeds}, "exclude": exclude})
+    assert [variant.values for variant in variants] == [{"seed": 7}]
+
+
+def test_more_comparisons_than_are_made_are_refused_before_any_is():
+    some = [dict.fromkeys(names, "x") for names in itertools.combinations(SETTINGS, 2)]
+    with pytest.raises(ExclusionTooLarge) as caught:
+        expanded({"axes": {"seed": list(range(5000))}, "exclude": some})
+    assert caught.value.fields["combinations"] == 5000
+
+
+def test_settings_of_all_runs_together_are_bounded():
+    cores = ",".join(map(str, range(4000)))
+    with pytest.raises(ExpansionTooLarge, match="bytes"):
+        expanded({"base": {"cores": cores}, "axes": {"seed": list(range(5000))}})
+
+
+def test_what_calls_between_may_end_it():
+    seen = []
+
+    def between():
+        seen.append(1)
+        if len(seen) == 3:
+            raise InterruptedError
+
+    request = ExperimentRequest.model_validate({"axes": {"seed": list(range(100))}})
+    with pytest.raises(InterruptedError):
+        expand(request, 10_000, run_memory_bytes, Capacity(), between)
+    assert len(seen) == 3
+
+
+def test_many_refusals_end_it_early():
+    assert len(refused({"axes": {"threads": list(range(-5000, 0)), "seed": [1, 2]}})) == MAX_ERRORS

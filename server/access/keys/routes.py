@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.server import paging
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys import service
 from taskloom.server.context import Ctx, Cursor, Id, PageSize
 from taskloom.server.errors import BadCursor, BodyTooLarge, InvalidRequest, MalformedBody, NotFound, PageTooLarge
 from taskloom.server.problems import responses
 
-router = APIRouter(prefix="/keys", tags=["keys"])
+router = GuardedRouter(prefix="/keys", tags=["keys"])
 
 
 @router.post("", status_code=201, responses=responses(MalformedBody, BodyTooLarge, InvalidRequest))

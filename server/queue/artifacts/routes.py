@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.requests import ClientDisconnect
 
 from taskloom.contract.artifacts import ACCEPTED_TYPES, NAME, OCTETS, ArtifactReceipt
 from taskloom.contract.runs import MOST_ID
 from taskloom.server.access.auth import Who
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Context, Ctx, Id
 from taskloom.server.errors import (
     ArtifactConflict,
@@ -27,7 +28,7 @@ from taskloom.server.queue.artifacts import service
 from taskloom.server.queue.artifacts.store import Incoming
 from taskloom.server.queue.workers import ownership
 
-router = APIRouter(tags=["artifacts"])
+router = GuardedRouter(tags=["artifacts"])
 CHUNK_BYTES = 1 << 20
 Name = Annotated[str, Path(pattern=f"^{NAME}$", description="a file name: no folders")]
 BINARY = {"schema": {"type": "string", "format": "binary"}}

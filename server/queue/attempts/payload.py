@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
 import json
 import math
+import threading
 import zlib
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from gpt2core.spec.config import PHASES
-from gpt2core.spec.result import READABLE, median, tokens_per_step
-from taskloom.server.errors import BadResult
+from pydantic import ValidationError
+
+from gpt2core.spec.config import PHASES, TrainConfig
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.result import median, tokens_per_step
+from taskloom.contract.results import Result
+from taskloom.server import values
+from taskloom.server.errors import BadResult, InvalidRequest
 
 COMPRESSION_LEVEL = 6
 # What only a few analyses read, and much of a result.
 HEAVY = frozenset({"ops", "threads", "memory_bytes", "resident_bytes", "graph", "counters", "summary", "warnings"})
 MOMENTARY = frozenset({"load_average"})  # of the environment: what is another value with every run
+SETTINGS = frozenset(item.name for item in dataclasses.fields(TrainConfig))
+# What every analysis reads of a configuration: resolved, where the run left it open.
+RESOLVED = ("model", "batch", "seq", "steps", "warmup", "scheduler", "sync", "threads", "batch_slice", "token_slice")
+MEASURED = 1.01  # two clocks differ by less: analysis.efficiency.waiting_split
+LARGE_BYTES = 1 << 20
+_large = threading.Lock()  # larger payloads are looked at one after the other: parsed, they take several times as much
 
 
 @dataclass(frozen=True)
@@ -50,30 +65,35 @@ def unpack(compressed: bytes) -> dict[str, Any]:
     return payload
 
 
-def check(text: str, sha256: str, outcome: str) -> Payload:
-    """Raises BadResult where the text is not what its hash, its outcome or the result's schema say."""
+def check(text: str, sha256: str, outcome: str, spec: Mapping[str, Any]) -> Payload:
+    """Raises BadResult where the text is not what its hash, its outcome, the result's schema or the run's spec say;
+    BodyTooComplex where it is more than is read.
+    """
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
         raise BadResult("the payload is no valid Unicode") from None
     if hashlib.sha256(encoded).hexdigest() != sha256:
         raise BadResult("the payload's SHA-256 is another one than `sha256`: it was damaged on its way")
-    try:
-        payload = json.loads(text, parse_constant=_refuse_constant)
-    except (json.JSONDecodeError, RecursionError) as reason:
-        raise BadResult(f"the payload is not JSON: {reason}") from None
-    if not isinstance(payload, dict) or not set(payload) <= {"result", "error"}:
-        raise BadResult("the payload is not an object with `result` and `error`")
-    result, error = payload.get("result"), payload.get("error")
-    if error is not None and not isinstance(error, dict):
-        raise BadResult("`error` is no object")
-    if outcome == "succeeded" and (result is None or error is not None):
-        raise BadResult("a run that succeeded has a `result` and no `error`")
-    if outcome == "failed" and error is None:
-        raise BadResult("a run that failed has an `error`")
-    if result is not None:
-        _check_result(result)
-    return Payload(result, error, zlib.compress(encoded, COMPRESSION_LEVEL))
+    with _large if len(encoded) > LARGE_BYTES else contextlib.nullcontext():
+        try:
+            payload = values.parse(encoded, values.RESULT)
+        except json.JSONDecodeError as reason:
+            raise BadResult(f"the payload is not JSON: {reason}") from None
+        except InvalidRequest as reason:
+            raise BadResult(f"the payload holds what cannot be kept: {reason.fields['errors'][0]}") from None
+        if not isinstance(payload, dict) or not set(payload) <= {"result", "error"}:
+            raise BadResult("the payload is not an object with `result` and `error`")
+        result, error = payload.get("result"), payload.get("error")
+        if error is not None and not isinstance(error, dict):
+            raise BadResult("`error` is no object")
+        if outcome == "succeeded" and (result is None or error is not None):
+            raise BadResult("a run that succeeded has a `result` and no `error`")
+        if outcome == "failed" and error is None:
+            raise BadResult("a run that failed has an `error`")
+        if result is not None:
+            _check_result(result, spec)
+        return Payload(result, error, zlib.compress(encoded, COMPRESSION_LEVEL))
 
 
 def digest(result: dict[str, Any]) -> bytes:
@@ -100,34 +120,48 @@ def figures(result: dict[str, Any]) -> Figures:
     )
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise BadResult(f"the payload holds {name}, which is no JSON")
+def _check_result(found: object, spec: Mapping[str, Any]) -> None:
+    """Raises BadResult unless it is whole, as long everywhere as it says, and what the run asked for."""
+    try:
+        result = Result.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BadResult(f"`result.{place}`: {first['msg']}" if place else f"`result`: {first['msg']}") from None
+    config = _check_config(result.config, spec)
+    lists: dict[str, Sized] = {"losses": result.losses, "step_s": result.step_s}
+    for name, by_phase in (("phase_s", result.phase_s), ("phase_busy_s", result.phase_busy_s)):
+        if set(by_phase) != set(PHASES):
+            raise BadResult(f"`result.{name}` has not the phases {', '.join(PHASES)}")
+        lists |= {f"{name}.{phase}": entries for phase, entries in by_phase.items()}
+    for name in ("flagged", "gradient_norms"):
+        if getattr(result, name):
+            lists[name] = getattr(result, name)
+    for name, entries in lists.items():
+        if len(entries) != config.steps:
+            raise BadResult(f"`result.{name}` has {len(entries)} entries; there were {config.steps} steps")
+    if result.threads and len(result.threads) != config.threads:
+        raise BadResult(f"`result.threads` has {len(result.threads)} entries; there were {config.threads} threads")
+    timed_s = math.fsum(result.step_s[config.warmup_steps :])
+    spent_s = math.fsum(t.useful_s + t.barrier_s + t.starvation_s + t.idle_s for t in result.threads)
+    if spent_s > MEASURED * timed_s * config.threads:
+        raise BadResult(f"`result.threads` spent {spent_s:g} s in {timed_s:g} s of {config.threads} threads")
 
 
-def _check_result(result: object) -> None:
-    if not isinstance(result, dict) or result.get("schema") not in READABLE:
-        raise BadResult("`result` is no object with `schema` " + " or ".join(READABLE))
-    config = result.get("config")
-    if not isinstance(config, dict) or not all(_is_count(config.get(k)) for k in ("batch", "seq", "steps", "warmup")):
-        raise BadResult("`result.config` lacks batch, seq, steps or warmup")
-    if not _is_count(config.get("grad_accum", 1)):
-        raise BadResult("`result.config.grad_accum` is no number of micro-batches")
-    losses, step_s, phase_s = (result.get(k) for k in ("losses", "step_s", "phase_s"))
-    if not isinstance(phase_s, dict) or set(phase_s) != set(PHASES):
-        raise BadResult("`result.phase_s` has not the phases " + ", ".join(PHASES))
-    for name, values in (("losses", losses), ("step_s", step_s), *phase_s.items()):
-        if not isinstance(values, list) or not all(_is_number(v) for v in values):
-            raise BadResult(f"`{name}` is no list of finite numbers")
-        if not isinstance(step_s, list) or len(values) != len(step_s):
-            raise BadResult(f"`{name}` and `step_s` are not equally long")
-    for name, kind in (("environment", dict), ("weights_sha256", str)):
-        if not isinstance(result.get(name), kind):
-            raise BadResult(f"`result.{name}` is missing")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _check_config(given: Mapping[str, Any], spec: Mapping[str, Any]) -> TrainConfig:
+    """The configuration of a result. What the run left open is the worker's and the trainer's to choose."""
+    missing = [name for name in RESOLVED if given.get(name) is None]
+    if missing or not isinstance(given["model"], dict):
+        raise BadResult(f"`result.config` lacks {', '.join(missing or ['the sizes of model'])}")
+    try:
+        config = TrainConfig.from_dict({name: value for name, value in given.items() if name in SETTINGS})
+        asked = TrainConfig.from_dict({name: value for name, value in spec.items() if name in SETTINGS})
+    except ConfigError as error:
+        raise BadResult(f"`result.config.{error.field}`: {error}") from None
+    chosen, wanted = config.to_dict(), asked.to_dict() | {"warmup": asked.warmup_steps}
+    if asked.cores is not None:  # whichever thread is on which
+        chosen["cores"], wanted["cores"] = set(config.cores or ()), set(asked.cores)
+    for name, value in wanted.items():
+        if value is not None and chosen[name] != value:
+            raise BadResult(f"`result.config.{name}` is {chosen[name]!r}; the run asked for {value!r}")
+    return config

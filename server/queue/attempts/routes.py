@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Response
 
 from taskloom.contract.runs import (
     AttemptSummary,
@@ -16,6 +16,7 @@ from taskloom.contract.runs import (
     ResultUpload,
 )
 from taskloom.server.access.auth import Who
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.context import Context, Ctx, Id
 from taskloom.server.errors import (
@@ -39,7 +40,7 @@ from taskloom.server.queue.attempts.claim import claim
 from taskloom.server.queue.attempts.waiting import Empty
 from taskloom.server.queue.workers import ownership
 
-router = APIRouter(tags=["attempts"])
+router = GuardedRouter(tags=["attempts"])
 
 
 @router.post(
@@ -51,7 +52,7 @@ router = APIRouter(tags=["attempts"])
         **responses(MalformedBody, BodyTooLarge, InvalidRequest, UnknownWorker, StaleBoot, WorkerBusy, NotYourWorker),
     },
 )
-async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Request) -> Lease | Response:
+async def lease(context: Ctx, caller: Who, wanted: LeaseRequest) -> Lease | Response:
     """Claim the next run that fits the worker, waiting up to wait_s for one.
 
     Asked again after a lost answer, the same lease is given, as long as no heartbeat has confirmed it.
@@ -59,16 +60,14 @@ async def lease(context: Ctx, caller: Who, wanted: LeaseRequest, request: Reques
     await context.control.run(ownership.check_worker, context.database, caller, wanted.worker_id)
     asked_at = time.monotonic()
 
-    async def claim_if_connected() -> Lease | Empty | None:
-        if await request.is_disconnected():
-            return None
+    async def claim_now() -> Lease | Empty | None:
         left_s = None
         if wanted.remaining_s is not None:
             left_s = max(0.0, wanted.remaining_s - (time.monotonic() - asked_at))
         now_wanted = wanted.model_copy(update={"remaining_s": left_s})
         return await context.control.run(claim, context.database, context.settings, now_wanted)
 
-    found = await context.waiting.wait_for(claim_if_connected, min(wanted.wait_s, context.settings.max_wait_s))
+    found = await context.waiting.wait_for(claim_now, min(wanted.wait_s, context.settings.max_wait_s))
     return Response(status_code=204) if found is None else found
 
 

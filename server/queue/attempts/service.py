@@ -45,7 +45,7 @@ def summary(attempt: Attempt) -> AttemptSummary:
         expires_at=utc(attempt.expires_at),
         deadline_at=utc(attempt.deadline_at),
         finished_at=None if attempt.finished_at is None else utc(attempt.finished_at),
-        progress=None if attempt.progress is None else ProgressSeen(**attempt.progress),
+        progress=ProgressSeen.kept(attempt.progress),
         error=attempt.error,
     )
 
@@ -98,7 +98,11 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
 
     Raises NotFound, WrongFencingToken, ResultConflict, BadResult or InvalidTransition.
     """
-    payload = payloads.check(upload.payload, upload.sha256, upload.outcome)
+    with database.read() as session:  # nobody waits while the payload is looked at
+        spec = session.scalar(select(Run.spec).join(Attempt, Attempt.run_id == Run.id).where(Attempt.id == attempt_id))
+    if spec is None:
+        raise NotFound(f"there is no attempt {attempt_id}")
+    payload = payloads.check(upload.payload, upload.sha256, upload.outcome, spec)
     with database.write() as session:
         attempt, run = _locked(session, attempt_id, upload.worker_id, upload.attempt_no)
         stored = session.get(Result, attempt_id)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from taskloom.contract.demand import Demand, PoolPage, PoolReport, PoolSummary
 from taskloom.server.access.auth import Who
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Ctx
 from taskloom.server.errors import BodyTooLarge, InvalidRequest, MalformedBody, NotYourPool, TooManyPools
 from taskloom.server.problems import responses
 from taskloom.server.queue.demand import service
 
-router = APIRouter(prefix="/queue", tags=["queue"])
+router = GuardedRouter(prefix="/queue", tags=["queue"])
 
 
 @router.get("/demand", responses=responses())

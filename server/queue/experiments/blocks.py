@@ -33,7 +33,7 @@ def insert_runs(
     by_variant = [
         {
             "variant": dict(variant.values),
-            "spec": variant.config.to_dict(),
+            "spec": variant.spec,
             "shape": variant.shape,
             "cores_needed": variant.cores_needed(requires.cores),
             "pinned_cores": ",".join(map(str, sorted(variant.config.cores or ()))),

@@ -11,7 +11,7 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
-from taskloom.server.errors import ExpansionTooLarge, InvalidRequest
+from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge, InvalidRequest
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.memory import MAX_SLICES, slices
 
@@ -28,6 +28,8 @@ MODEL_SETTINGS = tuple(f.name for f in dataclasses.fields(ModelConfig))
 # Where files lie is the worker's operator's business; a request names them.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 MAX_ERRORS = 100
+MOST_COMPARISONS = 500_000  # of combinations with exclusions
+MOST_SETTINGS_BYTES = 16 << 20  # of all runs' configurations as JSON; 10,000 usual ones have 8 MB
 # What two runs may differ in and still take as long per step.
 NOT_SHAPE = (
     "steps", "warmup", "seed", "data", "distribution", "checkpoint", "save", "trace", "lr", "beta1", "beta2", "eps",
@@ -41,6 +43,8 @@ class Variant:
 
     values: Mapping[str, Any]
     config: TrainConfig
+    spec: Mapping[str, Any]  # the configuration as JSON
+    shape: str  # equal for configurations whose steps take equally long on one node
     memory_bytes: int
 
     def cores_needed(self, asked: int | None) -> int:
@@ -49,12 +53,6 @@ class Variant:
         if self.config.cores is not None:
             return len(self.config.cores)
         return 1 if self.config.allow_oversubscription else self.config.threads
-
-    @property
-    def shape(self) -> str:
-        """Equal for configurations whose steps take equally long on one node."""
-        spec = {k: v for k, v in self.config.to_dict().items() if k not in NOT_SHAPE}
-        return canonical_sha256(spec)
 
 
 @dataclass(frozen=True)
@@ -80,17 +78,24 @@ def canonical_sha256(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def _shape(spec: Mapping[str, Any]) -> str:
+    return canonical_sha256({name: value for name, value in spec.items() if name not in NOT_SHAPE})
+
+
 class Refusals:
     """Errors gathered over all variants, each named once."""
 
     def __init__(self, request: ExperimentRequest) -> None:
         self._request = request
         self._entries: dict[tuple[str, str], dict[str, Any]] = {}
+        self._places: dict[str, dict[str, int]] = {}
 
     def add(self, where: str, field: str, value: object, accepted: str) -> None:
-        if len(self._entries) < MAX_ERRORS:
-            entry = {"pointer": where, "field": field, "value": value, "accepted": accepted}
-            self._entries.setdefault((where, accepted), entry)
+        """Raises InvalidRequest once there are enough of them."""
+        entry = {"pointer": where, "field": field, "value": value, "accepted": accepted}
+        self._entries.setdefault((where, accepted), entry)
+        if len(self._entries) >= MAX_ERRORS:
+            self.raise_if_any()
 
     def add_setting(self, choice: Mapping[str, Any], error: ConfigError) -> None:
         """A refused setting of a variant, at the axis, zip or base that gave it."""
@@ -101,24 +106,46 @@ class Refusals:
 
     def where(self, name: str, choice: Mapping[str, Any]) -> str:
         if name in self._request.axes:
-            return pointer(["axes", name, _index(self._request.axes[name], choice[name])])
+            return pointer(["axes", name, self._place(name, self._request.axes[name], choice[name])])
         for i, group in enumerate(self._request.zip):
             if name in group:
-                return pointer(["zip", i, name, _index(group[name], choice[name])])
+                return pointer(["zip", i, name, self._place(name, group[name], choice[name])])
         return pointer(["base", name])
+
+    def _place(self, name: str, values: list[Any], value: object) -> int:
+        """Where a setting's values hold this one first."""
+        if name not in self._places:
+            self._places[name] = {_text(values[i]): i for i in range(len(values) - 1, -1, -1)}
+        return self._places[name][_text(value)]
 
     def raise_if_any(self) -> None:
         if self._entries:
             raise InvalidRequest(list(self._entries.values()))
 
 
-def _index(values: list[Any], value: object) -> int:
-    return next(i for i, v in enumerate(values) if _same(v, value))
+def _text(value: object) -> str:
+    """Equal for values that are equal as JSON: true is not 1."""
+    return json.dumps(value, sort_keys=True)
 
 
-def _same(a: object, b: object) -> bool:
-    """Equal as JSON: true is not 1."""
-    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+class Exclusions:
+    """Combinations to leave out, found by their values: however many leave out values of the same settings, a
+    combination is looked up once.
+    """
+
+    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        self._known: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        for entry in entries:
+            names = tuple(sorted(entry))
+            self._known.setdefault(names, set()).add(tuple(_text(entry[name]) for name in names))
+
+    def __len__(self) -> int:
+        """Comparisons that a combination takes."""
+        return len(self._known)
+
+    def take(self, texts: Mapping[str, str]) -> bool:
+        """Whether the combination, as the text of each setting, is left out."""
+        return any(tuple(texts[name] for name in names) in values for names, values in self._known.items())
 
 
 def expand(
@@ -126,8 +153,12 @@ def expand(
     max_runs: int,
     memory_bytes: Callable[[TrainConfig], int],
     capacity: Capacity,
+    between: Callable[[], None] = lambda: None,
 ) -> tuple[list[Variant], list[Planned]]:
-    """Every variant, and every run in its order. Raises InvalidRequest or ExpansionTooLarge."""
+    """Every variant, and every run in its order. `between`: called before each variant; what it raises ends the work.
+
+    Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge.
+    """
     refusals = Refusals(request)
     _check_axes(request, refusals)
     _check_stop(request, refusals)
@@ -138,12 +169,29 @@ def expand(
         combinations *= len(values)
     if combinations > max_runs:
         _refuse_size(combinations, max_runs)
-    variants = list(_variants(request, refusals, memory_bytes, capacity))
+    exclusions = Exclusions(request.exclude)
+    if combinations * len(exclusions) > MOST_COMPARISONS:
+        raise ExclusionTooLarge(
+            f"{combinations} combinations would be compared with {len(exclusions)} sets of excluded settings; at most "
+            f"{MOST_COMPARISONS} comparisons are made",
+            combinations=combinations,
+            max_comparisons=MOST_COMPARISONS,
+        )
+    repetitions = request.repetitions if request.stop is None else request.stop.max_repetitions
+    variants: list[Variant] = []
+    size_bytes = 0
+    for variant, spec_bytes in _variants(request, exclusions, refusals, memory_bytes, capacity):
+        between()
+        variants.append(variant)
+        size_bytes += repetitions * spec_bytes
+        if size_bytes > MOST_SETTINGS_BYTES:
+            raise ExpansionTooLarge(
+                f"the runs' settings have more than {MOST_SETTINGS_BYTES} bytes", max_bytes=MOST_SETTINGS_BYTES
+            )
     refusals.raise_if_any()
     if not variants:
         refusals.add("/exclude", "exclude", request.exclude, "entries that leave at least one combination")
         refusals.raise_if_any()
-    repetitions = request.repetitions if request.stop is None else request.stop.max_repetitions
     if len(variants) * repetitions > max_runs:
         _refuse_size(len(variants) * repetitions, max_runs)
     return _sliced_alike(variants), order(request, len(variants))
@@ -156,10 +204,11 @@ def _sliced_alike(variants: list[Variant]) -> list[Variant]:
     widest = max(variant.config.threads for variant in variants)
     alike = []
     for variant in variants:
-        batch_slice, token_slice = slicing.sizes(variant.config, widest)
-        if (batch_slice, token_slice) != slicing.sizes(variant.config):
-            config = dataclasses.replace(variant.config, batch_slice=batch_slice, token_slice=token_slice)
-            variant = dataclasses.replace(variant, config=config)
+        narrow = variant.config.threads != widest
+        if narrow and (sizes := slicing.sizes(variant.config, widest)) != slicing.sizes(variant.config):
+            config = dataclasses.replace(variant.config, batch_slice=sizes[0], token_slice=sizes[1])
+            spec = config.to_dict()
+            variant = dataclasses.replace(variant, config=config, spec=spec, shape=_shape(spec))
         alike.append(variant)
     return alike
 
@@ -238,28 +287,31 @@ def _check_axes(request: ExperimentRequest, refusals: Refusals) -> None:
 
 def _variants(
     request: ExperimentRequest,
+    exclusions: Exclusions,
     refusals: Refusals,
     memory_bytes: Callable[[TrainConfig], int],
     capacity: Capacity,
-) -> Iterator[Variant]:
+) -> Iterator[tuple[Variant, int]]:
+    """Each variant, and the length of its configuration as JSON."""
     base = request.base.model_dump(exclude_unset=True, exclude_none=True)
     base = {name: list(v) if isinstance(v, tuple) else v for name, v in base.items()}
     defaults = TrainConfig().to_dict() | {"model": TrainConfig().model.name}
-    axes = [[{name: value} for value in values] for name, values in request.axes.items()]
-    zips = [[dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)] for group in request.zip]
+    fixed = {name: _text(value) for name, value in {**defaults, **base}.items()}
+    groups = [{name: values} for name, values in request.axes.items()] + request.zip
+    parts = [_rows(group, with_texts=bool(len(exclusions))) for group in groups]
     seen: set[str] = set()
-    for combination in itertools.product(*axes, *zips):
-        choice = {name: value for part in combination for name, value in part.items()}
-        given = {**base, **choice}
-        complete = {**defaults, **given}
-        if any(all(_same(complete[k], v) for k, v in entry.items()) for entry in request.exclude):
+    known_bytes: dict[str, int] = {}
+    for combination in itertools.product(*parts):
+        choice = {name: value for row, _ in combination for name, value in row.items()}
+        if exclusions.take(fixed | {name: text for _, texts in combination for name, text in texts.items()}):
             continue
         try:
-            config = TrainConfig.from_dict(given)
+            config = TrainConfig.from_dict({**base, **choice})
         except ConfigError as error:
             refusals.add_setting(choice, error)
             continue
-        identity = json.dumps(config.to_dict(), sort_keys=True)
+        spec = config.to_dict()
+        identity = _text(spec)
         if identity in seen:
             refusals.add("/axes", "axes", choice, "combinations that differ from each other")
             continue
@@ -273,9 +325,18 @@ def _variants(
                 f"slices that cut the batch into at most {MAX_SLICES} pieces",
             )
             continue
-        variant = Variant(choice, config, memory_bytes(config))
+        shape = _shape(spec)
+        if shape not in known_bytes:
+            known_bytes[shape] = memory_bytes(config)
+        variant = Variant(choice, config, spec, shape, known_bytes[shape])
         _check_runnable(variant, request, refusals, capacity)
-        yield variant
+        yield variant, len(identity)
+
+
+def _rows(group: Mapping[str, list[Any]], with_texts: bool) -> list[tuple[dict[str, Any], dict[str, str]]]:
+    """Settings that vary together: the values of each row, and their texts."""
+    rows = [dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)]
+    return [(row, {name: _text(value) for name, value in row.items()} if with_texts else {}) for row in rows]
 
 
 def _check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refusals, capacity: Capacity) -> None:

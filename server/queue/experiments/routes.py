@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from taskloom.contract.experiments import ExperimentDetail, ExperimentPage
 from taskloom.contract.runs import StateChangePage
 from taskloom.server import paging
 from taskloom.server.access.auth import Who
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
 from taskloom.server.errors import BadCursor, InvalidRequest, InvalidTransition, NotFound, PageTooLarge
 from taskloom.server.problems import responses
 from taskloom.server.queue.experiments import service
 from taskloom.server.queue.runs import changes
 
-router = APIRouter(prefix="/experiments", tags=["experiments"])
+router = GuardedRouter(prefix="/experiments", tags=["experiments"])
 
 
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from anyio import NoEventLoopError, from_thread
 from sqlalchemy import func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.result import median
 from taskloom.contract.experiments import (
     DryRun,
@@ -37,6 +37,9 @@ from taskloom.server.queue.runs.service import cancel_locked, retry_locked
 from taskloom.server.queue.runs.states import OPEN, RUN
 from taskloom.server.queue.workers.service import capacity
 from taskloom.server.settings import Settings
+
+CHUNK = 500  # shapes that one query asks for
+LATEST = 100  # runs of a shape that an estimate is made from
 
 
 def submit(
@@ -202,8 +205,13 @@ def _storable(request: ExperimentRequest) -> dict[str, Any]:
 def _expand(database: Database, settings: Settings, request: ExperimentRequest) -> tuple[list[Variant], list[Planned]]:
     with database.read() as session:
         largest = capacity(session)
-    memory_bytes: Callable[[TrainConfig], int] = functools.lru_cache(maxsize=1024)(run_memory_bytes)
-    return expand(request, settings.max_runs, memory_bytes, largest)
+    return expand(request, settings.max_runs, run_memory_bytes, largest, between=_stop_if_gone)
+
+
+def _stop_if_gone() -> None:
+    """Raises what ends the work of a client that has gone."""
+    with contextlib.suppress(NoEventLoopError):  # asked by this server itself
+        from_thread.check_cancelled()
 
 
 def _check_room(session: Session, settings: Settings, key_id: int | None, more: int) -> None:
@@ -264,17 +272,22 @@ def _stopping_at_first(experiment: Experiment) -> StoppingState | None:
 
 def _estimated_s(session: Session, variants: list[Variant], repetitions: int) -> float | None:
     """Steps times the median step of finished runs of the same shape, one run after the other."""
-    total_s = 0.0
     known: dict[str, float] = {}
-    for variant in variants:
-        if variant.shape not in known:
-            query = select(Run.median_step_s).where(Run.shape == variant.shape, Run.median_step_s.is_not(None))
-            steps_s = [s for s in session.scalars(query.order_by(Run.id.desc()).limit(100)) if s is not None]
-            if not steps_s:
-                return None
-            known[variant.shape] = median(steps_s)
-        total_s += known[variant.shape] * variant.config.steps * repetitions
-    return total_s
+    shapes = list(dict.fromkeys(variant.shape for variant in variants))
+    for first in range(0, len(shapes), CHUNK):
+        _stop_if_gone()
+        chunk = shapes[first : first + CHUNK]
+        newest = func.row_number().over(partition_by=Run.shape, order_by=Run.id.desc()).label("newest")
+        runs = select(Run.shape, Run.median_step_s, newest).where(Run.shape.in_(chunk), Run.median_step_s.is_not(None))
+        latest = runs.subquery()
+        rows = session.execute(select(latest.c.shape, latest.c.median_step_s).where(latest.c.newest <= LATEST))
+        steps_s: dict[str, list[float]] = {}
+        for shape, step_s in rows:
+            steps_s.setdefault(shape, []).append(step_s)
+        known |= {shape: median(values) for shape, values in steps_s.items()}
+        if not known.keys() >= set(chunk):
+            return None
+    return sum(known[variant.shape] * variant.config.steps * repetitions for variant in variants)
 
 
 def summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from taskloom.contract.retention import PruneReport, PruneRequest
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Ctx
 from taskloom.server.errors import BodyTooLarge, InvalidRequest, MalformedBody
 from taskloom.server.problems import responses
 from taskloom.server.queue.retention import service
 
-router = APIRouter(tags=["retention"])
+router = GuardedRouter(tags=["retention"])
 
 
 @router.post("/prune", responses=responses(MalformedBody, BodyTooLarge, InvalidRequest))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from taskloom.contract.runs import MOST_ID, LogPage, RunDetail, RunPage, RunState, SampleList, StateChangePage
 from taskloom.server import paging
 from taskloom.server.access.auth import Who
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
 from taskloom.server.errors import BadCursor, InvalidRequest, InvalidTransition, NoResult, NotFound, PageTooLarge
 from taskloom.server.problems import responses
 from taskloom.server.queue.attempts import output
 from taskloom.server.queue.runs import changes, service
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = GuardedRouter(prefix="/runs", tags=["runs"])
 
 
 @router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))

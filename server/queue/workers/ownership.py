@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from taskloom.server.access.keys import service as keys
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.db import Database
-from taskloom.server.errors import NotYourWorker, UnknownWorker
-from taskloom.server.queue.attempts.models import Attempt
+from taskloom.server.errors import CoresTaken, NotYourWorker, UnknownWorker
+from taskloom.server.queue.attempts.models import Attempt, is_active
 from taskloom.server.queue.workers.models import WorkerKey
 
 
@@ -24,6 +26,20 @@ def take(session: Session, caller: Caller, worker_id: str) -> None:
     if owner.key_id != caller.key_id and caller.scope != "admin" and keys.is_usable(session, owner.key_id):
         raise NotYourWorker(f"worker {worker_id} was registered with another key")
     owner.key_id = caller.key_id
+
+
+def check_cores(session: Session, caller: Caller, worker_id: str, node: str, cores: Collection[int]) -> None:
+    """Raises CoresTaken where attempts of another key's workers run on these cores: that key would be kept off them."""
+    if caller.key_id is None or caller.scope == "admin":
+        return
+    running = (
+        select(Attempt.core_set, WorkerKey.key_id)
+        .join(WorkerKey, WorkerKey.worker_id == Attempt.worker_id)
+        .where(Attempt.node == node, is_active(), Attempt.worker_id != worker_id, WorkerKey.key_id != caller.key_id)
+    )
+    for core_set, key_id in session.execute(running).all():
+        if set(map(int, core_set.split(","))) & set(cores) and keys.is_usable(session, key_id):
+            raise CoresTaken(f"cores {core_set} of {node} run an attempt of a worker of another key")
 
 
 def check_worker(database: Database, caller: Caller, worker_id: str) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 
 from taskloom.contract.workers import Leaving, WorkerPage, WorkerRegistration, WorkerSummary
 from taskloom.server import paging
 from taskloom.server.access.auth import Who
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.context import Context, Ctx, Cursor, PageSize
 from taskloom.server.errors import (
     BadCursor,
     BodyTooLarge,
+    CoresTaken,
     InvalidRequest,
     MalformedBody,
     NotFound,
@@ -24,7 +26,7 @@ from taskloom.server.errors import (
 from taskloom.server.problems import responses
 from taskloom.server.queue.workers import service
 
-router = APIRouter(prefix="/workers", tags=["workers"])
+router = GuardedRouter(prefix="/workers", tags=["workers"])
 
 
 def _register(context: Context, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
@@ -41,7 +43,7 @@ def _register(context: Context, caller: Caller, registration: WorkerRegistration
     "",
     responses={
         201: {"model": WorkerSummary, "description": "a worker not known before"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot),
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot, CoresTaken),
     },
 )
 async def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
@@ -54,7 +56,7 @@ async def register(context: Ctx, caller: Who, registration: WorkerRegistration, 
     "/{worker_id}",
     responses={
         201: {"model": WorkerSummary, "description": "a worker not known before"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot),
+        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot, CoresTaken),
     },
 )
 async def put(
@@ -82,7 +84,7 @@ async def put(
 @router.post(
     "/{worker_id}/leave",
     status_code=204,
-    responses=responses(MalformedBody, BodyTooLarge, InvalidRequest, NotFound, NotYourWorker, StaleBoot),
+    responses=responses(MalformedBody, BodyTooLarge, InvalidRequest, NotFound, NotYourWorker, StaleBoot, CoresTaken),
 )
 def leave(context: Ctx, caller: Who, worker_id: Annotated[str, Path(max_length=200)], leaving: Leaving) -> None:
     """A worker says that it takes no further run. Blocks that were bound to it are free for others at once."""

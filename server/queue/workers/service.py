@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
+from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
-from taskloom.server import paging
+from taskloom.server import paging, values
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.db import LOCKED, Database, hold, now, utc
-from taskloom.server.errors import NotFound, StaleBoot
+from taskloom.server.errors import NotFound, ServerError, StaleBoot
 from taskloom.server.queue.attempts.models import Attempt, is_active
 from taskloom.server.queue.attempts.service import lose_attempts_of
 from taskloom.server.queue.experiments.expansion import Capacity
@@ -17,6 +21,7 @@ from taskloom.server.queue.workers import ownership
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
+log = logging.getLogger("taskloom.server")
 FORMER_BOOTS = 100  # that are known of a worker: a message is late by seconds, not by a hundred restarts
 
 
@@ -27,7 +32,8 @@ def register(
     if it had not.
 
     The same boot_id is the same process: what it holds stays its own. Another one is a new process: the old one's
-    attempts are lost, and what it sent before its end changes nothing any more. Raises NotYourWorker, StaleBoot.
+    attempts are lost, and what it sent before its end changes nothing any more. Raises NotYourWorker, StaleBoot or
+    CoresTaken.
     """
     cores = sorted(set(given.cores))
     with database.write() as session:
@@ -35,6 +41,7 @@ def register(
         worker = session.get(Worker, given.worker_id, with_for_update=LOCKED)
         if worker is not None:
             ownership.take(session, caller, given.worker_id)
+        ownership.check_cores(session, caller, given.worker_id, given.node, cores)
         at = now(session)
         new, requeued = worker is None, None
         if worker is None:
@@ -61,7 +68,8 @@ def register(
         if new:
             ownership.take(session, caller, given.worker_id)
             session.flush()
-        return _summaries(session, [worker])[0], new, requeued
+        held = session.scalars(select(Attempt.id).where(Attempt.worker_id == worker.worker_id, is_active()))
+        return _summary(worker, held.first()), new, requeued
 
 
 def _started_before(given: WorkerRegistration, known: Worker) -> bool:
@@ -92,7 +100,10 @@ def show(database: Database, worker_id: str) -> WorkerSummary:
         worker = session.get(Worker, worker_id)
         if worker is None:
             raise NotFound(f"there is no worker {worker_id}")
-        return _summaries(session, [worker])[0]
+        found, _ = _summaries(session, [worker])
+    if not found:
+        raise NotFound(f"worker {worker_id} was registered with values that cannot be read: it registers again")
+    return found[0]
 
 
 def page(database: Database, cursor: str | None, limit: int) -> WorkerPage:
@@ -103,36 +114,47 @@ def page(database: Database, cursor: str | None, limit: int) -> WorkerPage:
         if after is not None:
             query = query.where(Worker.worker_id > after)
         rows, more = paging.split(session.scalars(query).all(), limit)
-        return WorkerPage(
-            items=_summaries(session, list(rows)), next_cursor=paging.encode(rows[-1].worker_id) if more else None
-        )
+        found, unreadable = _summaries(session, rows)
+    next_cursor = paging.encode(rows[-1].worker_id) if more else None
+    return WorkerPage(items=found, unreadable=unreadable, next_cursor=next_cursor)
 
 
-def _summaries(session: Session, workers: list[Worker]) -> list[WorkerSummary]:
+def _summaries(session: Session, workers: Sequence[Worker]) -> tuple[list[WorkerSummary], list[str]]:
+    """Those that can be read, and the ids of the others."""
     held = select(Attempt.worker_id, func.max(Attempt.id)).where(
         Attempt.worker_id.in_([worker.worker_id for worker in workers]), is_active()
     )
     current = dict(session.execute(held.group_by(Attempt.worker_id)).all())
-    return [
-        WorkerSummary(
-            worker_id=worker.worker_id,
-            boot_id=worker.boot_id,
-            machine_boot_id=worker.machine_boot_id,
-            started_s=worker.started_s,
-            node=worker.node,
-            cores=worker.cores,
-            memory_bytes=worker.memory_bytes,
-            labels=worker.labels,
-            software=worker.software,
-            topology=worker.topology,
-            registered_at=utc(worker.registered_at),
-            seen_at=utc(worker.seen_at),
-            ends_at=None if worker.ends_at is None else utc(worker.ends_at),
-            left_at=None if worker.left_at is None else utc(worker.left_at),
-            current_attempt_id=current.get(worker.worker_id),
-        )
-        for worker in workers
-    ]
+    found, unreadable = [], []
+    for worker in workers:
+        try:
+            found.append(_summary(worker, current.get(worker.worker_id)))
+        except (ValidationError, ServerError):
+            log.warning("worker %s was registered with values that cannot be read", worker.worker_id)
+            unreadable.append(worker.worker_id)
+    return found, unreadable
+
+
+def _summary(worker: Worker, current_attempt_id: int | None) -> WorkerSummary:
+    """Raises ValidationError, InvalidRequest or BodyTooComplex for what older servers took and no answer can hold."""
+    values.refuse_odd([worker.labels, worker.software, worker.topology], values.REQUEST)
+    return WorkerSummary(
+        worker_id=worker.worker_id,
+        boot_id=worker.boot_id,
+        machine_boot_id=worker.machine_boot_id,
+        started_s=worker.started_s,
+        node=worker.node,
+        cores=worker.cores,
+        memory_bytes=worker.memory_bytes,
+        labels=worker.labels,
+        software=worker.software,
+        topology=worker.topology,
+        registered_at=utc(worker.registered_at),
+        seen_at=utc(worker.seen_at),
+        ends_at=None if worker.ends_at is None else utc(worker.ends_at),
+        left_at=None if worker.left_at is None else utc(worker.left_at),
+        current_attempt_id=current_attempt_id,
+    )
 
 
 def capacity(session: Session) -> Capacity:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import logging
 import zlib
 from collections.abc import Sequence
@@ -16,8 +15,9 @@ from sqlalchemy.orm import Session
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import Profile, profile_of
 from taskloom.analysis.trace import Trace, trace_of
+from taskloom.server import values
 from taskloom.server.db import Database
-from taskloom.server.errors import NotFound, NothingToCompare
+from taskloom.server.errors import BodyTooComplex, NotFound, NothingToCompare
 from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result
@@ -29,6 +29,7 @@ from taskloom.server.read.artifacts.service import find
 log = logging.getLogger("taskloom.server")
 CHUNK = 500  # results read at a time
 MOST_CALIBRATIONS = 50  # latest ones that are looked at
+MOST_TEXT_BYTES = 64 << 20  # of a profile or a trace, unpacked
 MOST_TRACE_BYTES = 8 << 20  # compressed: about a million spans
 PROFILE, TRACE = "profile.json.gz", "trace.json.gz"
 
@@ -129,9 +130,13 @@ def _artifact(
     if not path.is_file():
         return None
     try:
-        content = json.loads(gzip.decompress(path.read_bytes()))
+        with gzip.open(path) as packed:
+            text = packed.read(MOST_TEXT_BYTES + 1)  # not the file: a megabyte of it may stand for a gigabyte
+        if len(text) > MOST_TEXT_BYTES:
+            raise ValueError(f"unpacked it has more than {MOST_TEXT_BYTES} bytes")
+        content = values.load(text, values.ARTIFACT)
         if not isinstance(content, dict):
             raise ValueError("it is no JSON object")
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, BodyTooComplex) as error:
         raise ValueError(f"{name} of run {run_id} cannot be read: {error}") from None
     return content

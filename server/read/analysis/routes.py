@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from taskloom.analysis.calibration import Calibration
@@ -19,6 +19,7 @@ from taskloom.contract.experiments import ExperimentDetail
 from taskloom.contract.runs import MOST_ID
 from taskloom.server import paging
 from taskloom.server.access.auth import Who
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
 from taskloom.server.errors import BadCursor, InvalidRequest, NotFound, NothingToCompare, PageTooLarge, QueueFull
@@ -35,7 +36,7 @@ from taskloom.server.read.analysis.answers import (
 )
 from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
 
-router = APIRouter(prefix="/analysis", tags=["analysis"])
+router = GuardedRouter(prefix="/analysis", tags=["analysis"])
 Side = Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)]
 ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
 NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]

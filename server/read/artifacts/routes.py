@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from taskloom.contract.artifacts import ACCEPTED_TYPES, ArtifactList
 from taskloom.contract.runs import MOST_ID
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import InvalidRequest, NotFound
 from taskloom.server.problems import responses
 from taskloom.server.queue.artifacts.routes import BINARY, CHUNK_BYTES, Name
 from taskloom.server.read.artifacts import service
 
-router = APIRouter(tags=["artifacts"])
+router = GuardedRouter(tags=["artifacts"])
 
 
 @router.get("/runs/{run_id}/artifacts", responses=responses(NotFound, InvalidRequest))

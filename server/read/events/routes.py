@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import Header
 from starlette.responses import Response, StreamingResponse
 
 from taskloom.contract.events import ExperimentEvent, RunEvent
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Id
 from taskloom.server.errors import InvalidRequest, NotFound, TooManyStreams
 from taskloom.server.problems import responses
@@ -15,7 +16,7 @@ from taskloom.server.read.context import Reads
 from taskloom.server.read.events.service import Topic
 from taskloom.server.read.events.stream import MEDIA_TYPE
 
-router = APIRouter(tags=["events"])
+router = GuardedRouter(tags=["events"])
 LastEventId = Annotated[str | None, Header(max_length=100, description="`id` of the last event that was heard")]
 
 

@@ -85,7 +85,7 @@ def _run_events(session: Session, which: ColumnElement[bool]) -> list[RunEvent]:
             run_id=run_id,
             state=state,
             attempt_no=attempts,
-            progress=None if progress is None else ProgressSeen(**progress),
+            progress=ProgressSeen.kept(progress),
         )
         for run_id, state, attempts, progress in session.execute(query.where(which).order_by(Run.id))
     ]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound, StoreUnavailable
 from taskloom.server.problems import describe, responses
 from taskloom.server.read.analysis.answers import Asks, kept, of_report
 from taskloom.server.read.pages.html import index_page, reference_page
 
-router = APIRouter()
+router = GuardedRouter()
 
 
 @router.get("/", include_in_schema=False, response_class=HTMLResponse)

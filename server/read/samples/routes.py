@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response, StreamingResponse
 
 from taskloom.contract.samples import SamplesPage
 from taskloom.server import paging
+from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.context import Ctx, Cursor
 from taskloom.server.errors import BadCursor, InvalidRequest, NotFound, PageTooLarge
 from taskloom.server.read.analysis.answers import Asks, kept, of_selections
 from taskloom.server.read.analysis.selection import SYNTAX, parse
 from taskloom.server.read.samples import service
 
-router = APIRouter(prefix="/samples", tags=["samples"])
+router = GuardedRouter(prefix="/samples", tags=["samples"])
 NDJSON = "application/x-ndjson"
 
 

@@ -1,0 +1,112 @@
+"""What a result must hold to be taken: the blocks that analyses read, with bounds that keep their figures finite.
+
+A trainer may add to any of it; what is added is kept as it came.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gpt2core.spec.config import PHASES
+from gpt2core.spec.result import READABLE
+
+LARGEST, SMALLEST = 1e100, 1e-60  # but for 0: products and ratios of a few such numbers are finite
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+StepSeconds = Annotated[float, Field(ge=1e-9, le=1e9)]
+Rate = Annotated[float, Field(ge=0, le=LARGEST)]
+Count = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Phase = Literal[PHASES]  # type: ignore[valid-type]
+
+
+class Block(BaseModel):
+    """A part of a result: values are of the type that they have in JSON."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Op(Block):
+    """One op over the timed steps."""
+
+    op: Name
+    phase: Phase
+    calls: Count
+    time_s: Seconds
+    flop: Count
+    bytes: Count
+
+
+class Thread(Block):
+    """One thread of the team; a result of version 1 does not split its time."""
+
+    useful_s: Seconds
+    barrier_s: Seconds = 0.0
+    starvation_s: Seconds = 0.0
+    idle_s: Seconds = 0.0
+
+
+class Counters(Block):
+    """What the processor counted, of each thread; null where it cannot."""
+
+    threads: list[dict[str, Number | None]] | None = None
+
+
+class Foreign(Block):
+    """What other processes used of the run's cores."""
+
+    cores: list[Count]
+    foreign_s: Seconds
+
+
+class Validity(Block):
+    """What speaks for the samples."""
+
+    foreign: Foreign | None = None
+
+
+class Peak(Block):
+    """What so many threads of the node were measured to reach."""
+
+    gflop_per_s: Rate | None = None
+    bf16_gflop_per_s: Rate | None = None
+    triad_gb_per_s: Rate | None = None
+
+
+class Peaks(Block):
+    """What the node was measured to reach, by number of threads."""
+
+    threads: dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,5}$")], Peak | None] | None = None
+
+
+class Environment(Block):
+    """The machine and its software."""
+
+    node: str | None = None
+    cores: list[Count] | None = None
+    peaks: Peaks | None = None
+
+
+class Result(Block):
+    """A TrainResult (gpt2core/spec/result.py). Its config is held against the run's."""
+
+    schema_: Literal[READABLE] = Field(alias="schema")  # type: ignore[valid-type]
+    config: dict[str, Any]
+    environment: Environment
+    losses: list[Number] = Field(min_length=1)
+    step_s: list[StepSeconds] = Field(min_length=1)
+    phase_s: dict[Phase, list[Seconds]]
+    phase_busy_s: dict[Phase, list[Seconds]]
+    ops: list[Op]
+    threads: list[Thread]  # of each thread, or of none where nothing is known of them
+    memory_bytes: dict[str, Count]
+    weights_sha256: Name
+    graph: dict[str, Rate | None] | None = None
+    validity: Validity | None = None
+    flagged: list[list[str]] | None = None
+    counters: Counters | None = None
+    resident_bytes: dict[str, Count] | None = None
+    warnings: list[str] | None = None
+    gradient_norms: list[Number] | None = None

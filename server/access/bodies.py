@@ -1,0 +1,99 @@
+"""Bodies as they come: no larger, no slower, and no more of them at a time than this server takes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from starlette.types import Message, Receive
+
+from taskloom.server.errors import BodyTooLarge, BodyTooSlow, ServerBusy
+
+STREAM_BYTES = 1 << 20  # that a streamed body has in memory at once
+
+
+class InFlight:
+    """Bytes of bodies that this process holds, all requests together; used from its event loop only."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes, self._held_bytes = most_bytes, 0
+
+    @contextlib.contextmanager
+    def share(self) -> Iterator[Share]:
+        """What one request holds, until it is answered."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            self._held_bytes -= share.held_bytes
+
+    def take(self, size_bytes: int) -> None:
+        """Raises ServerBusy."""
+        if self._held_bytes + size_bytes > self._most_bytes:
+            refusal = ServerBusy(
+                f"at most {self._most_bytes} bytes of bodies are held at once", max_bytes=self._most_bytes
+            )
+            refusal.headers["Retry-After"] = "1"
+            raise refusal
+        self._held_bytes += size_bytes
+
+
+class Share:
+    """The bytes of one request."""
+
+    def __init__(self, of: InFlight) -> None:
+        self._of, self.held_bytes = of, 0
+
+    def take(self, size_bytes: int) -> None:
+        """Raises ServerBusy."""
+        self._of.take(size_bytes)
+        self.held_bytes += size_bytes
+
+
+def check_declared(content_length: str | None, limit_bytes: int) -> None:
+    """Raises BodyTooLarge before anything of the body is read."""
+    if content_length is not None and content_length.isdecimal() and int(content_length[:20]) > limit_bytes:
+        raise _too_large(limit_bytes)
+
+
+async def read(receive: Receive, limit_bytes: int, share: Share) -> bytes:
+    """The whole body. Raises BodyTooLarge or ServerBusy as soon as that is known."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return b"".join(parts)
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit_bytes:
+            raise _too_large(limit_bytes)
+        share.take(len(part))
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def paced(receive: Receive, timeout_s: float, least_bytes_per_s: float) -> Receive:
+    """The same, as long as the body comes at that rate; it may lag behind by `timeout_s`. It raises BodyTooSlow."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_s
+
+    async def receive_in_time() -> Message:
+        nonlocal until
+        try:
+            async with asyncio.timeout_at(until):
+                message = await receive()
+        except TimeoutError:
+            raise BodyTooSlow(
+                f"a body comes at {least_bytes_per_s:g} bytes a second or more, {timeout_s:g} s late at most"
+            ) from None
+        until = min(until + len(message.get("body", b"")) / least_bytes_per_s, loop.time() + timeout_s)
+        return message
+
+    return receive_in_time
+
+
+def _too_large(limit_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"at most {limit_bytes} bytes are taken here", max_bytes=limit_bytes)

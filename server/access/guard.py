@@ -1,0 +1,99 @@
+"""What stands before every route: the caller is known from the headers, then the body is read within its limits, and
+work goes on only as long as the client is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.types import Message, Receive
+
+from taskloom.server import values
+from taskloom.server.access import auth, bodies
+from taskloom.server.context import Context
+from taskloom.server.openapi import operation_name
+from taskloom.server.settings import Settings
+
+Handle = Callable[[Request], Coroutine[Any, Any, Response]]
+GONE = 499  # as nginx says it: nobody is there to take the answer
+INLINE_BYTES = 16 << 10  # smaller bodies are parsed in the event loop: a thread would cost more
+# Bodies of other sizes than usual, by their route; a streamed one is read by its route.
+RESULT, STREAMED = "attempts_finish", "artifacts_put"
+
+
+class GuardedRoute(APIRoute):
+    """A route that nothing reaches before its caller has been let in."""
+
+    def get_route_handler(self) -> Handle:
+        handle = super().get_route_handler()
+        return functools.partial(_guarded, self, operation_name(self), handle)
+
+
+class GuardedRouter(APIRouter):
+    """A router of such routes: all of the server's are."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(route_class=GuardedRoute, **options)
+
+
+class _JsonRequest(Request):
+    """A request whose body has been read. `json` is refused beyond what values.py takes."""
+
+    def __init__(self, request: Request, body: bytes) -> None:
+        super().__init__(request.scope, request.receive)
+        self._body = body
+
+    async def json(self) -> Any:
+        if len(self._body) <= INLINE_BYTES:
+            return values.parse(self._body, values.REQUEST)
+        return await to_thread.run_sync(values.parse, self._body, values.REQUEST)
+
+
+async def _guarded(route: APIRoute, name: str, handle: Handle, request: Request) -> Response:
+    context: Context = request.app.state.context
+    request.state.caller = await auth.authorise(request, context, name)
+    with context.in_flight.share() as share:
+        if name == STREAMED:
+            share.take(bodies.STREAM_BYTES)
+            return await handle(Request(request.scope, _paced(request.receive, context.settings)))
+        if route.body_field is not None:
+            settings = context.settings
+            limit_bytes = settings.max_result_bytes if name == RESULT else settings.max_body_bytes
+            bodies.check_declared(request.headers.get("Content-Length"), limit_bytes)
+            body = await bodies.read(_paced(request.receive, settings), limit_bytes, share)
+            request = _JsonRequest(request, body)
+        return await _while_connected(request, handle(request))
+
+
+def _paced(receive: Receive, settings: Settings) -> Receive:
+    return bodies.paced(receive, settings.body_timeout_s, settings.min_body_rate)
+
+
+async def _while_connected(request: Request, answer: Awaitable[Response]) -> Response:
+    """The answer. When the client goes, work that waits for a thread is given up, and work in one is told so: it asks
+    with anyio.from_thread.check_cancelled.
+    """
+    with anyio.CancelScope() as scope:
+        watcher = asyncio.create_task(_watch(request.receive, scope))
+        try:
+            return await answer
+        finally:
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+    return Response(status_code=GONE)
+
+
+async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
+    message: Message = {"type": ""}
+    while message["type"] != "http.disconnect":
+        message = await receive()
+    scope.cancel()

@@ -1,0 +1,119 @@
+"""JSON values from outside: parsed, and refused where no reader of them could hold or keep them.
+
+The depth is bounded, integers fit into 64 bits, other numbers are finite, text is valid Unicode.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from taskloom.contract.results import LARGEST, SMALLEST
+from taskloom.server.errors import BodyTooComplex, InvalidRequest
+from taskloom.server.problems import pointer
+
+MOST_INTEGER = (1 << 63) - 1
+DIGITS = 20  # no integer of 64 bits has more, its sign included
+NUMBER = "a finite number of usual size; an integer from -(2^63 - 1) to 2^63 - 1"
+TEXT = "valid Unicode"
+SEPARATORS = (b",", b"[", b"{")  # there are no more values than these
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How deep a value may nest, and of how many it may consist."""
+
+    depth: int
+    values: int
+    smallest: float = 0.0  # of numbers but 0, their signs aside
+    largest: float = sys.float_info.max
+
+
+REQUEST = Limits(depth=32, values=1_000_000)
+ARTIFACT = Limits(depth=32, values=8_000_000)
+RESULT = Limits(depth=32, values=4_000_000, smallest=SMALLEST, largest=LARGEST)
+
+
+def parse(content: bytes, limits: Limits) -> Any:
+    """The value. Raises json.JSONDecodeError, UnicodeDecodeError, BodyTooComplex or InvalidRequest."""
+    value = load(content, limits)
+    refuse_odd(value, limits)
+    return value
+
+
+def load(content: bytes, limits: Limits) -> Any:
+    """The value, whatever it is, if there is not too much of it: a few bytes make a value of many.
+
+    Raises json.JSONDecodeError, UnicodeDecodeError or BodyTooComplex.
+    """
+    if sum(map(content.count, SEPARATORS)) > limits.values:
+        raise _too_complex(limits)
+    try:
+        return json.loads(content, parse_int=_integer)
+    except RecursionError:
+        raise _too_complex(limits) from None
+
+
+def refuse_odd(value: object, limits: Limits) -> None:
+    """Raises BodyTooComplex, or InvalidRequest with a pointer to a number or a text that cannot be kept."""
+    fault = _fault(value, limits, limits.depth)
+    if fault is not None:
+        path, accepted, odd = fault
+        field = str(path[0]) if path else "body"
+        shown = repr(odd)[:200] if accepted == TEXT else str(odd)
+        raise InvalidRequest(
+            [{"pointer": pointer(path[::-1]), "field": field, "value": shown, "accepted": accepted}],
+        )
+
+
+Fault = tuple[list[str | int], str, object]  # the path to a value, from its end; what would be accepted; the value
+
+
+def _fault(value: object, limits: Limits, depth: int) -> Fault | None:
+    kind = type(value)
+    if kind is str:
+        return None if _is_text(value) else ([], TEXT, value)  # type: ignore[arg-type]
+    if kind is float:
+        size: float = abs(value)  # type: ignore[arg-type]
+        return None if size == 0 or limits.smallest <= size <= limits.largest else ([], NUMBER, value)
+    if kind is int:
+        return None if -MOST_INTEGER <= value <= MOST_INTEGER else ([], NUMBER, value)  # type: ignore[operator]
+    if not isinstance(value, dict | list):
+        return None
+    if depth == 0:
+        raise _too_complex(limits)
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        if isinstance(key, str) and not _is_text(key):
+            return [], TEXT, key
+        fault = _fault(item, limits, depth - 1)
+        if fault is not None:
+            fault[0].append(key)
+            return fault
+    return None
+
+
+def _is_text(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _integer(digits: str) -> int | float:
+    """Longer ones are out of range, and Python would refuse to read the longest."""
+    return int(digits) if len(digits) <= DIGITS else math.inf
+
+
+def _too_complex(limits: Limits) -> BodyTooComplex:
+    return BodyTooComplex(
+        f"values nest at most {limits.depth} deep, and there are at most {limits.values} of them",
+        max_depth=limits.depth,
+        max_values=limits.values,
+    )
