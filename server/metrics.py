@@ -8,7 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -18,6 +25,7 @@ from taskloom.server.db import Database, db_now, now
 from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.workers.models import Worker
 
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter and histogram, which Prometheus does not need
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder; prometheus_client looks for it when it is imported
 OPEN_STATES = ("queued", "leased", "running", "quarantined")
 BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)

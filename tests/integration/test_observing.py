@@ -90,3 +90,10 @@ def test_each_line_of_a_request_has_its_id(api, caplog):
     assert request["duration_s"] > 0
     assert cursor not in str(lines)
     assert not any(line.get("path") == "/healthz" for line in lines)
+
+
+def test_metrics_hold_no_series_of_when_they_were_made(api):
+    api.get("/runs")
+    told = [api.http.get("/metrics").text for _ in range(2)][-1]
+    assert "taskloom_request_seconds_bucket" in told
+    assert "_created" not in told
