@@ -6,7 +6,7 @@ from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.networks.network import network_of
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import control
-from gpt2core.step.tensors import KINDS, ArenaPlan, TensorSpec, plan_arena
+from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_arena
 
 
 def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
@@ -19,7 +19,7 @@ def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
 def run_specs(config: TrainConfig) -> list[TensorSpec]:
     """What every run has: each thread's scratch for matrix products, the losses, the settings and the control cells."""
     return [
-        TensorSpec("words", (config.threads, PRODUCT_SCRATCH), "int32"),
+        TensorSpec(SCRATCH, (config.threads, PRODUCT_SCRATCH), "int32"),
         TensorSpec("losses", (config.steps,), "float64"),
         TensorSpec("settings", (6,), "float64"),
         TensorSpec("control", (control.CELLS,), "int64"),

@@ -13,9 +13,11 @@ from gpt2core.schedulers.team import Team
 from gpt2core.spec.config import AUTO, TrainConfig
 from gpt2core.spec.errors import NotEnoughMemory
 from gpt2core.step.memory import Memory
+from gpt2core.step.ops import Program
+from gpt2core.step.owners import owners
 
 RESERVE_BYTES = 256 << 20  # for the interpreter, the compiled code and the BLAS library's buffers
-PAGE_INT64 = 512  # of a 4 KiB page
+PAGE_BYTES = 4096
 
 
 def check_fits(config: TrainConfig) -> None:
@@ -48,21 +50,23 @@ def what_fits(config: TrainConfig, available: int) -> str:
     return "no batch of this model fits, nor any preset"
 
 
-def first_touch(team: Team, arenas: Memory) -> None:
-    """Let each thread of the team touch its share of every arena first, so that it comes to lie near its core."""
-    threads = len(team.cores)
-    pieces = [(int(block.ctypes.data), block.size) for block in arenas.arenas.values()]
+def first_touch(team: Team, arenas: Memory, program: Program) -> None:
+    """Let each thread of the team touch what it owns first, so that it comes to lie near its core."""
+    mine = owners(program, arenas.plans, len(team.cores))
+    start = {arena: int(block.ctypes.data) for arena, block in arenas.arenas.items()}
 
     def share(thread: int) -> None:
-        for address, size in pieces:
-            touch(address, size * thread // threads, size * (thread + 1) // threads)
+        for arena, begin, end in mine[thread]:
+            touch(start[arena] + begin, start[arena] + end)
 
     team.run(share, ())
 
 
 @kernel
-def touch(address, begin, end):
-    """Write a zero into each page of the bytes [begin, end) after an address: they come to lie near this thread."""
-    cells = pointer_i64(address)
-    for i in range(begin // 8, end // 8, PAGE_INT64):
-        cells[i] = 0
+def touch(begin, end):
+    """Write a zero into each page that begins in the bytes [begin, end): it comes to lie near this thread.
+
+    Arenas begin on a page, so every page of theirs begins in the bytes of one owner.
+    """
+    for page in range((begin + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES, end, PAGE_BYTES):
+        pointer_i64(page)[0] = 0

@@ -57,7 +57,7 @@ def train(
     chosen = choose_products(planned.program, libraries, emit)
     resident.grew_by("blas")
     arenas = Memory(plan_memory(config))
-    first_touch(Team(planned.cores), arenas)
+    first_touch(Team(planned.cores), arenas, planned.program)
     fill(arenas, config, data)
     resident.grew_by("arenas")
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)

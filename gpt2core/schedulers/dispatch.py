@@ -29,6 +29,7 @@ from gpt2core.gemm.products import Products
 from gpt2core.measure.tracing import LAST_BEGIN, note
 from gpt2core.spec import settings
 from gpt2core.spec.config import PHASES
+from gpt2core.step import tensors
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Call, Product, Program
 from gpt2core.step.signature import Array, signature
@@ -123,7 +124,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     context = np.zeros((threads, CONTEXT_SIZE), np.int64)
     context[:, THREAD] = np.arange(threads)
     if products:
-        words = memory.arrays["words"]
+        words = memory.arrays[tensors.SCRATCH]
         context[:, SCRATCH] = words.ctypes.data + np.arange(threads) * words.strides[0]
     blas = {
         (call.name, call.phase): str(products.of(operand))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 ALIGN = 64
 ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
+SCRATCH = "words"  # the tensor of each thread's scratch for matrix products, a row a thread
 KINDS = ("weights", "gradients", "optimizer", "activations", "temporary")
 
 
