@@ -123,7 +123,7 @@ class Node:
         status: int = 200,
     ) -> Any:
         outcome = outcome or ("succeeded" if error is None else "failed")
-        if result is not None and status != 422:
+        if result and status != 422:
             result = self.answering(lease, result)
         payload = json.dumps({"result": result, "error": error})
         body = {
