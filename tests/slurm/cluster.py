@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
+import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -68,8 +70,8 @@ def _free_ports(count: int) -> int:
 class Cluster:
     """Slurm's daemons. `environment` makes Slurm's commands ask this cluster."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, exposed: str = "") -> None:
+        self.folder, self.exposed = folder, exposed
         self.environment = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
 
     def start(self, task_plugin: str) -> None:
@@ -121,7 +123,8 @@ class Cluster:
 
     def start_node(self, name: str) -> None:
         """A slurmd under a host name of its own."""
-        self._run("unshare", "--uts", "sh", "-c", f"hostname {name} && exec slurmd -N {name}")
+        kinds = ["--uts", "--mount"] if self.exposed else ["--uts"]
+        self._run("unshare", *kinds, "sh", "-ec", f"{self.exposed}\nhostname {name}\nexec slurmd -N {name}")
 
     def kill_node(self, name: str) -> None:
         """SIGKILL the node's slurmd; what it started lives on."""
@@ -144,9 +147,25 @@ class Cluster:
                 process.wait(20)
 
 
+def exposing(paths: Sequence[Path], folder: Path) -> str:
+    """Shell lines that make folders reachable for every user in a mount namespace, where a parent keeps others out.
+
+    Such a parent (as /root) is covered by a folder that holds nothing but what is to be reached.
+    """
+    binds, covers = [], {}
+    for path in (path.resolve() for path in paths):
+        closed = next((parent for parent in reversed(path.parents) if not parent.stat().st_mode & stat.S_IXOTH), None)
+        if closed is not None:
+            cover = covers.setdefault(closed, folder / f"cover{len(covers)}")
+            inner = cover / path.relative_to(closed)
+            inner.mkdir(parents=True, exist_ok=True)
+            binds.append(shlex.join(["mount", "--bind", str(path), str(inner)]))
+    return "\n".join([*binds, *(shlex.join(["mount", "--rbind", str(b), str(a)]) for a, b in covers.items())])
+
+
 @contextlib.contextmanager
-def cluster(folder: Path, task_plugin: str = "task/affinity") -> Iterator[Cluster]:
-    found = Cluster(folder)
+def cluster(folder: Path, task_plugin: str = "task/affinity", exposed: str = "") -> Iterator[Cluster]:
+    found = Cluster(folder, exposed)
     try:
         found.start(task_plugin)
         yield found

@@ -7,10 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
+from cluster import Cluster, cluster, exposing
 from patience import until
 from processes import House, Process
 
@@ -20,17 +21,26 @@ pytestmark = pytest.mark.slurm
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/slurm.md"
 NOBODY = 65534
+PYTHON = [Path(sys.base_prefix), Path(sys.prefix), PAGE.parents[2]]
 
 
-def test_the_page_holds_for_a_user_without_root(slurm: Cluster, home: House, client: Client, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
-    folder = tmp_path_factory.mktemp("user")
-    (folder / "taskloom").symlink_to(Path(sys.executable).parents[1])  # what the block `install` makes
+@pytest.fixture
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose nodes show every user the Python that the tests run with."""
+    folder = tmp_path_factory.mktemp("slurm")
+    with cluster(folder, exposed=exposing(PYTHON, folder)) as found:
+        yield found
+
+
+def test_the_page_holds_for_a_user_without_root(slurm: Cluster, home: House, client: Client) -> None:
+    folder = slurm.folder / "user"
+    folder.mkdir()
+    (folder / "taskloom").symlink_to(sys.prefix)  # what the block `install` makes
     as_user: list[str] = []
     if os.getuid() == 0:
-        for path in (folder, *folder.parents):
-            path.chmod(path.stat().st_mode | 0o011)
         os.chown(folder, NOBODY, NOBODY)
-        as_user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        user = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups"
+        as_user = ["unshare", "--mount", "sh", "-ec", f'{slurm.exposed}\ncd {folder}\nexec {user} "$@"', "sh"]
     path = f"{folder}/taskloom/bin:{os.environ['PATH']}"
     environment = {"HOME": str(folder), "PATH": path, "TASKLOOM_SERVER": home.url, "WORKER_KEY": "unused"}
     cache = Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache/taskloom")

@@ -47,3 +47,8 @@ def test_what_is_no_selection_is_refused_by_name(text):
     with pytest.raises(InvalidRequest) as caught:
         parse(text, "b")
     assert caught.value.fields["errors"][0]["field"] == "b"
+
+
+@pytest.mark.parametrize("value", ["[" * 20_000, "9" * 5_000, "{", "nan-of-a-kind"])
+def test_a_value_that_is_no_json_is_text(value):
+    assert parse(f"experiment_id=7,lr={value}", "a").settings == {"lr": value}

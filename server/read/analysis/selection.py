@@ -71,7 +71,7 @@ def _is_id(text: str) -> bool:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, an integer of thousands of digits, brackets thousands deep
         return text
 
 
