@@ -40,15 +40,17 @@ def result(config: TrainConfig) -> TrainResult:
         phase_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
         phase_busy_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
         ops=[OpStat("qkv", "forward", 1, STEP_S, 1000, 1000)],
-        threads=[thread(i, seen[i % len(seen)], seen) for i in range(config.threads)],
+        threads=[thread(i, seen[i % len(seen)], seen, config) for i in range(config.threads)],
         memory_bytes={"weights": 1},
         weights_sha256="0" * 64,
         graph={"tasks": 1, "edges": 0},
     )
 
 
-def thread(number: int, core: int, seen: tuple[int, ...]) -> ThreadStat:
-    return ThreadStat(number, core, seen, 0.1, dict.fromkeys(PHASES, 0.02), 0.0, 0.0, 0.0, 0.0, 0.0, 1)
+def thread(number: int, core: int, seen: tuple[int, ...], config: TrainConfig) -> ThreadStat:
+    useful_s = STEP_S * (config.steps - config.warmup_steps)
+    by_phase_s = dict.fromkeys(PHASES, useful_s / len(PHASES))
+    return ThreadStat(number, core, seen, useful_s, by_phase_s, 0.0, 0.0, 0.0, 0.0, 0.0, 1)
 
 
 def wait_for_signal() -> None:
