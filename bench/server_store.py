@@ -136,8 +136,9 @@ FILL = (
     "INSERT INTO worker (worker_id, boot_id, node, cores, core_set, memory_bytes, labels, software, topology, "
     "registered_at, seen_at) VALUES ('past', '1', 'past', '[0]', '0', 1, '{}', '{}', '{}', :at, :at) "
     "ON CONFLICT DO NOTHING",
-    "INSERT INTO experiment (id, name, request, request_sha256, runs, created_at) "
-    "SELECT n + 1, 'past ' || n, '{}', '', :per, :at FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n",
+    "INSERT INTO experiment (id, name, request, request_sha256, owner, runs, created_at) "
+    "SELECT n + 1, 'past ' || n, '{}', '', 'past', :per, :at "
+    "FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n",
     "INSERT INTO block (experiment_id, number, cores_needed, memory_needed_bytes, pinned_cores) "
     "SELECT n + 1, b, 1, 0, '' "
     "FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n, generate_series(0, CAST(:per AS int) / 4 - 1) b",

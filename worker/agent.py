@@ -34,6 +34,9 @@ STAGES = {  # by event; `planned` comes before compiling, so it enters none
 }
 
 
+LARGEST = 1e100  # that a heartbeat's figures may be
+
+
 class StopReason(StrEnum):
     """Why a running trainer is stopped before its end."""
 
@@ -58,6 +61,11 @@ class StopAsked:
 @dataclass(frozen=True)
 class DrainAsked:
     """Take no further run. From a signal."""
+
+
+def _told(value: Any) -> float | None:
+    """A figure of the trainer's as heartbeats carry it; None for one of a run that diverges."""
+    return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
 
 
 class Agent:
@@ -109,7 +117,8 @@ class Agent:
             return False
         update: dict[str, Any] = {"stage": stage}
         if known == "step":
-            update |= {key: event.get(key) for key in ("step", "steps", "loss", "tokens_per_s")}
+            update |= {key: event.get(key) for key in ("step", "steps")}
+            update |= {key: _told(event.get(key)) for key in ("loss", "tokens_per_s")}
         self.progress = Progress.model_validate(before.model_dump() | update)
         return stage != before.stage
 

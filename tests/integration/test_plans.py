@@ -14,7 +14,8 @@ LARGE = ("run", "attempt", "result")
 RUN = "block, repetition, variant, spec, shape, rank, cores_needed, pinned_cores, memory_needed_bytes, timeout_s"
 PAST = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :copies) INSERT INTO experiment "
-    "(name, request, request_sha256, runs, created_at) SELECT 'past', request, '', runs, created_at FROM experiment, n",
+    "(name, request, request_sha256, owner, runs, created_at) "
+    "SELECT 'past', request, '', owner, runs, created_at FROM experiment, n",
     "INSERT INTO block (experiment_id, number, cores_needed, memory_needed_bytes, pinned_cores) "
     "SELECT id, number, 1, 0, '' FROM experiment, block "
     "WHERE name = 'past' AND experiment_id = 1",

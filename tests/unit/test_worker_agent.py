@@ -87,3 +87,10 @@ def test_progress_follows_the_trainers_events() -> None:
     assert agent.note({"event": "result"}) is True
     assert (agent.progress.stage, agent.progress.step) == ("finishing", 4)
     assert agent.note({"event": "from the future"}) is False
+
+
+@pytest.mark.parametrize("figure", [float("nan"), float("inf"), -1e101, "7"])
+def test_a_figure_of_a_run_that_diverges_is_left_out(figure: object) -> None:
+    agent = running()
+    agent.note({"event": "step", "step": 3, "steps": 12, "loss": figure, "tokens_per_s": 10.0})
+    assert (agent.progress.step, agent.progress.loss, agent.progress.tokens_per_s) == (3, None, 10.0)

@@ -51,10 +51,10 @@ def test_a_claim_is_a_lease_or_nothing(script: Script, client: ServerClient) -> 
 
 def test_a_heartbeat_carries_progress_and_hears_of_a_cancellation(script: Script, client: ServerClient) -> None:
     script.answer(200, {"cancel": True, "expires_at": "2026-01-01T00:00:00Z"})
-    answer = client.heartbeat(5, "n:0", 2, Progress(stage="training", step=3, steps=9, loss=float("nan")))
+    answer = client.heartbeat(5, "n:0", 2, Progress(stage="training", step=3, steps=9, loss=4.5))
     assert answer.cancel is True
     assert script.asked[0].path == "/api/v1/attempts/5/heartbeat"
-    assert json.loads(script.asked[0].body)["progress"]["loss"] is None
+    assert json.loads(script.asked[0].body)["progress"]["loss"] == 4.5
 
 
 @pytest.mark.parametrize("status", sorted(RETRIED_STATUSES))
