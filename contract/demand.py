@@ -57,7 +57,7 @@ class PoolReport(Request):
     labels: dict[str, str] = Field(default_factory=dict, max_length=100)
     walltime_s: float = Field(gt=0, le=MOST, description="how long one of its workers lives")
     interval_s: float = Field(gt=0, le=86400)
-    jobs: list[PoolJob] = Field(default_factory=list, max_length=10_000)
+    jobs: list[PoolJob] = Field(default_factory=list, max_length=1000)
     problem: str | None = Field(None, max_length=2000, description="why no job can be submitted at present")
 
 

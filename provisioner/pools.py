@@ -46,8 +46,8 @@ class Pool(_Settings):
     memory: ByteSize = Field(gt=0)
     walltime: Duration
     exclusive: bool = True
-    max_jobs: int = Field(ge=1, le=10_000)
-    max_pending: int = Field(1, ge=1, le=10_000)
+    max_jobs: int = Field(ge=1, le=1000)
+    max_pending: int = Field(1, ge=1, le=1000)
     idle_exit: Duration = timedelta(seconds=120)
     peaks: Literal["once", "never"] = "once"
     labels: dict[str, str] = Field(default_factory=dict)

@@ -358,7 +358,7 @@ def test_old_runs_are_pruned(home: House, tmp_path: Path) -> None:
     home.start_worker("leaving")
     told(taskloom("submit", str(request), "--wait", "--json", server=home.url))
     would = told(taskloom("prune", "--older-than", "0s", "--dry-run", "--json", server=home.url))
-    assert (would["runs"], would["artifacts"], would["files"]) == (1, 2, 0)  # the newest stays
-    assert "deleted 1 runs with 1 attempts" in taskloom("prune", "--older-than", "0s", server=home.url).stdout
-    assert len(told(taskloom("runs", "list", "--json", server=home.url))) == 1
+    assert (would["runs"], would["artifacts"], would["files"]) == (2, 4, 2)
+    assert "deleted 2 runs with 2 attempts" in taskloom("prune", "--older-than", "0s", server=home.url).stdout
+    assert told(taskloom("runs", "list", "--json", server=home.url)) == []
     assert taskloom("prune", "--older-than", "soon", server=home.url).returncode == 2

@@ -129,7 +129,7 @@ def test_every_caller_gets_what_the_table_says(house, name):
         answer = house.http.request(next(iter(route.methods)), path, json=body)
         got[caller] = answer.status_code
         if answer.status_code in (401, 403):
-            kinds = {401: ("unauthenticated",), 403: ("forbidden", "not-your-worker")}[answer.status_code]
+            kinds = {401: ("unauthenticated",), 403: ("forbidden", "not-your-worker", "not-your-pool")}[answer.status_code]
             assert answer.json()["type"].removeprefix("/problems/") in kinds
             assert ("www-authenticate" in answer.headers) == (answer.status_code == 401)
     assert got == {caller: expected(name, caller, public=False) for caller in CALLERS}
