@@ -66,7 +66,8 @@ def _file(kernel: Kernel, source: str) -> str:
     """Path of the file that holds the source; it is written once, whole or not at all."""
     own = Path(inspect.getfile(getattr(kernel, "py_func", kernel)))
     key = hashlib.sha256(b"\0".join((str(own).encode(), own.read_bytes(), source.encode()))).hexdigest()[:16]
-    path = Path(numba.config.CACHE_DIR) / "entries" / f"{kernel.__name__}_{key}.py"  # type: ignore[attr-defined]
+    # Not from numba.config: Numba reads its settings anew, and so forgets ours, when the environment changes.
+    path = Path(jit.CACHE) / "entries" / f"{kernel.__name__}_{key}.py"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as part:

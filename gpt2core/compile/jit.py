@@ -35,8 +35,8 @@ ENTRY_SIGNATURE = types.void(types.CPointer(types.int64), types.CPointer(types.i
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
-if not os.environ.get("NUMBA_CACHE_DIR"):
-    numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
+CACHE = os.environ.get("NUMBA_CACHE_DIR") or str(cache_folder())
+numba.config.CACHE_DIR = CACHE  # type: ignore[attr-defined]
 
 
 def kernel(function: Callable[..., Any]) -> Any:

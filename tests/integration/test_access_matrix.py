@@ -90,6 +90,9 @@ WORKERS_OWN = {"workers_register", "workers_put", "workers_leave", "queue_report
                "attempts_heartbeat", "attempts_finish", "artifacts_put"}  # fmt: skip
 
 
+REFUSED = ("forbidden", "not-your-worker", "not-your-pool")
+
+
 def test_every_route_declares_its_scopes_and_is_in_the_matrix():
     assert set(operations()) == set(auth.ACCESS) == set(REQUESTS)
 
@@ -129,7 +132,7 @@ def test_every_caller_gets_what_the_table_says(house, name):
         answer = house.http.request(next(iter(route.methods)), path, json=body)
         got[caller] = answer.status_code
         if answer.status_code in (401, 403):
-            kinds = {401: ("unauthenticated",), 403: ("forbidden", "not-your-worker", "not-your-pool")}[answer.status_code]
+            kinds = ("unauthenticated",) if answer.status_code == 401 else REFUSED
             assert answer.json()["type"].removeprefix("/problems/") in kinds
             assert ("www-authenticate" in answer.headers) == (answer.status_code == 401)
     assert got == {caller: expected(name, caller, public=False) for caller in CALLERS}
