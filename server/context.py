@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request
 
 from taskloom.contract.runs import MOST_ID
+from taskloom.server import paging
 from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.rates import Rates
 from taskloom.server.db import Database
@@ -46,3 +47,19 @@ Ctx = Annotated[Context, Depends(_context)]
 Id = Annotated[int, Path(ge=1, le=MOST_ID, examples=[1])]
 Cursor = Annotated[str | None, Query(max_length=200, description="`next_cursor` of the page before")]
 PageSize = Annotated[int, Query(ge=1, description="items a page; the server's limit is in the problem page-too-large")]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Which part of a list is asked for."""
+
+    cursor: str | None
+    limit: int
+
+
+async def _page(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> Page:
+    paging.check_limit(limit, context.settings.max_page)
+    return Page(cursor, limit)
+
+
+Paged = Annotated[Page, Depends(_page)]

@@ -16,14 +16,11 @@ from pathlib import Path
 
 import uvicorn
 from anyio import to_thread
-from fastapi import Depends, FastAPI
-from fastapi.routing import APIRoute
+from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
-from taskloom.server import logs, migrate, openapi, problems, queries, replicas, submissions
-from taskloom.server.access import auth
+from taskloom.server import logs, migrate, openapi, problems, replicas, submissions
 from taskloom.server.access.bodies import InFlight
-from taskloom.server.access.guard import GuardedRoute, GuardedRouter
 from taskloom.server.access.headers import Head, SecurityHeaders
 from taskloom.server.access.keys import service as keys_service
 from taskloom.server.access.keys.routes import router as keys
@@ -61,6 +58,7 @@ from taskloom.server.read.pool import Pool
 from taskloom.server.read.samples.routes import router as samples
 from taskloom.server.read.work import Sources
 from taskloom.server.readiness import Readiness
+from taskloom.server.routing import operations
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
 
@@ -82,14 +80,6 @@ ROUTERS = (
     retention,
     keys,
 )
-
-
-def operations() -> dict[str, APIRoute]:
-    """Every route by its name. Raises LookupError for one that is not guarded."""
-    routes = [route for router in (*ROUTERS, pages) for route in router.routes if isinstance(route, APIRoute)]
-    if not all(isinstance(route, GuardedRoute) for route in routes):
-        raise LookupError("every router is a GuardedRouter")
-    return {openapi.operation_name(route): route for route in routes}
 
 
 def create_app(settings: Settings, public: bool = False) -> FastAPI:
@@ -157,21 +147,17 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         version=version("taskloom"),
         summary="Controlled experiments on how to parallelise GPT-2 training on CPUs.",
         lifespan=lifespan,
-        openapi_url=None,  # pages/ has it, under the rules of auth.py
+        openapi_url=None,  # pages/ has it, under the rules of its routes
         docs_url=None,  # FastAPI's own page loads its scripts from elsewhere; pages/ has ours
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=openapi.operation_name,
     )
     app.state.context, app.state.reading = context, reading
-    api = GuardedRouter(prefix="/api/v1", dependencies=[Depends(queries.check_known)])
     for router in ROUTERS:
-        api.include_router(router)
-    app.include_router(api)
-    app.include_router(pages)
-    auth.check_declared(operations())
+        app.include_router(router.api, prefix="/api/v1")
+    app.include_router(pages.api)
     problems.install(app)
-    openapi.install(app, auth.ACCESS, lambda name: auth.is_open(name, public))
+    openapi.install(app, operations(app), public)
     app.add_middleware(problems.Unexpected)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Observing, metrics=context.metrics)

@@ -7,18 +7,15 @@ import re
 import time
 import uuid
 
-from fastapi.routing import APIRoute
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskloom.server.logs import request_id
 from taskloom.server.metrics import Metrics
-from taskloom.server.openapi import operation_name
+from taskloom.server.routing import Route
 
 HEADER = "X-Request-Id"
 GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
-# What machines ask all the time: logged only where it fails.
-ROUTINE = frozenset({"server_health", "server_ready", "server_metrics", "attempts_lease", "attempts_heartbeat"})
 log = logging.getLogger("taskloom.requests")
 
 
@@ -52,9 +49,9 @@ class Observing:
 
     def _note(self, scope: Scope, status: int, duration_s: float) -> None:
         route = scope.get("route")
-        name = operation_name(route) if isinstance(route, APIRoute) else "none"
+        name, routine = (route.operation_name, route.routine) if isinstance(route, Route) else ("none", False)
         self._metrics.note(name, status, duration_s)
-        level = logging.DEBUG if name in ROUTINE and status < 400 else logging.INFO
+        level = logging.DEBUG if routine and status < 400 else logging.INFO
         # Without the query: addresses are enough to find a request by.
         fields = {"method": scope["method"], "path": scope["path"], "status": status}
         text = "%s %s: %d"

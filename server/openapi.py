@@ -1,46 +1,39 @@
-"""The OpenAPI document: FastAPI's own, with short operation names and problems as they are sent."""
+"""The OpenAPI document: FastAPI's own, with who may call what and problems as they are sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from taskloom.contract.events import ExperimentEvent, RunEvent
 from taskloom.contract.problems import Problem
+from taskloom.server.access.scopes import Access
 from taskloom.server.errors import Forbidden, RateExceeded, Unauthenticated
 from taskloom.server.problems import MEDIA_TYPE, responses
+from taskloom.server.routing import Route
 
 UNROUTED = (Problem, RunEvent, ExperimentEvent)  # what no route gives as its answer's model
 
 
-def operation_name(route: APIRoute) -> str:
-    """runs_show, experiments_submit, ..."""
-    return f"{route.tags[0] if route.tags else 'server'}_{route.name}"
-
-
-def _add_refusals(operation: dict[str, Any], scopes: frozenset[str], open_to_all: bool) -> None:
+def _add_refusals(operation: dict[str, Any], access: Access, public: bool) -> None:
     """Who may call it, and how others are refused."""
-    if open_to_all:
+    if access.is_open(public):
         operation["security"] = []
         return
     operation["security"] = [{"key": []}]
-    operation["description"] += f"\n\nTakes a key of scope {', '.join(sorted(scopes))}."
+    operation["description"] += f"\n\nTakes a key of scope {', '.join(sorted(access.scopes))}."
     for status, answer in responses(Unauthenticated, Forbidden, RateExceeded).items():
         known = operation["responses"].setdefault(str(status), answer)
         if known is not answer:
             known["content"][MEDIA_TYPE]["examples"] |= answer["content"][MEDIA_TYPE]["examples"]
 
 
-def install(app: FastAPI, access: Mapping[str, frozenset[str]], open_to_all: Callable[[str], bool]) -> None:
-    """Make app.openapi() give this document, built once.
-
-    access: the scopes that may call each operation; open_to_all: whether an operation takes no key.
-    """
+def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: bool) -> None:
+    """Make app.openapi() give this document, built once."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -50,10 +43,10 @@ def install(app: FastAPI, access: Mapping[str, frozenset[str]], open_to_all: Cal
             )
             made["components"]["schemas"] |= named["$defs"]
             made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            for operations in made["paths"].values():
-                for operation in operations.values():
-                    name = operation["operationId"]
-                    _add_refusals(operation, access[name], open_to_all(name))
+            for methods in made["paths"].values():
+                for operation in methods.values():
+                    _, route = operations[operation["operationId"]]
+                    _add_refusals(operation, route.access, public)
             app.openapi_schema = made
         return app.openapi_schema
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fastapi import Request
-from fastapi.routing import APIRoute
 
 from taskloom.server.errors import InvalidRequest
 
 
+class Known(Protocol):
+    """A route, which knows its parameters."""
+
+    query_names: list[str]
+
+
 async def check_known(request: Request) -> None:
     """A filter with a slip of the pen in its name would let everything pass. Raises InvalidRequest."""
-    route: APIRoute = request.scope["route"]
-    known = [parameter.alias for parameter in route.dependant.query_params]
+    route: Known = request.scope["route"]
+    known = route.query_names
     accepted = f"no such parameter here; known: {', '.join(known) or 'none'}"
     refused = [
         {"pointer": f"#query/{name}", "field": name, "value": value, "accepted": accepted}

@@ -9,43 +9,32 @@ from fastapi.responses import JSONResponse, Response
 
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
 from taskloom.server.access.auth import Who
-from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.scopes import SUBMITTERS
 from taskloom.server.context import Context, Ctx
 from taskloom.server.errors import (
-    BodyTooLarge,
     ExclusionTooLarge,
     ExpansionTooLarge,
     IdempotencyConflict,
-    InvalidRequest,
-    MalformedBody,
     QueueFull,
 )
 from taskloom.server.queue.experiments import service
-from taskloom.server.read.analysis.answers import computed
+from taskloom.server.read.analysis.answers import COMPUTED
 from taskloom.server.read.context import Reading, Reads
 from taskloom.server.read.pool import while_connected
+from taskloom.server.routing import Router
 
-router = GuardedRouter(prefix="/experiments", tags=["experiments"])
+router = Router("/experiments", tag="experiments")
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
 
 
 @router.post(
     "",
+    SUBMITTERS,
+    errors=(*COMPUTED, ExpansionTooLarge, ExclusionTooLarge, IdempotencyConflict, QueueFull),
     status_code=201,
     response_model=ExperimentDetail,
-    responses={
-        200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"},
-        **computed(
-            MalformedBody,
-            BodyTooLarge,
-            InvalidRequest,
-            ExpansionTooLarge,
-            ExclusionTooLarge,
-            IdempotencyConflict,
-            QueueFull,
-        ),
-    },
+    responses={200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"}},
 )
 async def submit(
     context: Ctx,

@@ -1,117 +1,33 @@
-"""Who may call what: one table, to which guard.py holds every route."""
+"""Who calls, and whether what a route says of its callers lets them in."""
 
 from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from anyio import to_thread
 from fastapi import Depends, Request
-from fastapi.routing import APIRoute
 
 from taskloom.server.access.keys import service as keys
 from taskloom.server.access.keys.service import ANYBODY, Caller
+from taskloom.server.access.scopes import Access
 from taskloom.server.context import Context
 from taskloom.server.errors import Forbidden, RateExceeded, Unauthenticated
 
-READERS = frozenset({"read", "submit", "admin"})
-SUBMITTERS = frozenset({"submit", "admin"})
-WORKERS = frozenset({"worker", "admin"})
-ADMINS = frozenset({"admin"})
-EVERYBODY: frozenset[str] = frozenset()  # no key is asked for
 
-# Scopes of each route, by its name. A route that is not here is refused when the application is made.
-ACCESS: dict[str, frozenset[str]] = {
-    "server_health": EVERYBODY,
-    "server_ready": EVERYBODY,
-    "server_metrics": READERS,
-    "server_index": READERS,
-    "server_docs": READERS,
-    "server_document": READERS,
-    "server_problem_types": READERS,
-    "server_problem_type": READERS,
-    "experiments_submit": SUBMITTERS,
-    "experiments_index": READERS,
-    "experiments_show": READERS,
-    "experiments_history": READERS,
-    "experiments_cancel": SUBMITTERS,
-    "experiments_retry": SUBMITTERS,
-    "runs_index": READERS,
-    "runs_show": READERS,
-    "runs_samples": READERS,
-    "runs_result": READERS,
-    "runs_log": READERS,
-    "runs_history": READERS,
-    "samples_index": READERS,
-    "runs_cancel": SUBMITTERS,
-    "runs_retry": SUBMITTERS,
-    "events_run": READERS,
-    "events_experiment": READERS,
-    "artifacts_put": WORKERS,
-    "artifacts_index": READERS,
-    "artifacts_show": READERS,
-    "analysis_compare": READERS,
-    "analysis_scaling": READERS,
-    "analysis_sweep": READERS,
-    "analysis_efficiency": READERS,
-    "analysis_roofline": READERS,
-    "analysis_forecast": READERS,
-    "analysis_memory": READERS,
-    "analysis_history": READERS,
-    "analysis_alert_rows": READERS,
-    "analysis_confirm": SUBMITTERS,
-    "analysis_report": READERS,
-    "analysis_calibration": READERS,
-    "server_report": READERS,
-    "queue_demand": READERS | WORKERS,
-    "queue_pools": READERS | WORKERS,
-    "queue_report": WORKERS,
-    "workers_index": READERS,
-    "workers_show": READERS,
-    "workers_register": WORKERS,
-    "workers_put": WORKERS,
-    "workers_leave": WORKERS,
-    "attempts_lease": WORKERS,
-    "attempts_show": READERS | WORKERS,
-    "attempts_heartbeat": WORKERS,
-    "attempts_finish": WORKERS,
-    "retention_prune": ADMINS,
-    "keys_create": ADMINS,
-    "keys_index": ADMINS,
-    "keys_revoke": ADMINS,
-}
-# Read-only pages that hold nothing of anybody's: on loopback they need no key.
-PAGES = frozenset({"server_index", "server_docs", "server_document", "server_problem_types", "server_problem_type"})
-
-
-def check_declared(operations: Mapping[str, APIRoute]) -> None:
-    """Raises LookupError for a route without declared scopes, and for scopes without a route."""
-    odd = operations.keys() ^ ACCESS.keys()
-    if odd:
-        raise LookupError(f"declare in server/access/auth.py who may call, or remove there: {', '.join(sorted(odd))}")
-
-
-def is_open(name: str, public: bool) -> bool:
-    """Whether a route takes no key. public: whether other machines can reach the server."""
-    return ACCESS[name] is EVERYBODY or (name in PAGES and not public)
-
-
-async def authorise(request: Request, context: Context, name: str) -> Caller:
-    """The caller, from the headers, if it may use this route. Raises Unauthenticated, Forbidden or RateExceeded."""
-    if is_open(name, context.public):
+async def authorise(request: Request, context: Context, access: Access) -> Caller:
+    """The caller, from the headers, if it has access. Raises Unauthenticated, Forbidden or RateExceeded."""
+    if access.is_open(context.public):
         return ANYBODY
-    allowed = ACCESS[name]
     local = not context.public and _is_from_here(request)
     identify = functools.partial(keys.identify, context.database, _token(request), open_without_keys=local)
     # What readers may not call has threads that they cannot take, from here on.
-    caller = await (to_thread.run_sync(identify) if "read" in allowed else context.control.run(identify))
-    if caller.scope not in allowed:
-        raise Forbidden(
-            f"this takes a key of scope {' or '.join(sorted(allowed))}, not {caller.scope}", scopes=sorted(allowed)
-        )
+    caller = await (to_thread.run_sync(identify) if "read" in access.scopes else context.control.run(identify))
+    if caller.scope not in access.scopes:
+        scopes = sorted(access.scopes)
+        raise Forbidden(f"this takes a key of scope {' or '.join(scopes)}, not {caller.scope}", scopes=scopes)
     if caller.key_id is not None:
         wait_s = context.rates.take(caller.key_id)
         if wait_s > 0:

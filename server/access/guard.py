@@ -8,40 +8,37 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Request, Response
 from starlette.types import Message, Receive
 
 from taskloom.server import values
 from taskloom.server.access import auth, bodies
+from taskloom.server.access.scopes import Access
 from taskloom.server.context import Context
-from taskloom.server.openapi import operation_name
 from taskloom.server.settings import Settings
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 GONE = 499  # as nginx says it: nobody is there to take the answer
 INLINE_BYTES = 16 << 10  # smaller bodies are parsed in the event loop: a thread would cost more
-# Bodies of other sizes than usual, by their route; a streamed one is read by its route.
-RESULT, STREAMED = "attempts_finish", "artifacts_put"
+BodyLimit = Callable[[Settings], int]
 
 
-class GuardedRoute(APIRoute):
-    """A route that nothing reaches before its caller has been let in."""
+class Guarded(Protocol):
+    """What a route says of itself."""
 
-    def get_route_handler(self) -> Handle:
-        handle = super().get_route_handler()
-        return functools.partial(_guarded, self, operation_name(self), handle)
+    access: Access
+    body_field: Any  # None: it takes no body, or streams it
+    body_limit: BodyLimit
+    streams_body: bool
 
 
-class GuardedRouter(APIRouter):
-    """A router of such routes: all of the server's are."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(route_class=GuardedRoute, **options)
+def guarded(route: Guarded, handle: Handle) -> Handle:
+    """The route's handler behind all this."""
+    return functools.partial(_guarded, route, handle)
 
 
 class _JsonRequest(Request):
@@ -57,18 +54,17 @@ class _JsonRequest(Request):
         return await to_thread.run_sync(values.parse, self._body, values.REQUEST)
 
 
-async def _guarded(route: APIRoute, name: str, handle: Handle, request: Request) -> Response:
+async def _guarded(route: Guarded, handle: Handle, request: Request) -> Response:
     context: Context = request.app.state.context
-    request.state.caller = await auth.authorise(request, context, name)
+    request.state.caller = await auth.authorise(request, context, route.access)
     with context.in_flight.share() as share:
-        if name == STREAMED:
+        if route.streams_body:
             share.take(bodies.STREAM_BYTES)
             return await handle(Request(request.scope, _paced(request.receive, context.settings)))
         if route.body_field is not None:
-            settings = context.settings
-            limit_bytes = settings.max_result_bytes if name == RESULT else settings.max_body_bytes
+            limit_bytes = route.body_limit(context.settings)
             bodies.check_declared(request.headers.get("Content-Length"), limit_bytes)
-            body = await bodies.read(_paced(request.receive, settings), limit_bytes, share)
+            body = await bodies.read(_paced(request.receive, context.settings), limit_bytes, share)
             request = _JsonRequest(request, body)
         return await _while_connected(request, handle(request))
 

@@ -7,8 +7,10 @@ import json
 
 import pytest
 
-from taskloom.server.access import auth
-from taskloom.server.main import operations
+from taskloom.server import main
+from taskloom.server.main import create_app
+from taskloom.server.routing import Router, operations
+from taskloom.server.settings import Settings
 
 CALLERS = ("none", "unknown", "revoked", "expired", "read", "submit", "worker", "other-worker", "admin")
 NO_KEY = ("none", "unknown", "revoked", "expired")
@@ -33,7 +35,7 @@ REQUESTS = {
     "experiments_submit": (201, None, {"base": {"model": "tiny"}}),
     "experiments_index": (200, None, None),
     "experiments_show": (200, "/api/v1/experiments/1", None),
-    "experiments_history": (200, "/api/v1/experiments/1/changes", None),
+    "experiments_changes": (200, "/api/v1/experiments/1/changes", None),
     "experiments_cancel": (200, "/api/v1/experiments/1/cancel", None),
     "experiments_retry": (200, "/api/v1/experiments/2/retry", None),
     "runs_index": (200, None, None),
@@ -42,7 +44,7 @@ REQUESTS = {
     "runs_result": (200, "/api/v1/runs/1/result", None),
     "samples_index": (200, "/api/v1/samples?runs=1,2", None),
     "runs_log": (200, "/api/v1/runs/1/log", None),
-    "runs_history": (200, "/api/v1/runs/1/changes", None),
+    "runs_changes": (200, "/api/v1/runs/1/changes", None),
     "runs_cancel": (200, "/api/v1/runs/3/cancel", None),
     "runs_retry": (200, "/api/v1/runs/3/retry", None),
     "events_run": (200, "/api/v1/runs/1/events", None),
@@ -61,7 +63,7 @@ REQUESTS = {
     "analysis_calibration": (200, None, None),
     "analysis_report": (200, "/api/v1/analysis/report?experiment_id=1", None),
     "server_report": (200, "/reports/1", None),
-    "analysis_alert_rows": (200, None, None),
+    "analysis_alerts": (200, None, None),
     "analysis_confirm": (201, "/api/v1/analysis/history/1/confirm", None),
     "workers_index": (200, None, None),
     "workers_show": (200, "/api/v1/workers/w1", None),
@@ -93,20 +95,29 @@ WORKERS_OWN = {"workers_register", "workers_put", "workers_leave", "queue_report
 REFUSED = ("forbidden", "not-your-worker", "not-your-pool")
 
 
-def test_every_route_declares_its_scopes_and_is_in_the_matrix():
-    assert set(operations()) == set(auth.ACCESS) == set(REQUESTS)
+OPERATIONS = operations(create_app(Settings(database_url="sqlite:////never-opened.db")))
+PAGES = sorted(name for name, (_, route) in OPERATIONS.items() if route.access.without_key == "loopback")
 
 
-def test_a_route_without_scopes_is_refused_when_the_application_is_made():
-    with pytest.raises(LookupError, match="runs_delete"):
-        auth.check_declared({**operations(), "runs_delete": operations()["runs_show"]})
+def test_every_route_is_in_the_matrix():
+    assert set(OPERATIONS) == set(REQUESTS)
+
+
+def test_a_route_that_does_not_say_who_may_call_it_keeps_the_application_from_being_made(monkeypatch):
+    careless = Router(tag="careless")
+    with pytest.raises(TypeError, match="access"):
+        careless.get("/open")
+    careless.api.get("/open")(lambda: "open to everybody")
+    monkeypatch.setattr(main, "ROUTERS", (*main.ROUTERS, careless))
+    with pytest.raises(LookupError, match="/api/v1/open"):
+        create_app(Settings(database_url="sqlite:////never-opened.db"))
 
 
 def expected(name, caller, public):
-    """The status of a caller at a route, from the table of scopes."""
-    scopes = auth.ACCESS[name]
-    allowed = REQUESTS[name][0]
-    if not scopes or (name in auth.PAGES and not public):
+    """The status of a caller at a route, from what the route says."""
+    access, allowed = OPERATIONS[name][1].access, REQUESTS[name][0]
+    scopes = access.scopes
+    if access.without_key == "everywhere" or (access.without_key == "loopback" and not public):
         return allowed
     if caller in NO_KEY:
         return 401
@@ -119,8 +130,8 @@ def expected(name, caller, public):
 @pytest.mark.parametrize("name", sorted(REQUESTS))
 def test_every_caller_gets_what_the_table_says(house, name):
     _, address, body = REQUESTS[name]
-    route = operations()[name]
-    path = address or ("" if name.startswith("server_") else "/api/v1") + route.path
+    declared, route = OPERATIONS[name]
+    path = address or declared
     got = {}
     for caller in CALLERS:
         house.use(house.tokens["admin"])
@@ -138,8 +149,8 @@ def test_every_caller_gets_what_the_table_says(house, name):
     assert got == {caller: expected(name, caller, public=False) for caller in CALLERS}
 
 
-@pytest.mark.parametrize("name", sorted(auth.PAGES))
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_take_a_key_where_others_can_reach_them(start_server, name):
     api = start_server(public=True)
-    path = REQUESTS[name][1] or operations()[name].path
+    path = REQUESTS[name][1] or OPERATIONS[name][0]
     assert api.http.get(path).status_code == expected(name, "none", public=True) == 401

@@ -10,25 +10,24 @@ from starlette.requests import ClientDisconnect
 from taskloom.contract.artifacts import ACCEPTED_TYPES, NAME, OCTETS, ArtifactReceipt
 from taskloom.contract.runs import MOST_ID
 from taskloom.server.access.auth import Who
-from taskloom.server.access.guard import GuardedRouter
+from taskloom.server.access.scopes import WORKERS
 from taskloom.server.context import Context, Ctx, Id
 from taskloom.server.errors import (
     ArtifactConflict,
     ArtifactDamaged,
     ArtifactTooLarge,
-    InvalidRequest,
     NotFound,
     NotYourWorker,
     TooManyArtifacts,
     UnknownMediaType,
     WrongFencingToken,
 )
-from taskloom.server.problems import responses
 from taskloom.server.queue.artifacts import service
 from taskloom.server.queue.artifacts.store import Incoming
 from taskloom.server.queue.workers import ownership
+from taskloom.server.routing import Router
 
-router = GuardedRouter(tags=["artifacts"])
+router = Router(tag="artifacts")
 CHUNK_BYTES = 1 << 20
 Name = Annotated[str, Path(pattern=f"^{NAME}$", description="a file name: no folders")]
 BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -36,9 +35,9 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 @router.put(
     "/attempts/{attempt_id}/artifacts/{name}",
-    responses=responses(
+    WORKERS,
+    errors=(
         NotFound,
-        InvalidRequest,
         UnknownMediaType,
         ArtifactTooLarge,
         ArtifactDamaged,
@@ -47,6 +46,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
         WrongFencingToken,
         NotYourWorker,
     ),
+    streams_body=True,
     openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(ACCEPTED_TYPES, BINARY)}},
 )
 async def put(

@@ -16,16 +16,13 @@ from taskloom.contract.runs import (
     ResultUpload,
 )
 from taskloom.server.access.auth import Who
-from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.scopes import READERS, WORKERS
 from taskloom.server.context import Context, Ctx, Id
 from taskloom.server.errors import (
     BadResult,
-    BodyTooLarge,
-    InvalidRequest,
     InvalidTransition,
     LeaseLost,
-    MalformedBody,
     NotFound,
     NotYourWorker,
     ResultConflict,
@@ -34,23 +31,23 @@ from taskloom.server.errors import (
     WorkerBusy,
     WrongFencingToken,
 )
-from taskloom.server.problems import responses
 from taskloom.server.queue.attempts import service
 from taskloom.server.queue.attempts.claim import claim
 from taskloom.server.queue.attempts.waiting import Empty
 from taskloom.server.queue.workers import ownership
+from taskloom.server.routing import Router
 
-router = GuardedRouter(tags=["attempts"])
+router = Router(tag="attempts")
 
 
 @router.post(
     "/leases",
+    WORKERS,
+    errors=(UnknownWorker, StaleBoot, WorkerBusy, NotYourWorker),
     status_code=201,
     response_model=Lease,
-    responses={
-        204: {"description": "nothing to run within wait_s; ask again"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, UnknownWorker, StaleBoot, WorkerBusy, NotYourWorker),
-    },
+    responses={204: {"description": "nothing to run within wait_s; ask again"}},
+    routine=True,
 )
 async def lease(context: Ctx, caller: Who, wanted: LeaseRequest) -> Lease | Response:
     """Claim the next run that fits the worker, waiting up to wait_s for one.
@@ -71,7 +68,7 @@ async def lease(context: Ctx, caller: Who, wanted: LeaseRequest) -> Lease | Resp
     return Response(status_code=204) if found is None else found
 
 
-@router.get("/attempts/{attempt_id}", responses=responses(NotFound, NotYourWorker, InvalidRequest))
+@router.get("/attempts/{attempt_id}", READERS | WORKERS, errors=(NotFound, NotYourWorker))
 def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
     """One execution of a run. A worker's key sees its own."""
     ownership.check_attempt(context.database, caller, attempt_id)
@@ -80,16 +77,9 @@ def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
 
 @router.post(
     "/attempts/{attempt_id}/heartbeat",
-    responses=responses(
-        MalformedBody,
-        BodyTooLarge,
-        NotFound,
-        InvalidRequest,
-        WrongFencingToken,
-        LeaseLost,
-        InvalidTransition,
-        NotYourWorker,
-    ),
+    WORKERS,
+    errors=(NotFound, WrongFencingToken, LeaseLost, InvalidTransition, NotYourWorker),
+    routine=True,
 )
 async def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
     """Renew the lease and say how far the trainer is. `cancel`: stop it. lease-lost: stop it, its result is not wanted.
@@ -106,17 +96,9 @@ def _heartbeat(context: Context, caller: Caller, attempt_id: int, beat: Heartbea
 
 @router.put(
     "/attempts/{attempt_id}/result",
-    responses=responses(
-        MalformedBody,
-        BodyTooLarge,
-        NotFound,
-        InvalidRequest,
-        BadResult,
-        WrongFencingToken,
-        ResultConflict,
-        InvalidTransition,
-        NotYourWorker,
-    ),
+    WORKERS,
+    errors=(NotFound, BadResult, WrongFencingToken, ResultConflict, InvalidTransition, NotYourWorker),
+    body_limit=lambda settings: settings.max_result_bytes,
 )
 async def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
     """End an attempt. Safe to send again: the same SHA-256 gets the same answer.

@@ -8,30 +8,28 @@ from fastapi import Path
 
 from taskloom.contract.demand import Demand, PoolPage, PoolReport, PoolSummary
 from taskloom.server.access.auth import Who
-from taskloom.server.access.guard import GuardedRouter
+from taskloom.server.access.scopes import READERS, WORKERS
 from taskloom.server.context import Ctx
-from taskloom.server.errors import BodyTooLarge, InvalidRequest, MalformedBody, NotYourPool, TooManyPools
-from taskloom.server.problems import responses
+from taskloom.server.errors import NotYourPool, TooManyPools
 from taskloom.server.queue.demand import service
+from taskloom.server.routing import Router
 
-router = GuardedRouter(prefix="/queue", tags=["queue"])
+router = Router("/queue", tag="queue")
 
 
-@router.get("/demand", responses=responses())
+@router.get("/demand", READERS | WORKERS)
 def demand(context: Ctx) -> Demand:
     """What the queue needs, grouped by need, and which workers are present."""
     return service.demand(context.database, context.settings)
 
 
-@router.get("/pools", responses=responses())
+@router.get("/pools", READERS | WORKERS)
 def pools(context: Ctx) -> PoolPage:
     """The pools that provisioners have reported."""
     return service.pools(context.database)
 
 
-@router.put(
-    "/pools/{name}", responses=responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourPool, TooManyPools)
-)
+@router.put("/pools/{name}", WORKERS, errors=(NotYourPool, TooManyPools))
 def report(
     context: Ctx,
     caller: Who,

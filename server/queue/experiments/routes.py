@@ -4,47 +4,42 @@ from __future__ import annotations
 
 from taskloom.contract.experiments import ExperimentDetail, ExperimentPage
 from taskloom.contract.runs import StateChangePage
-from taskloom.server import paging
 from taskloom.server.access.auth import Who
-from taskloom.server.access.guard import GuardedRouter
-from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
-from taskloom.server.errors import BadCursor, InvalidRequest, InvalidTransition, NotFound, PageTooLarge
-from taskloom.server.problems import responses
+from taskloom.server.access.scopes import READERS, SUBMITTERS
+from taskloom.server.context import Context, Ctx, Id, Paged
+from taskloom.server.errors import InvalidTransition, NotFound
 from taskloom.server.queue.experiments import service
-from taskloom.server.queue.runs import changes
+from taskloom.server.queue.runs import changes as history
+from taskloom.server.routing import Router
 
-router = GuardedRouter(prefix="/experiments", tags=["experiments"])
+router = Router("/experiments", tag="experiments")
 
 
-@router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
-def index(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> ExperimentPage:
+@router.get("", READERS)
+def index(context: Ctx, page: Paged) -> ExperimentPage:
     """Experiments, newest first."""
-    paging.check_limit(limit, context.settings.max_page)
-    return service.page(context.database, cursor, limit)
+    return service.page(context.database, page.cursor, page.limit)
 
 
-@router.get("/{experiment_id}", responses=responses(NotFound, InvalidRequest))
+@router.get("/{experiment_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, experiment_id: Id) -> ExperimentDetail:
     """An experiment with its request and how many of its runs are in each state."""
     return service.show(context.database, experiment_id)
 
 
-@router.get("/{experiment_id}/changes", responses=responses(NotFound, BadCursor, PageTooLarge, InvalidRequest))
-def history(
-    context: Ctx, experiment_id: Id, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT
-) -> StateChangePage:
+@router.get("/{experiment_id}/changes", READERS, errors=(NotFound,))
+def changes(context: Ctx, experiment_id: Id, page: Paged) -> StateChangePage:
     """The experiment's history: every change of state of its runs and their attempts, oldest first."""
-    paging.check_limit(limit, context.settings.max_page)
-    return changes.of_experiment(context.database, experiment_id, cursor, limit)
+    return history.of_experiment(context.database, experiment_id, page.cursor, page.limit)
 
 
-@router.post("/{experiment_id}/cancel", responses=responses(NotFound, InvalidRequest, InvalidTransition))
+@router.post("/{experiment_id}/cancel", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def cancel(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDetail:
     """Cancel what has not ended: queued runs at once, others when their worker next beats."""
     return await context.control.run(service.cancel, context.database, experiment_id, caller.actor)
 
 
-@router.post("/{experiment_id}/retry", responses=responses(NotFound, InvalidRequest, InvalidTransition))
+@router.post("/{experiment_id}/retry", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def retry(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDetail:
     """Queue again every run that failed, was cancelled or quarantined. Their attempts so far stay in their history."""
     return await context.control.run(_retry, context, experiment_id, caller.actor)

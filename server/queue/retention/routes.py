@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from taskloom.contract.retention import PruneReport, PruneRequest
-from taskloom.server.access.guard import GuardedRouter
+from taskloom.server.access.scopes import ADMINS
 from taskloom.server.context import Ctx
-from taskloom.server.errors import BodyTooLarge, InvalidRequest, MalformedBody
-from taskloom.server.problems import responses
 from taskloom.server.queue.retention import service
+from taskloom.server.routing import Router
 
-router = GuardedRouter(tags=["retention"])
+router = Router(tag="retention")
 
 
-@router.post("/prune", responses=responses(MalformedBody, BodyTooLarge, InvalidRequest))
+@router.post("/prune", ADMINS)
 def prune(context: Ctx, request: PruneRequest) -> PruneReport:
     """Delete old runs with their attempts, results, output and artifacts, and files that no artifact needs any more.
 

@@ -7,44 +7,42 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from taskloom.contract.runs import MOST_ID, LogPage, RunDetail, RunPage, RunState, SampleList, StateChangePage
-from taskloom.server import paging
 from taskloom.server.access.auth import Who
-from taskloom.server.access.guard import GuardedRouter
-from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
-from taskloom.server.errors import BadCursor, InvalidRequest, InvalidTransition, NoResult, NotFound, PageTooLarge
-from taskloom.server.problems import responses
+from taskloom.server.access.scopes import READERS, SUBMITTERS
+from taskloom.server.context import Context, Ctx, Id, Paged
+from taskloom.server.errors import InvalidTransition, NoResult, NotFound
 from taskloom.server.queue.attempts import output
-from taskloom.server.queue.runs import changes, service
+from taskloom.server.queue.runs import changes as history
+from taskloom.server.queue.runs import service
+from taskloom.server.routing import Router
 
-router = GuardedRouter(prefix="/runs", tags=["runs"])
+router = Router("/runs", tag="runs")
 
 
-@router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
+@router.get("", READERS)
 def index(
     context: Ctx,
+    page: Paged,
     experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
     state: Annotated[list[RunState] | None, Query(description="may be given several times")] = None,
-    cursor: Cursor = None,
-    limit: PageSize = paging.DEFAULT_LIMIT,
 ) -> RunPage:
     """Runs in the order in which they were planned."""
-    paging.check_limit(limit, context.settings.max_page)
-    return service.page(context.database, experiment_id, state or [], cursor, limit)
+    return service.page(context.database, experiment_id, state or [], page.cursor, page.limit)
 
 
-@router.get("/{run_id}", responses=responses(NotFound, InvalidRequest))
+@router.get("/{run_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, run_id: Id) -> RunDetail:
     """A run with its settings and every attempt."""
     return service.show(context.database, context.settings, run_id)
 
 
-@router.get("/{run_id}/samples", responses=responses(NotFound, NoResult, InvalidRequest))
+@router.get("/{run_id}/samples", READERS, errors=(NotFound, NoResult))
 def samples(context: Ctx, run_id: Id) -> SampleList:
     """Every step of the run, warm-up included and marked."""
     return service.samples(context.database, run_id)
 
 
-@router.get("/{run_id}/result", responses=responses(NotFound, NoResult, InvalidRequest))
+@router.get("/{run_id}/result", READERS, errors=(NotFound, NoResult))
 def result(context: Ctx, run_id: Id, response: Response) -> dict[str, Any]:
     """The trainer's result, raw, as it was uploaded. The header Attempt-No says by which attempt."""
     found, attempt_no = service.result(context.database, run_id)
@@ -52,21 +50,19 @@ def result(context: Ctx, run_id: Id, response: Response) -> dict[str, Any]:
     return found
 
 
-@router.get("/{run_id}/log", responses=responses(NotFound, BadCursor, PageTooLarge, InvalidRequest))
-def log(context: Ctx, run_id: Id, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> LogPage:
+@router.get("/{run_id}/log", READERS, errors=(NotFound,))
+def log(context: Ctx, run_id: Id, page: Paged) -> LogPage:
     """What the trainers of the run's attempts printed, the first lines of each."""
-    paging.check_limit(limit, context.settings.max_page)
-    return output.page(context.database, run_id, cursor, limit)
+    return output.page(context.database, run_id, page.cursor, page.limit)
 
 
-@router.get("/{run_id}/changes", responses=responses(NotFound, BadCursor, PageTooLarge, InvalidRequest))
-def history(context: Ctx, run_id: Id, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> StateChangePage:
+@router.get("/{run_id}/changes", READERS, errors=(NotFound,))
+def changes(context: Ctx, run_id: Id, page: Paged) -> StateChangePage:
     """The run's history: every change of its state and its attempts', with time, actor and reason, oldest first."""
-    paging.check_limit(limit, context.settings.max_page)
-    return changes.of_run(context.database, run_id, cursor, limit)
+    return history.of_run(context.database, run_id, page.cursor, page.limit)
 
 
-@router.post("/{run_id}/cancel", responses=responses(NotFound, InvalidRequest, InvalidTransition))
+@router.post("/{run_id}/cancel", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def cancel(context: Ctx, caller: Who, run_id: Id) -> RunDetail:
     """Cancel a run: a queued one at once, one under way when its worker next beats."""
     return await context.control.run(_cancel, context, run_id, caller.actor)
@@ -79,7 +75,7 @@ def _cancel(context: Context, run_id: int, actor: str) -> RunDetail:
     return detail
 
 
-@router.post("/{run_id}/retry", responses=responses(NotFound, InvalidRequest, InvalidTransition))
+@router.post("/{run_id}/retry", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def retry(context: Ctx, caller: Who, run_id: Id) -> RunDetail:
     """Queue a run again that failed, was cancelled or quarantined. Its attempts so far stay in its history."""
     return await context.control.run(_retry, context, run_id, caller.actor)

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Response
 
 from taskloom.contract.workers import Leaving, WorkerPage, WorkerRegistration, WorkerSummary
-from taskloom.server import paging
 from taskloom.server.access.auth import Who
-from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys.service import Caller
-from taskloom.server.context import Context, Ctx, Cursor, PageSize
+from taskloom.server.access.scopes import READERS, WORKERS
+from taskloom.server.context import Context, Ctx, Paged
 from taskloom.server.errors import (
-    BadCursor,
-    BodyTooLarge,
     CoresTaken,
     InvalidRequest,
-    MalformedBody,
     NotFound,
     NotYourWorker,
-    PageTooLarge,
     StaleBoot,
 )
-from taskloom.server.problems import responses
 from taskloom.server.queue.workers import service
+from taskloom.server.routing import Router
 
-router = GuardedRouter(prefix="/workers", tags=["workers"])
+router = Router("/workers", tag="workers")
+NEW: dict[int | str, Any] = {201: {"model": WorkerSummary, "description": "a worker not known before"}}
 
 
 def _register(context: Context, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
@@ -41,10 +37,9 @@ def _register(context: Context, caller: Caller, registration: WorkerRegistration
 
 @router.post(
     "",
-    responses={
-        201: {"model": WorkerSummary, "description": "a worker not known before"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot, CoresTaken),
-    },
+    WORKERS,
+    errors=(NotYourWorker, StaleBoot, CoresTaken),
+    responses=NEW,
 )
 async def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
     """A worker introduces itself; again at will. Another boot_id says that it is a new process: what the old one held
@@ -54,10 +49,9 @@ async def register(context: Ctx, caller: Who, registration: WorkerRegistration, 
 
 @router.put(
     "/{worker_id}",
-    responses={
-        201: {"model": WorkerSummary, "description": "a worker not known before"},
-        **responses(MalformedBody, BodyTooLarge, InvalidRequest, NotYourWorker, StaleBoot, CoresTaken),
-    },
+    WORKERS,
+    errors=(NotYourWorker, StaleBoot, CoresTaken),
+    responses=NEW,
 )
 async def put(
     context: Ctx,
@@ -81,25 +75,20 @@ async def put(
     return await context.control.run(_register, context, caller, registration, response)
 
 
-@router.post(
-    "/{worker_id}/leave",
-    status_code=204,
-    responses=responses(MalformedBody, BodyTooLarge, InvalidRequest, NotFound, NotYourWorker, StaleBoot, CoresTaken),
-)
+@router.post("/{worker_id}/leave", WORKERS, errors=(NotFound, NotYourWorker, StaleBoot, CoresTaken), status_code=204)
 def leave(context: Ctx, caller: Who, worker_id: Annotated[str, Path(max_length=200)], leaving: Leaving) -> None:
     """A worker says that it takes no further run. Blocks that were bound to it are free for others at once."""
     service.leave(context.database, caller, worker_id, leaving.boot_id)
     context.waiting.changed()
 
 
-@router.get("", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
-def index(context: Ctx, cursor: Cursor = None, limit: PageSize = paging.DEFAULT_LIMIT) -> WorkerPage:
+@router.get("", READERS)
+def index(context: Ctx, page: Paged) -> WorkerPage:
     """Workers by their id."""
-    paging.check_limit(limit, context.settings.max_page)
-    return service.page(context.database, cursor, limit)
+    return service.page(context.database, page.cursor, page.limit)
 
 
-@router.get("/{worker_id}", responses=responses(NotFound, InvalidRequest))
+@router.get("/{worker_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, worker_id: Annotated[str, Path(max_length=200)]) -> WorkerSummary:
     """A worker, when it was last heard of, and what it runs."""
     return service.show(context.database, worker_id)

@@ -22,8 +22,7 @@ from starlette.responses import FileResponse, Response
 import taskloom.analysis
 import taskloom.server
 from taskloom.server.db import Database
-from taskloom.server.errors import AnalysisTooLong, ServerError, TooManyQuestions
-from taskloom.server.problems import responses
+from taskloom.server.errors import AnalysisTooLong, TooManyQuestions
 from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.attempts.models import Attempt, Result
 from taskloom.server.queue.experiments.models import Experiment
@@ -34,6 +33,7 @@ from taskloom.server.read.pool import Flights, Pool, while_connected
 from taskloom.server.settings import Settings
 
 JSON = "application/json"
+COMPUTED = (AnalysisTooLong, TooManyQuestions)  # problems of what is computed in the pool
 Content = Callable[[Session], Hashable]  # what an answer is made from, as short as it can be said
 
 
@@ -168,13 +168,3 @@ async def _ask(
 
 
 Asks = Annotated[Ask, Depends(_ask)]
-
-
-def kept(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's `responses` of an address whose answers are kept."""
-    return {304: {"description": "the answer is the one named by If-None-Match"}, **computed(*kinds)}
-
-
-def computed(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's `responses` of an address whose answers are computed in the pool."""
-    return responses(*kinds, AnalysisTooLong, TooManyQuestions)

@@ -17,17 +17,15 @@ from taskloom.analysis.sweep import Sweep
 from taskloom.contract.analysis import AlertPage, AlertState, Comparison, ScalingTable
 from taskloom.contract.experiments import ExperimentDetail
 from taskloom.contract.runs import MOST_ID
-from taskloom.server import paging
 from taskloom.server.access.auth import Who
-from taskloom.server.access.guard import GuardedRouter
 from taskloom.server.access.keys.service import Caller
-from taskloom.server.context import Context, Ctx, Cursor, Id, PageSize
-from taskloom.server.errors import BadCursor, InvalidRequest, NotFound, NothingToCompare, PageTooLarge, QueueFull
-from taskloom.server.problems import responses
-from taskloom.server.read.analysis import alerts
+from taskloom.server.access.scopes import READERS, SUBMITTERS
+from taskloom.server.context import Context, Ctx, Id, Paged
+from taskloom.server.errors import NotFound, NothingToCompare, QueueFull
+from taskloom.server.read.analysis import alerts as raised
 from taskloom.server.read.analysis.answers import (
+    COMPUTED,
     Asks,
-    kept,
     of_calibrations,
     of_experiments,
     of_history,
@@ -35,15 +33,16 @@ from taskloom.server.read.analysis.answers import (
     of_selections,
 )
 from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
+from taskloom.server.routing import Router
 
-router = GuardedRouter(prefix="/analysis", tags=["analysis"])
+router = Router("/analysis", tag="analysis")
 Side = Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)]
 ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
 NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
 CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
 
 
-@router.get("/compare", response_model=Comparison, responses=kept(InvalidRequest, NotFound, NothingToCompare))
+@router.get("/compare", READERS, errors=(*COMPUTED, NotFound, NothingToCompare), response_model=Comparison)
 async def compare(
     ask: Asks,
     a: Side,
@@ -61,13 +60,13 @@ async def compare(
     return await ask("compare", a, b, noise_floor, flagged == "leave-out", made_from=made_from)
 
 
-@router.get("/scaling", response_model=ScalingTable, responses=kept(InvalidRequest, NotFound))
+@router.get("/scaling", READERS, errors=(*COMPUTED, NotFound), response_model=ScalingTable)
 async def scaling(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs done so far."""
     return await ask("scaling", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/sweep", response_model=Sweep, responses=kept(InvalidRequest, NotFound))
+@router.get("/sweep", READERS, errors=(*COMPUTED, NotFound), response_model=Sweep)
 async def sweep(
     ask: Asks,
     experiment_id: ExperimentId,
@@ -84,19 +83,19 @@ async def sweep(
     return await ask("sweep", experiment_id, axis, noise_floor, made_from=of_experiments(experiment_id))
 
 
-@router.get("/efficiency", response_model=list[EfficiencyRow], responses=kept(InvalidRequest, NotFound))
+@router.get("/efficiency", READERS, errors=(*COMPUTED, NotFound), response_model=list[EfficiencyRow])
 async def efficiency(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Where the threads' time went: parallel efficiency and its factors, waiting, computation scalability, bounds."""
     return await ask("efficiency", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/roofline", response_model=list[RooflineRow], responses=kept(InvalidRequest, NotFound))
+@router.get("/roofline", READERS, errors=(*COMPUTED, NotFound), response_model=list[RooflineRow])
 async def roofline(ask: Asks, experiment_id: ExperimentId) -> Response:
     """What each op reached of what the node could, and whether forward and backward are memory bound."""
     return await ask("roofline", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/forecast", response_model=Outlook, responses=kept(InvalidRequest, NotFound))
+@router.get("/forecast", READERS, errors=(*COMPUTED, NotFound), response_model=Outlook)
 async def forecast(
     ask: Asks,
     experiment_id: ExperimentId,
@@ -109,13 +108,13 @@ async def forecast(
     return await ask("forecast", experiment_id, wanted, made_from=of_experiments(experiment_id))
 
 
-@router.get("/memory", response_model=list[MemoryRow], responses=kept(InvalidRequest, NotFound))
+@router.get("/memory", READERS, errors=(*COMPUTED, NotFound), response_model=list[MemoryRow])
 async def memory(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Each variant's memory: its split, how it grows with batch and sequence, and what the peak consists of."""
     return await ask("memory", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/history", response_model=list[Series], responses=kept(InvalidRequest, NotFound))
+@router.get("/history", READERS, errors=(*COMPUTED, NotFound), response_model=list[Series])
 async def history(
     ask: Asks,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="only the series of this run")] = None,
@@ -126,23 +125,17 @@ async def history(
     return await ask("history", noise_floor, limit, run_id, made_from=of_history)
 
 
-@router.get("/alerts", responses=responses(InvalidRequest, BadCursor, PageTooLarge))
-def alert_rows(
+@router.get("/alerts", READERS)
+def alerts(
     context: Ctx,
+    page: Paged,
     state: Annotated[list[AlertState] | None, Query(description="may be given several times")] = None,
-    cursor: Cursor = None,
-    limit: PageSize = paging.DEFAULT_LIMIT,
 ) -> AlertPage:
     """What became slower, and what fresh runs say of it, newest first."""
-    paging.check_limit(limit, context.settings.max_page)
-    return alerts.page(context.database, state or [], cursor, limit)
+    return raised.page(context.database, state or [], page.cursor, page.limit)
 
 
-@router.post(
-    "/history/{run_id}/confirm",
-    status_code=201,
-    responses=responses(InvalidRequest, NotFound, QueueFull),
-)
+@router.post("/history/{run_id}/confirm", SUBMITTERS, errors=(NotFound, QueueFull), status_code=201)
 async def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
     """Queue fresh runs of what changed at this run: an alert becomes a regression only when they confirm it.
 
@@ -152,13 +145,13 @@ async def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
 
 
 def _confirm(context: Context, caller: Caller, run_id: int) -> ExperimentDetail:
-    detail, new = alerts.confirm(context.database, context.settings, run_id, caller.key_id)
+    detail, new = raised.confirm(context.database, context.settings, run_id, caller.key_id)
     if new:
         context.waiting.changed()
     return detail
 
 
-@router.get("/report", response_model=dict[str, Any], responses=kept(InvalidRequest, NotFound))
+@router.get("/report", READERS, errors=(*COMPUTED, NotFound), response_model=dict[str, Any])
 async def report(
     ask: Asks,
     experiment_id: ExperimentId,
@@ -170,7 +163,7 @@ async def report(
     return await ask("report", experiment_id, disturbed == "leave-out", made_from=of_report(experiment_id))
 
 
-@router.get("/calibration", response_model=list[Calibration], responses=kept(InvalidRequest))
+@router.get("/calibration", READERS, errors=COMPUTED, response_model=list[Calibration])
 async def calibration(ask: Asks) -> Response:
     """What each node can tell apart, by its latest A/A experiment (`calibrates`)."""
     return await ask("calibration", made_from=of_calibrations)

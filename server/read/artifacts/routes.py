@@ -11,17 +11,17 @@ from starlette.responses import Response, StreamingResponse
 
 from taskloom.contract.artifacts import ACCEPTED_TYPES, ArtifactList
 from taskloom.contract.runs import MOST_ID
-from taskloom.server.access.guard import GuardedRouter
+from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Id
-from taskloom.server.errors import InvalidRequest, NotFound
-from taskloom.server.problems import responses
+from taskloom.server.errors import NotFound
 from taskloom.server.queue.artifacts.routes import BINARY, CHUNK_BYTES, Name
 from taskloom.server.read.artifacts import service
+from taskloom.server.routing import Router
 
-router = GuardedRouter(tags=["artifacts"])
+router = Router(tag="artifacts")
 
 
-@router.get("/runs/{run_id}/artifacts", responses=responses(NotFound, InvalidRequest))
+@router.get("/runs/{run_id}/artifacts", READERS, errors=(NotFound,))
 def index(context: Ctx, run_id: Id) -> ArtifactList:
     """The files that a run's attempts left: traces, profiles. `chosen` is what the address of their name gives."""
     return service.index(context.database, run_id)
@@ -29,12 +29,10 @@ def index(context: Ctx, run_id: Id) -> ArtifactList:
 
 @router.get(
     "/runs/{run_id}/artifacts/{name}",
+    READERS,
+    errors=(NotFound,),
     response_class=Response,
-    responses={
-        200: {"description": "the file", "content": dict.fromkeys(ACCEPTED_TYPES, BINARY)},
-        304: {"description": "the file is the one named by If-None-Match"},
-        **responses(NotFound, InvalidRequest),
-    },
+    responses={200: {"description": "the file", "content": dict.fromkeys(ACCEPTED_TYPES, BINARY)}},
 )
 def show(
     context: Ctx,

@@ -8,15 +8,15 @@ from fastapi import Header
 from starlette.responses import Response, StreamingResponse
 
 from taskloom.contract.events import ExperimentEvent, RunEvent
-from taskloom.server.access.guard import GuardedRouter
+from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Id
-from taskloom.server.errors import InvalidRequest, NotFound, TooManyStreams
-from taskloom.server.problems import responses
+from taskloom.server.errors import NotFound, TooManyStreams
 from taskloom.server.read.context import Reads
 from taskloom.server.read.events.service import Topic
 from taskloom.server.read.events.stream import MEDIA_TYPE
+from taskloom.server.routing import Router
 
-router = GuardedRouter(tags=["events"])
+router = Router(tag="events")
 LastEventId = Annotated[str | None, Header(max_length=100, description="`id` of the last event that was heard")]
 
 
@@ -33,19 +33,35 @@ def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str,
         },
         "required": ["event", "data"],
     }
-    told = {"description": "events, until it has ended", "content": {MEDIA_TYPE: {"schema": schema}}}
-    return {200: told, **responses(NotFound, InvalidRequest, TooManyStreams)}
+    return {200: {"description": "events, until it has ended", "content": {MEDIA_TYPE: {"schema": schema}}}}
 
 
-@router.get("/runs/{run_id}/events", response_class=Response, responses=_described(RunEvent))
+@router.get(
+    "/runs/{run_id}/events",
+    READERS,
+    errors=(NotFound, TooManyStreams),
+    response_class=Response,
+    responses=_described(RunEvent),
+)
 async def run(reading: Reads, run_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
-    """A run's state and progress: `changed` now and whenever it has changed, `ended` at its end; and each `line` that
-    its trainer prints.
+    """A run's state, progress and output as they change.
+
+    `changed` comes at once and whenever the state has changed, `line` for each line that the trainer prints, `ended`
+    at the end.
     """
     return await reading.streams.answer(Topic("run", run_id), last_event_id)
 
 
-@router.get("/experiments/{experiment_id}/events", response_class=Response, responses=_described(ExperimentEvent))
+@router.get(
+    "/experiments/{experiment_id}/events",
+    READERS,
+    errors=(NotFound, TooManyStreams),
+    response_class=Response,
+    responses=_described(ExperimentEvent),
+)
 async def experiment(reading: Reads, experiment_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
-    """An experiment's state and the runs under way: `changed` now and whenever it has changed, `ended` at its end."""
+    """An experiment's state and its runs under way, as they change.
+
+    `changed` comes at once and whenever the state has changed, `ended` at the end.
+    """
     return await reading.streams.answer(Topic("experiment", experiment_id), last_event_id)

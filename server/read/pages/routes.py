@@ -8,55 +8,52 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from taskloom.server.access.guard import GuardedRouter
+from taskloom.server.access.scopes import EVERYBODY, PAGE, READERS
 from taskloom.server.context import Ctx, Id
-from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, InvalidRequest, NotFound, StoreUnavailable
-from taskloom.server.problems import describe, responses
-from taskloom.server.read.analysis.answers import Asks, kept, of_report
+from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, NotFound, StoreUnavailable
+from taskloom.server.problems import describe
+from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_report
 from taskloom.server.read.pages.html import index_page, reference_page
+from taskloom.server.routing import Router
 
-router = GuardedRouter()
+router = Router(tag="server", any_query=True)
+PROMETHEUS = {"text/plain": {"schema": {"type": "string"}}}
 
 
-@router.get("/", include_in_schema=False, response_class=HTMLResponse)
+@router.get("/", PAGE, include_in_schema=False, response_class=HTMLResponse)
 def index() -> HTMLResponse:
     return HTMLResponse(index_page())
 
 
-@router.get("/docs", include_in_schema=False, response_class=HTMLResponse)
+@router.get("/docs", PAGE, include_in_schema=False, response_class=HTMLResponse)
 def docs(request: Request) -> HTMLResponse:
     return HTMLResponse(reference_page(request.app.openapi()))
 
 
-@router.get("/openapi.json", include_in_schema=False)
+@router.get("/openapi.json", PAGE, include_in_schema=False)
 def document(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
-@router.get(
-    "/reports/{experiment_id}",
-    tags=["server"],
-    response_class=HTMLResponse,
-    responses=kept(NotFound, InvalidRequest),
-)
+@router.get("/reports/{experiment_id}", READERS, errors=(*COMPUTED, NotFound), response_class=HTMLResponse)
 async def report(ask: Asks, experiment_id: Id) -> Response:
     """An experiment's report as one self-contained page."""
     return await ask("page", experiment_id, made_from=of_report(experiment_id), media_type="text/html")
 
 
-@router.get("/problems", tags=["server"], responses=responses())
+@router.get("/problems", PAGE)
 def problem_types() -> list[dict[str, Any]]:
     """Every problem type that an error answer may name."""
     return [describe(slug) for slug in sorted(PROBLEM_TYPES)]
 
 
-@router.get("/problems/{slug}", tags=["server"], responses=responses(NotFound, InvalidRequest))
+@router.get("/problems/{slug}", PAGE, errors=(NotFound,))
 def problem_type(slug: str) -> dict[str, Any]:
     """What a problem type means."""
     return describe(slug)
 
 
-@router.get("/healthz", tags=["server"], responses=responses())
+@router.get("/healthz", EVERYBODY, routine=True)
 def health() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
@@ -64,19 +61,17 @@ def health() -> dict[str, str]:
 
 @router.get(
     "/metrics",
-    tags=["server"],
+    READERS,
+    routine=True,
     response_class=Response,
-    responses={
-        200: {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **responses(),
-    },
+    responses={200: {"description": "Prometheus's text format", "content": PROMETHEUS}},
 )
 def metrics(context: Ctx) -> Response:
     """The queue, the workers, requests and this process, for Prometheus."""
     return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/readyz", tags=["server"], responses=responses(DatabaseUnavailable, StoreUnavailable))
+@router.get("/readyz", EVERYBODY, errors=(DatabaseUnavailable, StoreUnavailable), routine=True)
 def ready(context: Ctx) -> dict[str, str]:
     """The database has this server's schema; it and the folder of artifacts can be written to."""
     context.readiness.check()

@@ -10,24 +10,24 @@ from starlette.responses import Response, StreamingResponse
 
 from taskloom.contract.samples import SamplesPage
 from taskloom.server import paging
-from taskloom.server.access.guard import GuardedRouter
+from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Cursor
-from taskloom.server.errors import BadCursor, InvalidRequest, NotFound, PageTooLarge
-from taskloom.server.read.analysis.answers import Asks, kept, of_selections
+from taskloom.server.errors import NotFound
+from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_selections
 from taskloom.server.read.analysis.selection import SYNTAX, parse
 from taskloom.server.read.samples import service
+from taskloom.server.routing import Router
 
-router = GuardedRouter(prefix="/samples", tags=["samples"])
+router = Router("/samples", tag="samples")
 NDJSON = "application/x-ndjson"
 
 
 @router.get(
     "",
+    READERS,
+    errors=(*COMPUTED, NotFound),
     response_model=SamplesPage,
-    responses={
-        200: {"description": "samples", "content": {NDJSON: {}}},
-        **kept(InvalidRequest, NotFound, BadCursor, PageTooLarge),
-    },
+    responses={200: {"description": "samples", "content": {NDJSON: {}}}},
 )
 async def index(
     context: Ctx,

@@ -1,0 +1,37 @@
+"""Who may call an operation: the scopes of keys that open it, and where it takes no key at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Access:
+    """A key of one of these scopes is let in; `without_key`: from where nobody is asked for one."""
+
+    scopes: frozenset[str]
+    without_key: Literal["nowhere", "loopback", "everywhere"] = "nowhere"
+
+    def __or__(self, other: Access) -> Access:
+        return Access(self.scopes | other.scopes)
+
+    def is_open(self, public: bool) -> bool:
+        """Whether it takes no key. public: whether other machines can reach the server."""
+        return self.without_key == "everywhere" or (self.without_key == "loopback" and not public)
+
+    def __str__(self) -> str:
+        """The least scopes that open it; `admin` opens all, and `submit` what `read` does."""
+        if self.without_key == "everywhere":
+            return "none"
+        least: Sequence[str] = sorted(self.scopes & {"read", "worker"}) or sorted(self.scopes & {"submit"}) or ["admin"]
+        return " or ".join(least) + ("; none on loopback" if self.without_key == "loopback" else "")
+
+
+READERS = Access(frozenset({"read", "submit", "admin"}))
+SUBMITTERS = Access(frozenset({"submit", "admin"}))
+WORKERS = Access(frozenset({"worker", "admin"}))
+ADMINS = Access(frozenset({"admin"}))
+EVERYBODY = Access(frozenset(), "everywhere")
+PAGE = Access(READERS.scopes, "loopback")  # a page that holds nothing of anybody's

@@ -1,0 +1,143 @@
+"""One description per operation: who may call it, what it takes and how it fails stand at its route, and nowhere else.
+
+What follows from a route's parameters is not said again: problems of bodies, of pages and of kept answers, and its
+summary, which is the first sentence of its docstring.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, cast
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute, iter_route_contexts
+
+from taskloom.server import queries
+from taskloom.server.access import guard
+from taskloom.server.access.guard import BodyLimit
+from taskloom.server.access.scopes import Access
+from taskloom.server.errors import BadCursor, BodyTooLarge, InvalidRequest, MalformedBody, PageTooLarge, ServerError
+from taskloom.server.problems import responses as problems
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+Errors = Sequence[type[ServerError]]
+NOT_MODIFIED: dict[int | str, Any] = {304: {"description": "the answer is the one named by If-None-Match"}}
+
+
+class Route(APIRoute):
+    """An operation. Nothing of it is reached before its caller has been let in (access/guard.py)."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        access: Access,
+        errors: Errors,
+        body_limit: BodyLimit,
+        streams_body: bool,
+        routine: bool,
+        **options: Any,
+    ) -> None:
+        self.access, self.body_limit, self.streams_body, self.routine = access, body_limit, streams_body, routine
+        options["operation_id"] = f"{options['tags'][0]}_{endpoint.__name__}"
+        options["summary"] = first_sentence(endpoint.__doc__ or "")
+        super().__init__(path, endpoint, **options)
+        every = list(_flat(self.dependant))
+        self.query_names = [parameter.alias for each in every for parameter in each.query_params]
+        told = problems(*errors, *self._implied_errors())
+        if any(parameter.alias == "if-none-match" for each in every for parameter in each.header_params):
+            told = NOT_MODIFIED | told
+        self.responses = told | self.responses
+
+    def _implied_errors(self) -> Iterable[type[ServerError]]:
+        if self.dependant.path_params or self.dependencies:
+            yield InvalidRequest
+        if self.body_field:
+            yield from (MalformedBody, BodyTooLarge)
+        if "cursor" in self.query_names:
+            yield from (BadCursor, PageTooLarge)
+
+    @property
+    def operation_name(self) -> str:
+        """runs_show, experiments_submit, ..."""
+        return self.unique_id
+
+    def get_route_handler(self) -> guard.Handle:
+        return guard.guarded(self, super().get_route_handler())
+
+
+def _flat(dependant: Dependant) -> Iterator[Dependant]:
+    yield dependant
+    for each in dependant.dependencies:
+        yield from _flat(each)
+
+
+class Router:
+    """Operations of one tag. `api` is what FastAPI includes."""
+
+    def __init__(self, prefix: str = "", *, tag: str, any_query: bool = False) -> None:
+        """any_query: parameters that an operation does not know are ignored, instead of refused."""
+        known = [] if any_query else [Depends(queries.check_known)]
+        self.api = APIRouter(prefix=prefix, tags=[tag], dependencies=known)
+
+    def operation(
+        self,
+        method: str,
+        path: str,
+        access: Access,
+        *,
+        errors: Errors = (),
+        body_limit: BodyLimit = lambda settings: settings.max_body_bytes,
+        streams_body: bool = False,
+        routine: bool = False,
+        **options: Any,
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Declare an operation.
+
+        errors: its own problems; body_limit: bytes of a body, from the settings; streams_body: it reads its body
+        itself, in pieces; routine: asked all the time, so it is logged only where it fails; options: FastAPI's.
+        """
+        described = functools.partial(
+            Route, access=access, errors=errors, body_limit=body_limit, streams_body=streams_body, routine=routine
+        )
+
+        def add(endpoint: Endpoint) -> Endpoint:
+            kind = cast("type[APIRoute]", described)
+            self.api.add_api_route(path, endpoint, methods=[method], route_class_override=kind, **options)
+            return endpoint
+
+        return add
+
+    def get(self, path: str, access: Access, **described: Any) -> Callable[[Endpoint], Endpoint]:
+        return self.operation("GET", path, access, **described)
+
+    def post(self, path: str, access: Access, **described: Any) -> Callable[[Endpoint], Endpoint]:
+        return self.operation("POST", path, access, **described)
+
+    def put(self, path: str, access: Access, **described: Any) -> Callable[[Endpoint], Endpoint]:
+        return self.operation("PUT", path, access, **described)
+
+    def delete(self, path: str, access: Access, **described: Any) -> Callable[[Endpoint], Endpoint]:
+        return self.operation("DELETE", path, access, **described)
+
+
+def first_sentence(text: str) -> str:
+    """Its first sentence in one line, without the full stop."""
+    return re.split(r"\.(?=\s|$)", " ".join(text.split()), maxsplit=1)[0]
+
+
+def operations(app: FastAPI) -> dict[str, tuple[str, Route]]:
+    """Every operation's whole path and its route, by its name. Raises LookupError for a route that says not who may
+    call it.
+    """
+    found = {}
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        if not isinstance(route, Route):
+            raise LookupError(f"declare {context.path} with server/routing.py, which asks who may call it")
+        found[route.operation_name] = (str(context.path), route)
+    return found
