@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class AlreadyRunning(Exception):
 
 @dataclass
 class Job:
-    """A job of ours. job_id is "" while nobody has said it."""
+    """A job of ours. job_id is "" while nobody has said it; explained: its worker came, or it was cancelled here."""
 
     name: str
     pool: str
@@ -31,6 +31,7 @@ class Job:
     state: str = SUBMITTING
     reason: str = ""
     misses: int = 0
+    explained: bool = False
 
     @property
     def waits(self) -> bool:
@@ -85,7 +86,8 @@ class Jobs:
                 seen[entry.name] = entry
         for name, entry in seen.items():
             pool = name.removeprefix(self._prefix).rpartition(".")[0]
-            self._jobs[name] = Job(name, pool, entry.job_id, entry.state, entry.reason)
+            explained = name in self._jobs and self._jobs[name].explained
+            self._jobs[name] = Job(name, pool, entry.job_id, entry.state, entry.reason, explained=explained)
         gone = []
         for name, job in list(self._jobs.items()):
             if name not in seen:
@@ -94,6 +96,15 @@ class Jobs:
                     gone.append(self._jobs.pop(name))
         self._save()
         return gone
+
+    def explain(self, job_ids: Collection[str]) -> list[Job]:
+        """Note that workers of these jobs came, or that they were cancelled. The jobs of which that is new."""
+        new = [job for job in self._jobs.values() if job.job_id and job.job_id in job_ids and not job.explained]
+        for job in new:
+            job.explained = True
+        if new:
+            self._save()
+        return new
 
     def _save(self) -> None:
         new = self._path.with_suffix(".new")

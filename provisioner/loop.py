@@ -36,7 +36,7 @@ class Provisioner:
         self, pools: Pools, jobs: Jobs, server: Server, metrics: Metrics, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._pools, self._jobs, self._server, self._metrics, self._clock = pools, jobs, server, metrics, clock
-        self._refusals: dict[str, int] = {}
+        self._failures: dict[str, int] = {}  # by pool, since one of its workers came
         self._not_before: dict[str, float] = {}
         self._problem: dict[str, str] = {}
         self._surplus: dict[str, set[str]] = {}
@@ -92,15 +92,29 @@ class Provisioner:
             self._metrics.failures.labels("slurm").inc()
             log("slurm-silent", f"{error}; nothing is submitted until it answers")
             return None
-        for job in self._jobs.update(listed, [pool.name for pool in self._pools.pools]):
+        gone = self._jobs.update(listed, [pool.name for pool in self._pools.pools])
+        for job in gone:
             log("job-gone", f"job {job.job_id or job.name} is gone", pool=job.pool, job_id=job.job_id)
+        self._judge(gone)
         try:
             demand = self._server.demand()
         except ServerSilent as error:
             self._metrics.failures.labels("server").inc()
             log("server-silent", str(error))
             return None
+        present = {worker.labels.get("slurm_job", "") for worker in demand.workers}
+        for job in self._jobs.explain(present):
+            self._failures.pop(job.pool, None)
         return decide(demand, self._pools.pools, {pool.name: self._jobs.of(pool.name) for pool in self._pools.pools})
+
+    def _judge(self, gone: list[Job]) -> None:
+        """A pool whose jobs end before their workers come gets new ones ever more seldom."""
+        for pool in self._pools.pools:
+            fruitless = [job for job in gone if job.pool == pool.name and job.job_id and not job.explained]
+            if fruitless:
+                job = fruitless[-1]
+                path = slurm.log_path(self._pools, job.name)
+                self._back_off(pool, f"job {job.job_id} ended before its worker came; its log is {path}", "fruitless")
 
     def _submit(self, pool: Pool, decision: Decision) -> None:
         if self._clock() < self._not_before.get(pool.name, 0.0):
@@ -120,12 +134,11 @@ class Provisioner:
                 return
             self._jobs.submitted(job, job_id)
             self._metrics.submissions.labels(pool.name, "accepted").inc()
-            self._refusals.pop(pool.name, None)
             self._problem.pop(pool.name, None)
             log("submitted", f"job {job_id} for pool {pool.name}", pool=pool.name, job_id=job_id, name=job.name)
 
     def _back_off(self, pool: Pool, problem: str, outcome: str) -> None:
-        times = self._refusals[pool.name] = self._refusals.get(pool.name, 0) + 1
+        times = self._failures[pool.name] = self._failures.get(pool.name, 0) + 1
         delay_s = min(LONGEST_BACKOFF_S, self._pools.interval_s * 2 ** (times - 1))
         self._not_before[pool.name] = self._clock() + delay_s
         self._problem[pool.name] = problem
@@ -144,6 +157,7 @@ class Provisioner:
             except (SlurmFailed, SlurmUnknown) as error:
                 log("cancel-failed", str(error), pool=pool.name, job_id=job.job_id)
             else:
+                self._jobs.explain([job.job_id])
                 self._metrics.cancellations.labels(pool.name).inc()
                 log("cancelled", f"job {job.job_id}: nothing waits for it", pool=pool.name, job_id=job.job_id)
 

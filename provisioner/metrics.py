@@ -19,7 +19,10 @@ class Metrics:
             "taskloom_provision_waiting_blocks", "blocks that wait for a worker of a pool", ["pool"], registry=registry
         )
         self.submissions = Counter(
-            "taskloom_provision_submissions", "calls of sbatch", ["pool", "outcome"], registry=registry
+            "taskloom_provision_submissions",
+            "calls of sbatch: accepted, refused, unknown; fruitless: accepted jobs that ended before their worker came",
+            ["pool", "outcome"],
+            registry=registry,
         )
         self.cancellations = Counter(
             "taskloom_provision_cancellations", "calls of scancel", ["pool"], registry=registry

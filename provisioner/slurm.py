@@ -60,15 +60,19 @@ def cancel(job_id: str) -> None:
     _run(["scancel", "--state=PENDING", job_id])
 
 
+def log_path(pools: Pools, job_name: str) -> Path:
+    """Where a job's output goes."""
+    return pools.log_folder.expanduser().absolute() / f"{job_name}.log"
+
+
 def submission(pools: Pools, pool: Pool, job_name: str) -> tuple[list[str], str]:
     """(the argument list, the job's script) that bring one worker."""
     minutes = -(-int(pool.walltime.total_seconds()) // 60)
-    log = pools.log_folder.expanduser().absolute() / f"{job_name}.log"
     command = [
         "sbatch", "--parsable", f"--job-name={job_name}", "--nodes=1", "--ntasks=1",
         f"--cpus-per-task={pool.cores}", f"--mem={-(-int(pool.memory) // (1 << 20))}M", f"--time={minutes}",
         # The provisioner replaces a lost job by a new one; a requeued one would wait two minutes for its own start.
-        "--no-requeue", "--open-mode=append", f"--output={log}", "--signal=B:TERM@60",
+        "--no-requeue", "--open-mode=append", f"--output={log_path(pools, job_name)}", "--signal=B:TERM@60",
     ]  # fmt: skip
     for option in ("partition", "constraint", "account", "qos"):
         value = getattr(pool, option)

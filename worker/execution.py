@@ -106,6 +106,7 @@ class Executor:
     def _about(self, placement: Placement) -> dict[str, Any]:
         return {
             "worker_id": self._settings.worker_id,
+            "slurm_job": self._settings.job.job_id if self._settings.job else None,
             "agent_cores": list(placement.agent),
             "agent_shared_measured_cores": placement.shared,
             "agent_nice": os.getpriority(os.PRIO_PROCESS, 0),

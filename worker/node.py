@@ -51,7 +51,10 @@ def new_life() -> Life:
 
 
 def registration(settings: Settings, life: Life) -> WorkerRegistration:
-    """This worker's introduction."""
+    """This worker's introduction. Its memory is its Slurm job's, where that is less than the node's."""
+    memory_bytes = host.usable_memory_bytes()
+    if settings.job is not None:
+        memory_bytes = min(memory_bytes, settings.job.memory_bytes or memory_bytes)
     return WorkerRegistration(
         worker_id=settings.worker_id,
         boot_id=life.boot_id,
@@ -59,7 +62,7 @@ def registration(settings: Settings, life: Life) -> WorkerRegistration:
         started_s=life.started_s,
         node=socket.gethostname()[:200],
         cores=list(settings.cores),
-        memory_bytes=host.usable_memory_bytes(),
+        memory_bytes=memory_bytes,
         labels=dict(settings.labels),
         software=software(),
         topology=host.topology(list(settings.cores)),

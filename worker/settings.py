@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gpt2core.node import host
 from gpt2core.process.child import GRACE_S
 from gpt2core.process.launch import allowed_cores
 from gpt2core.spec.config import parse_cores
@@ -72,9 +73,16 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _cores(text: str | None) -> tuple[int, ...]:
+def _cores(text: str | None, job: SlurmJob | None) -> tuple[int, ...]:
     allowed = allowed_cores()
     if not text:
+        physical = {host.smt_siblings(core) or str(core) for core in allowed}
+        if job is not None and job.cpus is not None and len(physical) > job.cpus:
+            accepted = (
+                f"at most the {job.cpus} of Slurm job {job.job_id}, which nothing binds to its cores (TaskPlugin); "
+                "ask for --exclusive, or name them with --cores"
+            )
+            raise ConfigError("cores", core_ranges(allowed), accepted)
         return tuple(allowed)
     cores = parse_cores(text)
     if not set(cores) <= set(allowed):
@@ -132,7 +140,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         chosen = getattr(given, name)
         return chosen if chosen is not None else environment.get("TASKLOOM_" + name.upper()) or None
 
-    cores = _cores(value("cores"))
+    job = slurm.job(environment)
+    cores = _cores(value("cores"), job)
     worker_id = value("worker_id") or f"{re.sub(r'[^A-Za-z0-9_.-]', '-', socket.gethostname())}:{core_ranges(cores)}"
     if not re.fullmatch(r"[\w.:@-]{1,200}", worker_id) or worker_id.strip(".") == "":
         raise ConfigError("worker_id", worker_id, "1 to 200 letters, digits or _ . : @ -")
@@ -151,7 +160,6 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     if not 0 <= wait_s <= 25:
         raise ConfigError("wait_s", wait_s, "seconds from 0 to 25")
     spool = value("spool")
-    job = slurm.job(environment)
     idle_exit, grace = value("idle_exit"), value("grace")
     return Settings(
         server=(value("server") or DEFAULT_SERVER).rstrip("/"),

@@ -1,4 +1,4 @@
-"""What the Slurm job that a worker runs in says: when it ends, and how long Slurm waits between SIGTERM and SIGKILL."""
+"""What the Slurm job that a worker runs in says: when it ends, its share of the node, and how it is killed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ class SlurmJob:
     """A worker's Slurm job.
 
     ends_at: seconds since 1970, None if the job has no limit or its end is unknown; unknown says why it is.
-    kill_wait_s: seconds from SIGTERM to SIGKILL, None if the controller did not say.
+    kill_wait_s: seconds from SIGTERM to SIGKILL, None if the controller did not say. cpus, memory_bytes: its share of
+    this node, None if Slurm does not say.
     """
 
     job_id: str
     ends_at: float | None
     unknown: str | None = None
     kill_wait_s: float | None = None
+    cpus: int | None = None
+    memory_bytes: int | None = None
 
 
 def job(environment: Mapping[str, str]) -> SlurmJob | None:
@@ -46,7 +49,21 @@ def job(environment: Mapping[str, str]) -> SlurmJob | None:
         ends_at = float(given)
     elif job_id:
         ends_at, unknown = _end_from_queue(job_id, environment)
-    return SlurmJob(job_id or "", ends_at, unknown, _kill_wait_s(environment) if job_id else None)
+    kill_wait_s = _kill_wait_s(environment) if job_id else None
+    cpus = _number(environment, "SLURM_CPUS_ON_NODE")
+    return SlurmJob(job_id or "", ends_at, unknown, kill_wait_s, cpus, _memory_bytes(environment, cpus))
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    """A positive number, or None; 0 stands for "all" or "not limited"."""
+    text = environment.get(name, "")
+    return int(text) or None if text.isdecimal() else None
+
+
+def _memory_bytes(environment: Mapping[str, str], cpus: int | None) -> int | None:
+    per_node, per_cpu = _number(environment, "SLURM_MEM_PER_NODE"), _number(environment, "SLURM_MEM_PER_CPU")
+    megabytes = per_node or (per_cpu * cpus if per_cpu and cpus else None)
+    return None if megabytes is None else megabytes << 20
 
 
 def _end_from_queue(job_id: str, environment: Mapping[str, str]) -> tuple[float | None, str | None]:

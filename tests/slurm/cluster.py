@@ -48,6 +48,8 @@ NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPU
 PartitionName=main Nodes=n[1-3] Default=YES MaxTime=INFINITE PriorityTier=1 State=UP
 PartitionName=urgent Nodes=n[1-3] MaxTime=INFINITE PriorityTier=10 State=UP
 """
+# Read where TaskPlugin names task/cgroup. The version of cgroups is the kernel's; no systemd is asked.
+CGROUP_CONF = "ConstrainCores=yes\nIgnoreSystemd=yes\n"
 
 
 def missing() -> list[str]:
@@ -96,6 +98,7 @@ class Cluster:
             user=psutil.Process().username(), task_plugin=task_plugin,
         )  # fmt: skip
         (folder / "slurm.conf").write_text(conf)
+        (folder / "cgroup.conf").write_text(CGROUP_CONF)
         self._run("slurmctld")
         for node in NODES:
             self.start_node(node)
@@ -145,6 +148,9 @@ class Cluster:
                 process = psutil.Process(int(path.read_text()))
                 process.terminate()
                 process.wait(20)
+        for node in NODES:  # what task/cgroup leaves behind on version 1, emptied of processes
+            for cgroup in sorted(Path("/sys/fs/cgroup/cpuset").glob(f"slurm_{node}/**/"), reverse=True):
+                cgroup.rmdir()
 
 
 def exposing(paths: Sequence[Path], folder: Path) -> str:

@@ -67,8 +67,8 @@ def pools_file(home: House, pools: dict[str, dict[str, Any]]) -> str:
     }
     prelude = "\n".join(f"export {name}={value}" for name, value in exports.items())
     for name, changes in pools.items():
-        lines.append(f"[pools.{name}]\nprelude = '''{prelude}'''")
-        for key, value in {**POOL, **changes}.items():
+        lines.append(f"[pools.{name}]")
+        for key, value in {**POOL, "prelude": prelude, **changes}.items():
             text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
             lines.append(f"{key} = {text}")
     return "\n".join(lines)

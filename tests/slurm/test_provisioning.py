@@ -2,72 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 from cluster import Cluster
+from jobs_and_runs import (
+    LONG,
+    Provision,
+    all_succeed,
+    exactly_one_result_each,
+    logged,
+    states,
+    submit,
+    training,
+    worker_of,
+)
 from patience import until
-from processes import House, Process, gone
+from processes import House, gone
 
 from taskloom import Client
-from taskloom.contract.experiments import ExperimentRequest
 
 pytestmark = pytest.mark.slurm
-
-LONG = 300.0  # seconds that something may take which takes a few beside nothing else; trainers compile first
-Provision = Callable[..., Process]
-
-
-def submit(client: Client, **request: object) -> int:
-    """An experiment of tiny runs."""
-    base = {"model": "tiny", "batch": 1, "seq": 16, "steps": 12, **request.pop("base", {})}  # type: ignore[dict-item]
-    whole = {"base": base, "limits": {"timeout_s": 200}, **request}
-    return client.submit(ExperimentRequest.model_validate(whole)).id
-
-
-def states(client: Client, experiment_id: int) -> list[str]:
-    return [run.state for run in client.runs(experiment_id=experiment_id)]
-
-
-def all_succeed(client: Client, experiment_id: int) -> None:
-    until(lambda: set(states(client, experiment_id)) == {"succeeded"}, "all runs to succeed", LONG)
-
-
-def exactly_one_result_each(client: Client, experiment_id: int) -> None:
-    for summary in client.runs(experiment_id=experiment_id):
-        run = client.run(summary.id)
-        assert [attempt.state for attempt in run.history].count("succeeded") == 1, run.history
-
-
-def training(client: Client, experiment_id: int) -> int:
-    """A run of it that trains now."""
-
-    def found() -> int | None:
-        for run in client.runs(experiment_id=experiment_id):
-            if run.state == "running":
-                progress = client.run(run.id).history[-1].progress
-                if progress is not None and progress.stage == "training":
-                    return run.id
-        return None
-
-    return until(found, "a run to train", LONG) or 0
-
-
-def log_of(home: House) -> list[dict[str, object]]:
-    """What the provisioner has logged."""
-    path = next(path for path in sorted(home.folder.glob("*-provisioner.log"), reverse=True))
-    return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
-
-
-def logged(home: House, event: str) -> list[dict[str, object]]:
-    return [entry for entry in log_of(home) if entry["event"] == event]
 
 
 def test_the_queue_brings_its_workers_and_they_leave(slurm: Cluster, client: Client, provision: Provision) -> None:
@@ -107,6 +66,7 @@ def test_a_pending_job_is_what_a_run_waits_for(
     slurm: Cluster, home: House, client: Client, provision: Provision
 ) -> None:
     slurm.command("scontrol", "update", "partitionname=main", "state=DOWN")
+    slurm.command("sbatch", "--job-name=t.other.1", "--output=/dev/null", "--wrap", "true")  # not the provisioner's
     try:
         experiment_id = submit(client)
         provision(pools={"held": {}})
@@ -118,13 +78,14 @@ def test_a_pending_job_is_what_a_run_waits_for(
 
         until(lambda: "a job of pool `held` is pending in Slurm: Partition" in reason(), "Slurm's reason")
         client.cancel_experiment(experiment_id)
-        until(lambda: slurm.jobs() == [], "the job that nothing needs to be cancelled")
-        assert logged(home, "cancelled")
+        until(lambda: len(slurm.jobs()) == 1, "the job that nothing needs to be cancelled")
+        assert len(logged(home, "cancelled")) == 1
+        assert [job["name"] for job in slurm.jobs()] == ["t.other.1"]
     finally:
         slurm.command("scontrol", "update", "partitionname=main", "state=UP")
 
 
-@pytest.mark.parametrize("disturbance", ["scancel", "preemption", "slurmd", "worker"])
+@pytest.mark.parametrize("disturbance", ["scancel", "preemption", "walltime", "slurmd", "worker"])
 def test_every_run_has_one_result_whatever_ends_its_job(
     slurm: Cluster, client: Client, provision: Provision, disturbance: str
 ) -> None:
@@ -138,10 +99,12 @@ def test_every_run_has_one_result_whatever_ends_its_job(
         slurm.command("scancel", job_id)
     elif disturbance == "preemption":
         slurm.command("sbatch", "-p", "urgent", f"--nodelist={node}", "-c", "2", "-o", "/dev/null", "--wrap", "sleep 1")
+    elif disturbance == "walltime":  # less than the minute is left that Slurm warns a worker ahead
+        slurm.command("scontrol", "update", f"jobid={job_id}", "TimeLimit=1")
     elif disturbance == "slurmd":
         slurm.kill_node(node)
     else:
-        worker = next(process for process in psutil.process_iter(["cmdline", "environ"]) if is_worker(process, job_id))
+        worker = worker_of(job_id)
         worker.kill()
         gone(worker)
     if disturbance == "slurmd":
@@ -150,11 +113,6 @@ def test_every_run_has_one_result_whatever_ends_its_job(
     all_succeed(client, experiment_id)
     exactly_one_result_each(client, experiment_id)
     until(lambda: slurm.jobs() == [], "the workers to leave", LONG)
-
-
-def is_worker(process: psutil.Process, job_id: str) -> bool:
-    line, environment = process.info["cmdline"] or [], process.info["environ"] or {}
-    return "taskloom.worker" in line and environment.get("SLURM_JOB_ID") == job_id
 
 
 def test_a_block_of_wide_and_narrow_runs_finishes_beside_narrow_workers(
@@ -224,6 +182,26 @@ def test_a_refusing_sbatch_is_asked_ever_more_seldom_and_its_words_are_shown(
     assert slurm.jobs() == []
 
 
+def test_jobs_that_bring_no_worker_are_submitted_ever_more_seldom_and_their_log_is_named(
+    home: House, client: Client, provision: Provision
+) -> None:
+    experiment_id = submit(client)
+    run_id = next(iter(client.runs(experiment_id=experiment_id))).id
+    provision(pools={"two": {"prelude": "echo no such module; exit 3"}})
+    until(lambda: len(logged(home, "submission-fruitless")) >= 3, "three tries", LONG)
+    assert [entry["delay_s"] for entry in logged(home, "submission-fruitless")[:3]] == [1.0, 2.0, 4.0]
+    assert len(logged(home, "submitted")) == 3
+
+    def reason() -> re.Match[str] | None:
+        queue = client.run(run_id).queue
+        said = "" if queue is None else queue.waiting_for
+        return re.search(r"job \d+ ended before its worker came; its log is (.*\.log)", said)
+
+    found = until(reason, "the reason at the run")
+    assert found is not None
+    assert Path(found.group(1)).read_text() == "no such module\n"
+
+
 def test_a_job_that_was_submitted_by_a_command_that_hangs_is_not_submitted_twice(
     slurm: Cluster, home: House, client: Client, provision: Provision
 ) -> None:
@@ -247,10 +225,14 @@ def test_nothing_is_submitted_while_the_queue_cannot_be_read(
     experiment_id = submit(client)
     broken = home.folder / "broken"
     real = next(path for path in os.environ["PATH"].split(":") if (Path(path) / "squeue").exists())
-    shim(home.folder / "bin", "squeue", f'test -e {broken} && {{ echo nonsense; exit 0; }}; exec {real}/squeue "$@"')
+    asked = home.folder / "asked"
+    answer = f'test -e {broken} && {{ echo >> {asked}; echo nonsense; exit 0; }}; exec {real}/squeue "$@"'
+    shim(home.folder / "bin", "squeue", answer)
     broken.touch()
     provision(pools={"two": {}}, PATH=f"{home.folder}/bin:{os.environ['PATH']}")
     until(lambda: len(logged(home, "slurm-silent")) >= 3, "three rounds")
+    rounds = len(logged(home, "slurm-silent"))
+    assert len(asked.read_text()) <= rounds + 1  # one call a round, and perhaps one that is under way
     assert not logged(home, "submitted")
     broken.unlink()
     all_succeed(client, experiment_id)
@@ -262,21 +244,3 @@ def test_two_provisioners_of_one_name_do_not_run_beside_each_other(home: House, 
     until(lambda: logged(home, "started"), "the first")
     assert provision(pools={"two": {}}).wait() == 2
     assert first.popen.poll() is None
-
-
-def test_the_cores_of_a_run_lie_within_those_of_its_job(
-    slurm: Cluster, client: Client, provision: Provision
-) -> None:
-    experiment_id = submit(client, base={"steps": 6000, "threads": 1}, repetitions=2)
-    provision(pools={"one": {"cores": 1}})
-    run_id = training(client, experiment_id)
-    attempt = client.run(run_id).history[-1]
-    worker = next(worker for worker in client.workers() if worker.worker_id == attempt.worker_id)
-    process = next(p for p in psutil.process_iter(["cmdline", "environ"]) if is_worker(p, worker.labels["slurm_job"]))
-    (trainer,) = process.children()
-    shown = slurm.command("scontrol", "show", "job", "-d", worker.labels["slurm_job"])
-    allocated = {int(core) for core in re.findall(r"CPU_IDs=(\d)\b", shown)}
-    assert set(trainer.cpu_affinity()) <= set(worker.cores) <= allocated
-    assert len(allocated) == 1
-    all_succeed(client, experiment_id)
-    until(lambda: slurm.jobs() == [], "the workers to leave", LONG)

@@ -184,3 +184,16 @@ def test_jobs_are_known_again_after_a_restart_and_gone_after_two_misses(tmp_path
     assert [gone.job_id for gone in again.update([], ["small"])] == ["9"]
     assert again.of("small") == []
     again.close()
+
+
+def test_a_job_is_explained_once_its_worker_came_also_after_a_restart(tmp_path: Path) -> None:
+    jobs = Jobs("t", tmp_path / "state.json")
+    first, second = jobs.plan("small"), jobs.plan("small")
+    jobs.submitted(first, "7")
+    assert jobs.explain({"", "7", "8"}) == [first]  # what has no id yet is no worker's
+    assert jobs.explain({"7"}) == []
+    jobs.close()
+    again = Jobs("t", tmp_path / "state.json")
+    again.update([QueuedJob("7", first.name, "RUNNING", "")], ["small"])
+    assert {job.name: job.explained for job in again.of("small")} == {first.name: True, second.name: False}
+    again.close()

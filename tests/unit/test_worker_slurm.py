@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpt2core.node import host
 from gpt2core.process.child import GRACE_S
 from gpt2core.spec.errors import ConfigError
-from taskloom.worker import slurm
+from taskloom.worker import node, slurm
 from taskloom.worker.settings import parse
 
 CONFIG = "KillOnBadExit           = 0\nKillWait                = 6 sec\n"
@@ -84,3 +85,40 @@ def test_a_short_kill_wait_shortens_the_grace(commands: Path) -> None:
     assert parse(["--grace", "4s"], {"SLURM_JOB_ID": "7"}).grace_s == 4.0
     with pytest.raises(ConfigError, match="grace"):
         parse(["--grace", "soon"], {})
+
+
+@pytest.mark.parametrize(
+    ("said", "cpus", "memory_bytes"),
+    [
+        ({}, None, None),
+        ({"SLURM_CPUS_ON_NODE": "4", "SLURM_MEM_PER_NODE": "2048"}, 4, 2 << 30),
+        ({"SLURM_CPUS_ON_NODE": "4", "SLURM_MEM_PER_CPU": "512"}, 4, 2 << 30),
+        ({"SLURM_CPUS_ON_NODE": "4", "SLURM_MEM_PER_NODE": "0"}, 4, None),  # 0: all of it
+        ({"SLURM_MEM_PER_CPU": "512"}, None, None),
+    ],
+)
+def test_a_jobs_share_of_its_node(
+    commands: Path, said: dict[str, str], cpus: int | None, memory_bytes: int | None
+) -> None:
+    program(commands, "squeue", "echo NONE")
+    job = slurm.job({"SLURM_JOB_ID": "7", **said})
+    assert job is not None
+    assert (job.cpus, job.memory_bytes) == (cpus, memory_bytes)
+
+
+def test_a_worker_registers_its_jobs_memory(commands: Path) -> None:
+    program(commands, "squeue", "echo NONE")
+    for megabytes, expected in ((64, 64 << 20), (1 << 40, host.usable_memory_bytes())):
+        settings = parse([], {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": str(megabytes)})
+        assert node.registration(settings, node.new_life()).memory_bytes == expected
+
+
+def test_a_worker_takes_no_more_cores_than_its_job_has(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(commands, "squeue", "echo NONE")
+    monkeypatch.setattr("taskloom.worker.settings.allowed_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr("gpt2core.node.host.smt_siblings", lambda core: f"{core % 2},{core % 2 + 2}")  # 2 physical
+    one, two = ({"SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": count} for count in ("1", "2"))
+    with pytest.raises(ConfigError, match="at most the 1 of Slurm job 7"):
+        parse([], one)
+    assert parse([], two).cores == (0, 1, 2, 3)  # Slurm counts cores there, and binds whole ones
+    assert parse(["--cores", "1"], one).cores == (1,)
