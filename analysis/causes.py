@@ -49,7 +49,8 @@ class EfficiencyRow:
 class RooflineRow:
     """What each op reached of what it could, and whether each phase is memory bound.
 
-    mfu: model-FLOP utilisation, the flop of the model in a median step over what the peak allows in that time.
+    mfu: model-FLOP utilisation, the flop of the model in a median step over what the peak of products allows in that
+    time; mfu_registers: over what registers allow, null where that was not measured.
     """
 
     variant: Variant
@@ -58,6 +59,7 @@ class RooflineRow:
     ops: list[OpRoof]
     phases: list[MemoryBound]
     missing: list[str]
+    mfu_registers: float | None = None
 
 
 def efficiencies(processes: Sequence[Process]) -> list[EfficiencyRow]:
@@ -175,8 +177,12 @@ def _roofline(group: Group, reference: Group | None) -> RooflineRow:
     if peaks is None:
         return RooflineRow(variant, None, None, [], [], [f"the node's peaks with {threads} threads were not measured"])
     ops = roofline(pooled_ops(group), peaks)
-    mfu = model_flop(group[0].config) / step_interval(group).median / (peaks.gflop_per_s * 1e9)
-    return RooflineRow(variant, peaks, mfu, ops, memory_bound(ops, phase_scalability(group, reference), peaks), [])
+    model_gflop_per_s = model_flop(group[0].config) / step_interval(group).median / 1e9
+    most = peaks.registers_gflop_per_s
+    return RooflineRow(
+        variant, peaks, model_gflop_per_s / peaks.gflop_per_s, ops,
+        memory_bound(ops, phase_scalability(group, reference), peaks), [], model_gflop_per_s / most if most else None,
+    )  # fmt: skip
 
 
 def pooled_ops(group: Group) -> list[dict[str, Any]]:

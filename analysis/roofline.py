@@ -2,7 +2,8 @@
 
 Source: Williams, Waterman & Patterson 2009: attainable = min(peak, intensity x bandwidth). Both limits are measured on
 the node with the same number of threads (GEMM and triad). Bytes are compulsory ones by the kernels' formulae: what an
-op finds in a cache costs no traffic, so it may reach more than its roof.
+op finds in a cache costs no traffic, so it may reach more than its roof. The GEMM's peak is what the best library made
+of one product; what registers can do, measured beside it, is what no product exceeds.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ class Peaks:
     """What a node reached, all `threads` threads together."""
 
     threads: int
-    gflop_per_s: float
+    gflop_per_s: float  # of a product of 1024 x 1024
     triad_gb_per_s: float
+    registers_gflop_per_s: float | None = None  # of multiply-adds in vector registers; null: not measured
 
     @property
     def ridge(self) -> float:
@@ -37,7 +39,8 @@ class Peaks:
 @dataclass(frozen=True)
 class OpRoof:
     """One op. Rates are those of all threads together while they run it; null where its formula counts no flop or no
-    bytes. share: achieved / attainable, of the flop rate or, where no flop are counted, of the bandwidth."""
+    bytes. share: achieved / attainable, of the flop rate or, where no flop are counted, of the bandwidth.
+    registers_share: of the flop rate that registers can do."""
 
     op: str
     phase: str
@@ -49,6 +52,7 @@ class OpRoof:
     attainable_gflop_per_s: float | None
     share: float | None
     bound: Bound
+    registers_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,11 @@ class MemoryBound:
 def peaks_of(environment: Mapping[str, Any], threads: int, precision: str = "fp32") -> Peaks | None:
     """The node's measured peaks with so many threads, of products in a precision; None if they were not measured."""
     measured = ((environment.get("peaks") or {}).get("threads") or {}).get(str(threads)) or {}
-    gflop_per_s = measured.get("gflop_per_s" if precision == "fp32" else f"{precision}_gflop_per_s")
+    prefix = "" if precision == "fp32" else f"{precision}_"
+    gflop_per_s, in_registers = (measured.get(f"{prefix}{name}gflop_per_s") for name in ("", "registers_"))
     if not gflop_per_s or not measured.get("triad_gb_per_s"):
         return None
-    return Peaks(threads, float(gflop_per_s), float(measured["triad_gb_per_s"]))
+    return Peaks(threads, float(gflop_per_s), float(measured["triad_gb_per_s"]), in_registers or None)
 
 
 def roofline(ops: Sequence[Mapping[str, Any]], peaks: Peaks) -> list[OpRoof]:
@@ -95,10 +100,11 @@ def _roof(op: Mapping[str, Any], peaks: Peaks, total_s: float) -> OpRoof:
         share = gb / peaks.triad_gb_per_s
     else:
         share = gflop / peaks.gflop_per_s if op["flop"] else None
+    in_registers = gflop / peaks.registers_gflop_per_s if op["flop"] and peaks.registers_gflop_per_s else None
     memory = op["bytes"] > 0 and (intensity is None or intensity < peaks.ridge)
     return OpRoof(
         op["op"], op["phase"], op["time_s"], op["time_s"] / total_s, intensity, gflop, gb, attainable, share,
-        "memory" if memory else "compute",
+        "memory" if memory else "compute", in_registers,
     )  # fmt: skip
 
 

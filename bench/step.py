@@ -264,18 +264,20 @@ def roof_lines(roof: Measured) -> list[str]:
         return [
             f"{roof['label']}: no share of the roof, the node's peaks are not measured (`taskloom doctor --peaks`)."
         ]
+    most = peaks["registers_gflop_per_s"]
+    in_registers = "registers not measured" if most is None else f"{most:.0f} GFLOP/s in registers"
     lines = [
-        f"{roof['label']}: ops against the roof of {peaks['gflop_per_s']:.0f} GFLOP/s and "
-        f"{peaks['triad_gb_per_s']:.1f} GB/s, all threads together:", "",
-        "| op | phase | share of time | flop/byte | GFLOP/s | GB/s | of its roof | bound by |",
-        "|---|---|---|---|---|---|---|---|",
+        f"{roof['label']}: ops against the roof of {peaks['gflop_per_s']:.0f} GFLOP/s of products and "
+        f"{peaks['triad_gb_per_s']:.1f} GB/s, all threads together ({in_registers}):", "",
+        "| op | phase | share of time | flop/byte | GFLOP/s | GB/s | of its roof | of registers | bound by |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for op in roof["ops"]:
         intensity = "" if op["intensity"] is None else f"{op['intensity']:.1f}"
-        share = "" if op["share"] is None else f"{op['share']:.0%}"
+        shares = ("" if share is None else f"{share:.0%}" for share in (op["share"], op["registers_share"]))
         lines.append(
             f"| {op['op']} | {op['phase']} | {op['time_share']:.1%} | {intensity} | {op['achieved_gflop_per_s']:.1f} "
-            f"| {op['achieved_gb_per_s']:.1f} | {share} | {op['bound']} |"
+            f"| {op['achieved_gb_per_s']:.1f} | {' | '.join(shares)} | {op['bound']} |"
         )
     return lines
 

@@ -72,6 +72,8 @@ class Peak(Block):
 
     gflop_per_s: Rate | None = None
     bf16_gflop_per_s: Rate | None = None
+    registers_gflop_per_s: Rate | None = None
+    bf16_registers_gflop_per_s: Rate | None = None
     triad_gb_per_s: Rate | None = None
 
 

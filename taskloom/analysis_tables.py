@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from taskloom.tables import NONE, new_table, number, seconds, variant
+from taskloom.tables import NONE, new_table, number, percent, seconds, variant
 
 if TYPE_CHECKING:
     from taskloom.analysis.calibration import Calibration
@@ -82,14 +82,15 @@ def roofline(rows: Sequence[RooflineRow]) -> Shown:
             continue
         title = (
             f"{row.variant.name}: peak {row.peaks.gflop_per_s:.0f} GFLOP/s, {row.peaks.triad_gb_per_s:.1f} GB/s, "
-            f"ridge {row.peaks.ridge:.1f} flop/byte; model-FLOP utilisation {row.mfu:.1%}"
+            f"ridge {row.peaks.ridge:.1f} flop/byte; model-FLOP utilisation {row.mfu:.1%} of products"
+            + ("" if row.mfu_registers is None else f", {row.mfu_registers:.1%} of registers")
         )
         table = new_table(title, "op", "phase", "share of time", "flop/byte", "GFLOP/s", "GB/s", "of its roof",
-                          "bound by", left=2)  # fmt: skip
+                          "of registers", "bound by", left=2)  # fmt: skip
         for op in row.ops:
             table.add_row(
                 op.op, op.phase, f"{op.time_share:.1%}", number(op.intensity, 1), number(op.achieved_gflop_per_s, 1),
-                number(op.achieved_gb_per_s, 1), NONE if op.share is None else f"{op.share:.0%}", op.bound,
+                number(op.achieved_gb_per_s, 1), percent(op.share), percent(op.registers_share), op.bound,
             )  # fmt: skip
         yield table
         for phase in row.phases:

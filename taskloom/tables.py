@@ -33,6 +33,10 @@ def number(value: float | None, digits: int = 2) -> str:
     return NONE if value is None else f"{value:,.{digits}f}"
 
 
+def percent(value: float | None) -> str:
+    return NONE if value is None else f"{value:.0%}"
+
+
 def interval(value: Interval) -> str:
     """A median with its 95 % interval, both in one unit."""
     unit, factor = ("s", 1.0) if value.median >= 1 else ("ms", 1e3)

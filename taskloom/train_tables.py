@@ -10,8 +10,8 @@ from rich.table import Table
 
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median, median_interval, tokens_per_step
-from taskloom.analysis.roofline import peaks_of, roofline
-from taskloom.tables import NONE, number, seconds
+from taskloom.analysis.roofline import Peaks, peaks_of, roofline
+from taskloom.tables import NONE, number, percent, seconds
 
 MIB = 1 << 20
 
@@ -87,13 +87,14 @@ def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("op", "phase"):
         table.add_column(name)
-    for name in ("calls", "time, all threads", "GFLOP/s", "GB/s", *(("of its roof", "bound by") if roofs else ())):
+    beside_roof = ("of its roof", "of registers", "bound by") if roofs else ()
+    for name in ("calls", "time, all threads", "GFLOP/s", "GB/s", *beside_roof):
         table.add_column(name, justify="right")
     for op in sorted(found["ops"], key=lambda each: -each["time_s"]):
         elapsed_s = op["time_s"] / threads
         rates = [number(op[work] / elapsed_s / 1e9, 1) if elapsed_s else NONE for work in ("flop", "bytes")]
         roof = roofs.get((op["op"], op["phase"]))
-        share = [NONE if roof.share is None else f"{roof.share:.0%}", roof.bound] if roof else []
+        share = [*(percent(each) for each in (roof.share, roof.registers_share)), roof.bound] if roof else []
         table.add_row(op["op"], op["phase"], f"{op['calls']:,}", seconds(op["time_s"]), *rates, *share)
     yield table
     if peaks is None:
@@ -101,5 +102,12 @@ def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
     else:
         yield (
             f"roof, measured with {threads} threads: {peaks.gflop_per_s:.0f} GFLOP/s in {precision} products, "
-            f"{peaks.triad_gb_per_s:.1f} GB/s; an op that finds its data in a cache may be above it."
+            f"{peaks.triad_gb_per_s:.1f} GB/s; an op that finds its data in a cache may be above it. "
+            f"{_registers(peaks)}"
         )
+
+
+def _registers(peaks: Peaks) -> str:
+    if peaks.registers_gflop_per_s is None:
+        return "What registers can do was not measured."
+    return f"Registers: {peaks.registers_gflop_per_s:.0f} GFLOP/s of multiply-adds."

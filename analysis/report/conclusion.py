@@ -49,9 +49,12 @@ def _fastest(document: Document) -> Iterator[str]:
         low, high = row["speedup_low"], row["speedup_high"]
         interval = "" if low is None else f" [{low:.2f}, {high:.2f}]"
         yield f"It is {row['speedup']:.2f}{interval} times as fast as one thread of the same scheduler and slices."
-    mfu = next((each["mfu"] for each in document["roofline"] if each["variant"] == best), None)
-    if mfu is not None:
-        yield f"Its model-FLOP utilisation is {mfu:.1%} of the peak measured with as many threads."
+    roofs: Document = next((each for each in document["roofline"] if each["variant"] == best), {})
+    if roofs.get("mfu") is not None:
+        told = f"{roofs['mfu']:.1%} of what matrix products reached with as many threads"
+        if roofs.get("mfu_registers") is not None:
+            told += f", {roofs['mfu_registers']:.1%} of what vector registers can do"
+        yield f"Its model-FLOP utilisation is {told}."
 
 
 def _comparisons(document: Document) -> Iterator[str]:

@@ -65,6 +65,10 @@ def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
 def _ms(value_s: float) -> str:
     return f"{value_s * 1e3:,.4g}" if value_s < 1 else f"{value_s * 1e3:,.0f}"
 
@@ -235,6 +239,7 @@ def _memory_bound(document: Document) -> str:
             f"{phase['memory_time_share']:.0%}", _number(phase["computation_scalability"]),
             f"{phase['achieved_gflop_per_s']:.1f}", f"{phase['achieved_gb_per_s']:.1f}",
             f"{phase['bandwidth_share']:.0%}", _number(phase["intensity"], 1), f"{row['mfu']:.1%}",
+            _share(row.get("mfu_registers")),
         )
         for row in sharing or shown
         for phase in sorted(row["phases"], key=lambda phase: PHASES.index(phase["phase"]))
@@ -246,19 +251,20 @@ def _memory_bound(document: Document) -> str:
         (
             op["op"], op["phase"], f"{op['time_share']:.1%}", _number(op["intensity"], 1),
             _number(op["achieved_gflop_per_s"], 1), _number(op["achieved_gb_per_s"], 1),
-            "-" if op["share"] is None else f"{op['share']:.0%}", op["bound"],
+            _share(op["share"]), _share(op.get("registers_share")), op["bound"],
         )
         for op in chosen["ops"]
     ]  # fmt: skip
-    columns = ["op", "phase", "of time", "flop/byte", "GFLOP/s", "GB/s", "of its roof", "bound by"]
+    columns = ["op", "phase", "of time", "flop/byte", "GFLOP/s", "GB/s", "of its roof", "of registers", "bound by"]
     name = variant_name(chosen["variant"])
     return (
         "<h2>Is it memory bound?</h2>"
         + _table(["variant", "phase", "memory bound", "below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
-                  "of the bandwidth", "flop/byte", "MFU"], rows, 3)
+                  "of the bandwidth", "flop/byte", "MFU, products", "MFU, registers"], rows, 3)
         + '<p class="soft">Memory bound: at least half of the time is in ops below the ridge, and the same work takes '
         "more useful time than on one thread (computation scalability below 0.9); one of both: partly. MFU: model-FLOP "
-        "utilisation, of the peak measured with as many threads, by the step.</p>"
+        "utilisation by the step, of what products of 1024 x 1024 and of what multiply-adds in registers reached with "
+        "as many threads.</p>"
         + _figure(plots.roofline(chosen), f"Roofline of {name}: roofs measured on the node with as many threads; "
                   "the area of a circle is its share of time.")
         + f"<details><summary>Ops of {escape(name)}</summary>{_table(columns, ops, 2)}</details>"

@@ -218,14 +218,18 @@ def roofline(row: Mapping[str, Any]) -> str:
     spread = [op["intensity"] for op in ops]
     x = Scale(min(*spread, ridge) / 1.5, max(*spread, ridge) * 1.5, 80, right, 10)
     rates = [op["achieved_gflop_per_s"] for op in ops]
-    y = Scale(min(*rates, x.low * peaks["triad_gb_per_s"]), peaks["gflop_per_s"] * 1.5, bottom, 30, 10)
+    most = peaks.get("registers_gflop_per_s") or peaks["gflop_per_s"]
+    y = Scale(min(*rates, x.low * peaks["triad_gb_per_s"]), most * 1.5, bottom, 30, 10)
     parts = [
         *x_axis(x, 30, bottom, "flop per byte (compulsory)", plain),
         *y_axis(y, 80, right, "GFLOP/s, all threads", plain),
     ]
     roof = [(x(x.low), y(x.low * peaks["triad_gb_per_s"])), (x(ridge), y(peaks["gflop_per_s"]))]
     parts.append(line([*roof, (x(x.high), y(peaks["gflop_per_s"]))], INK, 2.2))
-    parts.append(text(right - 4, y(peaks["gflop_per_s"]) - 7, f"{peaks['gflop_per_s']:.0f} GFLOP/s", "end", 11))
+    parts.append(text(right - 4, y(peaks["gflop_per_s"]) + 14, f"{peaks['gflop_per_s']:.0f} GFLOP/s", "end", 11))
+    if peaks.get("registers_gflop_per_s"):
+        parts.append(line([(x(ridge), y(most)), (x(x.high), y(most))], INK, 1.2, "4 3"))
+        parts.append(text(right - 4, y(most) - 7, f"registers: {most:.0f} GFLOP/s", "end", 11))
     bandwidth = f"{peaks['triad_gb_per_s']:.1f} GB/s"
     parts.append(text(x(x.low) + 6, y(x.low * peaks["triad_gb_per_s"]) - 12, bandwidth, size=11))
     for op in ops:

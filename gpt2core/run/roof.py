@@ -2,8 +2,9 @@
 says.
 
 For each number of threads, pinned: GFLOP/s of matrix products of 1024 x 1024, each thread its own, by the fastest
-library, in single precision and in bfloat16; and GB/s of triad, a = b + s * c on arrays larger than the caches, counted
-as STREAM does: two reads, a write. The best of some repetitions counts: a peak is what the node can do undisturbed.
+library, and of multiply-adds in vector registers, both in single precision and in bfloat16; and GB/s of triad,
+a = b + s * c on arrays larger than the caches, counted as STREAM does: two reads, a write. The best of some repetitions
+counts: a peak is what the node can do undisturbed.
 
 Source: McCalpin 1995 (STREAM).
 """
@@ -26,7 +27,9 @@ from gpt2core.compile import clock
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, pointer_f32, runtime
 from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import registers
 from gpt2core.gemm.libraries import Library, multiply
+from gpt2core.gemm.words import DOT_BF16
 from gpt2core.node import peaks
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
@@ -36,6 +39,7 @@ from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks
 SIZE = 1024  # rows and columns of the matrices
 PRODUCTS = 12  # a repetition: 0.1 s on a core that does 200 GFLOP/s
 TRIADS = 4
+TURNS = 5_000_000  # of all chains in registers: 0.02 s on a core that does two of 16 lanes in a cycle
 ARRAY_BYTES, THREAD_BYTES = 64 << 20, 16 << 20  # of each of triad's three arrays: at least, and for each thread
 REPETITIONS = 5
 BEGIN, END = 0, 1
@@ -50,6 +54,18 @@ def products_loop(thread, by, scratch, matrices, size, times, cells, threads, sp
     times[thread, BEGIN] = ticks()
     for _ in range(PRODUCTS):
         multiply(mine, 0, 0, size, size, size, a, size, b, size, c, size, 0)
+    times[thread, END] = ticks()
+
+
+@runtime
+def registers_loop(thread, pairs, value, sums, turns, times, cells, threads, spin):
+    """Multiply and add in registers, all threads at once; the sums are kept, so that they have to be made."""
+    barrier(address_of(cells, 0), threads, spin)
+    times[thread, BEGIN] = ticks()
+    if pairs:
+        sums[thread, 0] = registers.pair_multiply_adds(turns, value)
+    else:
+        sums[thread, 0] = registers.multiply_adds(turns, value)
     times[thread, END] = ticks()
 
 
@@ -88,6 +104,20 @@ def gflop_per_s(cores: Sequence[int], library: Library) -> float:
     return len(cores) * PRODUCTS * 2 * SIZE**3 / seconds / 1e9
 
 
+def registers_gflop_per_s(cores: Sequence[int], pairs: bool) -> float:
+    sums = np.zeros((len(cores), 16), np.float32)  # a cache line each
+    seconds = best_s(cores, registers_loop, [pairs, np.float32(0.5), sums, TURNS])
+    return len(cores) * TURNS * (registers.PAIRS_FLOP if pairs else registers.FLOP) / seconds / 1e9
+
+
+def all_registers_gflop_per_s(cores: Sequence[int]) -> dict[str, float | None]:
+    """By precision. Rounded operands may be multiplied as float32, which some processors do faster than pairs."""
+    floats = registers_gflop_per_s(cores, pairs=False)
+    pairs = registers_gflop_per_s(cores, pairs=True) if DOT_BF16 else 0.0
+    of_bf16 = None if registers.TILE_REGISTERS else max(floats, pairs)
+    return {"registers_gflop_per_s": floats, "bf16_registers_gflop_per_s": of_bf16}
+
+
 def triad_gb_per_s(cores: Sequence[int]) -> float:
     elements = max(ARRAY_BYTES, THREAD_BYTES * len(cores)) // 4
     arrays = [np.empty(elements, np.float32) for _ in range(3)]
@@ -99,13 +129,14 @@ def triad_gb_per_s(cores: Sequence[int]) -> float:
 def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The peaks by number of threads, on the first of the cores this process may use."""
     cores, libraries = allowed_cores(), gemm.available()
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, float | None]] = {}
     for done, count in enumerate(counts):
         tell({"event": "peak", "done": done, "total": len(counts), "threads": count})
         team = cores[:count]
         found[str(count)] = {
             "gflop_per_s": max(gflop_per_s(team, library) for library in libraries),
             "bf16_gflop_per_s": max(gflop_per_s(team, library) for library in gemm.available("bf16")),
+            **all_registers_gflop_per_s(team),
             "triad_gb_per_s": triad_gb_per_s(team),
         }
     return {

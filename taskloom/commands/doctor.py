@@ -63,9 +63,15 @@ def peaks_table(found: Mapping[str, Any]) -> Table:
     blas = found["blas"]
     title = f"peaks, measured {found['measured_at']} with {blas['name']} {blas['version']}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("threads", "fp32 products, GFLOP/s", "bf16 products, GFLOP/s", "triad, GB/s"):
+    rates = {
+        "gflop_per_s": "fp32 products, GFLOP/s",
+        "registers_gflop_per_s": "in registers",
+        "bf16_gflop_per_s": "bf16 products, GFLOP/s",
+        "bf16_registers_gflop_per_s": "in registers",
+    }
+    for column in ("threads", *rates.values(), "triad, GB/s"):
         table.add_column(column, justify="right")
     for threads, reached in found["threads"].items():
-        rates = (reached["gflop_per_s"], reached.get("bf16_gflop_per_s"))  # measured before bf16 came: without it
-        table.add_row(threads, *(number(rate, 0) for rate in rates), f"{reached['triad_gb_per_s']:.1f}")
+        told = (number(reached[name], 0) for name in rates)
+        table.add_row(threads, *told, f"{reached['triad_gb_per_s']:.1f}")
     return table

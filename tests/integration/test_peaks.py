@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import registers
+from gpt2core.gemm.words import DOT_BF16
 from gpt2core.node import environment, peaks
 from gpt2core.run import roof
 
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    for name, value in (("SIZE", 128), ("ARRAY_BYTES", 1 << 16), ("THREAD_BYTES", 1 << 12), ("REPETITIONS", 2)):
+    for name, value in (("SIZE", 128), ("TURNS", 1000), ("ARRAY_BYTES", 1 << 16),
+                        ("THREAD_BYTES", 1 << 12), ("REPETITIONS", 2)):  # fmt: skip
         monkeypatch.setattr(roof, name, value)
     monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
 
@@ -32,6 +35,10 @@ def test_peaks_are_rates_of_work_that_was_done():
         assert 0.1 < reached["gflop_per_s"] < 1e5
         assert 0.1 < reached["bf16_gflop_per_s"] < 1e5
         assert 0.1 < reached["triad_gb_per_s"] < 1e5
+        assert 0.1 < reached["registers_gflop_per_s"] < 1e6
+        bf16 = reached["bf16_registers_gflop_per_s"]
+        assert (bf16 is None) == registers.TILE_REGISTERS
+        assert bf16 is None or bf16 >= reached["registers_gflop_per_s"]
     assert [event["threads"] for event in told] == [1, 2]
 
 
@@ -49,6 +56,30 @@ def test_both_threads_do_their_share():
         roof.best_s([0, 1], roof.products_loop, [library.by(64), of_thread, addresses, 64])
         assert (matrices[:, 2] == 64).all()
     assert (matrices[:, :2] == 1).all()
+
+
+@pytest.mark.parametrize("pairs", [False, *([True] if DOT_BF16 else [])])
+def test_every_chain_in_registers_takes_every_turn(pairs):
+    """x = x / 2 + 1 / 2 from 0 is 1 - 2^-n after n turns; pairs add two products of 1/2 by 1/2 each turn."""
+    for turns in (1, 2, 5):
+        sums = np.zeros((2, 16), np.float32)
+        roof.best_s([0, 1], roof.registers_loop, [pairs, np.float32(0.5), sums, turns])
+        each = turns / 2 if pairs else 1 - 0.5**turns
+        assert (sums[:, 0] == registers.CHAINS * each).all()
+
+
+def test_flop_in_registers_are_those_of_the_chains(monkeypatch):
+    """A loop that took one second: lanes x chains x 2 flop a turn, twice that in pairs, of both threads."""
+    monkeypatch.setattr(roof, "best_s", lambda *_: 1.0)
+    of_lanes = 2 * registers.CHAINS * registers.LANES * roof.TURNS * 2 / 1e9
+    assert roof.registers_gflop_per_s([0, 1], False) == pytest.approx(of_lanes)
+    assert roof.registers_gflop_per_s([0, 1], True) == pytest.approx(2 * of_lanes)
+
+
+def test_tile_registers_leave_bfloat16_without_a_peak_in_registers(monkeypatch):
+    monkeypatch.setattr(roof, "best_s", lambda *_: 1.0)
+    monkeypatch.setattr(registers, "TILE_REGISTERS", True)
+    assert roof.all_registers_gflop_per_s([0])["bf16_registers_gflop_per_s"] is None
 
 
 @pytest.mark.usefixtures("small")

@@ -68,6 +68,12 @@ def test_rooflines_join_with_computation_scalability(processes):
         process.result["phase_busy_s"]["update"] = [0.1, 0.2, 0.2]  # one thread: 0.1 of 1 s
     _, row = rooflines(processes)
     assert row.mfu == pytest.approx(model_flop(processes[1].config) / (0.6 * 400e9))
+    assert row.mfu_registers is None
+    for process in processes:
+        process.result["environment"]["peaks"] = {
+            "threads": {"2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0, "registers_gflop_per_s": 500.0}}
+        }
+    assert rooflines(processes)[1].mfu_registers == pytest.approx(0.8 * row.mfu)
     roofs = {roof.op: roof for roof in row.ops}
     assert roofs["fc"].bound == "compute"
     assert roofs["fc"].achieved_gflop_per_s == pytest.approx(200.0)

@@ -33,6 +33,16 @@ def test_an_op_without_flop_is_held_against_the_bandwidth():
     assert found.share == pytest.approx(0.5)
 
 
+def test_shares_of_registers_stand_beside_those_of_the_product():
+    """At 408 GFLOP/s an op is above the product's 400 and at 85 % of the registers' 480."""
+    peaks = Peaks(2, 400.0, 20.0, 480.0)
+    ops = [op("fc", "forward", 4.0, 816e9, 4e9), op("tokens", "data", 2.0, 0, 10e9)]
+    product, tokens = roofline(ops, peaks)
+    assert (product.share, product.registers_share) == (pytest.approx(1.02), pytest.approx(0.85))
+    assert tokens.registers_share is None
+    assert roofline(ops, PEAKS)[0].registers_share is None
+
+
 def test_costliest_first_and_what_took_no_time_is_left_out():
     found = roofline([op("a", "forward", 1.0, 1, 1), op("b", "forward", 3.0, 1, 1), op("c", "loss", 0.0, 0, 0)], PEAKS)
     assert [(roof.op, roof.time_share) for roof in found] == [("b", 0.75), ("a", 0.25)]
@@ -73,5 +83,8 @@ def test_peaks_are_those_of_equally_many_threads():
     assert peaks_of(environment, 1, "bf16") is None
     environment["peaks"]["threads"]["1"]["bf16_gflop_per_s"] = 380.0
     assert peaks_of(environment, 1, "bf16") == Peaks(1, 380.0, 13.0)
+    environment["peaks"]["threads"]["1"] |= {"registers_gflop_per_s": 230.0, "bf16_registers_gflop_per_s": None}
+    assert peaks_of(environment, 1) == Peaks(1, 200.0, 13.0, 230.0)
+    assert peaks_of(environment, 1, "bf16") == Peaks(1, 380.0, 13.0, None)
     assert peaks_of({}, 1) is None
     assert peaks_of({"peaks": None}, 1) is None

@@ -38,9 +38,11 @@ def cells(lines: list[str], op: str) -> list[str]:
 
 def test_ops_stand_beside_the_roof_of_as_many_threads() -> None:
     lines = printed({"threads": {"1": {"gflop_per_s": 1.0, "triad_gb_per_s": 1.0},
-                                 "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 20.0}}})  # fmt: skip
-    assert cells(lines, "fc") == ["fc", "forward", "2", "4", "s", "200.0", "2.0", "50%", "compute"]
-    assert cells(lines, "tokens") == ["tokens", "data", "3", "2", "s", "0.0", "10.0", "50%", "memory"]
+                                 "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 20.0,
+                                       "registers_gflop_per_s": 500.0}}})  # fmt: skip
+    assert cells(lines, "fc") == ["fc", "forward", "2", "4", "s", "200.0", "2.0", "50%", "40%", "compute"]
+    assert cells(lines, "tokens") == ["tokens", "data", "3", "2", "s", "0.0", "10.0", "50%", "-", "memory"]
+    assert any("500 GFLOP/s of multiply-adds" in line for line in lines)
     assert any("400 GFLOP/s" in line and "20.0 GB/s" in line for line in lines)
 
 
