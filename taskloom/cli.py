@@ -23,6 +23,7 @@ COMMANDS = (
     "train",
     "metg",
     "doctor",
+    "demo",
     "keys",
     "prune",
 )

@@ -1,4 +1,4 @@
-"""`make demo`: a server, a worker and one experiment on this machine, from start to table."""
+"""`taskloom demo`: a server, a worker and one experiment on this machine, from start to table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 from gpt2core.process import launch
 from taskloom import tables, watch
 from taskloom.client import Client
-from taskloom.commands.output import console, error_console
+from taskloom.commands.output import console, error_console, print_json
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.stopping import Stopped, Stopping
@@ -103,7 +103,7 @@ def start(folder: Path, processes: Processes) -> str:
     return url
 
 
-def carry_out(model: str, repetitions: int, folder: Path, processes: Processes) -> int:
+def carry_out(model: str, repetitions: int, folder: Path, processes: Processes, as_json: bool) -> int:
     """The demo proper; its exit code."""
     out, notes = console(), error_console()
     began = time.monotonic()
@@ -120,6 +120,9 @@ def carry_out(model: str, repetitions: int, folder: Path, processes: Processes) 
             raise DemoFailed(f"{lost} of {experiment.runs} runs did not succeed; logs and database are in {folder}")
         table = client.scaling(experiment.id)
     (folder / "scaling.json").write_text(table.model_dump_json(indent=2) + "\n")
+    if as_json:
+        print_json({"folder": str(folder), "experiment_id": experiment.id, "scaling": table.model_dump(mode="json")})
+        return 0
     title = f"{model}: {finished.runs} runs in {time.monotonic() - began:.0f} s, {repetitions} processes a row"
     out.print(tables.scaling(table, title))
     for line in (
@@ -152,21 +155,3 @@ def with_processes(folder: Path, work: Callable[[Processes], int]) -> int:
             with contextlib.suppress(Stopped), stopping.held_back():
                 processes.stop()
     return code
-
-
-@click.command()
-@click.option("--model", type=click.Choice(list(MODELS)), default="small", show_default=True)
-@click.option("--repetitions", type=click.IntRange(1), default=REPETITIONS, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="a new folder  [default: runs/demo-DATE-TIME]")
-def main(model: str, repetitions: int, folder: Path | None) -> None:
-    """Compare serial, fork-join and task on 1 core and on all; keep the database and the logs in a folder."""
-    folder = (folder or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise click.BadParameter(f"{folder}: {error.strerror}", param_hint="--folder") from error
-    sys.exit(with_processes(folder, lambda processes: carry_out(model, repetitions, folder, processes)))
-
-
-if __name__ == "__main__":
-    main()

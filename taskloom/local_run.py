@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from gpt2core.process import launch
 from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told
 from gpt2core.spec.errors import ConfigError
+from taskloom import extras
 from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]
@@ -55,7 +56,11 @@ def run(
     on_event: Callable[[Mapping[str, Any]], None],
     on_line: Callable[[str], None],
 ) -> LocalEnding:
-    """Run the trainer to its end. If this process is asked to stop, the trainer is stopped first."""
+    """Run the trainer to its end. If this process is asked to stop, the trainer is stopped first.
+
+    Raises NotInstalled where the installation has no trainer.
+    """
+    extras.require("worker")
     inbox: SimpleQueue[Any] = SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
         path = Path(folder) / "result.json"

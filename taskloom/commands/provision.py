@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from taskloom import extras
+
 
 @click.command()
 @click.argument("pools", metavar="POOLS.toml")
@@ -18,6 +20,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def provision(pools: str, plan: bool, once: bool, as_json: bool, **given: str | int | None) -> None:
     """Bring workers onto nodes through Slurm when the queue needs them, as the pools of POOLS.toml allow."""
+    extras.require("provisioner")
     arguments = [sys.executable, "-P", "-m", "taskloom.provisioner", pools]
     for name, value in given.items():
         if value is not None:

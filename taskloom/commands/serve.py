@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from taskloom import extras
+
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
@@ -16,6 +18,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="as always: one JSON line when it listens")
 def serve(host: str, port: int, database_url: str, workers: int, as_json: bool) -> None:
     """Start the server; one JSON line on standard output says when it listens, and where."""
+    extras.require("server")
     del as_json
     # A database URL may hold a password, which process arguments would show to everyone on the machine.
     os.environ["TASKLOOM_DATABASE_URL"] = database_url

@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from taskloom import extras
+
 
 @click.command()
 @click.option("--server", metavar="URL", help="[TASKLOOM_SERVER, http://127.0.0.1:8321]")
@@ -31,6 +33,7 @@ def worker(
     token: str | None, label: tuple[str, ...], once: bool, resend: bool, json: bool, **given: str | None
 ) -> None:
     """Execute runs on this machine until stopped. SIGTERM drains, a second one stops at once."""
+    extras.require("worker")
     arguments = [sys.executable, "-P", "-m", "taskloom.worker"]
     for name, value in given.items():
         if value is not None:

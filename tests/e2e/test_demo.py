@@ -12,6 +12,8 @@ import psutil
 from patience import until
 from processes import Process
 
+DEMO = "import sys; from taskloom.cli import main; sys.argv[0] = 'taskloom'; main(['demo', *sys.argv[1:]])"
+
 
 def gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
@@ -19,7 +21,7 @@ def gone(process: psutil.Process) -> bool:
 
 def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    command = [sys.executable, "-m", "taskloom.demo", "--repetitions", "1", "--folder", str(folder)]
+    command = [sys.executable, "-P", "-c", DEMO, "--repetitions", "1", "--folder", str(folder)]
     demo = Process(command, tmp_path / "demo.log")
     try:
         started = until(lambda: two_or_more(demo.popen.pid), "server and worker")
@@ -38,7 +40,7 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
 
 
 def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "taskloom.demo", "--folder", str(tmp_path / "demo")]
+    command = [sys.executable, "-P", "-c", DEMO, "--folder", str(tmp_path / "demo")]
     demo = Process(command, tmp_path / "demo.log")
     try:
         started = until(lambda: two_or_more(demo.popen.pid), "server and worker")

@@ -1,7 +1,8 @@
-"""What an installation adds, and what a child process imports."""
+"""What an installation adds, what works without its extras, and what a child process imports."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import shutil
 import subprocess
@@ -10,6 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from taskloom.cli import COMMANDS
+from taskloom.extras import PROBES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("analysis", "contract", "gpt2core", "migrations", "provisioner", "server", "taskloom", "worker")
@@ -23,7 +28,7 @@ def wheel(tmp_path_factory):
     copy = folder / "sources"
     for name in SOURCES:
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     subprocess.run([*build, str(copy)], check=True, timeout=120)
@@ -34,12 +39,99 @@ def test_a_wheel_adds_two_names_and_every_module(wheel):
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert {name.split("/")[0] for name in held} == {"gpt2core", "taskloom"}
+    assert {"taskloom/py.typed", "gpt2core/py.typed"} <= held
     wanted = set()
     for name in SOURCES:
         prefix = "" if name in ("gpt2core", "taskloom") else "taskloom/"
         folder = ROOT / name
         wanted |= {prefix + str(path.relative_to(ROOT)) for path in folder.rglob("*.py")}
     assert wanted <= held
+
+
+@pytest.fixture(scope="module")
+def base(wheel, tmp_path_factory):
+    """An environment of the wheel and what it requires, without extras; returns its `taskloom` command.
+
+    The packages are those of this environment, by links: nothing is downloaded.
+    """
+    folder = tmp_path_factory.mktemp("base")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
+    packages = next(folder.glob("lib/python3*/site-packages"))
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python")]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120)
+    for name in closure(required(installed(packages))):
+        distribution = importlib.metadata.distribution(name)
+        for top in {Path(file).parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(Path(str(distribution.locate_file(top))).resolve())
+    return folder / "bin" / "taskloom"
+
+
+def installed(packages: Path) -> importlib.metadata.Distribution:
+    """Taskloom as it is installed in a folder."""
+    return importlib.metadata.Distribution.at(next(packages.glob("taskloom-*.dist-info")))
+
+
+def required(distribution: importlib.metadata.Distribution) -> list[Requirement]:
+    """What a distribution requires without extras."""
+    every = [Requirement(line) for line in distribution.requires or ()]
+    return [each for each in every if each.marker is None or each.marker.evaluate({"extra": ""})]
+
+
+def closure(wanted: list[Requirement]) -> set[str]:
+    """The distributions that are required, and what they require in turn."""
+    found: set[str] = set()
+    while wanted:
+        name = wanted.pop().name
+        if name not in found:
+            found.add(name)
+            wanted += required(importlib.metadata.distribution(name))
+    return found
+
+
+def said(base, *arguments: str) -> tuple[int, str]:
+    """The exit code of a command without a checkout beside it, and what it printed."""
+    done = subprocess.run([base, *arguments], cwd=base.parent, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_command_line_and_the_client_need_no_extra(base):
+    for command in COMMANDS:
+        code, printed = said(base, command, "--help")
+        assert (code, printed.split()[:3]) == (0, ["Usage:", "taskloom", command])
+    code, printed = said(base, "runs", "list", "--server", "http://127.0.0.1:9")
+    assert code == 3
+    assert "no server answers at http://127.0.0.1:9" in printed
+    client = "from taskloom import Client; Client('http://127.0.0.1:9').close()"
+    subprocess.run([base.with_name("python"), "-P", "-c", client], cwd=base.parent, check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extras"),
+    [
+        (["serve", "--port", "0"], "server"),
+        (["worker", "--once"], "worker"),
+        (["train", "--model", "tiny", "--steps", "2"], "worker"),
+        (["metg"], "worker"),
+        (["doctor", "--peaks"], "worker"),
+        (["provision", "pools.toml"], "provisioner"),
+        (["demo"], "server,worker"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_command_names_the_extra_that_it_lacks(base, arguments, extras):
+    code, printed = said(base, *arguments)
+    assert code == 2
+    assert f"pip install 'taskloom[{extras}]'" in printed
+    assert "Traceback" not in printed
+
+
+def test_each_extra_is_probed_by_a_package_of_its_own(base):
+    packages = next(base.parents[1].glob("lib/python3*/site-packages"))
+    every = [Requirement(line) for line in installed(packages).requires or ()]
+    for extra, package in PROBES.items():
+        names = {each.name.replace("-", "_") for each in every if each.marker and f'"{extra}"' in str(each.marker)}
+        assert package in names, extra
 
 
 @pytest.mark.parametrize("name", ["server", "contract", "gpt2core"])
@@ -52,5 +144,5 @@ def test_a_module_of_the_current_folder_is_never_taken(tmp_path, name):
         finally:
             server.terminate()
     train = [command[0], "train", "--model", "tiny", "--batch", "1", "--seq", "16", "--steps", "1", "--warmup", "0"]
-    done = subprocess.run([*train, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*train, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ ALL_COMMANDS = tuple(f"taskloom.commands.{name}" for name in COMMANDS)
     ("rooms", "absent"),
     [
         (("taskloom.worker.__main__",), {"numba", "numpy"}),
-        ((*ALL_COMMANDS, "taskloom.demo"), {"numba", "scipy"}),
+        (ALL_COMMANDS, {"numba", "scipy"}),
         (("taskloom.cli", "taskloom.commands.serve", "taskloom.commands.worker"), {"pydantic", "httpx", "rich"}),
         (("taskloom.commands.train",), {"pydantic", "httpx", "numpy"}),
         (("taskloom.server.main",), {"numba", "scipy", "alembic", "ruptures"}),

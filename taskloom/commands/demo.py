@@ -1,0 +1,29 @@
+"""`taskloom demo`: the main job on this machine, from start to table."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from taskloom import extras
+from taskloom.commands.output import json_option
+from taskloom.demo import MODELS, REPETITIONS, carry_out, with_processes
+
+
+@click.command()
+@click.option("--model", type=click.Choice(list(MODELS)), default="small", show_default=True)
+@click.option("--repetitions", type=click.IntRange(1), default=REPETITIONS, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), help="a new folder  [default: runs/demo-DATE-TIME]")
+@json_option
+def demo(model: str, repetitions: int, folder: Path | None, as_json: bool) -> None:
+    """Compare serial, fork-join and task on 1 core and on all; keep the database and the logs in a folder."""
+    extras.require("server", "worker")
+    folder = (folder or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise click.BadParameter(f"{folder}: {error.strerror}", param_hint="--folder") from error
+    sys.exit(with_processes(folder, lambda processes: carry_out(model, repetitions, folder, processes, as_json)))
