@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 
-from gpt2core.gemm.products import Products
+from gpt2core.gemm.table import Products
 from gpt2core.measure.tracing import new_record
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop

@@ -16,7 +16,7 @@ import numba
 
 from gpt2core.compile import jit
 from gpt2core.compile.jit import Entry
-from gpt2core.data.files import replacing
+from gpt2core.node.files import replacing
 from gpt2core.step.signature import Array, Integer, Kernel, Kind, signature
 
 POINTERS = {

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.data.files import HEADER_BYTES, new_header, open_regular, read_header, replacing, unreadable
+from gpt2core.data.header import HEADER_BYTES, new_header, read_header
+from gpt2core.node.files import open_regular, replacing, unreadable
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import (
     ConfigError,

@@ -1,37 +1,28 @@
-"""Matrix products from compiled code. One interface over our own product (gpt2core.machine.tiles) and two libraries,
-which export the Fortran `sgemm`; addresses are passed to compiled code as arguments (a baked-in one would defeat the
-cache).
-"""
+"""What computes matrix products: our own code, or a library that is loaded and held to one thread a call."""
 
 from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+import importlib.util
 import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import threadpoolctl
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import Entry, address_of, entry_of, kernel, runtime
-from gpt2core.compile.lanes import ADDRESS, WORD
-from gpt2core.gemm.sizes import PRODUCT_SCRATCH
-from gpt2core.gemm.tiles import INSTRUCTIONS, multiply_tiled
-from gpt2core.gemm.words import DOT_BF16, pack_rows
+from gpt2core.compile.jit import Entry
+from gpt2core.gemm.microkernel import INSTRUCTIONS
+from gpt2core.gemm.multiply import (
+    own_product_of_floats,
+    own_product_of_pairs,
+    own_product_of_rounded,
+    product_of_floats,
+    product_of_rounded,
+)
+from gpt2core.gemm.packing import DOT_BF16
 from gpt2core.spec.errors import MachineError
-from gpt2core.step.tensors import ALIGN
-
-ONE, ZERO = np.float32(1.0), np.float32(0.0)
-ROUNDED_SIDE, ROUNDED_DEPTH = 384, 512  # of the blocks of bfloat16 that a library multiplies: two fit in the scratch
-ARGUMENTS = (ADDRESS,) * 15  # of an entry: see `multiply`
 
 
 @dataclass(frozen=True)
@@ -49,151 +40,6 @@ class Library:
     def by(self, piece: int = 0, scratch: int = 0) -> tuple[int, int, int, int]:
         """What `multiply` takes: its first argument."""
         return (self.entry.address, self.address, piece, scratch)
-
-
-@intrinsic
-def gemm(typingctx, sgemm, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n) + beta * C; row-major, op transposes if its flag is set.
-
-    sgemm is the library's address; a, b, c are addresses in bytes; ld* are row lengths in elements.
-    Row-major C is column-major C^T = op(B)^T op(A)^T: the operands change places.
-    """
-    i8, i32, f32 = ir.IntType(8), ir.IntType(32), ir.FloatType()
-
-    def codegen(context, builder, signature, args):
-        sgemm, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc = args
-
-        def letter(flag):
-            nonzero = builder.icmp_signed("!=", flag, ir.Constant(flag.type, 0))
-            value = builder.select(nonzero, ir.Constant(i8, ord("T")), ir.Constant(i8, ord("N")))
-            return _spill(builder, value)
-
-        def integer(value):
-            return _spill(builder, builder.trunc(value, i32))
-
-        def matrix(address):
-            return builder.inttoptr(address, ir.PointerType(f32))
-
-        call = [
-            letter(trans_b), letter(trans_a), integer(n), integer(m), integer(k),
-            _spill(builder, ir.Constant(f32, 1.0)), matrix(b), integer(ldb), matrix(a), integer(lda),
-            _spill(builder, beta), matrix(c), integer(ldc),
-        ]  # fmt: skip
-        kind = ir.FunctionType(ir.VoidType(), [value.type for value in call])
-        builder.call(builder.inttoptr(sgemm, ir.PointerType(kind)), call)
-        return context.get_dummy_value()
-
-    i64, f = types.int64, types.float32
-    return types.void(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, f, i64, i64), codegen
-
-
-def _spill(builder, value):
-    """The value in a stack slot of the function's entry block: Fortran takes addresses."""
-    slot = cgutils.alloca_once(builder, value.type)
-    builder.store(value, slot)
-    return slot
-
-
-@kernel
-def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
-    """Bfloat16 of rows [first, first + count) from k0 on, `depth` long, of a matrix that may be stored transposed; the
-    new row length in elements.
-    """
-    if transposed:
-        pack_rows(to, source + WORD * (k0 * stride + first), stride, depth, count)
-        return count + count % 2
-    pack_rows(to, source + WORD * (first * stride + k0), stride, count, depth)
-    return depth + depth % 2
-
-
-@entry_of(*ARGUMENTS)
-def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """By a library's product of float32, which is asked for `piece` columns at a time, or for all if that is 0."""
-    most = piece if piece else n
-    for first in range(0, n, most):
-        at_b = b + WORD * first * (ldb if trans_b else 1)
-        gemm(
-            address, trans_a, trans_b, m, min(most, n - first), k,
-            a, lda, at_b, ldb, ONE if adds else ZERO, c + WORD * first, ldc,
-        )  # fmt: skip
-
-
-@entry_of(*ARGUMENTS)
-def product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """By a library's product of bfloat16, from operands that are rounded block by block."""
-    second = scratch + WORD * (PRODUCT_SCRATCH // 2)
-    for k0 in range(0, k, ROUNDED_DEPTH):
-        depth = min(ROUNDED_DEPTH, k - k0)
-        for m0 in range(0, m, ROUNDED_SIDE):
-            rows = min(ROUNDED_SIDE, m - m0)
-            length_a = pack_matrix(scratch, a, lda, trans_a, m0, k0, rows, depth)
-            for n0 in range(0, n, ROUNDED_SIDE):
-                columns = min(ROUNDED_SIDE, n - n0)
-                length_b = pack_matrix(second, b, ldb, 1 - trans_b, n0, k0, columns, depth)
-                gemm(
-                    address, trans_a, trans_b, rows, columns, depth, scratch, length_a, second, length_b,
-                    ONE if adds or k0 else ZERO, c + WORD * (m0 * ldc + n0), ldc,
-                )  # fmt: skip
-
-
-@entry_of(*ARGUMENTS)
-def own_product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    multiply_tiled(False, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
-
-
-@entry_of(*ARGUMENTS)
-def own_product_of_pairs(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """On AVX512-BF16."""
-    multiply_tiled(True, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
-
-
-@entry_of(*ARGUMENTS)
-def own_product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """On any processor."""
-    multiply_tiled(False, True, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
-
-
-@kernel
-def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n), added to what is there if `adds` is set; row-major float32, op transposes
-    if its flag is set. a, b, c are addresses in bytes; ld* are row lengths in elements.
-
-    `by` = (address of an entry, and what that takes first: address of a library's function, columns that it is asked
-    for at a time or 0, address of this thread's PRODUCT_SCRATCH words). Products are compiled once, not into each
-    kernel.
-    """
-    code, address, piece, scratch = by
-    _call(code, (address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds))
-
-
-@intrinsic
-def _call(typingctx, code, arguments):
-    """Call an entry of matrix products at its address with a tuple of its arguments."""
-
-    def codegen(context, builder, signature, args):
-        values = cgutils.unpack_tuple(builder, args[1], len(ARGUMENTS))
-        kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
-        builder.call(builder.inttoptr(args[0], ir.PointerType(kind)), values)
-        return context.get_dummy_value()
-
-    return types.void(ADDRESS, types.UniTuple(ADDRESS, len(ARGUMENTS))), codegen
-
-
-@runtime
-def time_product(by, trans_a, trans_b, m, n, k, a, b, c):
-    """Ticks of one product, on matrices without gaps."""
-    begin = ticks()
-    multiply(
-        by, trans_a, trans_b, m, n, k,
-        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, 0,
-    )  # fmt: skip
-    return ticks() - begin
-
-
-def new_scratch() -> tuple[NDArray[np.int32], int]:
-    """What `multiply` needs of memory for itself, and its address; for one thread, valid while the array is kept."""
-    words = np.empty(PRODUCT_SCRATCH + ALIGN // 4, np.int32)
-    return words, -(-words.ctypes.data // ALIGN) * ALIGN
 
 
 def own(precision: str = "fp32") -> Library:
@@ -258,14 +104,10 @@ def _load_mkl(precision: str = "fp32") -> Library:
 
 
 def _load_openblas() -> Library:
-    import scipy.linalg.cython_blas as cython_blas
-
-    capsule: Any = cython_blas.__pyx_capi__["sgemm"]
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    address = api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))
+    path = _openblas_path()
+    library = ctypes.CDLL(str(path)) if path else None
+    function: Any = getattr(library, "scipy_sgemm_", None)
+    address = ctypes.cast(function, ctypes.c_void_p).value if function else _sgemm_of_scipy()
     threadpoolctl.threadpool_limits(1, user_api="blas")
     loaded = [
         i
@@ -273,4 +115,24 @@ def _load_openblas() -> Library:
         if i["user_api"] == "blas" and {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)
     ]
     version = "{version} {architecture}".format(**loaded[0]) if loaded else "unknown"
-    return Library("openblas", version, product_of_floats, int(address))
+    return Library("openblas", version, product_of_floats, int(address or 0))
+
+
+def _openblas_path() -> Path | None:
+    """The OpenBLAS that SciPy's wheel brings: loaded alone, as importing SciPy takes longer than many a run's start."""
+    scipy = importlib.util.find_spec("scipy")
+    if scipy is None or scipy.origin is None:
+        return None
+    return next((Path(scipy.origin).parents[1] / "scipy.libs").glob("libscipy_openblas-*.so"), None)
+
+
+def _sgemm_of_scipy() -> int:
+    """Address of the `sgemm` that SciPy calls, whatever it is linked with."""
+    import scipy.linalg.cython_blas as cython_blas
+
+    capsule: Any = cython_blas.__pyx_capi__["sgemm"]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))

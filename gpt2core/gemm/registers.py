@@ -17,7 +17,7 @@ from gpt2core.compile import llvm
 from gpt2core.compile.lanes import FLOATS, WORDS
 from gpt2core.compile.llvm import F32, I32
 from gpt2core.compile.target import FEATURES
-from gpt2core.gemm.words import DOT_BF16
+from gpt2core.gemm.packing import DOT_BF16
 
 VECTOR_BITS = next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if FEATURES.get(feature)), 128)
 LANES = VECTOR_BITS // 32

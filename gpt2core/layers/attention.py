@@ -11,7 +11,7 @@ import numpy as np
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.vector import exp32, maximum32
-from gpt2core.gemm.libraries import multiply
+from gpt2core.gemm.multiply import multiply
 from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid

@@ -1,7 +1,7 @@
 """Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it."""
 
 from gpt2core.compile.jit import address_of, kernel
-from gpt2core.gemm.libraries import multiply
+from gpt2core.gemm.multiply import multiply
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
 from gpt2core.step.ops import Own, Product, Read, Tensor, Write, add_or_set

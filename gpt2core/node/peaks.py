@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt2core.node import host
+from gpt2core.node.files import replacing
 from gpt2core.spec.settings import cache_folder
 
 SCHEMA = "taskloom.peaks/3"  # since what registers can do is measured beside products
@@ -52,12 +53,11 @@ def read(cores: Sequence[int] | None = None) -> dict[str, Any] | None:
 
 
 def keep(found: Mapping[str, Any]) -> None:
-    """Keep what was measured. Raises OSError."""
+    """Keep what was measured. Raises UnreadableFile."""
     target = path()
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps(found), encoding="utf-8")
-    part.replace(target)
+    with replacing(target) as part:
+        part.write_text(json.dumps(found), encoding="utf-8")
 
 
 def command(result: Path) -> list[str]:

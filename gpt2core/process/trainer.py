@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpt2core.node.files import replacing
 from gpt2core.process.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
-from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard, UnreadableFile
+from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard
 
 os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
@@ -90,13 +91,6 @@ def started() -> None:
 def deliver(path: Path, result: dict[str, Any]) -> None:
     """Write the result whole or not at all, and say so. Raises UnreadableFile."""
     text = json.dumps(result, allow_nan=False).encode()
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+    with replacing(path) as part:
+        part.write_bytes(text)
     emit({"event": "result", "path": str(path), "sha256": hashlib.sha256(text).hexdigest()})

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile.entries import kernel_entry
-from gpt2core.gemm import products
+from gpt2core.gemm import table
 from gpt2core.gemm.libraries import Library
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes
@@ -93,10 +93,10 @@ def check_op_names(config: TrainConfig, step: Program) -> None:
             raise ConfigError("op_threads", name, "ops of the step program: " + ", ".join(known))
 
 
-def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> products.Products:
+def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> table.Products:
     """What computes the program's matrix products: one library, or the fastest for each."""
     wanted = [operand for op in step.ops for call in op.calls for operand in call.operands]
-    return products.choose(libraries, [operand for operand in wanted if isinstance(operand, Product)], emit)
+    return table.choose(libraries, [operand for operand in wanted if isinstance(operand, Product)], emit)
 
 
 def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> None:

@@ -28,8 +28,9 @@ from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, pointer_f32, runtime
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import registers
-from gpt2core.gemm.libraries import Library, multiply
-from gpt2core.gemm.words import DOT_BF16
+from gpt2core.gemm.libraries import Library
+from gpt2core.gemm.multiply import multiply, new_scratch
+from gpt2core.gemm.packing import DOT_BF16
 from gpt2core.node import peaks
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
@@ -97,7 +98,7 @@ def best_s(cores: Sequence[int], loop: Callable[..., None], arguments: Sequence[
 
 
 def gflop_per_s(cores: Sequence[int], library: Library) -> float:
-    matrices, scratch = np.ones((len(cores), 3, SIZE, SIZE), np.float32), [gemm.new_scratch() for _ in cores]
+    matrices, scratch = np.ones((len(cores), 3, SIZE, SIZE), np.float32), [new_scratch() for _ in cores]
     addresses: NDArray[np.int64] = matrices.ctypes.data + np.arange(len(cores)) * matrices.strides[0]
     of_thread = np.array([address for _, address in scratch], np.int64)
     seconds = best_s(cores, products_loop, [library.by(), of_thread, addresses, SIZE])

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.measure import profile
+from gpt2core.measure import environment, profile
 from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import network_of
-from gpt2core.node import environment, pages
+from gpt2core.node import pages
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import check_fits, first_touch
 from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, plan, silent

@@ -25,7 +25,7 @@ from gpt2core.compile.jit import (
     inlined,
     pointer_i64,
 )
-from gpt2core.gemm.products import Products
+from gpt2core.gemm.table import Products
 from gpt2core.measure.tracing import LAST_BEGIN, note
 from gpt2core.spec import settings
 from gpt2core.spec.config import PHASES

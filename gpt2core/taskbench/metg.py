@@ -27,10 +27,8 @@ Emit = Callable[[dict[str, Any]], None]
 
 def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, Any]:
     """Run all sweeps. Raises ConfigError for cores that are not there, Violated, Cancelled if `stop` is set."""
-    from gpt2core.node import (
-        environment,  # they load Numba: after the cheap checks
-        pinning,
-    )
+    from gpt2core.measure import environment  # they load Numba: after the cheap checks
+    from gpt2core.node import pinning
     from gpt2core.taskbench.bench import Streams, TaskBench
 
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)

@@ -16,7 +16,7 @@ import poison
 import pytest
 
 from gpt2core import layers
-from gpt2core.gemm import libraries, products
+from gpt2core.gemm import libraries, table
 from gpt2core.networks import gpt2, memory, program
 from gpt2core.networks.network import network_of
 from gpt2core.run import train
@@ -65,7 +65,7 @@ def followed(tmp_path, monkeypatch):
 def check_declarations(config: TrainConfig) -> None:
     config = slicing.resolve(dataclasses.replace(config, steps=1))
     data = network_of(config).data(config)
-    chosen = products.choose(libraries.load(config.blas, config.precision), [], lambda _: None)
+    chosen = table.choose(libraries.load(config.blas, config.precision), [], lambda _: None)
     poison.check(
         program.build(config), memory.plan(config), lambda held: train.fill(held, config, data), chosen
     )

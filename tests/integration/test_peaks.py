@@ -13,8 +13,10 @@ import pytest
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import registers
-from gpt2core.gemm.words import DOT_BF16
-from gpt2core.node import environment, peaks
+from gpt2core.gemm.multiply import new_scratch
+from gpt2core.gemm.packing import DOT_BF16
+from gpt2core.measure import environment
+from gpt2core.node import peaks
 from gpt2core.run import roof
 
 
@@ -49,7 +51,7 @@ def test_both_threads_do_their_share():
     assert (arrays[0] == 1 + 3 * 2).all()
     matrices = np.ones((2, 3, 64, 64), np.float32)
     addresses = matrices.ctypes.data + np.arange(2) * matrices.strides[0]
-    scratch = [gemm.new_scratch() for _ in range(2)]
+    scratch = [new_scratch() for _ in range(2)]
     of_thread = np.array([address for _, address in scratch], np.int64)
     for library in gemm.available():
         matrices[:, 2] = 1

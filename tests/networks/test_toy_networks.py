@@ -10,7 +10,7 @@ import poison
 import pytest
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import products
+from gpt2core.gemm import table
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
@@ -54,7 +54,7 @@ def test_training_follows_pytorch(network: str, threads: int, tmp_path: Path) ->
 def test_tasks_read_and_write_what_they_declare(network: str) -> None:
     config = cases.config(network, steps=1)
     data = network_of(config).data(config)
-    libraries = products.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
+    libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
     poison.check(program.build(config), plan(config), lambda memory: train.fill(memory, config, data), libraries)
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from bench.torch_gpt2 import attention
 from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm.multiply import new_scratch
 from gpt2core.layers.attention import BLOCK, attention_backward, attention_forward
 from gpt2core.layers.embedding import encoder_backward_wpe, encoder_backward_wte, encoder_forward
 from gpt2core.layers.gelu import gelu_backward, gelu_forward
@@ -83,7 +84,7 @@ def test_layernorm(seed: int) -> None:
 
 @pytest.mark.parametrize("library", ["own", "mkl", "openblas"])
 def test_matmul(seed: int, library: str) -> None:
-    p, (words, scratch) = Problem(seed), gemm.new_scratch()
+    p, (words, scratch) = Problem(seed), new_scratch()
     by = gemm.load(library)[0].by(200, scratch)
     N, C, OC = p.size(1, 60), p.size(1, 200), p.size(1, 200)
     (inp, inp64), (weight, weight64) = p.draw(N, C), p.draw(OC, C)
@@ -101,7 +102,7 @@ def test_matmul(seed: int, library: str) -> None:
 
 @pytest.mark.parametrize("library", ["own", "mkl", "openblas"])
 def test_attention(seed: int, library: str) -> None:
-    p, (words, scratch) = Problem(seed), gemm.new_scratch()
+    p, (words, scratch) = Problem(seed), new_scratch()
     by = gemm.load(library)[0].by(0, scratch)
     B, T, NH, hs = p.size(1, 3), p.size(1, 150), p.size(1, 4), p.size(1, 40)
     C = NH * hs

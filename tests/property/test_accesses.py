@@ -8,7 +8,7 @@ import poison
 import pytest
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import products
+from gpt2core.gemm import table
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
@@ -31,7 +31,7 @@ SMALL = TrainConfig(
 def test_tasks_read_and_write_what_they_declare(blas, precision, fusion, change):
     config = slicing.resolve(dataclasses.replace(SMALL, blas=blas, precision=precision, fusion=fusion, **change))
     network = network_of(config)
-    libraries = products.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
+    libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
     poison.check(
         program.build(config), plan(config), lambda memory: train.fill(memory, config, network.data(config)), libraries
     )

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import products
+from gpt2core.gemm import table
 from gpt2core.measure.tracing import new_record
 from gpt2core.networks.memory import plan as memory_plan
 from gpt2core.networks.network import network_of
@@ -148,7 +148,7 @@ def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
     for order in orders:
         memory = Memory(memory_plan(config))
         train.fill(memory, config, network_of(config).data(config))
-        bound = dispatch.bind(planned.program, memory, 1, products.choose([gemm.own()], [], lambda _: None))
+        bound = dispatch.bind(planned.program, memory, 1, table.choose([gemm.own()], [], lambda _: None))
         record = new_record(1, config.steps, 0, 64, 0)
         serial_loop(0, bound.tasks[order], bound.context, record, memory.arrays["control"], config.steps)
         assert len(set(memory.arrays["losses"])) == config.steps

@@ -27,8 +27,9 @@ def golden() -> Callable[[str], Golden]:
 def by(request: pytest.FixtureRequest) -> Iterator[By]:
     """What computes products, of which a library's are asked for so many columns at a time."""
     from gpt2core.gemm import libraries as gemm
+    from gpt2core.gemm.multiply import new_scratch
 
-    words, scratch = gemm.new_scratch()
+    words, scratch = new_scratch()
     library = gemm.own() if request.param == "own" else gemm.blas(request.param)
     yield lambda piece=40: library.by(piece, scratch)
     del words

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpt2core.data.files import replacing
+from gpt2core.node.files import replacing
 from gpt2core.spec.errors import UnreadableFile
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm.multiply import new_scratch
 from gpt2core.layers.attention import BLOCK, attention_backward, attention_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
@@ -153,7 +154,7 @@ def test_nan_in_a_query_stays_with_its_head_and_row(golden: Load, by: By) -> Non
 def test_operands_rounded_to_bfloat16(golden: Load) -> None:
     """Near the exact result, but not the one of float32 operands."""
     g = golden("attention")
-    words, scratch = gemm.new_scratch()
+    words, scratch = new_scratch()
     results = []
     for precision in ("fp32", "bf16"):
         run = Attention(g["qkv"], NH, lambda precision=precision: gemm.own(precision).by(0, scratch), 2, 2)

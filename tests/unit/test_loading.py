@@ -26,3 +26,12 @@ def test_a_process_loads_only_what_it_needs(rooms: tuple[str, ...], absent: set[
     program = f"import sys, {', '.join(rooms)}; print(sorted({absent!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_trainer_takes_openblas_without_loading_scipy() -> None:
+    program = "import sys; from gpt2core.gemm import libraries; libraries.load('auto'); libraries.load('openblas')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; print('scipy.linalg' in sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "False"

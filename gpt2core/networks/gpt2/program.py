@@ -245,9 +245,7 @@ class Gpt2:
         for index in range(2 * self.model.layers + 1):
             name, layer = self.layernorm_at(index)
             label = name if layer is None else f"{name}[{layer}]"
-            found.append(
-                parameters.vectors(self.step, label, Tensor(name + "w", layer), Tensor(name + "b", layer))
-            )
+            found.append(parameters.vectors(self.step, label, Tensor(name + "w", layer), Tensor(name + "b", layer)))
         return found
 
 

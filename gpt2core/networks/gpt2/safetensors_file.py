@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from gpt2core.data.files import open_regular
 from gpt2core.networks.gpt2.tensors import weight_specs
+from gpt2core.node.files import open_regular
 from gpt2core.spec.config import ModelConfig
 from gpt2core.spec.errors import (
     BadMagic,

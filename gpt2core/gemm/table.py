@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm.libraries import Library, time_product
+from gpt2core.gemm.libraries import Library
+from gpt2core.gemm.multiply import new_scratch, product_of_floats, time_product
 from gpt2core.node import host, pages
+from gpt2core.node.files import replacing
 from gpt2core.spec.errors import MachineError
 from gpt2core.spec.settings import cache_folder
 from gpt2core.step.ops import Product
@@ -97,14 +97,14 @@ def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
     return [
         Choice(library.name, piece)
         for library in libraries
-        for piece in (pieces if library.entry is gemm.product_of_floats else pieces[:1])
+        for piece in (pieces if library.entry is product_of_floats else pieces[:1])
     ]
 
 
 def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     """The fastest candidate by the best of some rounds in which all take turns, on the calling thread."""
     named = {library.name: library for library in libraries}
-    words, scratch = gemm.new_scratch()
+    words, scratch = new_scratch()
     rng = np.random.default_rng(0)
     # On pages as a run's own, that go back when this is done: an allocator would keep what is freed.
     a, b, c = (
@@ -147,6 +147,5 @@ def _read(path: Path) -> tuple[str, dict[Product, Choice]]:
 
 def _write(path: Path, table: str, choices: Mapping[Product, Choice]) -> None:
     rows = [{"product": [p.trans_a, p.trans_b, p.m, p.n, p.k], "choice": [c.name, c.piece]} for p, c in choices.items()]
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps({"schema": SCHEMA, "id": table, "choices": rows}), encoding="utf-8")
-    part.replace(path)
+    with replacing(path) as part:
+        part.write_text(json.dumps({"schema": SCHEMA, "id": table, "choices": rows}), encoding="utf-8")

@@ -1,9 +1,9 @@
 """Our own matrix product: C (m, n) float32 from float32 matrices, as float32 or with operands rounded to bfloat16.
 
-B is brought into panels of PANEL columns: one word (gpt2core.machine.words) of each column, then the next word of each,
-with zeros where the matrix ends. So a tile of C, TILE_ROWS by PANEL, stays in vector registers while it reads one
-stream of whole vectors of B and broadcasts single words of A. A panel is used by all rows of A while it is in the
-core's cache (Goto & van de Geijn 2008; Van Zee & van de Geijn 2015).
+B is brought into panels of PANEL columns: one word (gemm.packing) of each column, then the next word of each,
+with zeros where the matrix ends. So a register tile, REGISTER_ROWS by PANEL of C, stays in vector registers while it
+reads one stream of whole vectors of B and broadcasts single words of A. A panel is used by all rows of A while it is in
+the core's cache (Goto & van de Geijn 2008; Van Zee & van de Geijn 2015).
 
 On x86-64 with AVX512-BF16 words are pairs of bfloat16, each one lane of VDPBF16PS; elsewhere operands are rounded to
 bfloat16 and multiplied as float32. Everything is generic vector code to LLVM otherwise.
@@ -22,27 +22,27 @@ from gpt2core.compile.jit import kernel, pointer_i64
 from gpt2core.compile.lanes import ADDRESS, FLOATS, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
+from gpt2core.gemm.packing import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
-from gpt2core.gemm.words import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
 
-TILE_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # of C in registers
-INSTRUCTIONS = {"fp32": "avx512" if TILE_ROWS == 8 else "generic"}
+REGISTER_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # of C in registers
+INSTRUCTIONS = {"fp32": "avx512" if REGISTER_ROWS == 8 else "generic"}
 INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else f"{INSTRUCTIONS['fp32']}, rounded"
 ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
 VECTORS = PANEL // LANES
-HALF = 4  # rows of a tile whose words are found from one address: there are not registers for eight
-ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # how the words of A lie that a tile of C takes
+HALF = 4  # rows of a register tile whose words are found from one address: there are not registers for eight
+ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # how the words of A lie that a register tile takes
 AT_ONCE = 4  # words that the inner loop takes at once, with one line fetched ahead
 
 
-def tile_product(pairs: bool) -> Any:
+def register_tile(pairs: bool) -> Any:
     """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places): rows of
     C and the first `columns` of a panel's columns, which lie in its first `vectors` vectors, from `length` words; added
     to what is there if `adds` is set. With every AT_ONCE words a line is fetched, at ahead + the next of `places`
     (int64, bytes), whether or not there is memory.
 
-    rows_of says how many rows, and how A's words lie: ONE_ROW; or TILE_ROWS rows, the words of each one after the other
-    (ALONG_ROWS, a_word is WORD) or LANES rows side by side (ALONG_COLUMNS, a_row is WORD). a, panel, c, ahead and
+    rows_of says how many rows, and how A's words lie: ONE_ROW; or REGISTER_ROWS rows, the words of each one after the
+    other (ALONG_ROWS, a_word is WORD) or LANES rows side by side (ALONG_COLUMNS, a_row is WORD). a, panel, c, ahead and
     places are addresses, panel a multiple of 64; a_row, a_word and c_row are strides in bytes.
     """
 
@@ -58,7 +58,7 @@ def tile_product(pairs: bool) -> Any:
                 block = builder.append_basic_block(f"tile_{lie}x{width}")
                 choice.add_case(ir.Constant(I64, value), block)
                 builder.position_at_end(block)
-                _tile(builder, lie, width, pairs, *rest)
+                _register_tile(builder, lie, width, pairs, *rest)
                 builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
@@ -68,9 +68,11 @@ def tile_product(pairs: bool) -> Any:
     return tile
 
 
-def _tile(builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places):
-    """The code of a tile of `vectors` vectors of C. Strides that `lie` tells are constants in its inner loop."""
-    rows = 1 if lie == ONE_ROW else TILE_ROWS
+def _register_tile(
+    builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places
+):
+    """Emit the code of a register tile `vectors` vectors wide. Strides that `lie` tells are constants in its loop."""
+    rows = 1 if lie == ONE_ROW else REGISTER_ROWS
     if lie == ALONG_COLUMNS:
         a_word, offsets = ir.Constant(I64, LANES * WORD), [ir.Constant(I64, WORD * i) for i in range(rows)]
     else:
@@ -142,8 +144,10 @@ def _add_product(builder, pairs, total, a, b):
     return builder.fadd(total, product, flags=("contract",))
 
 
-tile_of_floats = tile_product(pairs=False)
-tile_of_pairs = tile_product(pairs=True) if DOT_BF16 else tile_of_floats  # elsewhere no product is asked for in pairs
+register_floats = register_tile(pairs=False)
+register_pairs = (
+    register_tile(pairs=True) if DOT_BF16 else register_floats
+)  # elsewhere no product is asked for in pairs
 
 
 @kernel
@@ -170,25 +174,25 @@ def multiply_panel(
 ):
     """C (m, columns) from words of A and a panel; strides in bytes, a_group that of LANES rows of A.
 
-    Meanwhile the `rows` rows, ahead_row bytes apart, that the next panel is made from are fetched, each tile's share at
-    its `places`.
+    Meanwhile the `rows` rows, ahead_row bytes apart, that the next panel is made from are fetched, each register tile's
+    share at its `places`.
     """
     vectors = (columns + LANES - 1) // LANES
     i = 0
     while i < m:
         rows_of = ONE_ROW
-        if i + TILE_ROWS <= m:
+        if i + REGISTER_ROWS <= m:
             rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
         x, y, z = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row, ahead + rows * i // m * ahead_row
         if pairs:
-            tile_of_pairs(rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
+            register_pairs(rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
         else:
-            tile_of_floats(rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
-        i += 1 if rows_of == ONE_ROW else TILE_ROWS
+            register_floats(rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
+        i += 1 if rows_of == ONE_ROW else REGISTER_ROWS
 
 
 @kernel
-def multiply_tiled(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """C (m, n) = op(A) (m, k) @ op(B) (k, n), row-major float32; op transposes if its flag is set; added to what is
     there if `adds` is set.
 
@@ -225,7 +229,7 @@ def multiply_tiled(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, b
             from_rows, size, step = depth, PANEL_ROW, PANEL  # what a panel is made from, and how far it is to the next
             if trans_b:
                 from_rows, size, step = PANEL, WORD * depth, PANEL * ldb
-            tiles = max(1, rows // TILE_ROWS)
+            tiles = max(1, rows // REGISTER_ROWS)
             place_lines(places, length // AT_ONCE, (from_rows + tiles - 1) // tiles, size, WORD * ldb)
             for j in range(0, n, PANEL):
                 columns = min(PANEL, n - j)

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import tiles
+from gpt2core.gemm import microkernel
+from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_rounded, time_product
+from gpt2core.gemm.packing import pair
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
-from gpt2core.gemm.words import pair
 
 SHAPES = [
     (1, 1, 1),
-    (tiles.TILE_ROWS, PANEL, 32),
-    (tiles.TILE_ROWS - 1, PANEL - 1, 31),
-    (tiles.TILE_ROWS + 1, PANEL + 1, 33),
+    (microkernel.REGISTER_ROWS, PANEL, 32),
+    (microkernel.REGISTER_ROWS - 1, PANEL - 1, 31),
+    (microkernel.REGISTER_ROWS + 1, PANEL + 1, 33),
     (17, 2 * PANEL + 16, 2),
     (5, 60, 2 * PRODUCT_DEPTH + 1),
     (PRODUCT_BLOCK // PRODUCT_DEPTH + 9, PANEL + 17, PRODUCT_DEPTH + 67),
@@ -29,7 +30,7 @@ SHAPES = [
 OWN = {
     "fp32": gemm.own("fp32"),
     "bf16": gemm.own("bf16"),
-    "rounded": gemm.Library("own", "bf16 without instructions for it", gemm.own_product_of_rounded),
+    "rounded": gemm.Library("own", "bf16 without instructions for it", own_product_of_rounded),
 }
 
 
@@ -44,20 +45,20 @@ def bf16(values: np.ndarray) -> np.ndarray:
 @runtime
 def add_product(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
     """Add to C, with rows longer than what is multiplied."""
-    gemm.multiply(by, trans_a, trans_b, m, n, k, address_of(a, 0), lda, address_of(b, 0), ldb, address_of(c, 0), ldc, 1)
+    multiply(by, trans_a, trans_b, m, n, k, address_of(a, 0), lda, address_of(b, 0), ldb, address_of(c, 0), ldc, 1)
 
 
 def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b: int) -> np.ndarray:
     """op(A) @ op(B) by our own code, which may not write outside C, read from C, or need clean scratch."""
     m, k, n = *a.shape, b.shape[1]
-    words, scratch = gemm.new_scratch()
+    words, scratch = new_scratch()
     words[:] = -1  # NaN
     c = np.full((m + 2, n), np.nan, np.float32)
     c[-1], c[0] = 7, 7
     given_a = np.ascontiguousarray(a.T if trans_a else a)
     given_b = np.ascontiguousarray(b.T if trans_b else b)
     by = OWN[precision].by(n, scratch)
-    gemm.time_product(by, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel())
+    time_product(by, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel())
     assert (c[0] == 7).all()
     assert (c[-1] == 7).all()
     return c[1:-1]
@@ -97,7 +98,7 @@ def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
     """As attention does with a head: rows are parts of longer ones, and C has something already."""
     name, _, precision = by.partition(" ")
     library = OWN[precision or "fp32"] if name == "own" else gemm.load(name, precision or "fp32")[0]
-    rng, (words, scratch) = np.random.default_rng(2), gemm.new_scratch()
+    rng, (words, scratch) = np.random.default_rng(2), new_scratch()
     a = rng.standard_normal((k, m) if trans_a else (m, k)).astype(np.float32)
     b = rng.standard_normal((n, k) if trans_b else (k, n)).astype(np.float32)
     wide = [np.full((len(part), part.shape[1] + 3), np.nan, np.float32) for part in (a, b)]
@@ -160,7 +161,7 @@ def test_nan_stays_nan():
 
 @runtime
 def placed(places, rows, size, stride):
-    tiles.place_lines(address_of(places, 0), len(places), rows, size, stride)
+    microkernel.place_lines(address_of(places, 0), len(places), rows, size, stride)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import products
+from gpt2core.gemm import table
 from gpt2core.gemm.libraries import Library
-from gpt2core.gemm.products import Choice, Products
+from gpt2core.gemm.multiply import product_of_floats, time_product
+from gpt2core.gemm.table import Choice, Products
 from gpt2core.node import pages
 from gpt2core.spec.errors import MachineError
 from gpt2core.step.ops import Product
@@ -34,7 +35,7 @@ def two() -> list[Library]:
 
 
 def load(name: str, wanted: list[Product], tell: Callable[[dict], None]) -> Products:
-    return products.choose(gemm.load(name), wanted, tell)
+    return table.choose(gemm.load(name), wanted, tell)
 
 
 def silent(_: dict) -> None:
@@ -44,11 +45,11 @@ def silent(_: dict) -> None:
 def test_a_library_by_name_computes_all_at_once():
     found = load("openblas", [WIDE], silent)
     assert (found.name, found.version) == ("openblas", gemm.blas("openblas").version)
-    assert found.operand(WIDE) == (gemm.product_of_floats.address, gemm.blas("openblas").address, 0, 0)
+    assert found.operand(WIDE) == (product_of_floats.address, gemm.blas("openblas").address, 0, 0)
 
 
 def test_small_products_are_not_worth_a_choice(cache):
-    assert products.LEAST_FLOP > 2 * 8 * 8 * 8
+    assert table.LEAST_FLOP > 2 * 8 * 8 * 8
     found = load("auto", [Product(0, 1, 8, 8, 8)], silent)
     assert found.name == "own"
     assert not list(cache.iterdir())
@@ -69,10 +70,10 @@ def test_what_was_measured_is_kept_and_completed():
 def test_measuring_keeps_no_memory():
     """What the matrices took would else count in a node's first run of a shape."""
     wide = [Product(0, 1, 32, columns, 1024) for columns in (4096, 6144, 8192)]
-    products.measure(wide[0], [gemm.own()])
+    table.measure(wide[0], [gemm.own()])
     resident = pages.Residency()
     for product in wide:
-        products.measure(product, [gemm.own()])
+        table.measure(product, [gemm.own()])
     resident.grew_by("kept")
     assert resident.pieces["kept"] < 4 << 20
 
@@ -95,21 +96,21 @@ def test_a_table_that_is_none_is_refused(cache):
 def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatch):
     """Real products; only the time that is told is another one."""
     fast = two()[1].address
-    real = products.time_product
+    real = table.time_product
     for share, wanted in ((0.5, "openblas"), (0.99, "mkl")):
         monkeypatch.setattr(
-            products, "time_product", lambda by, *rest, s=share: real(by, *rest) * 0 + (s if by[1] == fast else 1)
+            table, "time_product", lambda by, *rest, s=share: real(by, *rest) * 0 + (s if by[1] == fast else 1)
         )
-        assert products.measure(TALL, two()) == Choice(wanted)
+        assert table.measure(TALL, two()) == Choice(wanted)
 
 
 def test_pieces_are_tried_where_there_are_several():
-    assert [str(c) for c in products.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
-    assert [str(c) for c in products.candidates(TALL, two())] == ["mkl", "openblas"]
-    assert [str(c) for c in products.candidates(WIDE, [gemm.own()])] == ["own"]
+    assert [str(c) for c in table.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
+    assert [str(c) for c in table.candidates(TALL, two())] == ["mkl", "openblas"]
+    assert [str(c) for c in table.candidates(WIDE, [gemm.own()])] == ["own"]
     found = Products(two(), {WIDE: Choice("openblas", 768)}, "t")
-    assert found.operand(WIDE) == (gemm.product_of_floats.address, two()[1].address, 768, 0)
-    assert found.operand(dataclasses.replace(WIDE, m=1)) == (gemm.product_of_floats.address, two()[0].address, 0, 0)
+    assert found.operand(WIDE) == (product_of_floats.address, two()[1].address, 768, 0)
+    assert found.operand(dataclasses.replace(WIDE, m=1)) == (product_of_floats.address, two()[0].address, 0, 0)
 
 
 def load_in_a_process(begin: float, answer) -> None:
@@ -138,5 +139,5 @@ def test_a_product_in_pieces_is_the_product(by, piece, trans_a, trans_b):
     a = rng.standard_normal((k, m) if trans_a else (m, k), dtype=np.float32)
     b = rng.standard_normal((n, k) if trans_b else (k, n), dtype=np.float32)
     c = np.full((m, n), np.nan, np.float32)
-    gemm.time_product(by(piece), trans_a, trans_b, m, n, k, a, b, c)
+    time_product(by(piece), trans_a, trans_b, m, n, k, a, b, c)
     np.testing.assert_allclose(c, (a.T if trans_a else a) @ (b.T if trans_b else b), rtol=1e-5, atol=1e-5)

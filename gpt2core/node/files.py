@@ -1,24 +1,15 @@
-"""Reading and replacing binary files, with each way they can be wrong as its own error."""
+"""Opening regular files, and replacing files whole or not at all. Standard library only."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gpt2core.spec.errors import BadMagic, BadVersion, TruncatedFile, UnreadableFile
-
-HEADER_INTS = 256
-HEADER_BYTES = HEADER_INTS * 4
-
-Header = NDArray[np.int32]
+from gpt2core.spec.errors import UnreadableFile
 
 
 def unreadable(path: str | Path, error: OSError) -> UnreadableFile:
@@ -47,7 +38,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         final = Path(path).resolve()
         if final.exists() and not final.is_file():
             raise UnreadableFile(path, "exists and is not a regular file")
-        part = final.with_name(f".{final.name[:64]}.{secrets.token_hex(6)}.part")
+        part = final.with_name(f".{final.name[:64]}.{os.urandom(6).hex()}.part")
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         mode = part.stat().st_mode & 0o777
         try:
@@ -69,27 +60,3 @@ def _sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def new_header(magic: int, version: int, *values: int) -> Header:
-    """llm.c's header: 256 little-endian int32, the rest zero."""
-    header = np.zeros(HEADER_INTS, dtype="<i4")
-    header[: 2 + len(values)] = magic, version, *values
-    return header
-
-
-def read_header(path: str | Path, stream: BinaryIO, magic: int, versions: dict[int, str]) -> Header:
-    """llm.c's header. Raises BadMagic, BadVersion (naming those accepted) or TruncatedFile."""
-    raw = stream.read(HEADER_BYTES)
-    if len(raw) < 4:
-        raise TruncatedFile(path, f"{len(raw)} bytes; a header alone has {HEADER_BYTES}")
-    found = int(np.frombuffer(raw[:4], dtype="<i4")[0])
-    if found != magic:
-        raise BadMagic(path, f"begins with {found}, not with {magic}")
-    if len(raw) < HEADER_BYTES:
-        raise TruncatedFile(path, f"{len(raw)} bytes; a header alone has {HEADER_BYTES}")
-    header = np.frombuffer(raw, dtype="<i4")
-    if int(header[1]) not in versions:
-        known = ", ".join(f"{number} ({what})" for number, what in versions.items())
-        raise BadVersion(path, f"version {header[1]}; read here: {known}")
-    return header

@@ -1,0 +1,91 @@
+"""The cache of compiled code is keyed by every source file that compiled code is made from."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gpt2core.compile.target import COMPILED
+
+ROOT = Path(__file__).parents[2]
+DECORATORS = {"kernel", "runtime", "inlined", "entry", "entry_of", "intrinsic", "njit"}
+Name = tuple[Path, str]
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Names from outside that a node is made from; what a signature is annotated with is not part of the code."""
+    inside = node.body if isinstance(node, ast.FunctionDef) else [node]
+    names = [name for part in inside for name in ast.walk(part) if isinstance(name, ast.Name)]
+    local = {argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)}
+    if isinstance(node, ast.FunctionDef):
+        local |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return {name.id for name in names} - local
+
+
+def is_compiled(node: ast.AST) -> bool:
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    said = {inner.id for each in node.decorator_list for inner in ast.walk(each) if isinstance(inner, ast.Name)}
+    said |= {inner.attr for each in node.decorator_list for inner in ast.walk(each) if isinstance(inner, ast.Attribute)}
+    return bool(said & DECORATORS)
+
+
+class Module:
+    """What the names of a module stand for: names of other modules, or what they are made from here."""
+
+    def __init__(self, path: Path) -> None:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        self.compiled = [node for node in ast.walk(tree) if is_compiled(node)]
+        self.imported: dict[str, Name] = {}
+        self.made_from: dict[str, set[str]] = {}
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpt2core"):
+                folder = ROOT / (node.module or "").replace(".", "/")
+                for alias in node.names:
+                    inner = folder / f"{alias.name}.py"
+                    file = inner if inner.exists() else folder.with_suffix(".py")
+                    self.imported[alias.asname or alias.name] = (file, alias.name)
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                self.made_from[node.name] = names_in(node)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for name in set().union(*map(names_in, targets)):
+                    self.made_from[name] = names_in(node)
+
+
+def sources_of_compiled_code() -> dict[Path, Name]:
+    """Files that compiled code is made from beside its own, and a name by which each is found. A function's own file
+    Numba watches itself, and what target.py finds out on this machine is part of the key.
+    """
+    modules = {path: Module(path) for path in (ROOT / "gpt2core").rglob("*.py")}
+    found: dict[Path, Name] = {}
+    seen: set[Name] = set()
+    todo = [(path, name) for path, module in modules.items() for f in module.compiled for name in names_in(f)]
+    while todo:
+        path, name = todo.pop()
+        if (path, name) in seen or path == ROOT / "gpt2core/compile/target.py":
+            continue
+        seen.add((path, name))
+        module = modules[path]
+        if name in module.imported:
+            file, inner = module.imported[name]
+            found.setdefault(file, (path, name))
+            todo.append((file, inner))
+        todo += [(path, inner) for inner in module.made_from.get(name, ())]
+    return found
+
+
+SOURCES = sources_of_compiled_code()
+
+
+def test_there_are_sources() -> None:
+    assert {"jit.py", "lanes.py", "multiply.py", "sizes.py", "control.py"} <= {file.name for file in SOURCES}
+
+
+@pytest.mark.parametrize("file", sorted(SOURCES), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_cache_of_compiled_code_follows_its_sources(file: Path) -> None:
+    parts = [ROOT / "gpt2core" / part for part in COMPILED]
+    where, name = SOURCES[file]
+    assert any(part == file or part in file.parents for part in parts), f"{name} of {where} is made from {file}"
