@@ -70,6 +70,13 @@ class Calibration:
         return detectable(self.log_ratios, pairs, comparisons)
 
 
+@dataclass(frozen=True)
+class CalibrationList:
+    """The latest calibration of each node, by its name."""
+
+    items: list[Calibration]
+
+
 def spread_of(logs: Sequence[float]) -> float:
     """Equal variants: the mean is known to be 0."""
     return math.sqrt(math.fsum(d * d for d in logs) / len(logs))

@@ -62,6 +62,22 @@ class RooflineRow:
     mfu_registers: float | None = None
 
 
+@dataclass(frozen=True)
+class EfficiencyTable:
+    """Where the threads' time went, for every variant of an experiment."""
+
+    experiment_id: int
+    rows: list[EfficiencyRow]
+
+
+@dataclass(frozen=True)
+class RooflineTable:
+    """What the ops of every variant of an experiment reached of what the node could."""
+
+    experiment_id: int
+    rows: list[RooflineRow]
+
+
 def efficiencies(processes: Sequence[Process]) -> list[EfficiencyRow]:
     """A row for each variant, in the order of every table."""
     groups = by_variant(processes)

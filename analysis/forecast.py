@@ -224,7 +224,7 @@ def fork_join_spans(profile: Profile, cores: int, dynamic: bool = False) -> list
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """A forecast step on `cores` cores. error: forecast / measured - 1, where it was measured."""
 
     cores: int
@@ -240,7 +240,7 @@ class Curve:
 
     scheduler: str
     bandwidth: Beyond
-    points: list[Point]
+    points: list[CurvePoint]
 
 
 def curves(
@@ -265,6 +265,6 @@ def curves(
         for count in sorted(set(cores)):
             known_s = (measured_s or {}).get((scheduler, count))
             error = None if known_s is None else forecast_s[count] / known_s - 1
-            points.append(Point(count, forecast_s[count], forecast_s[1] / forecast_s[count], known_s, error))
+            points.append(CurvePoint(count, forecast_s[count], forecast_s[1] / forecast_s[count], known_s, error))
         found.append(Curve(scheduler, "held" if ceiling is not None and ceiling.beyond == "held" else "grows", points))
     return found

@@ -41,7 +41,7 @@ FEWEST_OCCASIONS = 3  # whose medians say how much occasions differ
 
 
 @dataclass(frozen=True)
-class Point:
+class SeriesPoint:
     """One run of a series: its median step, and its canary's time where it has one."""
 
     run_id: int
@@ -85,10 +85,17 @@ class Series:
 
     config: dict[str, Any]
     machine: dict[str, Any]
-    points: list[Point]
+    points: list[SeriesPoint]
     changes: list[Change]
     alerts: list[Alert]
     over_canary: bool = False  # changes are of step time over canary
+
+
+@dataclass(frozen=True)
+class SeriesList:
+    """Every series of the latest runs, or the one of a run."""
+
+    items: list[Series]
 
 
 @dataclass(frozen=True)
@@ -239,7 +246,7 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
                 )
             )
     points = [
-        Point(
+        SeriesPoint(
             process.run_id,
             process.median_step_s,
             {name: process.environment.get(name) for name in SOFTWARE},

@@ -51,6 +51,14 @@ class MemoryRow:
     memory: Memory
 
 
+@dataclass(frozen=True)
+class MemoryTable:
+    """The memory of every variant of an experiment."""
+
+    experiment_id: int
+    rows: list[MemoryRow]
+
+
 def memory(
     measured: Sequence[Sizes],
     resident: Sequence[Sizes],

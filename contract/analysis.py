@@ -124,13 +124,18 @@ class ScalingRow(Model):
     levels: Levels | None = Field(None, description="where the variance of step times is")
 
 
-class ScalingTable(Model):
-    """Every variant of an experiment, with speedups against named bases."""
+class ScalingRows(Model):
+    """Every variant, with speedups against named bases."""
 
-    experiment_id: int | None
     base: str = Field(description="what speedups are relative to, with its absolute time")
     rows: list[ScalingRow]
     warnings: list[str]
+
+
+class ScalingTable(ScalingRows):
+    """Every variant of an experiment, with speedups against named bases."""
+
+    experiment_id: int | None
 
 
 class AlertSummary(Model):

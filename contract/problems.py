@@ -1,4 +1,4 @@
-"""The one shape of an error answer: RFC 9457."""
+"""The one shape of an error answer, RFC 9457, and what its types mean."""
 
 from __future__ import annotations
 
@@ -18,3 +18,22 @@ class Problem(BaseModel):
     detail: str
     instance: str | None = None
     errors: list[dict[str, Any]] | None = None  # [{"pointer": "/base/threads", "field", "value", "accepted"}]
+
+
+class ProblemType(BaseModel):
+    """What a `type` of an error answer means."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    type: str
+    title: str
+    status: int
+    description: str
+
+
+class ProblemTypeList(BaseModel):
+    """Every problem type, by its name."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    items: list[ProblemType]

@@ -28,7 +28,7 @@ class Block(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Op(Block):
+class ResultOp(Block):
     """One op over the timed steps."""
 
     op: Name
@@ -39,7 +39,7 @@ class Op(Block):
     bytes: Count
 
 
-class Thread(Block):
+class ResultThread(Block):
     """One thread of the team; a result of version 1 does not split its time."""
 
     useful_s: Seconds
@@ -48,26 +48,26 @@ class Thread(Block):
     idle_s: Seconds = 0.0
 
 
-class Counters(Block):
+class ResultCounters(Block):
     """What the processor counted, of each thread; null where it cannot."""
 
     threads: list[dict[str, Number | None]] | None = None
 
 
-class Foreign(Block):
+class ForeignLoad(Block):
     """What other processes used of the run's cores."""
 
     cores: list[Count]
     foreign_s: Seconds
 
 
-class Validity(Block):
+class ResultValidity(Block):
     """What speaks for the samples."""
 
-    foreign: Foreign | None = None
+    foreign: ForeignLoad | None = None
 
 
-class Peak(Block):
+class NodePeak(Block):
     """What so many threads of the node were measured to reach."""
 
     gflop_per_s: Rate | None = None
@@ -77,38 +77,38 @@ class Peak(Block):
     triad_gb_per_s: Rate | None = None
 
 
-class Peaks(Block):
+class NodePeaks(Block):
     """What the node was measured to reach, by number of threads."""
 
-    threads: dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,5}$")], Peak | None] | None = None
+    threads: dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,5}$")], NodePeak | None] | None = None
 
 
-class Environment(Block):
+class ResultEnvironment(Block):
     """The machine and its software."""
 
     node: str | None = None
     cores: list[Count] | None = None
-    peaks: Peaks | None = None
+    peaks: NodePeaks | None = None
 
 
-class Result(Block):
+class TrainResult(Block):
     """A TrainResult (gpt2core/spec/result.py). Its config is held against the run's."""
 
     schema_: Literal[READABLE] = Field(alias="schema")  # type: ignore[valid-type]
     config: dict[str, Any]
-    environment: Environment
+    environment: ResultEnvironment
     losses: list[Number] = Field(min_length=1)
     step_s: list[StepSeconds] = Field(min_length=1)
     phase_s: dict[Phase, list[Seconds]]
     phase_busy_s: dict[Phase, list[Seconds]]
-    ops: list[Op]
-    threads: list[Thread]  # of each thread, or of none where nothing is known of them
+    ops: list[ResultOp]
+    threads: list[ResultThread]  # of each thread, or of none where nothing is known of them
     memory_bytes: dict[str, Count]
     weights_sha256: Name
     graph: dict[str, Rate | None] | None = None
-    validity: Validity | None = None
+    validity: ResultValidity | None = None
     flagged: list[list[str]] | None = None
-    counters: Counters | None = None
+    counters: ResultCounters | None = None
     resident_bytes: dict[str, Count] | None = None
     warnings: list[str] | None = None
     gradient_norms: list[Number] | None = None

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from taskloom.contract.problems import ProblemType
 from taskloom.server.db import trouble
 from taskloom.server.errors import (
     PROBLEM_TYPES,
@@ -83,17 +84,13 @@ def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
     return out
 
 
-def describe(slug: str) -> dict[str, Any]:
+def describe(slug: str) -> ProblemType:
     """What GET /problems/<slug> answers. Raises NotFound."""
     kind = PROBLEM_TYPES.get(slug)
     if kind is None:
         raise NotFound(f"no problem type is called {slug}")
-    return {
-        "type": f"/problems/{slug}",
-        "title": kind.title,
-        "status": kind.status,
-        "description": " ".join((kind.__doc__ or "").split()),
-    }
+    described = " ".join((kind.__doc__ or "").split())
+    return ProblemType(type=f"/problems/{slug}", title=kind.title, status=kind.status, description=described)
 
 
 def pointer(parts: Sequence[str | int]) -> str:

@@ -151,9 +151,7 @@ class Client:
         """What may bring workers, as its provisioners last reported it."""
         return list(self._ask("GET", "/queue/pools", PoolPage).items)
 
-    def compare(
-        self, a: str, b: str, noise_floor: float | None = None, leave_out_flagged: bool = False
-    ) -> Comparison:
+    def compare(self, a: str, b: str, noise_floor: float | None = None, leave_out_flagged: bool = False) -> Comparison:
         """Two runs, or two selections of runs: B against A. noise_floor: declared beforehand, relative."""
         query: dict[str, Any] = {"a": a, "b": b} | ({} if noise_floor is None else {"noise_floor": noise_floor})
         if leave_out_flagged:
@@ -174,13 +172,13 @@ class Client:
         """Where the threads' time went, for every variant."""
         from taskloom.analysis.causes import EfficiencyRow
 
-        return self._analysis("efficiency", list[EfficiencyRow], experiment_id=experiment_id)
+        return self._rows("efficiency", EfficiencyRow, experiment_id=experiment_id)
 
     def roofline(self, experiment_id: int) -> list[RooflineRow]:
         """What each op reached of what the node could, and whether phases are memory bound."""
         from taskloom.analysis.causes import RooflineRow
 
-        return self._analysis("roofline", list[RooflineRow], experiment_id=experiment_id)
+        return self._rows("roofline", RooflineRow, experiment_id=experiment_id)
 
     def forecast(self, experiment_id: int, cores: str | None = None) -> Outlook:
         """Steps on more cores, such as "1,2,4,8"."""
@@ -192,7 +190,7 @@ class Client:
         """The memory of every variant, and how it grows."""
         from taskloom.analysis.memory import MemoryRow
 
-        return self._analysis("memory", list[MemoryRow], experiment_id=experiment_id)
+        return self._rows("memory", MemoryRow, experiment_id=experiment_id)
 
     def report(self, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
         """Everything about an experiment in one document; `analysis.report.page` draws it."""
@@ -203,13 +201,13 @@ class Client:
         """What each node can tell apart, by its latest A/A experiment."""
         from taskloom.analysis.calibration import Calibration
 
-        return self._analysis("calibration", list[Calibration])
+        return self._rows("calibration", Calibration)
 
     def history(self, run_id: int | None = None) -> list[Series]:
         """Every series of the latest runs, or the one of a run: where it changed, and alerts."""
         from taskloom.analysis.history import Series
 
-        return self._analysis("history", list[Series], run_id=run_id)
+        return self._rows("history", Series, run_id=run_id)
 
     def confirm(self, run_id: int) -> ExperimentDetail:
         """Queue fresh runs of what changed at this run."""
@@ -229,13 +227,18 @@ class Client:
     def revoke_key(self, key_id: int) -> KeySummary:
         return self._ask("POST", f"/keys/{key_id}/revoke", KeySummary)
 
+    def _rows(self, name: str, kind: type[T], **query: Any) -> list[T]:
+        """What an analysis lists: the `rows` or `items` of its answer, which from older servers is the bare array."""
+        answer = self._ask_analysis(name, query)
+        found = _understood(answer, dict[str, Any] | list[Any])  # type: ignore[arg-type]
+        rows = found.get("rows", found.get("items")) if isinstance(found, dict) else found
+        return _understood(answer, list[kind], rows)  # type: ignore[valid-type]
+
     def _analysis(self, name: str, kind: type[T], **query: Any) -> T:
-        given = {key: value for key, value in query.items() if value is not None}
-        answer = self._send("GET", f"/analysis/{name}", query=given)
-        try:
-            return TypeAdapter(kind).validate_json(answer.content)
-        except ValidationError as error:
-            raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
+        return _understood(self._ask_analysis(name, query), kind)
+
+    def _ask_analysis(self, name: str, query: Query) -> httpx.Response:
+        return self._send("GET", f"/analysis/{name}", query={k: v for k, v in query.items() if v is not None})
 
     def _page(self, path: str, model: type[M], query: Query) -> M:
         return self._ask("GET", path, model, query=query)
@@ -259,11 +262,7 @@ class Client:
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> M:
-        answer = self._send(method, path, body, query, headers)
-        try:
-            return model.model_validate_json(answer.content)
-        except ValidationError as error:
-            raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
+        return _understood(self._send(method, path, body, query, headers), model)
 
     def _send(
         self,
@@ -292,6 +291,15 @@ class Client:
                 return str(answer.headers.get("ETag"))
         except httpx.HTTPError as error:
             raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
+
+
+def _understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
+    """The answer, or a part of it, as what it is. Raises NotUnderstood."""
+    adapter = TypeAdapter(kind)
+    try:
+        return adapter.validate_json(answer.content) if part is ... else adapter.validate_python(part)
+    except ValidationError as error:
+        raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
 
 
 def _checked(answer: httpx.Response) -> httpx.Response:

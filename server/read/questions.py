@@ -9,16 +9,17 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from taskloom.analysis.calibration import Calibration
-from taskloom.analysis.causes import EfficiencyRow, RooflineRow
-from taskloom.analysis.history import Series
-from taskloom.analysis.memory import MemoryRow
+from taskloom.analysis.calibration import CalibrationList
+from taskloom.analysis.causes import EfficiencyTable, RooflineTable
+from taskloom.analysis.history import SeriesList
+from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.report import page as report_page
 from taskloom.analysis.sweep import Sweep
 from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.experiments import DryRun, ExperimentRequest
 from taskloom.contract.samples import SamplesPage
+from taskloom.server.db import Database
 from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.selection import parse
 from taskloom.server.read.plans import plan
@@ -63,16 +64,21 @@ def _plan(sources: Sources, request: str) -> DryRun:
     return plan(sources.database, sources.settings, ExperimentRequest.model_validate_json(request))
 
 
+def _of(table: Callable[..., Any], rows: Callable[[Database, int], Any]) -> Callable[[Sources, int], Any]:
+    """What finds an experiment's rows, as a table."""
+    return lambda sources, experiment_id: table(experiment_id, rows(sources.database, experiment_id))
+
+
 QUESTIONS: Mapping[str, Question] = {
     "compare": Question(_compare, Comparison),
     "scaling": Question(lambda s, *args: service.scaling(s.database, *args), ScalingTable),
     "sweep": Question(lambda s, *args: service.sweep(s.database, *args), Sweep),
-    "efficiency": Question(lambda s, *args: service.efficiency(s.database, *args), list[EfficiencyRow]),
-    "roofline": Question(lambda s, *args: service.roofline(s.database, *args), list[RooflineRow]),
+    "efficiency": Question(_of(EfficiencyTable, service.efficiency), EfficiencyTable),
+    "roofline": Question(_of(RooflineTable, service.roofline), RooflineTable),
     "forecast": Question(lambda s, *args: service.forecast(s.database, s.store, *args), Outlook),
-    "memory": Question(lambda s, *args: service.memory(s.database, *args), list[MemoryRow]),
-    "history": Question(lambda s, *args: service.history(s.database, *args), list[Series]),
-    "calibration": Question(lambda s: service.calibrations(s.database), list[Calibration]),
+    "memory": Question(_of(MemoryTable, service.memory), MemoryTable),
+    "history": Question(lambda s, *args: SeriesList(service.history(s.database, *args)), SeriesList),
+    "calibration": Question(lambda s: CalibrationList(service.calibrations(s.database)), CalibrationList),
     "report": Question(_report, dict[str, Any]),
     "page": Question(_page, bytes),
     "samples": Question(_samples, SamplesPage),

@@ -35,6 +35,24 @@ def test_every_operation_says_what_it_does_and_how_it_fails(openapi):
         assert {"500", "503"} <= set(operation["responses"])
 
 
+def answers(openapi):
+    """Where every JSON answer that is no problem is given, and its schema."""
+    for path, method, operation in operations(openapi):
+        for status, answer in operation["responses"].items():
+            if status < "400" and "application/json" in answer.get("content", {}):
+                yield (method, path, status), answer["content"]["application/json"]["schema"]
+
+
+def test_every_answer_is_an_object_of_a_named_type(openapi):
+    bare = {"/api/v1/runs/{run_id}/artifacts/{name}"}  # a file, of whichever kind it is
+    odd = [place for place, schema in answers(openapi) if list(schema) != ["$ref"] and place[1] not in bare]
+    assert odd == []
+    names = openapi["components"]["schemas"]
+    assert [name for name in names if not re.fullmatch("([A-Z][a-z]+)+", name)] == []
+    assert [name for _, ref in answers(openapi) for name in ref.get("$ref", "").split("/")[-1:]
+            if name and names[name].get("type") != "object"] == []  # fmt: skip
+
+
 def test_operations_have_short_and_unique_names(openapi):
     names = [operation["operationId"] for _, _, operation in operations(openapi)]
     assert len(set(names)) == len(names)

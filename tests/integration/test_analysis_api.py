@@ -156,7 +156,7 @@ def by_place(rows):
 
 
 def test_efficiency_says_where_the_time_went(api, explained):
-    rows = by_place(api.get("/analysis/efficiency", experiment_id=explained))
+    rows = by_place(api.get("/analysis/efficiency", experiment_id=explained)["rows"])
     fork, task = rows["fork-join", 2], rows["task", 2]
     assert fork["efficiency"]["parallel"] == pytest.approx(8 / 12)
     assert fork["waiting"]["load_balance"] == pytest.approx(8 / 12)
@@ -167,7 +167,7 @@ def test_efficiency_says_where_the_time_went(api, explained):
 
 
 def test_roofline_holds_ops_against_the_nodes_peaks(api, explained):
-    rows = by_place(api.get("/analysis/roofline", experiment_id=explained))
+    rows = by_place(api.get("/analysis/roofline", experiment_id=explained)["rows"])
     (op,) = rows["task", 2]["ops"]
     assert op["achieved_gflop_per_s"] == pytest.approx(125.0)
     assert (op["attainable_gflop_per_s"], op["bound"]) == (400.0, "compute")
@@ -193,7 +193,7 @@ def test_without_a_profile_there_is_no_forecast(api, measured):
 
 
 def test_memory_is_what_the_formula_says(api, explained):
-    for row in api.get("/analysis/memory", experiment_id=explained):
+    for row in api.get("/analysis/memory", experiment_id=explained)["rows"]:
         memory = row["memory"]
         assert memory["exact"] is False  # the results above made it up
         assert memory["planned_bytes"]["weights"] > 100_000
@@ -243,16 +243,16 @@ def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(api, mak
     node = api.worker()
     run_all(node, make_result, NOISE)
     run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
-    (series,) = api.get("/analysis/history")
+    (series,) = api.get("/analysis/history")["items"]
     (alert,) = series["alerts"]
     assert (alert["change"]["cause"], alert["change"]["differs"]) == ("unproven", ["core_hash: abc / new"])
     assert (alert["state"], alert["change"]["first_after"], len(series["points"])) == ("suspected", 7, 12)
     made = api.post("/analysis/history/7/confirm", status=201)
     assert (made["runs"], made["request"]["confirms"]) == (6, 7)
     assert api.post("/analysis/history/7/confirm", status=201)["id"] == made["id"]
-    assert api.get("/analysis/history")[0]["alerts"][0]["state"] == "confirming"
+    assert api.get("/analysis/history")["items"][0]["alerts"][0]["state"] == "confirming"
     run_all(node, make_result, [s * again for s in NOISE], "new")
-    (alert,) = api.get("/analysis/history", run_id=3)[0]["alerts"]
+    (alert,) = api.get("/analysis/history", run_id=3)["items"][0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == (state, made["id"])
 
 
@@ -278,7 +278,7 @@ def test_what_became_slower_is_run_again_without_being_asked(start_server, make_
     assert asked["runs"] == 6
     assert other.post(f"/analysis/history/{suspected}/confirm", status=201)["id"] == confirming
     run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
-    (alert,) = api.get("/analysis/history", run_id=13)[0]["alerts"]
+    (alert,) = api.get("/analysis/history", run_id=13)["items"][0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == ("confirmed", confirming)
     known = experiments() | {run_experiment(1.1), run_experiment(1.1)}
     api.reading.alerts.look()
@@ -320,7 +320,7 @@ def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(api, 
         api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
         run_all(node, make_result, [s * level for s in NOISE])
     assert not api.reading.alerts.look()
-    assert api.get("/analysis/history")[0]["alerts"][0]["state"] == "suspected"
+    assert api.get("/analysis/history")["items"][0]["alerts"][0]["state"] == "suspected"
 
 
 def test_history_of_an_unknown_run_is_not_found(empty_api):
@@ -394,11 +394,11 @@ def test_the_report_of_an_unknown_experiment_is_not_found(empty_api):
 
 @pytest.mark.both_databases
 def test_equal_runs_say_what_a_node_can_tell_apart(api, make_result):
-    assert api.get("/analysis/calibration") == []
+    assert api.get("/analysis/calibration")["items"] == []
     made = api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=8, calibrates=True)
     node = api.worker()
     run_all(node, make_result, [1.0, 1.01] * 4)
-    (found,) = api.get("/analysis/calibration")
+    (found,) = api.get("/analysis/calibration")["items"]
     assert (found["experiment_id"], found["node"], found["pairs"]) == (made["id"], "n1", 4)
     assert found["spread"] == pytest.approx(math.log(1.01))
     plan = api.post("/experiments?dry_run=true", {"base": {"model": "tiny"}, "repetitions": 10})

@@ -99,7 +99,7 @@ def test_what_nobody_expected_has_an_id_and_its_traceback_in_the_log_only(api, c
 
 
 def test_every_problem_type_can_be_read_up(empty_api):
-    listed = {entry["type"] for entry in empty_api.http.get("/problems").json()}
+    listed = {entry["type"] for entry in empty_api.http.get("/problems").json()["items"]}
     assert listed == {f"/problems/{slug}" for slug in PROBLEM_TYPES}
     for kind in listed:
         assert empty_api.http.get(kind).json()["description"]

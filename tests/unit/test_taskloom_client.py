@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from http_double import Script, scripted
@@ -48,6 +49,27 @@ def test_lists_are_followed_to_their_end(script: Script, client: Client) -> None
     script.answer(200, {"items": [summary], "next_cursor": None})
     assert len(list(client.experiments())) == 3
     assert [asked.path for asked in script.asked] == ["/api/v1/experiments", "/api/v1/experiments?cursor=abc"]
+
+
+@pytest.mark.parametrize("of", [lambda rows: rows, lambda rows: {"experiment_id": 3, "rows": rows}])
+def test_analyses_of_older_servers_are_bare_arrays(script: Script, client: Client, of: Callable[[Any], Any]) -> None:
+    memory = {
+        "planned_bytes": {}, "measured_bytes": {}, "exact": True, "peak_rss_bytes": None, "arenas_share": None,
+        "resident_bytes": {}, "explained": None, "per_sequence_bytes": {}, "per_token_bytes": {}, "with_batch": [],
+        "with_seq": [],
+    }  # fmt: skip
+    variant = {
+        "variant": {}, "scheduler": "task", "sync": "step", "threads": 2, "batch_slice": 1, "token_slice": 64,
+        "runs": 6,
+    }  # fmt: skip
+    script.answer(200, of([{"variant": variant, "memory": memory}]))
+    assert [row.variant.threads for row in client.memory(3)] == [2]
+
+
+def test_an_analysis_without_rows_is_not_understood(script: Script, client: Client) -> None:
+    script.answer(200, {"status": "ok"})
+    with pytest.raises(NotUnderstood, match="/analysis/memory"):
+        client.memory(3)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
         NotYourWorker,
     ),
     streams_body=True,
-    openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(ACCEPTED_TYPES, BINARY)}},
+    openapi_extra={"requestBody": {"required": True, "content": {OCTETS: BINARY}}},
 )
 async def put(
     context: Ctx,
@@ -59,7 +59,11 @@ async def put(
     attempt_no: Annotated[int, Query(ge=1, le=MOST_ID)],
     sha256: Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="of the body")],
 ) -> ArtifactReceipt:
-    """Keep a file of an attempt, whatever became of the attempt. Safe to send again; another content is a conflict."""
+    """Keep a file of an attempt, whatever became of the attempt. Safe to send again; another content is a conflict.
+
+    Its Content-Type is kept with it: `application/json`, `application/x-ndjson`, `application/gzip`, `text/csv`,
+    `text/plain` or `application/octet-stream`.
+    """
     settings = context.settings
     source = service.Source(attempt_id, worker_id, attempt_no, name)
     media_type = request.headers.get("Content-Type", OCTETS).partition(";")[0].strip().lower()

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from gpt2core.spec.config import PHASES, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.result import median, tokens_per_step
-from taskloom.contract.results import Result
+from taskloom.contract.results import TrainResult
 from taskloom.server import values
 from taskloom.server.errors import BadResult, InvalidRequest
 
@@ -123,7 +123,7 @@ def figures(result: dict[str, Any]) -> Figures:
 def _check_result(found: object, spec: Mapping[str, Any]) -> None:
     """Raises BadResult unless it is whole, as long everywhere as it says, and what the run asked for."""
     try:
-        result = Result.model_validate(found)
+        result = TrainResult.model_validate(found)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Query
+from fastapi.responses import JSONResponse
 
+from taskloom.contract.results import TrainResult
 from taskloom.contract.runs import MOST_ID, LogPage, RunDetail, RunPage, RunState, SampleList, StateChangePage
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
@@ -42,12 +44,11 @@ def samples(context: Ctx, run_id: Id) -> SampleList:
     return service.samples(context.database, run_id)
 
 
-@router.get("/{run_id}/result", READERS, errors=(NotFound, NoResult))
-def result(context: Ctx, run_id: Id, response: Response) -> dict[str, Any]:
+@router.get("/{run_id}/result", READERS, errors=(NotFound, NoResult), responses={200: {"model": TrainResult}})
+def result(context: Ctx, run_id: Id) -> JSONResponse:
     """The trainer's result, raw, as it was uploaded. The header Attempt-No says by which attempt."""
     found, attempt_no = service.result(context.database, run_id)
-    response.headers["Attempt-No"] = str(attempt_no)
-    return found
+    return JSONResponse(found, headers={"Attempt-No": str(attempt_no)})
 
 
 @router.get("/{run_id}/log", READERS, errors=(NotFound,))

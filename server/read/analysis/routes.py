@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Query
 from starlette.responses import Response
 
-from taskloom.analysis.calibration import Calibration
-from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+from taskloom.analysis.calibration import CalibrationList
+from taskloom.analysis.causes import EfficiencyTable, RooflineTable
 from taskloom.analysis.comparison import NOISE_FLOOR
-from taskloom.analysis.history import Series
-from taskloom.analysis.memory import MemoryRow
+from taskloom.analysis.history import SeriesList
+from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.sweep import Sweep
 from taskloom.contract.analysis import AlertPage, AlertState, Comparison, ScalingTable
@@ -32,6 +32,7 @@ from taskloom.server.read.analysis.answers import (
     of_report,
     of_selections,
 )
+from taskloom.server.read.analysis.document import Report
 from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
 from taskloom.server.routing import Router
 
@@ -83,13 +84,13 @@ async def sweep(
     return await ask("sweep", experiment_id, axis, noise_floor, made_from=of_experiments(experiment_id))
 
 
-@router.get("/efficiency", READERS, errors=(*COMPUTED, NotFound), response_model=list[EfficiencyRow])
+@router.get("/efficiency", READERS, errors=(*COMPUTED, NotFound), response_model=EfficiencyTable)
 async def efficiency(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Where the threads' time went: parallel efficiency and its factors, waiting, computation scalability, bounds."""
     return await ask("efficiency", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/roofline", READERS, errors=(*COMPUTED, NotFound), response_model=list[RooflineRow])
+@router.get("/roofline", READERS, errors=(*COMPUTED, NotFound), response_model=RooflineTable)
 async def roofline(ask: Asks, experiment_id: ExperimentId) -> Response:
     """What each op reached of what the node could, and whether forward and backward are memory bound."""
     return await ask("roofline", experiment_id, made_from=of_experiments(experiment_id))
@@ -108,13 +109,13 @@ async def forecast(
     return await ask("forecast", experiment_id, wanted, made_from=of_experiments(experiment_id))
 
 
-@router.get("/memory", READERS, errors=(*COMPUTED, NotFound), response_model=list[MemoryRow])
+@router.get("/memory", READERS, errors=(*COMPUTED, NotFound), response_model=MemoryTable)
 async def memory(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Each variant's memory: its split, how it grows with batch and sequence, and what the peak consists of."""
     return await ask("memory", experiment_id, made_from=of_experiments(experiment_id))
 
 
-@router.get("/history", READERS, errors=(*COMPUTED, NotFound), response_model=list[Series])
+@router.get("/history", READERS, errors=(*COMPUTED, NotFound), response_model=SeriesList)
 async def history(
     ask: Asks,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="only the series of this run")] = None,
@@ -151,7 +152,7 @@ def _confirm(context: Context, caller: Caller, run_id: int) -> ExperimentDetail:
     return detail
 
 
-@router.get("/report", READERS, errors=(*COMPUTED, NotFound), response_model=dict[str, Any])
+@router.get("/report", READERS, errors=(*COMPUTED, NotFound), response_model=Report)
 async def report(
     ask: Asks,
     experiment_id: ExperimentId,
@@ -163,7 +164,7 @@ async def report(
     return await ask("report", experiment_id, disturbed == "leave-out", made_from=of_report(experiment_id))
 
 
-@router.get("/calibration", READERS, errors=COMPUTED, response_model=list[Calibration])
+@router.get("/calibration", READERS, errors=COMPUTED, response_model=CalibrationList)
 async def calibration(ask: Asks) -> Response:
     """What each node can tell apart, by its latest A/A experiment (`calibrates`)."""
     return await ask("calibration", made_from=of_calibrations)

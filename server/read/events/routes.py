@@ -28,7 +28,7 @@ def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str,
         "description": "one event",
         "properties": {
             "id": {"type": "string"},
-            "event": {"enum": ["changed", "line", "ended"]},
+            "event": {"type": "string", "enum": ["changed", "line", "ended"]},
             "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": data},
         },
         "required": ["event", "data"],

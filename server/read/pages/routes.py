@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from taskloom.contract.health import Health, Readiness
+from taskloom.contract.problems import ProblemType, ProblemTypeList
 from taskloom.server.access.scopes import EVERYBODY, PAGE, READERS
 from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, NotFound, StoreUnavailable
@@ -42,21 +42,21 @@ async def report(ask: Asks, experiment_id: Id) -> Response:
 
 
 @router.get("/problems", PAGE)
-def problem_types() -> list[dict[str, Any]]:
+def problem_types() -> ProblemTypeList:
     """Every problem type that an error answer may name."""
-    return [describe(slug) for slug in sorted(PROBLEM_TYPES)]
+    return ProblemTypeList(items=[describe(slug) for slug in sorted(PROBLEM_TYPES)])
 
 
 @router.get("/problems/{slug}", PAGE, errors=(NotFound,))
-def problem_type(slug: str) -> dict[str, Any]:
+def problem_type(slug: str) -> ProblemType:
     """What a problem type means."""
     return describe(slug)
 
 
 @router.get("/healthz", EVERYBODY, routine=True)
-def health() -> dict[str, str]:
+def health() -> Health:
     """The process answers."""
-    return {"status": "ok"}
+    return Health(status="ok")
 
 
 @router.get(
@@ -72,7 +72,7 @@ def metrics(context: Ctx) -> Response:
 
 
 @router.get("/readyz", EVERYBODY, errors=(DatabaseUnavailable, StoreUnavailable), routine=True)
-def ready(context: Ctx) -> dict[str, str]:
+def ready(context: Ctx) -> Readiness:
     """The database has this server's schema; it and the folder of artifacts can be written to."""
     context.readiness.check()
-    return {"status": "ready"}
+    return Readiness(status="ready")

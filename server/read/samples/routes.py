@@ -27,7 +27,7 @@ NDJSON = "application/x-ndjson"
     READERS,
     errors=(*COMPUTED, NotFound),
     response_model=SamplesPage,
-    responses={200: {"description": "samples", "content": {NDJSON: {}}}},
+    responses={200: {"description": "samples", "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
 async def index(
     context: Ctx,

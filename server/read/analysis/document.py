@@ -1,0 +1,132 @@
+"""The shape of a report's document, which analysis/report builds, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+from taskloom.analysis.memory import MemoryRow
+from taskloom.analysis.outlook import Outlook
+from taskloom.analysis.sweep import Sweep
+from taskloom.analysis.variants import Variant
+from taskloom.contract.analysis import ScalingRows
+from taskloom.contract.runs import Model
+
+Span = list[int | float | str]
+
+
+class ReportExperiment(Model):
+    """The experiment as it was submitted, and how far it is."""
+
+    experiment_id: int
+    name: str
+    state: str
+    runs: int
+    by_state: dict[str, int]
+    created_at: str
+    request: dict[str, Any]
+    stopping: dict[str, Any] | None
+
+
+class ReportDesign(Model):
+    """What was varied, how often, and in which order."""
+
+    axes: dict[str, list[Any]]
+    zip: list[dict[str, list[Any]]]
+    repetitions: int
+    order: str
+    seed: int
+    primary_metric: str
+    stop: dict[str, Any] | None
+    stopping: dict[str, Any] | None
+    noise_floor: float
+    variants: int
+    processes: int
+    timed_steps: int
+    warmup_steps: list[int]
+    problem: dict[str, Any]
+
+
+class ReportEnvironment(Model):
+    """The machine and its software, and what differs of it between runs."""
+
+    known: dict[str, Any]
+    differs: list[str]
+
+
+class ProcessSamples(Model):
+    """Every timed step of a process."""
+
+    run_id: int
+    step_s: list[float]
+    outlier: bool = Field(description="the process among its variant's")
+    outlier_steps: list[int] = Field(description="by their place among its timed steps")
+
+
+class VariantSamples(Model):
+    """Every process of a variant."""
+
+    variant: Variant
+    processes: list[ProcessSamples]
+
+
+class ReplayedRow(Model):
+    """One step under a scheduler, replayed."""
+
+    scheduler: str
+    spans: list[Span] = Field(description="core, op, phase, begin and end in seconds")
+
+
+class ReplayedStep(Model):
+    """One step under both schedulers on a few cores."""
+
+    cores: int
+    slices: str
+    run_id: int
+    rows: list[ReplayedRow]
+
+
+class CardRule(Model):
+    """A measuring rule, and whether the experiment keeps it."""
+
+    number: int
+    rule: str
+    holds: Literal["yes", "partly", "no"]
+    evidence: str
+
+
+class ReportCalibration(Model):
+    """What the node was calibrated to tell apart."""
+
+    experiment_id: int
+    node: str
+    processes: int
+    detectable: float | None
+    false_alarms: int
+    comparisons: int
+
+
+class Report(Model):
+    """Everything about an experiment in one document."""
+
+    schema_: Literal["taskloom.report/1"] = Field(alias="schema")
+    experiment: ReportExperiment
+    question: str
+    design: ReportDesign
+    environment: ReportEnvironment
+    scaling: ScalingRows
+    sweep: Sweep
+    efficiency: list[EfficiencyRow]
+    roofline: list[RooflineRow]
+    forecast: Outlook
+    memory: list[MemoryRow]
+    samples: list[VariantSamples]
+    timeline: ReplayedStep | None
+    traced: list[dict[str, Any]] = Field(description="consecutive steps of a traced run of each scheduler")
+    marks: list[str]
+    left_out: list[int] = Field(description="runs that do not count: others used their cores")
+    calibration: ReportCalibration | None
+    card: list[CardRule]
+    conclusion: str
