@@ -217,8 +217,9 @@ def _machine(process: Process) -> dict[str, Any]:
 
 def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation], noise_floor: float) -> Series:
     again = frozenset[int]().union(*(confirmation.run_ids for confirmation in confirmations.values()))
-    with_canary = [process for process in group if process.canary_s is not None]
-    relative = 2 * len(with_canary) > len(group)  # older runs without one are then left to the past
+    newest = next((process.canary_sha256 for process in reversed(group) if process.canary_sha256), None)
+    with_canary = [process for process in group if newest is not None and process.canary_sha256 == newest]
+    relative = 2 * len(with_canary) > len(group)  # older runs, without one or with another, are then left to the past
     seen = [process for process in (with_canary if relative else group) if process.run_id not in again]
     values = [level(process, relative) for process in seen]
     starts = change_points(values, noise_floor)
@@ -234,7 +235,7 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
             confirmation = asked_near[-1] if asked_near else None
             asked = frozenset() if confirmation is None else confirmation.run_ids
             fresh = [process for process in group if process.run_id in asked]
-            fresh = [process for process in fresh if not relative or process.canary_s is not None]
+            fresh = [process for process in fresh if not relative or process.canary_sha256 == newest]
             alerts.append(
                 alert(
                     change,

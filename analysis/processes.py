@@ -64,9 +64,14 @@ class Process:
 
     @cached_property
     def canary_s(self) -> float | None:
-        """Time of the frozen reference work beside the steps (measure/canary.py); None: the result is older."""
+        """Time of the frozen work beside the steps (gpt2core/run/canary.py); None: the result has none."""
         times = (self.result.get("canary") or {}).get("times_s") or []
         return median([float(s) for s in times]) if times else None
+
+    @property
+    def canary_sha256(self) -> str | None:
+        """Which frozen work that was; None: the result has none."""
+        return None if self.canary_s is None else str(self.result["canary"].get("sha256"))
 
     @property
     def phases_overlap(self) -> bool:

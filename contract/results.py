@@ -91,6 +91,13 @@ class ResultEnvironment(Block):
     peaks: NodePeaks | None = None
 
 
+class Canary(Block):
+    """Frozen work that was timed beside the steps; times of the same hash may be compared."""
+
+    sha256: Name | None = None
+    times_s: list[StepSeconds] = Field(default_factory=list)
+
+
 class TrainResult(Block):
     """A TrainResult (gpt2core/spec/result.py). Its config is held against the run's."""
 
@@ -112,3 +119,4 @@ class TrainResult(Block):
     resident_bytes: dict[str, Count] | None = None
     warnings: list[str] | None = None
     gradient_norms: list[Number] | None = None
+    canary: Canary | None = None

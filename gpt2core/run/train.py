@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import threading
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from gpt2core.measure import environment, profile
 from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import network_of
 from gpt2core.node import pages
+from gpt2core.run.canary import Canary
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import check_fits, first_touch
 from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, plan, silent
@@ -61,6 +63,8 @@ def train(
     fill(arenas, config, data)
     resident.grew_by("arenas")
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
+    canary = Canary(planned.cores)
+    canary.time()
     report = Report(execute(planned, arenas, bound, emit, stop))
     resident.grew_by("run")
     if config.save is not None:
@@ -77,7 +81,9 @@ def train(
             profile.write_json_gz(artifacts / "profile.json.gz", report.profile(about))
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
-    return report.result(about, weights_sha256(arenas.weights), resident.pieces)
+    result = report.result(about, weights_sha256(arenas.weights), resident.pieces)
+    canary.time()  # only now, as its memory is no part of the run's peak
+    return dataclasses.replace(result, canary=canary.about())
 
 
 def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:

@@ -84,6 +84,7 @@ class TrainResult:
     schema: str = SCHEMA
     summary: Mapping[str, Any] = field(default_factory=dict)
     gradient_norms: Sequence[float] = ()  # of each step, before they are limited; empty without grad_clip
+    canary: Mapping[str, Any] = field(default_factory=dict)  # frozen work timed beside the steps (run/canary.py)
 
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])

@@ -1,0 +1,103 @@
+"""A canary: frozen work that is timed before and after a run's steps, on its cores, all threads at once.
+
+No version of ours, of LLVM or of NumPy changes it: it is machine code, written out below. Where step times change and
+the canary's do not, the software changed; where both change, the machine did (analysis/history.py). Half of its time
+goes to arithmetic in registers, half to memory that a core's own cache does not hold; it feels neither wider vectors'
+clocks nor what only larger memory feels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpt2core.compile import clock
+from gpt2core.compile.clock import ticks
+from gpt2core.compile.jit import address_of, runtime
+from gpt2core.compile.llvm import I64, VOID
+from gpt2core.node import pages
+from gpt2core.run.memory import touch
+from gpt2core.schedulers.team import Team
+from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks
+
+THREAD_BYTES, LINE = 4 << 20, 64
+PASSES = 4  # over a thread's memory in a repetition: about 1 ms
+REPETITIONS = 16  # before the steps, and as many after them
+BEGIN, END = 0, 1
+
+# x86-64 of any age; r8: memory, r9: lines. Eight chains x = x / 2 + 1 / 2, and every line's four parts read.
+CODE = "\n".join([
+    "mov $0, %r8", "mov $1, %r9",
+    "mov $$0x3f000000, %eax", "movd %eax, %xmm8", "shufps $$0, %xmm8, %xmm8",
+    *(f"xorps %xmm{i}, %xmm{i}" for i in (*range(8), 9)),
+    ".p2align 6", "1:",
+    *(f"mulps %xmm8, %xmm{i}\naddps %xmm8, %xmm{i}" for i in range(8)),
+    *(f"orps {16 * part}(%r8), %xmm9" for part in range(4)),
+    f"add $${LINE}, %r8", "dec %r9", "jnz 1b",
+])  # fmt: skip
+CLOBBERED = ["rax", "r8", "r9", *(f"xmm{i}" for i in range(10)), "memory", "dirflag", "fpsr", "flags"]
+IDENTITY = hashlib.sha256(f"{CODE} {THREAD_BYTES} {PASSES}".encode()).hexdigest()
+UNAVAILABLE = None if platform.machine() == "x86_64" else f"no canary is written for {platform.machine()}"
+
+llvm.initialize_native_asmparser()
+
+
+@intrinsic
+def one_pass(typingctx, address, lines):
+    """The frozen code over so many lines at an address, which is a multiple of 16."""
+
+    def codegen(context, builder, signature, args):
+        constraint = ",".join(["r", "r", *(f"~{{{name}}}" for name in CLOBBERED)])
+        builder.asm(ir.FunctionType(VOID, [I64, I64]), CODE, constraint, args, side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@runtime
+def canary_loop(thread, addresses, times, cells, threads, spin):
+    """Touch this thread's memory, then pass over it, all threads at once; (begin, end) of each repetition in ticks."""
+    address = addresses[thread]
+    touch(address, address + THREAD_BYTES)
+    one_pass(address, THREAD_BYTES // LINE)
+    for repetition in range(REPETITIONS):
+        barrier(address_of(cells, 0), threads, spin)
+        times[thread, repetition, BEGIN] = ticks()
+        for _ in range(PASSES):
+            one_pass(address, THREAD_BYTES // LINE)
+        times[thread, repetition, END] = ticks()
+
+
+@dataclass
+class Canary:
+    """The canary of one run, on its cores."""
+
+    cores: Sequence[int]
+    times_s: list[float] = field(default_factory=list)
+
+    def time(self) -> None:
+        """Add the times of REPETITIONS repetitions, each from its first thread's begin to its last one's end."""
+        if UNAVAILABLE is not None:
+            return
+        threads = len(self.cores)
+        memory = np.frombuffer(pages.reserve(threads * THREAD_BYTES), np.uint8)
+        addresses = memory.ctypes.data + THREAD_BYTES * np.arange(threads)
+        times, cells = np.zeros((threads, REPETITIONS, 2), np.int64), np.zeros(BARRIER_CELLS, np.int64)
+        first = clock.pair()
+        Team(self.cores).run(canary_loop, [addresses, times, cells, threads, spin_ticks(self.cores)])
+        scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
+        elapsed = times[:, :, END].max(axis=0) - times[:, :, BEGIN].min(axis=0)
+        self.times_s += [float(each) for each in elapsed * scale]
+
+    def about(self) -> dict[str, Any]:
+        """What a result says of it."""
+        return {"sha256": IDENTITY, "times_s": self.times_s, "unavailable": UNAVAILABLE}
