@@ -7,7 +7,7 @@ import datetime
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select
@@ -19,6 +19,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.functions import FunctionElement
 
 from taskloom.server.errors import StartRefused
+
+FACTS = "facts"  # of a session: what its transaction tells once it has committed
 
 
 class Base(DeclarativeBase):
@@ -115,6 +117,7 @@ class Database:
         if self.is_sqlite:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         self._writing = self.engine.execution_options(writes=True)
+        self.heard: Callable[[object], None] = lambda _: None  # told the facts of each transaction that committed
         # SQLite has one writer. Threads of this process queue here rather than in its busy handler, which sleeps.
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else contextlib.nullcontext()
@@ -132,6 +135,8 @@ class Database:
     def write(self) -> Iterator[Session]:
         with self._turn, Session(self._writing, expire_on_commit=False) as session, session.begin():
             yield session
+        for fact in session.info.get(FACTS, ()):
+            self.heard(fact)
 
     @contextlib.contextmanager
     def migrating(self) -> Iterator[Connection]:
@@ -160,6 +165,11 @@ class Database:
 # PostgreSQL a transaction that changes a row twice shares the row it refers to, so that two runs which end at the same
 # moment would both share their experiment, and each would wait for the other to let go of it.
 LOCKED: dict[str, Any] = {"key_share": True}
+
+
+def tell(session: Session, fact: object) -> None:
+    """Have the database tell a fact to `heard` once the transaction has committed."""
+    session.info.setdefault(FACTS, []).append(fact)
 
 
 def hold(session: Session, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What /metrics tells Prometheus: requests from memory, the queue from the database when asked.
+"""What /metrics tells Prometheus: requests and outcomes as they come, the queue from the database when asked.
 
 Processes that share a port share a folder of counters too (replicas.py): whichever is asked answers for all of them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.metadata import version
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,12 +17,14 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
+from taskloom.server import migrate
 from taskloom.server.db import Database, db_now, now
+from taskloom.server.queue.runs.changes import Outcome
 from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.workers.models import Worker
 
@@ -29,6 +32,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside ea
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder; prometheus_client looks for it when it is imported
 OPEN_STATES = ("queued", "leased", "running", "quarantined")
 BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)
+LONG_BUCKETS_S = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 
 
 class Metrics:
@@ -41,17 +45,58 @@ class Metrics:
         self._seconds = Histogram(
             "taskloom_request_seconds", "Time to answer", ("route",), registry=own, buckets=BUCKETS_S
         )
+        self._refused = Counter(
+            "taskloom_refused_requests", "Requests answered with a problem", ("route", "problem"), registry=own
+        )
+        self._runs = Counter("taskloom_runs_ended", "Runs that came to an end state", ("state",), registry=own)
+        self._attempts = Counter(
+            "taskloom_attempts_ended", "Attempts that came to an end state", ("state", "purpose"), registry=own
+        )
+        self._waited_s = Histogram(
+            "taskloom_queue_wait_seconds", "Time from queued to claimed", registry=own, buckets=LONG_BUCKETS_S
+        )
+        self._ran_s = Histogram(
+            "taskloom_attempt_seconds",
+            "Time from an attempt's first heartbeat to its end",
+            ("state", "purpose"),
+            registry=own,
+            buckets=LONG_BUCKETS_S,
+        )
+        database.heard = self._hear
         if own is None:
             MultiProcessCollector(self.registry)  # type: ignore[no-untyped-call]
         else:
             ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
+        self.registry.register(_Build())
         self.registry.register(_Queue(database, alive_s))
 
-    def note(self, route: str, status: int, duration_s: float) -> None:
-        """A request was answered."""
+    def note(self, route: str, status: int, duration_s: float, problem: str | None = None) -> None:
+        """A request was answered, perhaps with a problem."""
+        if problem is not None:
+            self._refused.labels(route, problem).inc()
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(duration_s)
+
+    def _hear(self, fact: object) -> None:
+        if not isinstance(fact, Outcome):
+            return
+        if fact.run_ended is not None:
+            self._runs.labels(fact.run_ended).inc()
+        if fact.waited_s is not None:
+            self._waited_s.observe(max(0.0, fact.waited_s))
+        if fact.attempt_ended is not None:
+            self._attempts.labels(fact.attempt_ended, fact.purpose).inc()
+            if fact.ran_s is not None:
+                self._ran_s.labels(fact.attempt_ended, fact.purpose).observe(fact.ran_s)
+
+
+class _Build(Collector):
+    """Which version answers. prometheus_client's Info has no series where processes share a folder."""
+
+    def collect(self) -> Iterator[Metric]:
+        told = {"version": version("taskloom"), "schema": migrate.HEAD}
+        yield InfoMetricFamily("taskloom_build", "The server's version, and that of its database's schema", told)
 
 
 class _Queue(Collector):

@@ -32,6 +32,7 @@ class Observing:
         given = Headers(scope=scope).get(HEADER, "")
         identity = given if GIVEN.fullmatch(given) else uuid.uuid4().hex
         token = request_id.set(identity)
+        scope.setdefault("state", {})  # a problem leaves its type there
         started, status = time.monotonic(), 499  # as nginx says it: nobody was there to take the answer
 
         async def with_id(message: Message) -> None:
@@ -50,7 +51,7 @@ class Observing:
     def _note(self, scope: Scope, status: int, duration_s: float) -> None:
         route = scope.get("route")
         name, routine = (route.operation_name, route.routine) if isinstance(route, Route) else ("none", False)
-        self._metrics.note(name, status, duration_s)
+        self._metrics.note(name, status, duration_s, scope["state"].get("problem"))
         level = logging.DEBUG if routine and status < 400 else logging.INFO
         # Without the query: addresses are enough to find a request by.
         fields = {"method": scope["method"], "path": scope["path"], "status": status}

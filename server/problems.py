@@ -168,6 +168,7 @@ class Unexpected:
         try:
             await self._app(scope, receive, watch)
         except Exception:
+            scope["state"]["problem"] = InternalError.slug
             answer = internal_problem(scope["path"])
             if not started:
                 await answer(scope, receive, send)
@@ -176,46 +177,45 @@ class Unexpected:
 def install(app: FastAPI) -> None:
     """Make every error of the app answer with a problem."""
 
-    def instance(request: Request) -> str:
-        return request.url.path
+    def told(request: Request, error: ServerError, status: int | None = None) -> Response:
+        request.state.problem = error.slug
+        return problem(error, request.url.path, status)
 
     async def expected(request: Request, error: Exception) -> Response:
         assert isinstance(error, ServerError)
-        return problem(error, instance(request))
+        return told(request, error)
 
     async def validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return problem(from_validation(error), instance(request))
+        return told(request, from_validation(error))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, ServerError):  # raised while FastAPI read the body
-            return problem(error.__cause__, instance(request))
+            return told(request, error.__cause__)
         if error.status_code == 404:
             known: ServerError = NotFound(f"nothing at {request.url.path}")
         elif error.status_code == 405:
             known = MethodNotAllowed(f"{request.method} is not taken at {request.url.path}")
             # Starlette names the methods of the first route at this address; each of ours has one method.
             known.headers["Allow"] = ", ".join(_methods_at(app, request))
-            return problem(known, instance(request))
+            return told(request, known)
         elif error.status_code == 400:
             known = MalformedBody(str(error.detail))
         else:
             known = RequestRefused(str(error.detail))
         known.headers = dict(error.headers or {})
-        return problem(known, instance(request), error.status_code)
+        return told(request, known, error.status_code)
 
     async def unavailable(request: Request, error: Exception) -> Response:
         assert isinstance(error, DBAPIError)
         log.error("database: %s", error)
-        return problem(DatabaseUnavailable(trouble(error)), instance(request))
+        return told(request, DatabaseUnavailable(trouble(error)))
 
     async def unstorable(request: Request, error: Exception) -> Response:
         log.warning("database: %s", error)
-        return problem(
-            InvalidRequest([], "a value cannot be stored: a number out of range, or text with a null character"),
-            instance(request),
-        )
+        reason = "a value cannot be stored: a number out of range, or text with a null character"
+        return told(request, InvalidRequest([], reason))
 
     app.add_exception_handler(ServerError, expected)
     app.add_exception_handler(RequestValidationError, validation)

@@ -1,29 +1,34 @@
 """Metrics, request ids and the log."""
 
+import functools
 import json
 import logging
+from importlib.metadata import version
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from taskloom.server import paging
+from taskloom.server import migrate, paging
 from taskloom.server.logs import JsonFormatter
+from taskloom.server.queue.attempts.models import Attempt
+from taskloom.server.queue.runs import changes
+from taskloom.server.queue.runs.models import Run
 
 pytestmark = pytest.mark.alone
 
 
+def scraped(api):
+    """All samples of /metrics by name and labels."""
+    answer = api.http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    families = text_string_to_metric_families(answer.text)
+    return {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
+
+
 @pytest.fixture
 def scrape(api):
-    """All samples of /metrics by name and labels."""
-
-    def scrape():
-        answer = api.http.get("/metrics")
-        assert answer.status_code == 200
-        assert answer.headers["content-type"].startswith("text/plain; version=")
-        families = text_string_to_metric_families(answer.text)
-        return {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
-
-    return scrape
+    return functools.partial(scraped, api)
 
 
 def test_metrics_count_requests_by_route_and_status(api, scrape):
@@ -90,6 +95,50 @@ def test_each_line_of_a_request_has_its_id(api, caplog):
     assert request["duration_s"] > 0
     assert cursor not in str(lines)
     assert not any(line.get("path") == "/healthz" for line in lines)
+
+
+@pytest.mark.both_databases
+def test_metrics_count_how_runs_and_attempts_end(start_server, make_result):
+    api = start_server(max_losses=0)
+    api.submit(axes={"seed": [1, 2, 3, 4]}, order="sequential")
+    api.sql("UPDATE run SET queued_at = queued_at - 100")
+    node = api.worker()
+    lease = node.claim()
+    node.beat(lease)
+    node.upload(lease, make_result(seed=1))
+    node.upload(node.claim(), error={"slug": "boom"})
+    api.post("/runs/4/cancel")
+    api.let_lease_run_out(node.claim()["attempt_id"])
+    api.reap()
+    node.upload(lease, error={"slug": "another"}, status=409)
+    found = scraped(api)
+    for state in ("succeeded", "failed", "cancelled", "quarantined"):
+        assert found["taskloom_runs_ended_total", state] == 1
+    assert found["taskloom_attempts_ended_total", "lost", "timing"] == 1
+    assert found["taskloom_attempts_ended_total", "succeeded", "timing"] == 1
+    assert found["taskloom_queue_wait_seconds_count",] == 3
+    assert found["taskloom_queue_wait_seconds_sum",] >= 300
+    assert found["taskloom_attempt_seconds_count", "succeeded", "timing"] == 1
+    assert found["taskloom_refused_requests_total", "attempts_finish", "result-conflict"] == 1
+    assert found["taskloom_build_info", *sorted([migrate.HEAD, version("taskloom")])] == 1
+
+
+def test_what_was_not_committed_is_not_counted(api, make_result):
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+
+    def fail():
+        with api.context.database.write() as session:
+            run, attempt = session.get_one(Run, 1), session.get_one(Attempt, lease["attempt_id"])
+            changes.make(session, changes.Cause("server", 0.0), run, "fail", attempt, "fail")
+            raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError, match="disk"):
+        fail()
+    assert ("taskloom_runs_ended_total", "failed") not in scraped(api)
+    node.upload(lease, make_result())
+    assert scraped(api)["taskloom_runs_ended_total", "succeeded"] == 1
 
 
 def test_metrics_hold_no_series_of_when_they_were_made(api):

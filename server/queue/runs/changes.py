@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from taskloom.contract.runs import StateChange, StateChangePage
 from taskloom.server import paging
-from taskloom.server.db import Database, utc
+from taskloom.server.db import Database, tell, utc
 from taskloom.server.errors import NotFound
 from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.experiments.models import Experiment
@@ -32,6 +32,17 @@ class Cause:
     reason: str | None = None
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a change of state means to an operator who counts: null where it means nothing."""
+
+    run_ended: str | None  # the end state that a run came to
+    attempt_ended: str | None
+    purpose: str  # of the attempt
+    waited_s: float | None  # in the queue, of a run that was claimed
+    ran_s: float | None  # from an attempt's first heartbeat to its end
+
+
 def make(
     session: Session,
     cause: Cause,
@@ -45,6 +56,7 @@ def make(
     Raises InvalidTransition.
     """
     was = run.state, None if attempt is None else attempt.state
+    waited_s = cause.at - run.queued_at if run_verb == "claim" else None
     if attempt is not None and attempt_verb is not None:
         attempt.state = ATTEMPT.after(attempt.state, attempt_verb, attempt.id)
         attempt.finished_at = None if attempt.state in ACTIVE else cause.at
@@ -59,6 +71,17 @@ def make(
         attempt.started_at = attempt.started_at or cause.at
         run.started_at = run.started_at or cause.at
     note(session, cause, run, run_verb or attempt_verb or "", attempt)
+    tell(session, _outcome(cause, was, run, attempt, waited_s))
+
+
+def _outcome(
+    cause: Cause, was: tuple[str, str | None], run: Run, attempt: Attempt | None, waited_s: float | None
+) -> Outcome:
+    run_ended = run.state if run.state != was[0] and run.state in RUN.final() else None
+    if attempt is None or attempt.state in (was[1], *ACTIVE):
+        return Outcome(run_ended, None, run.purpose, waited_s, None)
+    ran_s = None if attempt.started_at is None else cause.at - attempt.started_at
+    return Outcome(run_ended, attempt.state, attempt.purpose, waited_s, ran_s)
 
 
 def note(session: Session, cause: Cause, run: Run, verb: str, attempt: Attempt | None = None) -> None:
