@@ -17,6 +17,6 @@ RUN pip install --no-cache-dir -c constraints.txt -e '.[server,worker,postgres]'
     && chown -R taskloom /var/lib/taskloom
 
 USER taskloom
-ENV NUMBA_CACHE_DIR=/var/lib/taskloom/numba \
+ENV TASKLOOM_CACHE_DIR=/var/lib/taskloom/cache \
     TASKLOOM_SPOOL=/var/lib/taskloom/spool
 ENTRYPOINT ["taskloom"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpt2core.node import host, peaks
 from gpt2core.process.child import Child, Exited, Told
-from gpt2core.spec.settings import cache_folder
+from gpt2core.spec.settings import make_cache_folder
 from taskloom.worker import orphan
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.execution import Command
@@ -57,8 +57,7 @@ def measure_once(
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """One worker of the node at a time."""
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with (cache_folder() / "peaks.lock").open("w") as file:
+    with (make_cache_folder() / "peaks.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -15,6 +15,7 @@ from typing import Any
 from gpt2core.node.files import replacing
 from gpt2core.process.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
 from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard
+from gpt2core.spec.settings import make_cache_folder
 
 os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
@@ -84,7 +85,8 @@ def forget_output() -> None:
 
 
 def started() -> None:
-    """Say that the settings were accepted and the work begins."""
+    """Say that the settings were accepted and the work begins. Raises ConfigError if nothing compiled can be kept."""
+    make_cache_folder()
     emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
 
 

@@ -6,6 +6,7 @@ None of them changes what a run computes; docs/reference/cli.md lists them.
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from gpt2core.spec.errors import ConfigError
@@ -16,6 +17,19 @@ STALL_S = 120.0
 def cache_folder() -> Path:
     """TASKLOOM_CACHE_DIR: where compiled code, tables of products and peaks are kept."""
     return Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
+
+
+def make_cache_folder() -> Path:
+    """The cache folder, made if it is missing. Raises ConfigError where it cannot be written."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        accepted = f"a folder that this user may write to ({error.strerror})"
+        raise ConfigError("TASKLOOM_CACHE_DIR", str(folder), accepted) from error
+    return folder
 
 
 def clock() -> str | None:

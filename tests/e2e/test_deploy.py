@@ -1,0 +1,88 @@
+"""The commands of docs/how-to/deploy.md against a real server, and what systemd thinks of the units."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import House
+
+ROOT = Path(__file__).parents[2]
+HOW_TO = ROOT / "docs/how-to/deploy.md"
+UNITS = ("taskloom-server", "taskloom-worker")
+FORBIDS_WRITABLE_CODE = 65  # PR_SET_MDWE of linux/prctl.h
+
+
+def execute(heading: str, **variables: str) -> str:
+    """What the sh block under a heading printed."""
+    section = HOW_TO.read_text(encoding="utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    [block] = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, **variables, "PATH": path}
+    done = subprocess.run(["sh", "-eu", "-c", block], cwd=ROOT, env=environment, capture_output=True, text=True,
+                          timeout=120, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_units_are_copied_and_a_worker_works_with_the_key_that_was_made(home: House, tmp_path: Path) -> None:
+    config, units = tmp_path / "config", tmp_path / "units"
+    units.mkdir()
+    execute("Units", CONFIG=str(config), UNITS=str(units))
+    assert {path.stem for path in units.iterdir()} == set(UNITS)
+    printed = execute("Keys", CONFIG=str(config), URL=home.url)
+    assert "node-1" in printed
+    settings = dict(line.split("=", 1) for line in (config / "worker.env").read_text().splitlines())
+    assert settings["TASKLOOM_SERVER"] == home.url
+    worker = [Path(sys.executable).with_name("taskloom"), "worker", "--idle-exit", "1s", "--peaks", "never"]
+    environment = {**os.environ, **settings, "TASKLOOM_SPOOL": str(tmp_path / "spool")}
+    done = subprocess.run(worker, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    environment["TASKLOOM_TOKEN"] = "not-a-key"
+    done = subprocess.run(worker, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_the_exposure_of_a_unit_is_below_2(name: str) -> None:
+    analyse = shutil.which("systemd-analyze")
+    unit = ROOT / f"deploy/{name}.service"
+    lines = unit.read_text(encoding="utf-8").splitlines()
+    if analyse is None:  # systemd is not on every machine: what its rating rests on
+        wanted = {"NoNewPrivileges=yes", "ProtectSystem=strict", "PrivateUsers=yes", "CapabilityBoundingSet="}
+        assert wanted <= set(lines)
+        return
+    command = [analyse, "security", "--offline=true", "--no-pager", str(unit)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    [exposure] = re.findall(r"exposure level for \S+: (\d+\.\d)", printed)
+    assert float(exposure) < 2.0
+
+
+def test_what_the_units_write_lies_in_their_state_folder() -> None:
+    for name in UNITS:
+        text = (ROOT / f"deploy/{name}.service").read_text(encoding="utf-8")
+        assert "\nProtectHome=yes\n" in text
+        places = re.findall(r"^Environment=TASKLOOM_\w+=(?:sqlite:///)?(\S+)$", text, re.MULTILINE)
+        assert places
+        assert all(place.startswith("/var/lib/taskloom/") for place in places), name
+
+
+def test_a_server_needs_no_memory_that_is_writable_and_executable(tmp_path: Path) -> None:
+    """As MemoryDenyWriteExecute=yes of its unit has it, here by the kernel's own switch where it is there."""
+    program = (
+        "import ctypes, sys; from taskloom.cli import main\n"
+        f"if ctypes.CDLL(None).prctl({FORBIDS_WRITABLE_CODE}, 1, 0, 0, 0): sys.exit(99)\n"
+        f"main(['serve', '--port', '0', '--database-url', 'sqlite:///{tmp_path}/taskloom.db'])"
+    )
+    with subprocess.Popen([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            listening = server.stdout.readline()
+            assert listening or server.wait(60) == 99
+        finally:
+            server.terminate()

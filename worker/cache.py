@@ -1,0 +1,19 @@
+"""Where trainers keep what they compiled and measured, on a node whose default cache folder cannot be written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.settings import make_cache_folder
+from taskloom.worker.report import Report
+
+
+def settle(spool: Path, report: Report) -> None:
+    """Let trainers use the spool's folder `cache` where the cache folder cannot be written, and say so."""
+    try:
+        make_cache_folder()
+    except ConfigError as error:
+        os.environ["TASKLOOM_CACHE_DIR"] = str(spool / "cache")  # trainers inherit it
+        report.say("cache-moved", f"{error}; compiled code and peaks are kept in {make_cache_folder()}")
