@@ -207,6 +207,8 @@ def test_a_new_process_of_a_worker_loses_what_the_old_one_held(api, node, lease,
     assert states(api, lease) == ("leased", ["leased"])
     node.register(200, boot_id="boot-2")
     assert states(api, lease) == ("queued", ["lost"])
+    assert node.beat(lease, status=409)["type"] == "/problems/lease-lost"  # else neither process would get the run
+    assert states(api, lease) == ("queued", ["lost"])
     assert node.upload(lease, make_result())["canonical"] is True  # out of the spool
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +26,13 @@ PYTHON = [Path(sys.base_prefix), Path(sys.prefix), PAGE.parents[2]]
 
 
 @pytest.fixture
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def slurm() -> Iterator[Cluster]:
     """A cluster whose nodes show every user the Python that the tests run with."""
-    folder = tmp_path_factory.mktemp("slurm")
-    with cluster(folder, exposed=exposing(PYTHON, folder)) as found:
-        yield found
+    # Not in pytest's folder, which every start of pytest closes for other users.
+    with tempfile.TemporaryDirectory(prefix="taskloom-slurm-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder)
+        with cluster(path, exposed=exposing(PYTHON, path)) as found:
+            yield found
 
 
 def test_the_page_holds_for_a_user_without_root(slurm: Cluster, home: House, client: Client) -> None:

@@ -23,6 +23,7 @@ def facts(**given):
             "now": 50.0,
             "tracing": False,
             "to_trace": False,
+            "replaced": False,
             **given,
         }
     )
@@ -112,6 +113,8 @@ def test_a_lost_lease_is_renewed_until_someone_takes_the_run():
         beat(facts(**lost, newest_attempt_no=2))
     with pytest.raises(LeaseLost):
         beat(facts(attempt_state="lost", run_state="cancelled"))
+    with pytest.raises(LeaseLost):
+        beat(facts(**lost, replaced=True))
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])

@@ -25,6 +25,7 @@ class Facts:
     now: float
     tracing: bool = False  # the attempt's purpose
     to_trace: bool = False  # the run is to be traced once it has succeeded
+    replaced: bool = False  # a new process has registered as the attempt's worker
 
     @property
     def active(self) -> bool:
@@ -51,14 +52,17 @@ class Change:
 
 
 def beat(facts: Facts) -> Change:
-    """A heartbeat starts a leased attempt and renews one that ran out. Raises LeaseLost or InvalidTransition."""
+    """A heartbeat starts a leased attempt and renews one that ran out, unless its worker was replaced meanwhile.
+
+    Raises LeaseLost or InvalidTransition.
+    """
     if facts.active:
         return Change("start", "start")
-    if facts.counts:
+    if facts.counts and not facts.replaced:
         return Change("renew", "renew")
     if facts.attempt_state in ("lost", "superseded"):
         raise LeaseLost(
-            f"attempt {facts.attempt_id} ran out of its lease and its run went on without it",
+            f"attempt {facts.attempt_id} lost its lease, and its worker or its run went on without it",
             current=facts.attempt_state,
             allowed=ATTEMPT.allowed(facts.attempt_state),
         )

@@ -191,6 +191,7 @@ def _locked(session: Session, attempt_id: int, worker_id: str, attempt_no: int) 
 
 
 def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
+    registered = select(Worker.boot_id).where(Worker.worker_id == attempt.worker_id)
     return rules.Facts(
         attempt_id=attempt.id,
         attempt_no=attempt.attempt_no,
@@ -203,6 +204,7 @@ def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
         now=now(session),
         tracing=attempt.purpose == "tracing",
         to_trace=run.trace,
+        replaced=attempt.state == "lost" and session.scalar(registered) != attempt.boot_id,
     )
 
 
