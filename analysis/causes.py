@@ -12,7 +12,7 @@ from typing import Any
 
 from gpt2core.spec import schedulers
 from gpt2core.spec.config import PHASES
-from gpt2core.spec.result import median
+from gpt2core.spec.result import MOSTLY_USEFUL, median
 from taskloom.analysis.efficiency import (
     Counted,
     Efficiency,
@@ -28,8 +28,6 @@ from taskloom.analysis.roofline import MemoryBound, OpRoof, Peaks, memory_bound,
 from taskloom.analysis.statistics import step_interval
 from taskloom.analysis.variants import Group, Variant, by_variant, one_thread, variant_of
 from taskloom.analysis.work_span import WorkSpan, work_span
-
-MOSTLY_USEFUL = 0.95
 
 
 @dataclass(frozen=True)

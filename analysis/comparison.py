@@ -36,6 +36,18 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Instructions:
+    """The second metric: how many times as many instructions a step of A takes as one of B. ratio: null where they
+    are not known, and `reason` says why."""
+
+    ratio: float | None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    n: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """B against A. `ratio`: how many times as long A takes; above 1, B is faster. `superiority`: how probably a process
     of B is faster than one of A. Refused: no ratio is given, `reason` says why.
@@ -66,6 +78,7 @@ class Comparison:
     e_value: float | None = None
     sequential: bool = False
     diagnosis: list[str] = field(default_factory=list)
+    instructions: Instructions | None = None
 
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
@@ -107,7 +120,16 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         e_value=evidence.e_value,
         sequential=found.test == "signs",
         diagnosis=list(evidence.diagnosis),
+        instructions=_instructions(a, b),
     )
+
+
+def _instructions(a: Sequence[Process], b: Sequence[Process]) -> Instructions:
+    lacking = next((why for value, why in (process.instructions for process in (*a, *b)) if value is None), None)
+    if lacking is not None:
+        return Instructions(None, reason=lacking)
+    found = weigh(a, b, lambda process: process.instructions[0] or 0.0).estimate
+    return Instructions(found.value, found.low, found.high, found.n)
 
 
 @dataclass(frozen=True)

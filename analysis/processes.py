@@ -9,7 +9,7 @@ from typing import Any
 
 from gpt2core.spec import schedulers
 from gpt2core.spec.config import PHASES
-from gpt2core.spec.result import median, tokens_per_step
+from gpt2core.spec.result import instructions_per_step, median, tokens_per_step
 
 LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # what a result did that is older than these settings
 
@@ -72,6 +72,12 @@ class Process:
     def canary_sha256(self) -> str | None:
         """Which frozen work that was; None: the result has none."""
         return None if self.canary_s is None else str(self.result["canary"].get("sha256"))
+
+    @cached_property
+    def instructions(self) -> tuple[float | None, str]:
+        """Instructions of a timed step, or None and why; a result's digest holds just that."""
+        kept = self.result.get("instructions_per_step")
+        return instructions_per_step(self.result) if kept is None else (kept[0], kept[1])
 
     @property
     def phases_overlap(self) -> bool:

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpt2core.spec.result import median
-from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, can_tell, compare, matched_pairs, rejudged, verdict_of
+from taskloom.analysis.comparison import (
+    NOISE_FLOOR,
+    Instructions,
+    Verdict,
+    can_tell,
+    compare,
+    matched_pairs,
+    rejudged,
+    verdict_of,
+)
 from taskloom.analysis.estimators import logarithms
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Process
@@ -45,6 +54,7 @@ class SweepRow:
     unit: str
     e_value: float | None
     diagnosis: list[str]
+    instructions: Instructions | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,7 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
             at, a[0].variant[str(chosen)], b[0].variant[str(chosen)], found.verdict, found.ratio, found.ratio_low,
             found.ratio_high, found.p_value, p_adjusted, found.superiority, found.paired, found.differs,
             found.marks, found.reason, found.ratio_middle, found.n, found.unit, found.e_value, found.diagnosis,
+            found.instructions,
         ))  # fmt: skip
     medians_s = [median([process.median_step_s for process in group]) for group in groups]
     best = groups[medians_s.index(min(medians_s))] if groups else None

@@ -36,6 +36,16 @@ class Selection(Model):
     step_s: Interval
 
 
+class Instructions(Model):
+    """The second metric of a comparison, from the processor's counters."""
+
+    ratio: float | None = Field(description="how many times as many a step of A takes as one of B; null: not known")
+    ratio_low: float | None = Field(None, description="exact 95 % interval; null where there are too few values")
+    ratio_high: float | None = None
+    n: int = Field(0, description="what the ratio rests on")
+    reason: str = Field("", description="why there is no ratio")
+
+
 class Comparison(Model):
     """Is B faster than A, and how sure is that?"""
 
@@ -71,6 +81,7 @@ class Comparison(Model):
     )
     sequential: bool = Field(False, description="a stop rule looked at the results: all judged by the signs")
     diagnosis: list[str] = Field(default_factory=list, description="what speaks against independent values")
+    instructions: Instructions | None = Field(None, description="the same of instructions; null where it is refused")
 
 
 class Levels(Model):

@@ -91,7 +91,7 @@ class ResultEnvironment(Block):
     peaks: NodePeaks | None = None
 
 
-class Canary(Block):
+class ResultCanary(Block):
     """Frozen work that was timed beside the steps; times of the same hash may be compared."""
 
     sha256: Name | None = None
@@ -119,4 +119,4 @@ class TrainResult(Block):
     resident_bytes: dict[str, Count] | None = None
     warnings: list[str] | None = None
     gradient_norms: list[Number] | None = None
-    canary: Canary | None = None
+    canary: ResultCanary | None = None

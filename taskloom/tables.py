@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from taskloom.contract.analysis import Comparison, Interval, ScalingTable
+    from taskloom.contract.analysis import Comparison, Instructions, Interval, ScalingTable
     from taskloom.contract.artifacts import ArtifactList
     from taskloom.contract.experiments import DryRun, ExperimentSummary, StoppingState
     from taskloom.contract.keys import KeySummary
@@ -152,6 +152,16 @@ def comparison(answer: Comparison) -> Table:
         counts = (str(side.step_s.n), str(side.step_s.processes))
         table.add_row(name, ids, variant(side.variant), interval(side.step_s), *counts)
     return table
+
+
+def instructions(found: Instructions | None) -> list[str]:
+    """The second metric of a comparison as lines of text."""
+    if found is None:
+        return []
+    if found.ratio is None:
+        return [f"instructions: not known ({found.reason})"]
+    bounds = "" if found.ratio_low is None else f" [{found.ratio_low:.4f}, {found.ratio_high:.4f}]"
+    return [f"instructions of A / of B: {found.ratio:.4f}{bounds}"]
 
 
 def keys(items: Iterable[KeySummary]) -> Table:

@@ -112,6 +112,7 @@ def _answer(document: Document) -> str:
             _number(row["ratio"], 3) + _interval(row["ratio_low"], row["ratio_high"]),
             "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
             _number(row["superiority"]),
+            _number((row.get("instructions") or {}).get("ratio"), 3),
             "pairs" if row["paired"] else "not paired",
         )
         for row in sweep["rows"]
@@ -124,16 +125,19 @@ def _answer(document: Document) -> str:
             _number(row["ratio"], 3) + _interval(row["ratio_low"], row["ratio_high"]),
             f"{row['p_adjusted']:.2g}",
             "-",
+            "-",
             f"{row['pairs']} pairs",
         )
         for row in sweep["pooled"]
     ]
-    rows = [*pooled, *rows]
+    columns = ["with", str(sweep["axis"]), "verdict", "ratio [95 %]", "p, corrected", "superiority", "instructions",
+               "processes"]  # fmt: skip
+    lacking = sorted({why for row in sweep["rows"] if (why := (row.get("instructions") or {}).get("reason"))})
+    told = f" Instructions are not known: {'; '.join(lacking)}." if lacking else ""
     return (
-        _table(
-            ["with", str(sweep["axis"]), "verdict", "ratio [95 %]", "p, corrected", "superiority", "processes"], rows, 3
-        )
-        + '<p class="soft">ratio: median of the first / median of the second, above 1 the second is faster.</p>'
+        _table(columns, [*pooled, *rows], 3)
+        + '<p class="soft">ratio: a step of the first / of the second (Hodges-Lehmann), above 1 the second is faster; '
+        f"instructions: the same of those that a step takes.{escape(told)}</p>"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from gpt2core.spec.config import PHASES
 
 SCHEMA = "taskloom.result/2"
+MOSTLY_USEFUL = 0.95  # of the threads' time, from which on counters speak of the work
 READABLE = ("taskloom.result/1", SCHEMA)  # version 1 has neither the split of the threads' time nor validity evidence
 
 
@@ -100,6 +101,21 @@ class TrainResult:
 def tokens_per_step(config: Mapping[str, Any]) -> int:
     """Tokens of a step of a result's config, which may be older than grad_accum."""
     return int(config.get("grad_accum", 1)) * int(config["batch"]) * int(config["seq"])
+
+
+def instructions_per_step(result: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Instructions of a timed step over all threads, from a result as JSON; None and why, where that says nothing of
+    the work: they were not counted, or too many of them were spent on waiting."""
+    counters, config = result.get("counters") or {}, result["config"]
+    counted = [thread.get("instructions") for thread in counters.get("threads") or []]
+    if not counted or not all(counted):
+        why = (counters.get("unavailable") or {}).get("instructions")
+        return None, why or "instructions were not counted"
+    timed_s = result["step_s"][config["warmup"] :]
+    busy_s = math.fsum(math.fsum(times[config["warmup"] :]) for times in result["phase_busy_s"].values())
+    if busy_s < MOSTLY_USEFUL * int(config["threads"]) * math.fsum(timed_s):
+        return None, f"threads waited for more than {1 - MOSTLY_USEFUL:.0%} of the time, which takes instructions too"
+    return math.fsum(counted) / len(timed_s), ""
 
 
 def median(values: Sequence[float]) -> float:

@@ -36,7 +36,7 @@ def compare(
         verdict += f": median A / median B = {answer.ratio:.3f}"
     if answer.ratio_low is not None and answer.ratio_high is not None:
         verdict += f" [{answer.ratio_low:.3f}, {answer.ratio_high:.3f}]"
-    lines = [verdict, answer.reason]
+    lines = [verdict, answer.reason, *tables.instructions(answer.instructions)]
     lines += [f"differs beside the settings: {', '.join(answer.differs)}"] if answer.differs else []
     lines += [f"marked: {mark}" for mark in answer.marks]
     for line in lines:

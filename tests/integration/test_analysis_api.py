@@ -65,6 +65,24 @@ def test_an_answer_is_kept_until_there_are_other_results(api, make_result):
         before = after
 
 
+@pytest.mark.parametrize(
+    ("counted", "ratio", "reason"),
+    [({"threads": [{"instructions": 5}], "unavailable": {}}, 1.0, ""),
+     ({"threads": [{"instructions": None}], "unavailable": {"instructions": "no such counter"}}, None,
+      "no such counter")],
+)  # fmt: skip
+def test_instructions_are_compared_where_they_were_counted(api, make_result, counted, ratio, reason):
+    api.submit(repetitions=2)
+    node = api.worker()
+    runs = []
+    for _ in range(2):
+        lease = node.claim()
+        node.upload(lease, {**make_result([9, 1, 1]), "counters": counted})
+        runs.append(lease["run_id"])
+    found = api.get("/analysis/compare", a=str(runs[0]), b=str(runs[1]))["instructions"]
+    assert (found["ratio"], found["reason"]) == (ratio, reason)
+
+
 def test_two_selections_are_compared_in_pairs(api, measured):
     a, b = (f"experiment_id={measured},scheduler={scheduler},threads=2" for scheduler in ("fork-join", "task"))
     found = api.get("/analysis/compare", a=a, b=b)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from gpt2core.spec.config import PHASES, TrainConfig
 from gpt2core.spec.errors import ConfigError
-from gpt2core.spec.result import median, tokens_per_step
+from gpt2core.spec.result import instructions_per_step, median, tokens_per_step
 from taskloom.contract.results import TrainResult
 from taskloom.server import values
 from taskloom.server.errors import BadResult, InvalidRequest
@@ -100,7 +100,8 @@ def digest(result: dict[str, Any]) -> bytes:
     """What lists of runs, history, calibration, comparisons, scaling and sweeps read of a result, as JSON."""
     kept = {name: value for name, value in result.items() if name not in HEAVY}
     validity = result.get("validity") or {}
-    return json.dumps({**kept, "validity": {"foreign": validity.get("foreign")}}, separators=(",", ":")).encode()
+    derived = {"validity": {"foreign": validity.get("foreign")}, "instructions_per_step": instructions_per_step(result)}
+    return json.dumps({**kept, **derived}, separators=(",", ":")).encode()
 
 
 def figures(result: dict[str, Any]) -> Figures:
