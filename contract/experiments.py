@@ -92,6 +92,20 @@ class ExperimentRequest(Request):
     }
 
 
+class Verdict(Model):
+    """What an experiment that has ended says, kept since its end."""
+
+    sentence: str
+    verdict: Literal["faster", "slower", "same", "undecided", "refused", "none"] = Field(
+        description="of `b` against `a` along the first axis that is compared; none: there is nothing to compare"
+    )
+    a: str | None = None
+    b: str | None = None
+    ratio: float | None = Field(None, description="how many times as long a step of `a` takes as one of `b`")
+    low: float | None = Field(None, description="exact 95 % interval of the ratio")
+    high: float | None = None
+
+
 class ExperimentSummary(Model):
     """An experiment in a list."""
 
@@ -103,6 +117,14 @@ class ExperimentSummary(Model):
     created_at: datetime
     started_at: datetime | None = Field(None, description="when the first of its runs ran")
     finished_at: datetime | None = Field(None, description="when the last of its runs had ended")
+    submitter: str = Field("local", description="key:ID, local (no key was asked for), or alerts (the server itself)")
+    submitter_name: str | None = Field(None, description="the name of that key")
+    purpose: Literal["measure", "calibrate", "confirm"] = "measure"
+    flagged_runs: int = Field(0, description="runs with flagged steps: something else ran beside them")
+    eta_s: float | None = Field(
+        None, description="seconds until it ends, as present workers go; null where it has ended or nothing is known"
+    )
+    verdict: Verdict | None = Field(None, description="null until it has ended and has been looked at")
 
 
 class StoppingState(Model):
@@ -127,7 +149,10 @@ class ExperimentPage(Model):
     """A page of experiments, newest first."""
 
     items: list[ExperimentSummary]
-    next_cursor: str | None
+    next_cursor: str | None = Field(
+        description="give it as `cursor` for the next page; null on the last. A page looks at 20,000 at most"
+    )
+    total: int | None = Field(None, description="experiments on all pages; null unless `total` asks for it")
 
 
 class PlannedRun(Model):

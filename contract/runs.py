@@ -122,6 +122,28 @@ class AttemptSummary(Model):
     error: dict[str, Any] | None = Field(description="slug, detail and fields of what went wrong; null if nothing did")
 
 
+class RunError(Model):
+    """What went wrong, in short."""
+
+    slug: str
+    detail: str
+
+
+class MainSettings(Model):
+    """The settings that tell runs apart most of the time."""
+
+    model: str = Field(description="name of the model")
+    scheduler: str
+    sync: str | None
+    threads: int
+    batch: int
+    seq: int
+    batch_slice: int | None
+    token_slice: int | None
+    precision: str
+    steps: int
+
+
 class RunSummary(Model):
     """A run in a list."""
 
@@ -139,6 +161,16 @@ class RunSummary(Model):
     median_step_s: float | None
     tokens_per_s: float | None
     final_loss: float | None
+    settings: MainSettings | None = Field(None, description="its main settings; the run itself has all of them")
+    node: str | None = Field(None, description="where the result that counts was made")
+    duration_s: float | None = Field(None, description="from its start to its end")
+    flagged_steps: int | None = Field(None, description="steps beside which something else ran; null without a result")
+
+
+class RunRow(RunSummary):
+    """A run in a list, and what went wrong."""
+
+    error: RunError | None = Field(None, description="in short; the run itself has all of it")
 
 
 WaitingReason = Literal[
@@ -165,10 +197,13 @@ class RunDetail(RunSummary):
 
 
 class RunPage(Model):
-    """A page of runs, in the order in which they were planned."""
+    """A page of runs. It may hold fewer than asked for, and still have a next one: see `next_cursor`."""
 
-    items: list[RunSummary]
-    next_cursor: str | None = Field(description="give it as `cursor` for the next page; null on the last")
+    items: list[RunRow]
+    next_cursor: str | None = Field(
+        description="give it as `cursor` for the next page; null on the last. A page looks at 20,000 runs at most"
+    )
+    total: int | None = Field(None, description="runs on all pages; null unless `total` asks for it and it is cheap")
 
 
 class StateChange(Model):

@@ -53,8 +53,10 @@ from taskloom.server.read.artifacts.routes import router as artifacts
 from taskloom.server.read.context import Reading
 from taskloom.server.read.events.routes import router as events
 from taskloom.server.read.events.stream import Streams
+from taskloom.server.read.experiments.routes import router as experiments_read
 from taskloom.server.read.pages.routes import router as pages
 from taskloom.server.read.pool import Pool
+from taskloom.server.read.runs.routes import router as runs_read
 from taskloom.server.read.samples.routes import router as samples
 from taskloom.server.read.work import Sources
 from taskloom.server.readiness import Readiness
@@ -67,7 +69,9 @@ log = logging.getLogger("taskloom.server")
 
 ROUTERS = (
     submissions.router,
+    experiments_read,
     experiments,
+    runs_read,
     runs,
     samples,
     demand,

@@ -37,6 +37,11 @@ def decode_id(cursor: str | None) -> int | None:
     text = decode(cursor)
     if text is None:
         return None
+    return whole_id(text)
+
+
+def whole_id(text: str) -> int:
+    """An id from a cursor. Raises BadCursor."""
     if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) > MOST_ID:
         raise BadCursor
     return int(text)

@@ -179,7 +179,9 @@ def close(database: Database) -> None:
 def close_locked(session: Session, experiment: Experiment) -> None:
     """The same for one experiment, if no run of it is open."""
     if not _is_open(session, experiment.id):
-        of_it = select(func.min(Run.started_at), func.max(Run.finished_at)).where(Run.experiment_id == experiment.id)
+        # + 0: else PostgreSQL looks for the first and the last along indexes of all experiments' runs.
+        bounds = func.min(Run.started_at + 0.0), func.max(Run.finished_at + 0.0)
+        of_it = select(*bounds).where(Run.experiment_id == experiment.id)
         started_at, experiment.finished_at = session.execute(of_it).one()
         experiment.started_at = experiment.started_at or started_at
 

@@ -29,13 +29,16 @@ class Experiment(Base):
     rel_ci: Mapped[float | None]
     stop_reason: Mapped[str | None] = mapped_column(String(20))
     alerts_at: Mapped[float | None]  # the finished_at at which it was last searched for what became slower
+    verdict: Mapped[dict[str, Any] | None]  # what it says, since its end at verdict_at
+    verdict_at: Mapped[float | None]
 
     __table_args__ = (
         Index("uq_experiment_idempotency", "owner", "idempotency_key", unique=True),
         Index(
             "ix_experiment_undecided", "id", sqlite_where=text("undecided"), postgresql_where=text("undecided")
         ),
-        Index("ix_experiment_finished_at", "finished_at"),
+        Index("ix_experiment_finished_at", "finished_at", "id"),
+        Index("ix_experiment_created_at", "created_at", "id"),
         LASTING_IDS,
     )
 

@@ -1,8 +1,8 @@
-"""/api/v1/experiments, but for submissions: those are in server/submissions.py."""
+"""/api/v1/experiments: what is done to them. Submissions: server/submissions.py, lists: server/read/experiments."""
 
 from __future__ import annotations
 
-from taskloom.contract.experiments import ExperimentDetail, ExperimentPage
+from taskloom.contract.experiments import ExperimentDetail
 from taskloom.contract.runs import StateChangePage
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
@@ -13,18 +13,6 @@ from taskloom.server.queue.runs import changes as history
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
-
-
-@router.get("", READERS)
-def index(context: Ctx, page: Paged) -> ExperimentPage:
-    """Experiments, newest first."""
-    return service.page(context.database, page.cursor, page.limit)
-
-
-@router.get("/{experiment_id}", READERS, errors=(NotFound,))
-def show(context: Ctx, experiment_id: Id) -> ExperimentDetail:
-    """An experiment with its request and how many of its runs are in each state."""
-    return service.show(context.database, experiment_id)
 
 
 @router.get("/{experiment_id}/changes", READERS, errors=(NotFound,))

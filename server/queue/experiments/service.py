@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from anyio import NoEventLoopError, from_thread
 from sqlalchemy import func, insert, select
@@ -17,13 +17,12 @@ from gpt2core.spec.result import median
 from taskloom.contract.experiments import (
     DryRun,
     ExperimentDetail,
-    ExperimentPage,
     ExperimentRequest,
     ExperimentSummary,
     PlannedRun,
     StoppingState,
 )
-from taskloom.server import paging
+from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
 from taskloom.server.queue.experiments import blocks
@@ -32,7 +31,7 @@ from taskloom.server.queue.experiments.expansion import Planned, Variant, canoni
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, RequiredLabel
 from taskloom.server.queue.runs.changes import Cause
-from taskloom.server.queue.runs.models import Run, is_queued
+from taskloom.server.queue.runs.models import Run, is_flagged, is_queued
 from taskloom.server.queue.runs.service import cancel_locked, retry_locked
 from taskloom.server.queue.runs.states import OPEN, RUN
 from taskloom.server.queue.workers.service import capacity
@@ -123,18 +122,6 @@ def dry_run(database: Database, settings: Settings, request: ExperimentRequest) 
             for run in planned
         ],
     )
-
-
-def page(database: Database, cursor: str | None, limit: int) -> ExperimentPage:
-    """Experiments, newest first. Raises BadCursor."""
-    before = paging.decode_id(cursor)
-    query = select(Experiment).order_by(Experiment.id.desc()).limit(limit + 1)
-    if before is not None:
-        query = query.where(Experiment.id < before)
-    with database.read() as session:
-        rows, more = paging.split(session.scalars(query).all(), limit)
-        items = summaries(session, list(rows))
-    return ExperimentPage(items=items, next_cursor=paging.encode(rows[-1].id) if more else None)
 
 
 def show(database: Database, experiment_id: int) -> ExperimentDetail:
@@ -258,6 +245,8 @@ def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
         runs=runs,
         by_state={RUN.states[0]: runs},
         created_at=utc(experiment.created_at),
+        submitter=experiment.owner,
+        purpose=_purpose(experiment.request),
         request=experiment.request,
         stopping=_stopping_at_first(experiment),
     )
@@ -291,12 +280,16 @@ def _estimated_s(session: Session, variants: list[Variant], repetitions: int) ->
 
 
 def summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:
-    """Each experiment with how many of its runs are in each state."""
+    """Each experiment with how many of its runs are in each state, and who submitted it."""
     ids = [experiment.id for experiment in experiments]
     counts: dict[int, Counter[str]] = {identity: Counter() for identity in ids}
     grouped = select(Run.experiment_id, Run.state, func.count()).where(Run.experiment_id.in_(ids))
     for experiment_id, state, count in session.execute(grouped.group_by(Run.experiment_id, Run.state)):
         counts[experiment_id][state] = count
+    of_flagged = select(Run.experiment_id, func.count()).where(Run.experiment_id.in_(ids), is_flagged())
+    flagged = dict(session.execute(of_flagged.group_by(Run.experiment_id)).all())
+    of_names = select(ExperimentKey.experiment_id, Key.name).join(Key, Key.id == ExperimentKey.key_id)
+    names = dict(session.execute(of_names.where(ExperimentKey.experiment_id.in_(ids))).all())
     return [
         ExperimentSummary(
             id=experiment.id,
@@ -307,9 +300,20 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
             created_at=utc(experiment.created_at),
             started_at=None if experiment.started_at is None else utc(experiment.started_at),
             finished_at=None if experiment.finished_at is None else utc(experiment.finished_at),
+            submitter=experiment.owner,
+            submitter_name=names.get(experiment.id),
+            purpose=_purpose(experiment.request),
+            flagged_runs=flagged.get(experiment.id, 0),
+            verdict=None if experiment.finished_at is None else experiment.verdict,
         )
         for experiment in experiments
     ]
+
+
+def _purpose(request: Mapping[str, Any]) -> Literal["measure", "calibrate", "confirm"]:
+    if request.get("calibrates"):
+        return "calibrate"
+    return "measure" if request.get("confirms") is None else "confirm"
 
 
 def _state(experiment: Experiment, by_state: Counter[str]) -> Any:

@@ -23,6 +23,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from taskloom.server.db import LASTING_IDS, Base, one_of
 from taskloom.server.queue.runs.states import RUN
 
+FLAGGED = "flagged_steps > 0"
+
 
 class Run(Base):
     __tablename__ = "run"
@@ -78,7 +80,16 @@ class Run(Base):
         Index("ix_run_experiment_state", "experiment_id", "state", "id"),  # counts are made from it alone
         Index("ix_run_state", "state", "id"),
         Index("ix_run_shape", "shape"),
-        Index("ix_run_finished_at", "finished_at"),
+        # What lists are sorted by, and what they begin with: server/read/lists.
+        Index("ix_run_created_at", "created_at", "id"),
+        Index("ix_run_started_at", "started_at", "id"),
+        Index("ix_run_finished_at", "finished_at", "id"),
+        Index("ix_run_median_step_s", "median_step_s", "id"),
+        Index("ix_run_node", "node", "id"),
+        Index("ix_run_flagged", "id", sqlite_where=text(FLAGGED), postgresql_where=text(FLAGGED)),
+        Index(
+            "ix_run_experiment_flagged", "experiment_id", sqlite_where=text(FLAGGED), postgresql_where=text(FLAGGED)
+        ),
         Index("ix_run_queue", "state", "rank", "id"),
         Index(
             "ix_run_queued_at",
@@ -115,6 +126,11 @@ class RunEvent(Base):
         Index("ix_run_event_experiment", "experiment_id", "id"),
         LASTING_IDS,
     )
+
+
+def is_flagged() -> ColumnElement[bool]:
+    """SQL: something ran beside its steps. Spelled out, not bound, as `is_queued` is."""
+    return Run.flagged_steps > literal(0, literal_execute=True)
 
 
 def is_queued() -> ColumnElement[bool]:

@@ -1,14 +1,11 @@
-"""/api/v1/runs"""
+"""/api/v1/runs, but for their list: that is in server/read/runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Query
 from fastapi.responses import JSONResponse
 
 from taskloom.contract.results import TrainResult
-from taskloom.contract.runs import MOST_ID, LogPage, RunDetail, RunPage, RunState, SampleList, StateChangePage
+from taskloom.contract.runs import LogPage, RunDetail, SampleList, StateChangePage
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Context, Ctx, Id, Paged
@@ -19,17 +16,6 @@ from taskloom.server.queue.runs import service
 from taskloom.server.routing import Router
 
 router = Router("/runs", tag="runs")
-
-
-@router.get("", READERS)
-def index(
-    context: Ctx,
-    page: Paged,
-    experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
-    state: Annotated[list[RunState] | None, Query(description="may be given several times")] = None,
-) -> RunPage:
-    """Runs in the order in which they were planned."""
-    return service.page(context.database, experiment_id, state or [], page.cursor, page.limit)
 
 
 @router.get("/{run_id}", READERS, errors=(NotFound,))

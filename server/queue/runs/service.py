@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Select, select, union_all
+from pydantic import ValidationError
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gpt2core.spec.config import PHASES
-from taskloom.contract.runs import RunDetail, RunPage, RunState, RunSummary, SampleList, SampleRow
-from taskloom.server import paging
+from taskloom.contract.runs import MainSettings, RunDetail, SampleList, SampleRow
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import NoResult, NotFound
 from taskloom.server.queue.attempts import payload as payloads
@@ -23,15 +24,17 @@ from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE
 from taskloom.server.settings import Settings
 
-# What lists show: the columns of _common.
+# What lists show: the columns of `summary`.
 SUMMARY = (
     Run.id, Run.experiment_id, Run.variant, Run.repetition, Run.block, Run.position, Run.state, Run.attempts,
-    Run.created_at, Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss,
+    Run.created_at, Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.spec,
+    Run.node, Run.flagged_steps, Run.error,
 )  # fmt: skip
 
 
-def _common(run: Any) -> dict[str, Any]:
+def summary(run: Any) -> dict[str, Any]:
     """The summary of a run, or of a row of its SUMMARY."""
+    ended = run.started_at is not None and run.finished_at is not None
     return {
         "id": run.id,
         "experiment_id": run.experiment_id,
@@ -47,44 +50,30 @@ def _common(run: Any) -> dict[str, Any]:
         "median_step_s": run.median_step_s,
         "tokens_per_s": run.tokens_per_s,
         "final_loss": run.final_loss,
+        "settings": main_settings(run.spec),
+        "node": run.node,
+        "duration_s": run.finished_at - run.started_at if ended else None,
+        "flagged_steps": run.flagged_steps,
     }
+
+
+def main_settings(spec: Mapping[str, Any]) -> MainSettings | None:
+    """The settings that lists show; None where an older server kept others."""
+    names = [name for name in MainSettings.model_fields if name != "model"]
+    try:
+        return MainSettings(model=spec["model"]["name"], **{name: spec[name] for name in names})
+    except (KeyError, TypeError, ValidationError):
+        return None
 
 
 def _detail(session: Session, settings: Settings, run: Run) -> RunDetail:
     attempts = session.scalars(select(Attempt).where(Attempt.run_id == run.id).order_by(Attempt.attempt_no))
     return RunDetail(
-        **_common(run),
+        **summary(run),
         queue=queue.place(session, settings, run),
         spec=run.spec,
         history=[attempt_summary(a) for a in attempts],
         error=run.error,
-    )
-
-
-def page(
-    database: Database, experiment_id: int | None, states: list[RunState], cursor: str | None, limit: int
-) -> RunPage:
-    """Runs in the order in which they were planned. Raises BadCursor."""
-    after = paging.decode_id(cursor)
-
-    def first(*columns: Any, state: RunState | None = None) -> Select[Any]:
-        query = select(*columns).order_by(Run.id).limit(limit + 1)
-        if experiment_id is not None:
-            query = query.where(Run.experiment_id == experiment_id)
-        if state is not None:
-            query = query.where(Run.state == state)
-        return query if after is None else query.where(Run.id > after)
-
-    if len(states) < 2:
-        query = first(*SUMMARY, state=states[0] if states else None)
-    else:  # the first of each state, found along its index, then the first of those: one look at all would sort them
-        each = [select(first(Run.id, state=state).subquery().c.id) for state in dict.fromkeys(states)]
-        ids = union_all(*each).subquery().c.id
-        query = select(*SUMMARY).where(Run.id.in_(select(ids))).order_by(Run.id).limit(limit + 1)
-    with database.read() as session:
-        rows, more = paging.split(session.execute(query).all(), limit)
-    return RunPage(
-        items=[RunSummary(**_common(run)) for run in rows], next_cursor=paging.encode(rows[-1].id) if more else None
     )
 
 

@@ -52,7 +52,7 @@ def parse(text: str, parameter: str) -> Selection:
             raise refuse(SYNTAX)
         if name not in (*SETTINGS, *PLACES, "experiment_id"):
             raise refuse("settings among " + ", ".join(("experiment_id", *PLACES, *SETTINGS)))
-        settings[name] = value if name in ("cores", "experiment_id") else _value(value)
+        settings[name] = value if name in ("cores", "experiment_id") else value_of(value)
     experiment_id = settings.pop("experiment_id", "")
     if not _is_id(experiment_id):
         raise refuse(SYNTAX)
@@ -68,7 +68,7 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= MOST_ID
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):  # no JSON, an integer of thousands of digits, brackets thousands deep

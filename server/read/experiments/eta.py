@@ -1,0 +1,66 @@
+"""How long the queue still takes: open runs times what their experiment's runs took, shared by the present workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from taskloom.server.db import db_now
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.runs.states import OPEN
+from taskloom.server.queue.workers.models import Worker
+from taskloom.server.settings import Settings
+
+LATEST = 200  # ended runs that stand for experiments of which none has ended
+
+
+@dataclass(frozen=True)
+class Eta:
+    """Seconds until each active experiment has ended, and until all have; None: there is nothing to tell it from."""
+
+    by_experiment: dict[int, float | None]
+    total_s: float | None
+
+
+def eta(session: Session, settings: Settings) -> Eta:
+    """Experiments are taken in the order of their priority and age, a run a worker at a time."""
+    is_active = Experiment.finished_at.is_(None)
+    active = select(Experiment.id).where(is_active)
+    priority = func.coalesce(Experiment.request["priority"].as_integer(), 0)
+    priorities = {row[0]: row[1] for row in session.execute(select(Experiment.id, priority).where(is_active))}
+    left = select(Run.experiment_id, func.count(), func.min(Run.id))
+    left = left.where(Run.experiment_id.in_(active), Run.state.in_(OPEN)).group_by(Run.experiment_id)
+    open_runs = {row[0]: (row[1], row[2]) for row in session.execute(left)}
+    took = select(Run.experiment_id, func.avg(Run.finished_at - Run.started_at))
+    took = took.where(Run.experiment_id.in_(active), Run.state == "succeeded").group_by(Run.experiment_id)
+    mean_s = {row[0]: row[1] for row in session.execute(took)}
+    usual_s = _usual_s(session)
+    workers = _present(session, settings)
+    found: dict[int, float | None] = dict.fromkeys(priorities)
+    total_s: float | None = 0.0 if workers else None
+    for experiment_id in sorted(open_runs, key=lambda each: (-priorities.get(each, 0), open_runs[each][1])):
+        each_s = mean_s.get(experiment_id) or usual_s
+        count, _ = open_runs[experiment_id]
+        total_s = None if total_s is None or each_s is None else total_s + count * each_s / workers
+        found[experiment_id] = total_s
+    return Eta(found, total_s)
+
+
+def _usual_s(session: Session) -> float | None:
+    """What the latest runs took."""
+    ended = select((Run.finished_at - Run.started_at).label("took_s")).where(
+        Run.finished_at.is_not(None), Run.started_at.is_not(None), Run.state == "succeeded"
+    )
+    latest = ended.order_by(Run.finished_at.desc()).limit(LATEST).subquery()
+    usual_s: float | None = session.execute(select(func.avg(latest.c.took_s))).scalar_one()
+    return usual_s
+
+
+def _present(session: Session, settings: Settings) -> int:
+    """Workers that were heard of lately and have not left."""
+    present = select(func.count()).select_from(Worker)
+    present = present.where(Worker.seen_at > db_now() - settings.block_release_s, Worker.left_at.is_(None))
+    return session.execute(present).scalar_one()

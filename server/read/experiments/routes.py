@@ -1,0 +1,54 @@
+"""The list of experiments, and one of them: GET /api/v1/experiments, GET /api/v1/experiments/{experiment_id}"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Query
+
+from taskloom.contract.experiments import ExperimentDetail, ExperimentPage
+from taskloom.server.access.scopes import READERS
+from taskloom.server.context import Ctx, Id, Paged
+from taskloom.server.errors import NotFound
+from taskloom.server.read.experiments import service
+from taskloom.server.read.lists import parameters
+from taskloom.server.read.lists.parameters import Labels, Periods, Total
+from taskloom.server.routing import Router
+
+router = Router("/experiments", tag="experiments")
+
+
+def _filters(
+    period: Periods,
+    state: Annotated[list[service.State] | None, Query(description="may be given several times")] = None,
+    name: Annotated[str | None, Query(max_length=200, description="part of its name, in any case")] = None,
+    submitter: Annotated[str | None, Query(max_length=200, description="key:ID, local or alerts")] = None,
+    label: Labels = None,
+) -> service.Filters:
+    return service.Filters(
+        states=state or (),
+        name=name,
+        submitter=submitter,
+        labels=parameters.labels("label", label or ()),
+        period=period,
+    )
+
+
+@router.get("", READERS)
+def index(
+    context: Ctx,
+    page: Paged,
+    filters: Annotated[service.Filters, Depends(_filters)],
+    sort: Annotated[
+        service.Sort, Query(description="a column; - before it: descending. Those without a value come last")
+    ] = "-id",
+    total: Total = False,
+) -> ExperimentPage:
+    """Experiments, newest first, or as `sort` says."""
+    return service.page(context.database, context.settings, filters, sort, total, page.cursor, page.limit)
+
+
+@router.get("/{experiment_id}", READERS, errors=(NotFound,))
+def show(context: Ctx, experiment_id: Id) -> ExperimentDetail:
+    """An experiment with its request and how many of its runs are in each state."""
+    return service.show(context.database, context.settings, experiment_id)

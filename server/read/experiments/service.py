@@ -1,0 +1,106 @@
+"""Experiments, filtered and sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import func, or_, select
+
+from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, ExperimentSummary
+from taskloom.server.db import Database
+from taskloom.server.queue.experiments import service as queue
+from taskloom.server.queue.experiments.models import Experiment, RequiredLabel
+from taskloom.server.read.experiments.eta import eta
+from taskloom.server.read.lists import keyset
+from taskloom.server.read.lists.keyset import Condition, Look, Order
+from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
+from taskloom.server.settings import Settings
+
+State = Literal["active", "finished", "cancelled"]
+Sort = Literal["id", "-id", "created_at", "-created_at", "finished_at", "-finished_at"]
+IN_STATE: dict[State, Condition] = {
+    "active": Experiment.finished_at.is_(None),
+    "finished": Experiment.finished_at.is_not(None) & Experiment.cancelled_at.is_(None),
+    "cancelled": Experiment.finished_at.is_not(None) & Experiment.cancelled_at.is_not(None),
+}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which experiments. labels: all of them."""
+
+    states: Sequence[State] = ()
+    name: str | None = None
+    submitter: str | None = None
+    labels: Sequence[str] = ()
+    period: Period = EVER
+
+    def conditions(self) -> dict[str, Condition]:
+        """Each filter that is set, by its name."""
+        given: dict[str, Condition] = {}
+        if self.states:
+            given["states"] = or_(*(IN_STATE[state] for state in self.states))
+        if self.name is not None:
+            given["name"] = func.lower(Experiment.name).contains(self.name.lower(), autoescape=True)
+        if self.submitter is not None:
+            given["submitter"] = Experiment.owner == self.submitter
+        given |= self.period.conditions(Experiment)
+        for label in self.labels:
+            given[f"label {label}"] = Experiment.id.in_(
+                select(RequiredLabel.experiment_id).where(RequiredLabel.label == label)
+            )
+        return given
+
+
+def page(
+    database: Database,
+    settings: Settings,
+    filters: Filters,
+    sort: Sort,
+    with_total: bool,
+    cursor: str | None,
+    limit: int,
+) -> ExperimentPage:
+    """Raises BadCursor."""
+    with database.read(snapshot=True) as session:
+        ids, next_cursor = keyset.page(session, look(filters, sort), cursor, limit)
+        rows = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids)))}
+        items = queue.summaries(session, [rows[experiment_id] for experiment_id in ids])
+        if any(item.state == "active" for item in items):
+            left = eta(session, settings)
+            items = [_with_eta(item, left.by_experiment) for item in items]
+        total = None
+        if with_total:
+            conditions = filters.conditions().values()
+            total = session.execute(select(func.count()).select_from(Experiment).where(*conditions)).scalar_one()
+    return ExperimentPage(items=items, next_cursor=next_cursor, total=total)
+
+
+def show(database: Database, settings: Settings, experiment_id: int) -> ExperimentDetail:
+    """Raises NotFound."""
+    detail = queue.show(database, experiment_id)
+    if detail.state != "active":
+        return detail
+    with database.read(snapshot=True) as session:
+        return detail.model_copy(update={"eta_s": eta(session, settings).by_experiment.get(experiment_id)})
+
+
+def look(filters: Filters, sort: Sort) -> Look:
+    """How these experiments are found."""
+    given = filters.conditions()
+    name, descending = sort.lstrip("-"), sort.startswith("-")
+    if name == "id" and filters.period.since is not None:  # ids are in the order of submission
+        name = "created_at"
+    if name == "id":
+        return Look(Experiment.id, Order(None, descending), [()], where=[*given.values()])
+    column = getattr(Experiment, name)
+    within = [given.pop(each) for each in BOUNDS[name] if each in given]
+    since = filters.period.since if name == "finished_at" else None  # nothing ends before it is submitted
+    above = [] if since is None else [column >= since]
+    return Look(Experiment.id, Order(column, descending), [()], within, above, [*given.values()])
+
+
+def _with_eta(item: ExperimentSummary, by_experiment: dict[int, float | None]) -> ExperimentSummary:
+    return item.model_copy(update={"eta_s": by_experiment.get(item.id)}) if item.state == "active" else item

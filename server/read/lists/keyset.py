@@ -1,0 +1,142 @@
+"""A page of a long list: along an index, from where the last page ended, looking at a bounded number of rows.
+
+What an index answers says where to look (`along`, `within`). Everything else (`where`) is tested row by row, WINDOW
+rows a page: such a page may be short, or empty, and still have a next one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Double, Select, cast, literal, null, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from taskloom.server import paging
+from taskloom.server.errors import BadCursor
+
+WINDOW = 20_000
+
+Condition = ColumnElement[bool]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a list: its value (None: the row has none, or the list is sorted by the id alone) and its id."""
+
+    value: float | None
+    id: int
+
+    def signed(self, sign: int) -> tuple[float, int]:
+        """What places of one part of a list are compared by; -1: descending."""
+        return sign * (self.value or 0.0), sign * self.id
+
+    def __str__(self) -> str:
+        return paging.encode(f"{'' if self.value is None else repr(float(self.value))}~{self.id}")
+
+    @classmethod
+    def parse(cls, cursor: str | None) -> Place | None:
+        """Raises BadCursor."""
+        text = paging.decode(cursor)
+        if text is None:
+            return None
+        value, tilde, identity = text.partition("~")
+        try:
+            number = float(value) if value else None
+        except ValueError:
+            raise BadCursor from None
+        if not tilde or not math.isfinite(number or 0.0):
+            raise BadCursor
+        return cls(number, paging.whole_id(identity))
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a list is sorted by: a column and then the id, or the id alone. Rows without a value come last."""
+
+    column: ColumnElement[Any] | None = None
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """Where to look for rows. along: what the order's index begins with, a list for each, merged; within: ranges of the
+    order's column; above: what follows for the column of rows that have a value; where: everything else."""
+
+    identity: InstrumentedAttribute[int]
+    order: Order
+    along: Sequence[Sequence[Condition]] = ((),)
+    within: Sequence[Condition] = ()
+    above: Sequence[Condition] = ()
+    where: Sequence[Condition] = ()
+
+
+def page(session: Session, look: Look, cursor: str | None, limit: int) -> tuple[list[int], str | None]:
+    """The ids of a page's rows in their order, and the next page's cursor. Raises BadCursor."""
+    after = Place.parse(cursor)
+    found: list[Place] = []
+    for part in _parts(look, after):
+        places, end = _next(session, look, part, limit + 1 - len(found))
+        found += places
+        if len(found) > limit:
+            end = found[limit - 1]
+        if end is not None:
+            return [place.id for place in found[:limit]], str(end)
+    return [place.id for place in found], None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is left of a list's rows with a value, or of those without. here: the place of its rows, in SQL."""
+
+    rows: Select[Any]
+    here: Any
+
+    def up_to(self, end: Place, descending: bool) -> Select[Any]:
+        there = end.id if end.value is None else tuple_(literal(end.value), literal(end.id))
+        return self.rows.where(self.here >= there if descending else self.here <= there)
+
+
+def _parts(look: Look, after: Place | None) -> Iterator[_Part]:
+    """Rows with a value, then those without; sorted by the id alone there is one part."""
+    column, identity, descending = look.order.column, look.identity, look.order.descending
+    if column is not None and (after is None or after.value is not None):
+        here = tuple_(column, identity)
+        rows: Select[Any] = select(column.label("value"), identity.label("id"))
+        rows = rows.where(column.is_not(None), *look.within, *look.above)
+        if after is not None:
+            there = tuple_(literal(after.value), literal(after.id))
+            rows = rows.where(here < there if descending else here > there)
+        yield _Part(rows.order_by(*_directed(look.order, column, identity)), here)
+        after = None
+    rest: Select[Any] = select(cast(null(), Double).label("value"), identity.label("id"))
+    if column is not None:
+        rest = rest.where(column.is_(None), *look.within)
+    if after is not None:
+        rest = rest.where(identity < after.id if descending else identity > after.id)
+    yield _Part(rest.order_by(*_directed(look.order, identity)), identity)
+
+
+def _next(session: Session, look: Look, part: _Part, most: int) -> tuple[list[Place], Place | None]:
+    """The next places of a part, and where the look ended, if it did before the part's end."""
+    sign = -1 if look.order.descending else 1
+    ends: list[Place] = []
+    if look.where:
+        for along in look.along:
+            ends += _places(session, part.rows.where(*along).offset(WINDOW - 1).limit(1))
+    end = min(ends, key=lambda place: place.signed(sign), default=None)
+    rows = part.rows if end is None else part.up_to(end, look.order.descending)
+    places: list[Place] = []
+    for along in look.along:
+        places += _places(session, rows.where(*along, *look.where).limit(most))
+    return sorted(places, key=lambda place: place.signed(sign)), end
+
+
+def _places(session: Session, query: Select[Any]) -> list[Place]:
+    return [Place(value, identity) for value, identity in session.execute(query)]
+
+
+def _directed(order: Order, *columns: Any) -> Iterator[Any]:
+    return (column.desc() if order.descending else column.asc() for column in columns)

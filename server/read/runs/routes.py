@@ -1,0 +1,60 @@
+"""The list of runs: GET /api/v1/runs"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Query
+
+from taskloom.contract.runs import MOST_ID, RunPage, RunState
+from taskloom.server.access.scopes import READERS
+from taskloom.server.context import Ctx, Paged
+from taskloom.server.read.lists import parameters
+from taskloom.server.read.lists.parameters import Labels, Periods, Total
+from taskloom.server.read.runs import service
+from taskloom.server.routing import Router
+
+router = Router("/runs", tag="runs")
+
+
+def _filters(
+    period: Periods,
+    experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
+    state: Annotated[list[RunState] | None, Query(description="may be given several times")] = None,
+    node: Annotated[str | None, Query(max_length=200, description="where the result that counts was made")] = None,
+    label: Labels = None,
+    filter: Annotated[
+        list[str] | None,
+        Query(max_length=20, description="SETTING=VALUE, as scheduler=task; several: all", examples=[["threads=2"]]),
+    ] = None,
+    flagged: Annotated[bool | None, Query(description="whether steps are flagged: something else ran beside")] = None,
+) -> service.Filters:
+    return service.Filters(
+        experiment_id=experiment_id,
+        states=state or (),
+        node=node,
+        labels=parameters.labels("label", label or ()),
+        settings=parameters.settings("filter", filter or ()),
+        flagged=flagged,
+        period=period,
+    )
+
+
+RunFilters = Annotated[service.Filters, Depends(_filters)]
+
+
+@router.get("", READERS)
+def index(
+    context: Ctx,
+    page: Paged,
+    filters: RunFilters,
+    sort: Annotated[
+        service.Sort, Query(description="a column; - before it: descending. Runs without a value come last")
+    ] = "id",
+    total: Total = False,
+) -> RunPage:
+    """Runs in the order in which they were planned, or as `sort` says: `-id` is the newest first.
+
+    `since` and `until` are about their submission.
+    """
+    return service.page(context.database, filters, sort, total, page.cursor, page.limit)

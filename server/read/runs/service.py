@@ -1,0 +1,109 @@
+"""Runs, filtered and sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from taskloom.contract.runs import RunError, RunPage, RunRow, RunState
+from taskloom.server.db import Database
+from taskloom.server.queue.experiments.models import RequiredLabel
+from taskloom.server.queue.runs.models import Run, is_flagged
+from taskloom.server.queue.runs.service import SUMMARY, summary
+from taskloom.server.read.lists import keyset, parameters
+from taskloom.server.read.lists.keyset import Condition, Look, Order
+from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
+
+Sort = Literal[
+    "id", "-id", "created_at", "-created_at", "started_at", "-started_at", "finished_at", "-finished_at",
+    "median_step_s", "-median_step_s",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which runs. settings, labels: all of them."""
+
+    experiment_id: int | None = None
+    states: Sequence[RunState] = ()
+    node: str | None = None
+    labels: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    flagged: bool | None = None
+    period: Period = EVER
+
+    def conditions(self) -> dict[str, Condition]:
+        """Each filter that is set, by its name."""
+        given: dict[str, Condition] = {}
+        if self.experiment_id is not None:
+            given["experiment_id"] = Run.experiment_id == self.experiment_id
+        if self.states:
+            given["states"] = Run.state.in_(self.states)
+        if self.node is not None:
+            given["node"] = Run.node == self.node
+        if self.flagged is not None:
+            given["flagged"] = is_flagged() if self.flagged else Run.flagged_steps == 0
+        given |= self.period.conditions(Run)
+        for label in self.labels:
+            asking = select(RequiredLabel.experiment_id).where(RequiredLabel.label == label)
+            given[f"label {label}"] = Run.experiment_id.in_(asking)
+        for name, value in self.settings.items():
+            given[f"setting {name}"] = parameters.has(Run.spec, name, value)
+        return given
+
+
+def page(database: Database, filters: Filters, sort: Sort, with_total: bool, cursor: str | None, limit: int) -> RunPage:
+    """Raises BadCursor."""
+    with database.read(snapshot=True) as session:
+        ids, next_cursor = keyset.page(session, look(filters, sort), cursor, limit)
+        rows = {row.id: row for row in session.execute(select(*SUMMARY).where(Run.id.in_(ids)))}
+        total = _total(session, filters) if with_total else None
+    return RunPage(items=[_row(rows[run_id]) for run_id in ids], next_cursor=next_cursor, total=total)
+
+
+def _row(run: Any) -> RunRow:
+    error = None
+    if run.error is not None:
+        error = RunError(slug=str(run.error.get("slug", "")), detail=str(run.error.get("detail", ""))[:500])
+    return RunRow(**summary(run), error=error)
+
+
+def look(filters: Filters, sort: Sort) -> Look:
+    """How these runs are found: which filter leads along an index, and which ones are tested row by row."""
+    given = filters.conditions()
+    name, descending = sort.lstrip("-"), sort.startswith("-")
+    column: Any = None if name == "id" else getattr(Run, name)
+    if filters.experiment_id is not None:  # few enough to sort: an index of all runs would be the longer way
+        every = given.pop("experiment_id")
+        states = given.pop("states", None) if column is None else None
+        along: list[Sequence[Condition]] = [(every,)]
+        if states is not None:
+            along = [(every, Run.state == state) for state in dict.fromkeys(filters.states)]
+        return Look(Run.id, Order(None if column is None else column + 0.0, descending), along, where=[*given.values()])
+    if column is None and filters.period.since is not None:  # ids are in the order of submission
+        name, column = "created_at", Run.created_at
+    if column is not None:
+        within = [given.pop(each) for each in BOUNDS.get(name, ()) if each in given]
+        since = filters.period.since if name in ("started_at", "finished_at") else None  # nothing starts before it
+        above = [] if since is None else [column >= since]
+        return Look(Run.id, Order(column, descending), [()], within, above, [*given.values()])
+    leading: list[Sequence[Condition]] = [()]
+    if "states" in given:
+        del given["states"]
+        leading = [(Run.state == state,) for state in dict.fromkeys(filters.states)]
+    elif "node" in given:
+        leading = [(given.pop("node"),)]
+    elif filters.flagged:
+        leading = [(given.pop("flagged"),)]
+    return Look(Run.id, Order(None, descending), leading, where=[*given.values()])
+
+
+def _total(session: Session, filters: Filters) -> int | None:
+    """How many there are; None where every run's settings or labels would have to be looked at."""
+    if filters.experiment_id is None and (filters.settings or filters.labels):
+        return None
+    return session.execute(select(func.count()).select_from(Run).where(*filters.conditions().values())).scalar_one()

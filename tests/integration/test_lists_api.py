@@ -1,0 +1,183 @@
+"""Lists of runs and experiments: filtered, sorted, paged and counted as a plain look at every row would have it."""
+
+import itertools
+
+import pytest
+
+from taskloom.server.read.lists import keyset
+
+pytestmark = pytest.mark.both_databases
+
+
+def walk(api, path, **query):
+    """The ids on all pages."""
+    found, cursor = [], {}
+    while cursor is not None:
+        page = api.get(path, **query, **cursor)
+        found += [item["id"] for item in page["items"]]
+        cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else None
+    return found
+
+
+@pytest.fixture
+def runs(api, make_result):
+    """Two experiments: 8 runs of which one failed, two are flagged, one is under way; and 2 that wait."""
+    axes = {"scheduler": ["fork-join", "task"], "threads": [1, 2]}
+    api.submit(axes=axes, repetitions=2, name="First 100%", base={"model": "tiny"},
+               requires={"labels": {"room": "a"}})  # fmt: skip
+    node = api.worker(labels={"room": "a"})
+    for i in range(7):
+        lease = node.claim()
+        node.beat(lease)
+        if i == 3:
+            node.upload(lease, error={"slug": "boom", "detail": "it broke", "output": ["line"] * 9})
+        else:
+            node.upload(lease, make_result([9.0, 0.5 + i % 3]))
+    node.beat(node.claim())
+    api.submit(axes={"lr": [1, 0.001]}, name="second", base={"batch": 4, "seq": 32})
+    api.sql("UPDATE run SET flagged_steps = 2 WHERE id IN (1, 6)")
+    api.sql("UPDATE run SET created_at = 1000 + id, started_at = 2000 + id % 5 WHERE started_at IS NOT NULL")
+    api.sql("UPDATE run SET finished_at = 3000 + id % 4 WHERE finished_at IS NOT NULL")
+    return {run["id"]: run for run in api.get("/runs", limit=500)["items"]}
+
+
+def sorted_as(runs, key, descending):
+    """By hand: those without a value last."""
+    with_value = [run for run in runs if run[key] is not None]
+    without = [run for run in runs if run[key] is None]
+    for part in (with_value, without):
+        part.sort(key=lambda run: (run[key] or "", run["id"]) if part is with_value else run["id"], reverse=descending)
+    return [run["id"] for run in with_value + without]
+
+
+LATER = "1970-01-01T00:50:02"
+NOTHING = {"number in quotes": {"filter": 'threads="2"'}, "label of no experiment": {"label": ["room=a", "room=b"]}}
+FILTERS = {
+    "none": ({}, bool),
+    "state": ({"state": "succeeded"}, lambda run: run["state"] == "succeeded"),
+    "states": ({"state": ["failed", "queued"]}, lambda run: run["state"] in ("failed", "queued")),
+    "experiment": ({"experiment_id": 1}, lambda run: run["experiment_id"] == 1),
+    "node": ({"node": "node-of-w1"}, lambda run: run["node"] == "node-of-w1"),
+    "flagged": ({"flagged": "true"}, lambda run: (run["flagged_steps"] or 0) > 0),
+    "clean": ({"flagged": "false"}, lambda run: run["flagged_steps"] == 0),
+    "setting": ({"filter": "scheduler=task"}, lambda run: run["settings"]["scheduler"] == "task"),
+    "settings": (
+        {"filter": ["threads=2", "scheduler=task"]},
+        lambda run: (run["settings"]["scheduler"], run["settings"]["threads"]) == ("task", 2),
+    ),
+    "model": ({"filter": "model=tiny"}, lambda run: run["settings"]["model"] == "tiny"),
+    "number": ({"filter": "lr=0.001"}, lambda run: run["variant"].get("lr") == 0.001),
+    "whole number": ({"filter": "lr=1"}, lambda run: run["variant"].get("lr") == 1),
+    "label": ({"label": "room=a"}, lambda run: run["experiment_id"] == 1),
+    "ended": ({"finished_since": "1970-01-01T00:50:02Z"}, lambda run: (run["finished_at"] or "") >= LATER),
+    "ended before": ({"finished_until": "1970-01-01T00:50:02Z"}, lambda run: "" < (run["finished_at"] or "") < LATER),
+    "submitted": ({"since": "1970-01-01T00:16:45Z"}, lambda run: run["created_at"] >= "1970-01-01T00:16:45"),
+    "submitted lately": ({"since": "1h", "filter": "seq=32"}, lambda run: run["experiment_id"] == 2),
+    "submitted before": ({"until": "1970-01-01T00:16:45Z"}, lambda run: run["created_at"] < "1970-01-01T00:16:45"),
+    "several": (
+        {"state": ["succeeded", "failed"], "filter": "threads=1", "node": "node-of-w1", "flagged": "false"},
+        lambda run: run["settings"]["threads"] == 1 and run["flagged_steps"] == 0 and run["node"] == "node-of-w1",
+    ),
+}  # fmt: skip
+SORTS = ("id", "created_at", "started_at", "finished_at", "median_step_s")
+
+
+@pytest.mark.parametrize("window", [4, 20_000])
+def test_lists_of_runs_are_what_a_look_at_every_row_gives(api, runs, monkeypatch, window):
+    monkeypatch.setattr(keyset, "WINDOW", window)
+    for (name, (query, belongs)), sort, minus in itertools.product(FILTERS.items(), SORTS, ("", "-")):
+        if sort not in ("id", "finished_at") and name not in ("none", "state", "setting", "experiment", "submitted"):
+            continue
+        wanted = sorted_as([run for run in runs.values() if belongs(run)], sort, minus == "-")
+        assert wanted, name
+        assert walk(api, "/runs", sort=f"{minus}{sort}", limit=5, **query) == wanted, (name, sort, minus)
+    for name, query in NOTHING.items():
+        assert walk(api, "/runs", **query) == [], name
+
+
+def test_runs_are_counted_where_that_is_cheap(api, runs):  # noqa: ARG001
+    assert api.get("/runs", limit=1)["total"] is None
+    for query, count in (({}, 10), ({"state": "succeeded"}, 6), ({"experiment_id": 1, "filter": "threads=2"}, 4)):
+        assert api.get("/runs", limit=1, total="true", **query)["total"] == count
+    assert api.get("/runs", limit=1, total="true", filter="threads=2")["total"] is None
+
+
+def test_a_row_says_where_and_how_long_a_run_ran_and_what_went_wrong(api, runs):
+    failed = next(run for run in runs.values() if run["state"] == "failed")
+    assert failed["error"] == {"slug": "boom", "detail": "it broke"}
+    assert (failed["node"], failed["flagged_steps"], failed["median_step_s"]) == (None, None, None)
+    done = api.get("/runs", state="succeeded", limit=1)["items"][0]
+    assert (done["node"], done["flagged_steps"], done["error"]) == ("node-of-w1", 2, None)
+    assert done["duration_s"] == 3000 + done["id"] % 4 - (2000 + done["id"] % 5)
+    spec = api.get(f"/runs/{done['id']}")["spec"]
+    assert done["settings"] == {name: spec[name] for name in done["settings"]} | {"model": spec["model"]["name"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "field"),
+    [
+        ("/runs", {"filter": "threads"}, "filter"),
+        ("/runs", {"filter": "cheese=1"}, "filter"),
+        ("/runs", {"filter": ["threads=1", "threads=2"]}, "filter"),
+        ("/runs", {"label": "room"}, "label"),
+        ("/runs", {"since": "yesterday"}, "since"),
+        ("/runs", {"since": "2026-11-22"}, "since"),
+        ("/runs", {"finished_until": "9" * 7 + "d"}, "finished_until"),
+        ("/runs", {"sort": "cheese"}, "sort"),
+        ("/experiments", {"state": "queued"}, "state"),
+        ("/experiments", {"since": "0001-01-01T00:00:00+30:00"}, "since"),
+    ],
+)
+def test_what_cannot_be_filtered_by_is_named(empty_api, path, query, field):
+    problem = empty_api.get(path, 422, **query)
+    assert (problem["type"], problem["errors"][0]["field"]) == ("/problems/invalid-request", field)
+
+
+def test_a_cursor_of_nonsense_is_refused(empty_api):
+    for text in ("x", "after:x~1", "nan~1", "1~", "~-1", "~99999999999", "inf~1"):
+        assert empty_api.get("/runs", 422, cursor=keyset.paging.encode(text))["type"] == "/problems/bad-cursor"
+
+
+def test_experiments_are_filtered_sorted_and_counted(api, runs):  # noqa: ARG001
+    api.submit(name="THIRD", base={"seq": 32})
+    api.post("/experiments/3/cancel")
+    assert walk(api, "/experiments", limit=2) == [3, 2, 1]
+    assert walk(api, "/experiments", sort="created_at", limit=2) == [1, 2, 3]
+    assert walk(api, "/experiments", sort="-finished_at", limit=1) == [3, 2, 1]
+    assert walk(api, "/experiments", state=["active"]) == [2, 1]
+    assert walk(api, "/experiments", state=["active", "cancelled"], limit=1) == [3, 2, 1]
+    assert walk(api, "/experiments", state="finished") == []
+    assert walk(api, "/experiments", name="100%") == [1]
+    assert walk(api, "/experiments", name="100_") == []
+    assert walk(api, "/experiments", name="third") == [3]
+    assert walk(api, "/experiments", submitter="local", limit=1) == [3, 2, 1]
+    assert walk(api, "/experiments", submitter="key:1") == []
+    assert walk(api, "/experiments", label="room=a") == [1]
+    assert walk(api, "/experiments", since="1h", limit=1) == [3, 2, 1]
+    assert walk(api, "/experiments", until="1h") == []
+    assert walk(api, "/experiments", finished_since="1h", sort="finished_at") == [3]
+    assert api.get("/experiments", total="true", limit=1, state="active")["total"] == 2
+
+
+def test_an_experiment_says_who_submitted_it_and_when_it_will_have_ended(api, runs):
+    second, first = api.get("/experiments")["items"]
+    assert (first["submitter"], first["submitter_name"], first["purpose"]) == ("local", None, "measure")
+    assert (first["flagged_runs"], second["flagged_runs"]) == (2, 0)
+    done = [run for run in runs.values() if run["state"] == "succeeded"]
+    mean_s = sum(run["duration_s"] for run in done) / len(done)
+    assert first["eta_s"] == pytest.approx(mean_s)  # one run is under way, one worker is there
+    assert second["eta_s"] == pytest.approx(3 * mean_s)  # after the first, with nothing but its runs to tell from
+    assert api.get("/experiments/2")["eta_s"] == second["eta_s"]
+    api.submit(priority=5, base={"seq": 32})
+    assert api.get("/experiments/1")["eta_s"] == pytest.approx(2 * mean_s)
+    api.sql("UPDATE worker SET seen_at = 0")
+    assert api.get("/experiments/1")["eta_s"] is None
+
+
+def test_an_experiment_names_the_key_it_was_submitted_with(house):
+    house.use(house.tokens["admin"])
+    named = house.post("/keys", {"scope": "submit", "name": "ci"}, 201)["token"]
+    house.use(named)
+    house.submit(calibrates=True, repetitions=6)
+    row = house.get("/experiments", limit=1)["items"][0]
+    assert (row["submitter"], row["submitter_name"], row["purpose"]) == ("key:9", "ci", "calibrate")
