@@ -5,7 +5,7 @@ MODEL ?= small
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity slurm e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
+.PHONY: demo test check parity slurm clients e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -25,7 +25,7 @@ demo: .venv/installed        ## start a server and a worker, run the comparison,
 	@$(BIN)/taskloom demo --model $(MODEL)
 
 test: .venv/installed-dev    ## every test that needs no PyTorch and no benchmark
-	$(BIN)/pytest -m 'not parity and not slurm' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+	$(BIN)/pytest -m 'not parity and not slurm and not npm' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 check: .venv/installed-dev   ## lint, types, import rules
 	$(BIN)/ruff check .
@@ -40,6 +40,9 @@ e2e: .venv/installed-dev     ## only the tests with real server, worker and trai
 
 slurm: .venv/installed-dev   ## workers through a real Slurm (Debian: slurm-wlm, munge)
 	$(BIN)/pytest -m slurm tests/slurm $(ARGS)
+
+clients: .venv/installed-dev ## types for TypeScript, generated from the OpenAPI document (takes npm)
+	$(BIN)/pytest -m npm tests/integration/test_generated_clients.py $(ARGS)
 
 bench: .venv/installed-parity   ## paired figures against PyTorch
 	$(BIN)/python -m bench.step $(ARGS)
