@@ -51,6 +51,8 @@ from taskloom.server.read.analysis.answers import Answers
 from taskloom.server.read.analysis.routes import router as analysis
 from taskloom.server.read.artifacts.routes import router as artifacts
 from taskloom.server.read.context import Reading
+from taskloom.server.read.dashboard import files as dashboard_files
+from taskloom.server.read.dashboard.routes import router as dashboard
 from taskloom.server.read.events.routes import router as events
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.routes import router as experiments_read
@@ -99,6 +101,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         streams=Streams(database, waiting, settings.events_every_s, settings.stream_s, settings.max_streams),
         alerts=Alerts(database, settings),
         answers=Answers(settings, database, Pool(Sources(database, store, settings))),
+        dashboard=dashboard_files.read(),
     )
 
     def ended() -> bool:
@@ -160,6 +163,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router.api, prefix="/api/v1")
     app.include_router(pages.api)
+    app.include_router(dashboard.api)
     problems.install(app)
     openapi.install(app, operations(app), public)
     app.add_middleware(problems.Unexpected)

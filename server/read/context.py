@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from taskloom.server.read.analysis.alerts import Alerts
 from taskloom.server.read.analysis.answers import Answers
+from taskloom.server.read.dashboard.files import Files
 from taskloom.server.read.events.stream import Streams
 
 
@@ -17,6 +18,7 @@ class Reading:
     streams: Streams
     alerts: Alerts
     answers: Answers
+    dashboard: Files
 
 
 async def _reading(request: Request) -> Reading:

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from taskloom.cli import COMMANDS
 from taskloom.extras import PROBES
+from taskloom.server.read.dashboard.files import MEDIA_TYPES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("analysis", "contract", "gpt2core", "migrations", "provisioner", "server", "taskloom", "worker")
@@ -45,6 +46,10 @@ def test_a_wheel_adds_two_names_and_every_module(wheel):
         prefix = "" if name in ("gpt2core", "taskloom") else "taskloom/"
         folder = ROOT / name
         wanted |= {prefix + str(path.relative_to(ROOT)) for path in folder.rglob("*.py")}
+    dashboard = ROOT / "server/ui"
+    wanted |= {
+        f"taskloom/{path.relative_to(ROOT)}" for path in dashboard.rglob("*.*") if path.suffix in MEDIA_TYPES
+    }
     assert wanted <= held
 
 

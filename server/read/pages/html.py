@@ -1,4 +1,4 @@
-"""The index and the API reference as plain HTML: no script, no third party."""
+"""The API reference as plain HTML: no script, no third party."""
 
 from __future__ import annotations
 
@@ -20,17 +20,6 @@ def _page(title: str, body: str) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{STYLE}</style><main>{body}</main></html>"
-    )
-
-
-def index_page() -> str:
-    return _page(
-        "Taskloom",
-        "<h1>Taskloom</h1><p>Controlled experiments on how to parallelise GPT-2 training on CPUs.</p><ul>"
-        '<li><a href="/docs">API reference</a>, <a href="/openapi.json">openapi.json</a></li>'
-        '<li><a href="/api/v1/experiments">Experiments</a>, <a href="/api/v1/runs">runs</a>, '
-        '<a href="/api/v1/workers">workers</a> (JSON)</li>'
-        '<li><a href="/problems">Problem types</a></li></ul>',
     )
 
 

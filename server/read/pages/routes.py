@@ -13,16 +13,11 @@ from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import PROBLEM_TYPES, DatabaseUnavailable, NotFound, StoreUnavailable
 from taskloom.server.problems import describe
 from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_report
-from taskloom.server.read.pages.html import index_page, reference_page
+from taskloom.server.read.pages.html import reference_page
 from taskloom.server.routing import Router
 
 router = Router(tag="server", any_query=True)
 PROMETHEUS = {"text/plain": {"schema": {"type": "string"}}}
-
-
-@router.get("/", PAGE, include_in_schema=False, response_class=HTMLResponse)
-def index() -> HTMLResponse:
-    return HTMLResponse(index_page())
 
 
 @router.get("/docs", PAGE, include_in_schema=False, response_class=HTMLResponse)

@@ -1,0 +1,115 @@
+// Answers as components see them: loading, there, there but stale, or refused. Hidden tabs ask nothing.
+import { signal, useEffect, useRef, useState } from './vendor/preact.js';
+import { Problem, ask, key } from './api.js';
+import { query } from './address.js';
+
+/** @typedef {import('./address.js').Params} Params */
+/**
+ * @template [T=any]
+ * @typedef {{data: T | undefined, problem: Problem | null, loading: boolean, at: number, reload: () => void}} Answer
+ */
+
+const KEPT = 60;
+/** What was answered before: shown at once when one comes back, and asked again. @type {Map<string, {data: any, at: number}>} */
+const kept = new Map();
+
+/** Counts up when something may have changed on the server; answers that follow a topic are asked again. */
+const topics = /** @type {Record<string, import('./vendor/preact.js').Signal<number>>} */ ({});
+/** @param {string} name */
+export const topic = (name) => (topics[name] ??= signal(0));
+/** @param {string} name */
+export const changed = (name) => { topic(name).value += 1; };
+
+/** Since when what is shown may be out of date; null while it is not. @type {import('./vendor/preact.js').Signal<number | null>} */
+export const staleSince = signal(null);
+
+/** @param {string} name @param {any} data */
+function keep(name, data) {
+  kept.delete(name);
+  kept.set(name, { data, at: Date.now() });
+  if (kept.size > KEPT) kept.delete(/** @type {string} */ (kept.keys().next().value));
+}
+
+/**
+ * The answer to a question, asked again every so often and when its topic changes, while the page can be seen.
+ * A null path asks nothing.
+ * @param {string | null} path
+ * @param {Params} [params]
+ * @param {{everyS?: number, follow?: string, keep?: boolean}} [options] keep: what was shown stays until the next is there
+ * @returns {Answer}
+ */
+export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: stay = true } = {}) {
+  const name = path === null ? '' : path + query(params) + (key.get() ? ' ' : '');
+  const [shown, show] = useState(/** @type {{name: string, data: any, problem: Problem | null, at: number}} */ ({
+    name: '', data: undefined, problem: null, at: 0,
+  }));
+  const [round, setRound] = useState(0);
+  const latest = useRef(shown);
+  latest.current = shown;
+  const version = follow ? topic(follow).value : 0;
+
+  useEffect(() => {
+    if (path === null) return undefined;
+    const stop = new AbortController();
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const known = kept.get(name);
+    if (latest.current.name !== name && known) show({ name, data: known.data, problem: null, at: known.at });
+
+    const look = async () => {
+      clearTimeout(timer);
+      if (document.hidden) return;
+      try {
+        const data = await ask(path, { params, signal: stop.signal });
+        keep(name, data);
+        staleSince.value = null;
+        show({ name, data, problem: null, at: Date.now() });
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        const problem = error instanceof Problem ? error : new Problem({ title: 'The answer cannot be read', detail: String(error) });
+        if (problem.status === 0) staleSince.value ??= Date.now();
+        show((before) => ({ ...(before.name === name ? before : { name, data: undefined, at: 0 }), name, problem }));
+      }
+      const failedToReach = latest.current.problem?.status === 0;
+      if (!stop.signal.aborted && (everyS || failedToReach)) timer = setTimeout(look, (failedToReach ? 3 : everyS) * 1000);
+    };
+    const seen = () => { if (!document.hidden) void look(); };
+    if (everyS) document.addEventListener('visibilitychange', seen);
+    else if (document.hidden) document.addEventListener('visibilitychange', seen, { once: true });
+    void look();
+    return () => { stop.abort(); clearTimeout(timer); document.removeEventListener('visibilitychange', seen); };
+  }, [name, round, version, everyS]);
+
+  const current = shown.name === name;
+  const data = current || stay ? shown.data : undefined;
+  return {
+    data: path === null ? undefined : data,
+    problem: current ? shown.problem : null,
+    loading: path !== null && (!current || (shown.data === undefined && shown.problem === null)),
+    at: shown.at,
+    reload: () => setRound((before) => before + 1),
+  };
+}
+
+/**
+ * Something that is done on a click: whether it is under way, and what came of it.
+ * @template A
+ * @param {(argument: A) => Promise<void>} act
+ */
+export function useAction(act) {
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
+  /** @param {A} argument */
+  const run = async (argument) => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      await act(argument);
+    } catch (error) {
+      setProblem(error instanceof Problem ? error : new Problem({ title: 'That failed', detail: String(error) }));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return { run, busy, problem, forget: () => setProblem(null) };
+}

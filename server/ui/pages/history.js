@@ -1,0 +1,90 @@
+// What became slower, and each configuration's step times over time.
+import { html, useMemo } from '../vendor/preact.js';
+import { address, choose, link } from '../address.js';
+import { ask } from '../api.js';
+import { changed, useAction, useAnswer } from '../answers.js';
+import { count, ms, number, percent, plural, setting } from '../format.js';
+import { Answered, Choice, Empty, Head, Narrow, Pairs, Refused, Table, Time } from '../pieces.js';
+import { Lines } from '../plots/series.js';
+import { State } from '../words.js';
+
+const TOLD = ['model', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
+
+/** A series in few words. @param {any} series */
+const nameOf = (series) => `${TOLD.filter((name) => series.config[name] != null).map((name) => ({ threads: `${series.config.threads} thread${series.config.threads === 1 ? '' : 's'}`, batch: `B ${series.config.batch}`, seq: `T ${series.config.seq}`, batch_slice: `${series.config.batch_slice}×${series.config.token_slice}`, token_slice: '' }[name] ?? setting(series.config[name]))).filter(Boolean).join(', ')}`;
+/** @param {any} series */
+const keyOf = (series) => `${series.points[0].run_id}`;
+
+/** Step times as a line of a few pixels. @param {{values: number[]}} props */
+function Spark({ values }) {
+  const shown = values.slice(-40);
+  const [low, high] = [Math.min(...shown), Math.max(...shown)];
+  const x = (/** @type {number} */ i) => 2 + (116 * i) / Math.max(1, shown.length - 1);
+  const y = (/** @type {number} */ value) => 21 - (18 * (value - low)) / (high - low || 1);
+  return html`<svg class="spark" viewBox="0 0 120 24" role="img" aria-label=${`${shown.length} runs between ${ms(low)} and ${ms(high)}`}><polyline points=${shown.map((value, i) => `${x(i).toFixed(1)},${y(value).toFixed(1)}`).join(' ')} fill="none" stroke="var(--edge)" stroke-width="1.4" /><circle cx=${x(shown.length - 1)} cy=${y(/** @type {number} */ (shown.at(-1)))} r="2.4" fill="var(--accent)" /></svg>`;
+}
+
+/** @param {{alert: any}} props */
+function Confirm({ alert }) {
+  const runId = alert.change?.first_after ?? alert.run_id;
+  const { run, busy, problem } = useAction(async () => {
+    const made = await ask(`analysis/history/${runId}/confirm`, { method: 'POST' });
+    changed('history');
+    choose({ confirming: made.id });
+  });
+  if (alert.state !== 'suspected') return alert.confirming_experiment_id ? html`<a href=${link('experiment', { id: alert.confirming_experiment_id })}>fresh runs</a>` : null;
+  return html`${problem && html`<${Refused} problem=${problem} />`}<button disabled=${busy} onClick=${() => run(undefined)}>Confirm with fresh runs<span class="unseen"> of run ${runId}</span></button>`;
+}
+
+const asMs = (/** @type {number} */ value) => ms(value / 1e3);
+
+/** The runs of a series with the levels between changes. @param {{of: any}} props */
+function One({ of }) {
+  const x = useMemo(() => of.points.map((/** @type {any} */ _, /** @type {number} */ i) => i + 1), [of]);
+  const firsts = new Map(of.changes.map((/** @type {any} */ change) => [change.first_after, change]));
+  const levels = /** @type {number[]} */ ([]);
+  let part = /** @type {number[]} */ ([]);
+  const close = () => { const sorted = [...part].sort((a, b) => a - b); const middle = ((sorted[(sorted.length - 1) >> 1] ?? 0) + (sorted[sorted.length >> 1] ?? 0)) / 2; part.forEach(() => levels.push(middle * 1e3)); part = []; };
+  for (const point of of.points) { if (firsts.has(point.run_id)) close(); part.push(point.step_s); }
+  close();
+  const changes = of.points.map((/** @type {any} */ point) => (firsts.has(point.run_id) ? point.step_s * 1e3 : null));
+  return html`<section class="panel stack"><${Lines} title=${nameOf(of)} name="history" rows=${of.points}
+      said=${`${plural(of.points.length, 'run')} on ${of.machine.node}; the line is the median between changes. Click a run to open it.${of.over_canary ? ' Changes are of step time over canary.' : ''}`}
+      fields=${[{ label: 'run', value: (/** @type {any} */ p) => p.run_id }, { label: 'step_ms', value: (/** @type {any} */ p) => p.step_s * 1e3 }, { label: 'core_hash', value: (/** @type {any} */ p) => String(p.software.core_hash ?? '').slice(0, 12) }]} x=${x} xLabel="run" yLabel="milliseconds a step" height=${300} href=${(/** @type {number} */ i) => link('run', { id: of.points[i].run_id })}
+      series=${[{ label: 'median step', token: 'edge', values: of.points.map((/** @type {any} */ p) => p.step_s * 1e3), kind: 'points', show: asMs }, { label: 'level', token: 'accent', values: levels, dash: '0', show: asMs }, { label: 'change', token: 'bad', values: changes, kind: 'points', show: asMs }]} />
+    ${of.changes.length > 0 ? html`<${Table} caption="Changes" rows=${of.changes} id=${(/** @type {any} */ c) => c.first_after} columns=${/** @type {any} */ ([
+    { name: 'at', label: 'Since run', cell: (/** @type {any} */ c) => html`<a href=${link('run', { id: c.first_after })}>${c.first_after}</a>` }, { name: 'from', label: 'From', number: true, cell: (/** @type {any} */ c) => ms(c.before_s) }, { name: 'to', label: 'To', number: true, cell: (/** @type {any} */ c) => ms(c.after_s) },
+    { name: 'ratio', label: 'After / before', number: true, cell: (/** @type {any} */ c) => `${number(c.ratio)}${c.ratio_low == null ? '' : ` [${number(c.ratio_low)}, ${number(c.ratio_high)}]`}` }, { name: 'cause', label: 'Cause', cell: (/** @type {any} */ c) => c.cause },
+    { name: 'differs', label: 'Software that changed', class: 'question', cell: (/** @type {any} */ c) => c.differs.join('; ') || 'none' }, { name: 'state', label: 'Alert', cell: (/** @type {any} */ c) => { const alert = of.alerts.find((/** @type {any} */ each) => each.change.first_after === c.first_after); return alert ? html`<${State} of=${alert.state} /> <${Confirm} alert=${alert} />` : c.ratio < 1 ? html`<${State} of="improved" says="faster" />` : ''; } },
+  ])} />` : html`<p class="soft">Its level did not change.</p>`}
+    <details><summary>Configuration and machine</summary><div class="columns"><${Pairs} of=${Object.entries(of.config).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])} /><${Pairs} of=${Object.entries(of.machine).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])} /></div></details></section>`;
+}
+
+/** @param {{alerts: import('../answers.js').Answer}} props */
+function Alerts({ alerts }) {
+  return html`<${Answered} answer=${alerts} lines=${3}>${(/** @type {any} */ page) => page.items.length ? html`<section class="panel"><h2>Slowdowns</h2><${Table} caption="Slowdowns" rows=${page.items} id=${(/** @type {any} */ a) => a.id} columns=${/** @type {any} */ ([
+    { name: 'state', label: 'State', tight: true, cell: (/** @type {any} */ a) => html`<${State} of=${a.state} />` }, { name: 'run', label: 'Since run', tight: true, cell: (/** @type {any} */ a) => html`<a href=${link('run', { id: a.run_id })}>${a.run_id}</a>` },
+    { name: 'ratio', label: 'After / before', number: true, cell: (/** @type {any} */ a) => number(a.ratio) }, { name: 'why', label: 'Because', class: 'question', cell: (/** @type {any} */ a) => a.reason }, { name: 'at', label: 'Raised', tight: true, cell: (/** @type {any} */ a) => html`<${Time} at=${a.raised_at} />` },
+    { name: 'act', label: html`<span class="unseen">Confirm</span>`, tight: true, cell: (/** @type {any} */ a) => html`<${Confirm} alert=${a} />` }])} /></section>` : html`<section class="notice good"><span>Nothing ${address.value.params.get('alert') ? 'is in this state' : 'became slower'}.</span></section>`}<//>`;
+}
+
+export default function History() {
+  const { params } = address.value;
+  const alerts = useAnswer('analysis/alerts', { state: params.get('alert'), limit: 50 }, { follow: 'history' });
+  const answer = useAnswer('analysis/history', { limit: 500 }, { follow: 'history' });
+  const narrowed = (params.get('filter') ?? '').toLowerCase();
+  const chosen = params.get('series');
+  const confirming = params.get('confirming');
+  return html`<${Head} title="History" lead="Where step times changed, of one configuration on one machine." />
+    <div class="stack">${confirming && html`<section class="notice good" role="status"><span>Fresh runs are queued: <a href=${link('experiment', { id: confirming })}>experiment ${confirming}</a> says whether it is so.</span></section>`}
+    <div class="filters"><${Narrow} name="filter" label="Series" placeholder="task 2 threads" first=${true} /><${Choice} name="alert" label="Slowdowns" options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map((state) => [state, state])]} /></div>
+    <${Alerts} alerts=${alerts} />
+    <${Answered} answer=${answer} height=${300}>${({ items: all }) => {
+    const shown = all.filter((series) => narrowed.split(/\s+/).every((word) => `${nameOf(series)} ${series.machine.node}`.toLowerCase().includes(word)));
+    const one = shown.find((series) => keyOf(series) === chosen);
+    return html`${one && html`<${One} key=${keyOf(one)} of=${one} />`}${all.length === 0 ? html`<${Empty}><h2>No history yet</h2><p>Runs of one configuration on one machine make a series.</p><//>` : html`<section class="panel"><h2>Series</h2><${Table} caption="Series" rows=${shown} id=${keyOf} columns=${/** @type {any} */ ([
+    { name: 'name', label: 'Configuration', class: 'question', cell: (/** @type {any} */ s) => html`<a href=${link('history', { series: keyOf(s), filter: params.get('filter'), alert: params.get('alert') })} aria-current=${keyOf(s) === chosen ? 'true' : undefined}>${nameOf(s)}</a>`, by: nameOf }, { name: 'node', label: 'Node', cell: (/** @type {any} */ s) => s.machine.node, by: (/** @type {any} */ s) => s.machine.node },
+    { name: 'line', label: 'Step time', tight: true, cell: (/** @type {any} */ s) => html`<${Spark} values=${s.points.map((/** @type {any} */ p) => p.step_s)} />` }, { name: 'last', label: 'Latest', number: true, cell: (/** @type {any} */ s) => ms(s.points.at(-1).step_s), by: (/** @type {any} */ s) => s.points.at(-1).step_s },
+    { name: 'n', label: 'Runs', number: true, cell: (/** @type {any} */ s) => count(s.points.length), by: (/** @type {any} */ s) => s.points.length }, { name: 'changes', label: 'Changes', number: true, cell: (/** @type {any} */ s) => count(s.changes.length), by: (/** @type {any} */ s) => s.changes.length },
+    { name: 'state', label: 'Alert', cell: (/** @type {any} */ s) => s.alerts.map((/** @type {any} */ a) => html`<${State} key=${a.change.first_after} of=${a.state} says=${`${a.state}, ${percent(a.change.ratio - 1)} slower`} />`) }])} /><p class="soft">From the latest 500 runs.</p></section>`}`; }}<//></div>`;
+}

@@ -1,0 +1,57 @@
+// Each step: its time by phase, its loss, and why it is flagged.
+import { html, useMemo } from '../vendor/preact.js';
+import { useAnswer } from '../answers.js';
+import { ms, plural } from '../format.js';
+import { Answered, Empty, Table } from '../pieces.js';
+import { Lines } from '../plots/series.js';
+
+const PHASES = ['data', 'forward', 'loss', 'backward', 'update'];
+const MOST = 500;
+
+/** @param {{rows: any[], flagged: string[][], busy: Record<string, number[]> | null, threads: number}} props busy: where phases overlap, what their own tasks took */
+function Times({ rows, flagged, busy, threads }) {
+  const x = useMemo(() => rows.map((row) => row.step), [rows]);
+  const overlap = rows.some((row) => PHASES.reduce((sum, phase) => sum + (row.phase_s[phase] ?? 0), 0) > row.step_s * 1.02);
+  const phase_s = (/** @type {any} */ row, /** @type {string} */ phase) => (overlap ? (busy?.[phase]?.[row.step] ?? 0) / threads : row.phase_s[phase] ?? 0);
+  const sums = PHASES.map((_, i) => rows.map((row) => PHASES.slice(0, i + 1).reduce((sum, phase) => sum + phase_s(row, phase), 0) * 1e3));
+  const timed = rows.filter((row) => !row.warmup).map((row) => row.step_s).sort((a, b) => a - b);
+  const middle = timed.length ? (timed[(timed.length - 1) >> 1] + timed[timed.length >> 1]) / 2 : null;
+  const unit = (/** @type {number} */ value) => `${Number(value.toPrecision(4))} ms`;
+  const series = [
+    ...PHASES.map((phase, i) => ({ label: phase, token: phase, values: /** @type {number[]} */ (sums[i]), kind: 'area', told: rows.map((row) => phase_s(row, phase) * 1e3), show: unit })).reverse(),
+    { label: 'step', token: 'ink', values: rows.map((row) => row.step_s * 1e3), show: unit },
+    { label: 'median', token: 'accent', values: rows.map(() => (middle === null ? null : middle * 1e3)), dash: '5 4', show: unit },
+    { label: 'flagged', token: 'bad', values: rows.map((row) => (flagged[row.step]?.length ? row.step_s * 1e3 : null)), kind: 'points', show: unit },
+  ];
+  return html`<${Lines} title="Step time" name="steps" rows=${rows} said=${`Filled: the phases, one on the other${overlap ? '; since they overlap, theirs is the time of their own tasks divided by the threads' : ''}. What is between them and the line is waiting. Red points: flagged steps, which count. Warm-up steps come first and count nowhere.`}
+    fields=${[{ label: 'step', value: (/** @type {any} */ r) => r.step }, { label: 'warmup', value: (/** @type {any} */ r) => (r.warmup ? 'yes' : 'no') }, { label: 'step_ms', value: (/** @type {any} */ r) => r.step_s * 1e3 }, ...PHASES.map((phase) => ({ label: `${phase}_ms`, value: (/** @type {any} */ r) => r.phase_s[phase] * 1e3 })), { label: 'loss', value: (/** @type {any} */ r) => r.loss }, { label: 'flags', value: (/** @type {any} */ r) => (flagged[r.step] ?? []).join(' ') }]} x=${x} xLabel="step" yLabel="milliseconds" series=${series} height=${290} />`;
+}
+
+/** The loss so far, also while it runs. @param {{rows: {step: number, loss: number | null}[]}} props */
+function Loss({ rows }) {
+  const x = useMemo(() => rows.map((row) => row.step), [rows]);
+  return html`<${Lines} title="Loss" name="loss" rows=${rows} fields=${[{ label: 'step', value: (/** @type {any} */ r) => r.step }, { label: 'loss', value: (/** @type {any} */ r) => r.loss }]}
+    x=${x} xLabel="step" yLabel="loss" height=${220} series=${[{ label: 'loss', token: 'task', values: rows.map((row) => row.loss), show: (/** @type {number} */ v) => v.toFixed(5) }]} />`;
+}
+
+/** @param {{of: any, topic: string, live: any}} props */
+export function Steps({ of, topic }) {
+  const done = of.state === 'succeeded' || of.median_step_s !== null;
+  const samples = useAnswer(done ? `runs/${of.id}/samples` : null);
+  const result = useAnswer(done ? `runs/${of.id}/result` : null);
+  const progress = useAnswer(done || of.state === 'queued' ? null : `runs/${of.id}/progress`, {}, { follow: topic });
+  if (!done) {
+    const points = progress.data?.items ?? [];
+    return points.length > 1 ? html`<section class="panel"><${Loss} rows=${points} /></section>` : html`<${Empty}><p>${of.state === 'queued' ? 'It has not begun.' : ['running', 'leased'].includes(of.state) ? 'Steps will stand here as the worker tells of them.' : 'No step of it counts.'}</p><//>`;
+  }
+  return html`<${Answered} answer=${samples} height=${420}>${(/** @type {any} */ found) => {
+    const flagged = result.data?.flagged ?? [];
+    const rows = found.items;
+    return html`<div class="stack"><section class="panel"><${Times} rows=${rows} flagged=${flagged} busy=${result.data?.phase_busy_s ?? null} threads=${of.spec.threads ?? 1} /></section><section class="panel"><${Loss} rows=${rows} /></section>
+      <section class="panel"><h2>Steps</h2><${Table} caption="Steps" rows=${rows.slice(0, MOST)} id=${(/** @type {any} */ r) => r.step} columns=${/** @type {any} */ ([
+    { name: 'step', label: 'Step', number: true, cell: (/** @type {any} */ r) => html`${r.step}${r.warmup ? html` <small class="soft">warm-up</small>` : ''}`, by: (/** @type {any} */ r) => r.step }, { name: 'time', label: 'Time', number: true, cell: (/** @type {any} */ r) => ms(r.step_s), by: (/** @type {any} */ r) => r.step_s },
+    ...PHASES.map((phase) => ({ name: phase, label: phase, number: true, cell: (/** @type {any} */ r) => ms(r.phase_s[phase]) })), { name: 'loss', label: 'Loss', number: true, cell: (/** @type {any} */ r) => r.loss.toFixed(5), by: (/** @type {any} */ r) => r.loss },
+    { name: 'flags', label: 'Flagged for', cell: (/** @type {any} */ r) => (flagged[r.step]?.length ? html`<span class="state warn">${flagged[r.step].join(', ').replaceAll('_', ' ')}</span>` : '') },
+  ])} />${rows.length > MOST && html`<p class="soft">${MOST} of ${plural(rows.length, 'step')} shown; CSV above has all.</p>`}</section></div>`;
+  }}<//>`;
+}

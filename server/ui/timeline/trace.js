@@ -1,0 +1,162 @@
+// A trace as columns of numbers: who ran or waited when (taskloom-trace-1, as analysis/trace.py reads it).
+
+/** @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array, length: number}} Lane */
+/** @typedef {{thread: number, index: number}} Place */
+/**
+ * @typedef {object} Trace
+ * @property {string} title
+ * @property {[string, string][]} kinds (op, phase) of calls
+ * @property {number[]} callKind
+ * @property {number[]} callTask
+ * @property {string[]} label of tasks
+ * @property {number[]} cores
+ * @property {number} firstStep
+ * @property {number[]} stepEnd nanoseconds
+ * @property {Lane[]} threads
+ * @property {boolean} complete
+ * @property {number} duration nanoseconds
+ * @property {number} spans how many there are
+ * @property {number[]} nodes a task's number, or -1 for a wait
+ * @property {[number, number][]} edges
+ * @property {[number, number][]} crossing to the next step
+ * @property {number[]} taskKind
+ */
+
+export const BARRIER = -1;
+export const STARVING = -2;
+export const IDLE = -3;
+export const WAITS = /** @type {Record<number, [string, string]>} */ ({ [BARRIER]: ['waiting at a barrier', 'at-barrier'], [STARVING]: ['nothing is ready', 'starving'], [IDLE]: ['idle', 'idle'] });
+
+/** A thread's spans, each of which begins a gap after the end of the one before. @param {any} columns @returns {Lane} */
+function lane(columns) {
+  const { length } = columns.what;
+  const begin = new Float64Array(length);
+  const end = new Float64Array(length);
+  let at = 0;
+  for (let i = 0; i < length; i += 1) {
+    begin[i] = at + columns.gap_ns[i];
+    at = end[i] = /** @type {number} */ (begin[i]) + columns.duration_ns[i];
+  }
+  return { what: Int32Array.from(columns.what), step: Int32Array.from(columns.step), begin, end, length };
+}
+
+/** @param {any} found the artifact's JSON. Raises Error where it is something else. @returns {Trace} */
+export function traceOf(found) {
+  if (found?.schema !== 'taskloom-trace-1') throw new Error(`schema is ${found?.schema}, not taskloom-trace-1`);
+  const threads = found.threads.map(lane);
+  const { config } = found;
+  const taskKind = found.tasks.op;
+  return {
+    title: `${config.scheduler}${config.scheduler === 'task' ? `, sync ${config.sync}` : ''}, ${config.threads} thread${config.threads === 1 ? '' : 's'}, slices ${config.batch_slice}×${config.token_slice}`,
+    kinds: found.call_ops, callKind: found.calls.op, callTask: found.calls.task,
+    label: taskKind.map((/** @type {number} */ kind, /** @type {number} */ i) => `${found.ops[kind][0]}${found.tasks.layer[i] == null ? '' : `[${found.tasks.layer[i]}]`} ${found.tasks.label[i] ?? ''}`.trim()),
+    cores: found.cores, firstStep: found.first_step, stepEnd: found.step_end_ns, threads, complete: found.complete,
+    duration: Math.max(...found.step_end_ns, ...threads.map((/** @type {Lane} */ each) => each.end[each.length - 1] ?? 0)),
+    spans: threads.reduce((/** @type {number} */ sum, /** @type {Lane} */ each) => sum + each.length, 0),
+    nodes: found.nodes, edges: found.edges, crossing: found.crossing, taskKind,
+  };
+}
+
+/** The trace in a file's bytes, compressed or not. @param {Response} response */
+export async function read(response) {
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const stream = packed ? new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')) : new Blob([bytes]).stream();
+  return traceOf(await new Response(stream).json());
+}
+
+/** What a span is, in words. @param {Trace} trace @param {Place} place */
+export function said(trace, { thread, index }) {
+  const of = /** @type {Lane} */ (trace.threads[thread]);
+  const what = /** @type {number} */ (of.what[index]);
+  if (what < 0) return { name: WAITS[what]?.[0] ?? 'waiting', phase: '', op: '', task: -1 };
+  const [op, phase] = /** @type {[string, string]} */ (trace.kinds[/** @type {number} */ (trace.callKind[what])]);
+  const task = /** @type {number} */ (trace.callTask[what]);
+  return { name: trace.label[task] ?? op, phase, op, task };
+}
+
+/** The first span of a lane that ends after a time. @param {Lane} of @param {number} time */
+export function firstAfter(of, time) {
+  let low = 0;
+  let high = of.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (/** @type {number} */ (of.end[middle]) <= time) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+/** When each task of each step began and ended, and where: made once a trace. @type {WeakMap<Trace, ReturnType<typeof times>>} */
+const known = new WeakMap();
+/** @param {Trace} trace */
+function times(trace) {
+  const tasks = trace.label.length;
+  const steps = trace.stepEnd.length + 2;
+  const begun = new Float64Array(tasks * steps).fill(Infinity);
+  const ended = new Float64Array(tasks * steps).fill(-1);
+  const where = new Int32Array(tasks * steps).fill(-1);
+  trace.threads.forEach((of, thread) => {
+    for (let i = 0; i < of.length; i += 1) {
+      const what = /** @type {number} */ (of.what[i]);
+      if (what < 0) continue;
+      const key = /** @type {number} */ (of.step[i]) * tasks + /** @type {number} */ (trace.callTask[what]);
+      if (of.begin[i] < begun[key]) begun[key] = /** @type {number} */ (of.begin[i]);
+      if (of.end[i] > ended[key]) { ended[key] = /** @type {number} */ (of.end[i]); where[key] = thread; }
+    }
+  });
+  /** @type {[number, number][][]} */
+  const before = Array.from({ length: tasks }, () => []);
+  const waits = new Set();
+  for (const [back, edges] of /** @type {[number, [number, number][]][]} */ ([[0, trace.edges], [1, trace.crossing]])) {
+    for (const [a, b] of edges) {
+      const [from, to] = [/** @type {number} */ (trace.nodes[a]), /** @type {number} */ (trace.nodes[b])];
+      if (from >= 0 && to >= 0) before[to]?.push([from, back]);
+      else if (to >= 0) waits.add(to);
+    }
+  }
+  return { tasks, begun, ended, where, before, waits };
+}
+
+/**
+ * Why a task did not begin earlier: the dependency that was fulfilled last, and what its thread did meanwhile.
+ * @param {Trace} trace @param {Place} place
+ */
+export function why(trace, place) {
+  const of = /** @type {Lane} */ (trace.threads[place.thread]);
+  const { task } = said(trace, place);
+  if (task < 0) return '';
+  if (!known.has(trace)) known.set(trace, times(trace));
+  const { tasks, begun, ended, where, before, waits } = /** @type {ReturnType<typeof times>} */ (known.get(trace));
+  const step = /** @type {number} */ (of.step[place.index]);
+  const began = /** @type {number} */ (begun[step * tasks + task]);
+  let last = -1;
+  let ready = -1;
+  for (const [other, back] of before[task] ?? []) {
+    const key = (step - back) * tasks + other;
+    if (step - back >= 0 && /** @type {number} */ (ended[key]) > ready) { ready = /** @type {number} */ (ended[key]); last = key; }
+  }
+  const us = (/** @type {number} */ ns) => `${(ns / 1000).toLocaleString('en-US', { maximumFractionDigits: 1 })} µs`;
+  if (last < 0) return waits.has(task) ? 'It could begin when the wait before it was over: a barrier, or the step\'s begin.' : 'Nothing had to come before it.';
+  const thread = /** @type {number} */ (where[last]);
+  const name = trace.label[last % tasks];
+  const gap = Math.max(0, began - ready);
+  return `It needed ${name}, which ended on thread ${thread}${thread === place.thread ? ', the same' : ''}, ${us(gap)} before it began${gap < 2000 ? ': it began as soon as it could.' : ': meanwhile its thread was busy, or had not seen it.'}${waits.has(task) ? ' It is also behind a wait of all threads.' : ''}`;
+}
+
+/** Time by op, over all threads. @param {Trace} trace */
+export function totals(trace) {
+  /** @type {Map<string, {name: string, phase: string, calls: number, ns: number}>} */
+  const sums = new Map();
+  for (const of of trace.threads) {
+    for (let i = 0; i < of.length; i += 1) {
+      const what = /** @type {number} */ (of.what[i]);
+      const [name, phase] = what < 0 ? [WAITS[what]?.[0] ?? 'waiting', 'waiting'] : /** @type {[string, string]} */ (trace.kinds[/** @type {number} */ (trace.callKind[what])]);
+      const key = `${name} ${phase}`;
+      const sum = sums.get(key) ?? { name, phase, calls: 0, ns: 0 };
+      sum.calls += 1;
+      sum.ns += /** @type {number} */ (of.end[i]) - /** @type {number} */ (of.begin[i]);
+      sums.set(key, sum);
+    }
+  }
+  return [...sums.values()].sort((a, b) => b.ns - a.ns);
+}

@@ -1,0 +1,107 @@
+"""The dashboard's files as the server sends them."""
+
+from __future__ import annotations
+
+import gzip
+import re
+
+import pytest
+
+from taskloom.server.read.dashboard.files import FOLDER, read
+
+FILES = read()
+MODULES = sorted(name for name in FILES.by_path if name.endswith(".js") and not name.startswith("vendor/"))
+IMPORT = re.compile(r"""(?:from |import\()'(\.[^']+)'""")
+
+
+def test_the_address_of_the_server_leads_to_the_dashboard_relatively(empty_api):
+    for path in ("/", "/ui"):
+        answer = empty_api.http.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (307, "ui/")
+
+
+def test_a_page_is_the_shell_under_a_strict_policy(empty_api):
+    for page in ("", *FILES.pages):
+        answer = empty_api.http.get(f"/ui/{page}")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers["cache-control"] == "no-cache"
+        policy = answer.headers["content-security-policy"]
+        assert "unsafe" not in policy
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'")
+        assert policy.endswith("frame-ancestors 'none'; require-trusted-types-for 'script'")
+        assert f"{FILES.version}/app.js" in answer.text
+    again = empty_api.http.get("/ui/", headers={"If-None-Match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_file_below_its_version_stays_what_it_is(empty_api):
+    for name, file in FILES.by_path.items():
+        answer = empty_api.http.get(f"/ui/{FILES.version}/{name}")
+        assert answer.content == file.plain
+        assert answer.headers["content-encoding"] == "gzip"
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["vary"] == "Accept-Encoding"
+    plain = empty_api.http.get(f"/ui/{FILES.version}/app.js", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.content == (FOLDER / "app.js").read_bytes()
+
+
+NOTHING = (
+    "nothing", "app.js", "0123456789abcdef/app.js", "VERSION/../../settings.py", "VERSION/%2e%2e/main.py",
+    "VERSION/index.html", "VERSION/vendor/preact.d.ts", "VERSION/vendor/SHA256SUMS",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", NOTHING)
+def test_nothing_else_is_there(empty_api, path):
+    answer = empty_api.http.get(f"/ui/{path.replace('VERSION', FILES.version)}")
+    assert (answer.status_code, answer.json()["type"]) == (404, "/problems/not-found")
+
+
+def test_the_files_take_no_key_where_others_can_reach_the_server(start_server):
+    api = start_server(public=True)
+    assert api.http.get("/ui/").status_code == 200
+    assert api.http.get(f"/ui/{FILES.version}/app.js").status_code == 200
+    assert api.http.get("/api/v1/runs").status_code == 401
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_a_module_imports_is_served(name):
+    folder = FOLDER / name
+    for relative in IMPORT.findall(FILES.by_path[name].plain.decode()):
+        wanted = (folder.parent / relative).resolve().relative_to(FOLDER.resolve()).as_posix()
+        assert wanted in FILES.by_path
+
+
+def test_no_file_names_another_site():
+    for name, file in FILES.by_path.items():
+        addresses = set(re.findall(r"https?://[\w.]+", file.plain.decode()))
+        assert addresses <= {"http://www.w3.org"} or name == "vendor/LICENCES.txt"
+
+
+def test_every_colour_that_is_used_is_a_token():
+    known = set(re.findall(r"--([\w-]+):", FILES.by_path["tokens.css"].plain.decode()))
+    for name in [*MODULES, "style.css"]:
+        used = set(re.findall(r"var\(--([a-z][\w-]*)\)", FILES.by_path[name].plain.decode()))
+        assert used <= known, name
+
+
+def test_sizes_are_within_the_budget():
+    """What the first page loads, and everything, as sent: 45 and 120 kB."""
+    loaded: set[str] = set()
+
+    def load(name: str) -> None:
+        if name not in loaded:
+            loaded.add(name)
+            text = FILES.by_path[name].plain.decode()
+            for relative in re.findall(r"from '(\.[^']+)'", text):
+                load(((FOLDER / name).parent / relative).resolve().relative_to(FOLDER.resolve()).as_posix())
+
+    for name in ("app.js", "pages/now.js"):
+        load(name)
+    code = {name: file for name, file in FILES.by_path.items() if name.endswith((".js", ".css"))}
+    sent = {name: len(gzip.compress(file.plain)) for name, file in code.items()}
+    first = sum(sent[name] for name in (*loaded, "tokens.css", "style.css"))
+    assert first <= 45_000
+    assert sum(sent.values()) <= 120_000
