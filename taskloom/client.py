@@ -16,13 +16,13 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from taskloom import DEFAULT_SERVER
 from taskloom.contract import problems
-from taskloom.contract.analysis import Comparison, ScalingTable
+from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary, Comparison, ScalingTable
 from taskloom.contract.artifacts import ArtifactList
 from taskloom.contract.demand import PoolPage, PoolSummary
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
 from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.contract.retention import PruneReport, PruneRequest
-from taskloom.contract.runs import LogPage, RunDetail, RunPage, RunSummary, SampleList
+from taskloom.contract.runs import LogPage, RunDetail, RunPage, RunSummary, SampleList, StateChange, StateChangePage
 from taskloom.contract.samples import RunSamples, SamplesPage
 from taskloom.contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
@@ -122,6 +122,15 @@ class Client:
         """What the run's trainers printed, after `cursor`."""
         return self._ask("GET", f"/runs/{run_id}/log", LogPage, query={"cursor": cursor} if cursor else {})
 
+    def run_changes(self, run_id: int) -> Iterator[StateChange]:
+        """The run's history: every change of its state and its attempts', oldest first."""
+        return self._pages(lambda query: self._page(f"/runs/{run_id}/changes", StateChangePage, query), {})
+
+    def experiment_changes(self, experiment_id: int) -> Iterator[StateChange]:
+        """The same of all runs of an experiment."""
+        path = f"/experiments/{experiment_id}/changes"
+        return self._pages(lambda query: self._page(path, StateChangePage, query), {})
+
     def artifacts(self, run_id: int) -> ArtifactList:
         """The files that the run's attempts left."""
         return self._ask("GET", f"/runs/{run_id}/artifacts", ArtifactList)
@@ -208,6 +217,11 @@ class Client:
         from taskloom.analysis.history import Series
 
         return self._rows("history", Series, run_id=run_id)
+
+    def alerts(self, state: AlertState | None = None) -> Iterator[AlertSummary]:
+        """What became slower, and what fresh runs say of it, newest first."""
+        query = {} if state is None else {"state": state}
+        return self._pages(lambda each: self._page("/analysis/alerts", AlertPage, each), query)
 
     def confirm(self, run_id: int) -> ExperimentDetail:
         """Queue fresh runs of what changed at this run."""

@@ -10,11 +10,11 @@ from rich import box
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from taskloom.contract.analysis import Comparison, Instructions, Interval, ScalingTable
+    from taskloom.contract.analysis import AlertSummary, Comparison, Instructions, Interval, ScalingTable
     from taskloom.contract.artifacts import ArtifactList
     from taskloom.contract.experiments import DryRun, ExperimentSummary, StoppingState
     from taskloom.contract.keys import KeySummary
-    from taskloom.contract.runs import RunSummary, SampleList
+    from taskloom.contract.runs import RunSummary, SampleList, StateChange
 
 NONE = "-"
 
@@ -91,6 +91,26 @@ def stopping(state: StoppingState) -> str:
     width = "no interval yet" if state.rel_ci is None else f"widest interval +-{state.rel_ci:.2%}"
     ended = "goes on" if state.reason is None else f"ended: {state.reason}"
     return f"stopping rule: {ended} after {state.repetitions} repetitions and {state.spent_s:.0f} s, {width}"
+
+
+def changes(items: Iterable[StateChange]) -> Table:
+    """Histories, a change a row."""
+    table = new_table(None, "at", "run", "what was done", "run is", "attempt", "by", "reason", left=7)
+    for item in items:
+        attempt = NONE if item.attempt_no is None else f"{item.attempt_no} {item.attempt_state}"
+        at = f"{item.at:%Y-%m-%d %H:%M:%S}"
+        table.add_row(at, str(item.run_id), item.verb, item.state, attempt, item.actor, item.reason or NONE)
+    return table
+
+
+def alerts(items: Iterable[AlertSummary]) -> Table:
+    """What became slower, an alert a row."""
+    table = new_table(None, "alert", "from run", "state", "since", "reason", "slower by", left=5)
+    for item in items:
+        since = f"{item.changed_at:%Y-%m-%d %H:%M}"
+        row = (str(item.id), str(item.run_id), item.state, since, item.reason, f"{item.ratio - 1:.1%}")
+        table.add_row(*row)
+    return table
 
 
 def artifacts(answer: ArtifactList) -> Table:

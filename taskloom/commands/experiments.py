@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
+from typing import get_args
 
 import click
 
 from taskloom import tables
 from taskloom.client import Client
 from taskloom.commands import analysis
-from taskloom.commands.output import console, error_console, json_option, print_json, server_option
+from taskloom.commands.output import (
+    console,
+    error_console,
+    json_option,
+    limit_option,
+    print_items,
+    print_json,
+    server_option,
+)
+from taskloom.contract.analysis import AlertState
 from taskloom.contract.experiments import ExperimentDetail
 
 
@@ -19,17 +28,13 @@ def experiments() -> None:
 
 
 @experiments.command("list")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="at most so many")
+@limit_option
 @server_option
 @json_option
 def list_experiments(limit: int, server: str, as_json: bool) -> None:
     """Experiments and how far they are."""
     with Client(server) as client:
-        found = list(itertools.islice(client.experiments(), limit))
-    if as_json:
-        print_json(found)
-    else:
-        console().print(tables.experiments(found))
+        print_items(client.experiments(), limit, tables.experiments, as_json)
 
 
 @experiments.command()
@@ -60,6 +65,28 @@ def retry(experiment_id: int, server: str, as_json: bool) -> None:
     """Queue every run of it once more that failed, was cancelled or quarantined."""
     with Client(server) as client:
         _print(client, client.retry_experiment(experiment_id), as_json)
+
+
+@experiments.command()
+@click.argument("experiment_id", metavar="ID", type=int)
+@limit_option
+@server_option
+@json_option
+def changes(experiment_id: int, limit: int, server: str, as_json: bool) -> None:
+    """An experiment's history: who changed the state of its runs, when and why, oldest first."""
+    with Client(server) as client:
+        print_items(client.experiment_changes(experiment_id), limit, tables.changes, as_json)
+
+
+@experiments.command()
+@click.option("--state", type=click.Choice(get_args(AlertState)), help="only in this state")
+@limit_option
+@server_option
+@json_option
+def alerts(state: AlertState | None, limit: int, server: str, as_json: bool) -> None:
+    """What became slower, and what fresh runs say of it, newest first."""
+    with Client(server) as client:
+        print_items(client.alerts(state), limit, tables.alerts, as_json)
 
 
 @experiments.command()

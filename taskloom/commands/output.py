@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,13 +15,27 @@ from taskloom import DEFAULT_SERVER
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
 server_option = click.option(
     "--server", metavar="URL", envvar="TASKLOOM_SERVER", default=DEFAULT_SERVER, show_default=True, show_envvar=True
 )
+
+
+limit_option = click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="at most so many")
+
+
+def print_items(items: Iterable[T], limit: int, as_table: Callable[[Iterable[T]], Table], as_json: bool) -> None:
+    """The first of a list's items, as a table or as a JSON array."""
+    found = list(itertools.islice(items, limit))
+    if as_json:
+        print_json(found)
+    else:
+        console().print(as_table(found))
 
 
 def print_json(value: Any) -> None:

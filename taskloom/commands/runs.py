@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -12,29 +11,25 @@ import click
 
 from taskloom import tables, trace_files, watch
 from taskloom.client import Client
-from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.commands.output import console, json_option, limit_option, print_items, print_json, server_option
 from taskloom.contract.runs import LogLine, RunDetail, RunState
 
 
 @click.group()
 def runs() -> None:
-    """List, show, cancel and retry runs; their samples."""
+    """List, show, cancel and retry runs; their samples and histories."""
 
 
 @runs.command("list")
 @click.option("--experiment", "experiment_id", type=int, help="only this experiment's")
 @click.option("--state", type=click.Choice(get_args(RunState)), help="only in this state")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="at most so many")
+@limit_option
 @server_option
 @json_option
 def list_runs(experiment_id: int | None, state: str | None, limit: int, server: str, as_json: bool) -> None:
     """Runs with their states and figures."""
     with Client(server) as client:
-        found = list(itertools.islice(client.runs(experiment_id, state), limit))
-    if as_json:
-        print_json(found)
-    else:
-        console().print(tables.runs(found))
+        print_items(client.runs(experiment_id, state), limit, tables.runs, as_json)
 
 
 @runs.command()
@@ -91,6 +86,17 @@ def samples(selection: str, server: str, as_json: bool) -> None:
             else:
                 console().print(f"run {run.run_id}, repetition {run.repetition}: {tables.variant(run.variant)}")
                 console().print(tables.samples(run))
+
+
+@runs.command()
+@click.argument("run_id", metavar="ID", type=int)
+@limit_option
+@server_option
+@json_option
+def changes(run_id: int, limit: int, server: str, as_json: bool) -> None:
+    """A run's history: who changed its state, when and why, oldest first."""
+    with Client(server) as client:
+        print_items(client.run_changes(run_id), limit, tables.changes, as_json)
 
 
 @runs.command()

@@ -339,6 +339,24 @@ def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> N
     assert "/proc/x" in unwritable.stderr
 
 
+def test_histories_are_told(home: House, tmp_path: Path) -> None:
+    request = tmp_path / "one.json"
+    request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
+    told(taskloom("submit", str(request), "--json", server=home.url))
+    assert home.start_worker("train", "--once").wait() == 0
+    of_run = told(taskloom("runs", "changes", "1", "--json", server=home.url))
+    assert [(each["verb"], each["state"]) for each in of_run] == [
+        ("submit", "queued"), ("claim", "leased"), ("start", "running"), ("succeed", "succeeded"),
+    ]  # fmt: skip
+    assert told(taskloom("experiments", "changes", "1", "--json", server=home.url)) == of_run
+    assert len(told(taskloom("runs", "changes", "1", "--limit", "2", "--json", server=home.url))) == 2
+    shown = taskloom("runs", "changes", "1", server=home.url).stdout
+    assert "succeed" in shown
+    assert "worker:" in shown
+    assert told(taskloom("experiments", "alerts", "--json", server=home.url)) == []
+    assert taskloom("runs", "changes", "99", server=home.url).returncode == 2
+
+
 def test_what_trainers_print_is_followed_and_shown(home: House, tmp_path: Path) -> None:
     request = tmp_path / "two.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}, "axes": {"seed": [1, 2]}}))

@@ -51,6 +51,26 @@ def test_lists_are_followed_to_their_end(script: Script, client: Client) -> None
     assert [asked.path for asked in script.asked] == ["/api/v1/experiments", "/api/v1/experiments?cursor=abc"]
 
 
+def test_histories_and_alerts_are_lists(script: Script, client: Client) -> None:
+    change = {
+        "id": 1, "run_id": 7, "experiment_id": 3, "at": "2026-01-01T00:00:00Z", "verb": "submit", "state": "queued",
+        "attempt_no": None, "attempt_state": None, "actor": "key:1", "reason": None,
+    }  # fmt: skip
+    alert = {
+        "id": 1, "run_id": 7, "state": "suspected", "ratio": 1.1, "reason": "", "confirming_experiment_id": None,
+        "raised_at": "2026-01-01T00:00:00Z", "changed_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    for item, cursor in ((change, "abc"), (change, None), (change, None), (alert, None)):
+        script.answer(200, {"items": [item], "next_cursor": cursor})
+    assert [each.verb for each in client.run_changes(7)] == ["submit", "submit"]
+    assert [each.actor for each in client.experiment_changes(3)] == ["key:1"]
+    assert [each.ratio for each in client.alerts("suspected")] == [1.1]
+    assert [asked.path.removeprefix("/api/v1") for asked in script.asked] == [
+        "/runs/7/changes", "/runs/7/changes?cursor=abc", "/experiments/3/changes",
+        "/analysis/alerts?state=suspected",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("of", [lambda rows: rows, lambda rows: {"experiment_id": 3, "rows": rows}])
 def test_analyses_of_older_servers_are_bare_arrays(script: Script, client: Client, of: Callable[[Any], Any]) -> None:
     memory = {
