@@ -36,7 +36,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Instructions:
+class InstructionsRatio:
     """The second metric: how many times as many instructions a step of A takes as one of B. ratio: null where they
     are not known, and `reason` says why."""
 
@@ -78,7 +78,7 @@ class Comparison:
     e_value: float | None = None
     sequential: bool = False
     diagnosis: list[str] = field(default_factory=list)
-    instructions: Instructions | None = None
+    instructions: InstructionsRatio | None = None
 
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
@@ -124,12 +124,12 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
     )
 
 
-def _instructions(a: Sequence[Process], b: Sequence[Process]) -> Instructions:
+def _instructions(a: Sequence[Process], b: Sequence[Process]) -> InstructionsRatio:
     lacking = next((why for value, why in (process.instructions for process in (*a, *b)) if value is None), None)
     if lacking is not None:
-        return Instructions(None, reason=lacking)
+        return InstructionsRatio(None, reason=lacking)
     found = weigh(a, b, lambda process: process.instructions[0] or 0.0).estimate
-    return Instructions(found.value, found.low, found.high, found.n)
+    return InstructionsRatio(found.value, found.low, found.high, found.n)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import (
     NOISE_FLOOR,
-    Instructions,
+    InstructionsRatio,
     Verdict,
     can_tell,
     compare,
@@ -54,7 +54,7 @@ class SweepRow:
     unit: str
     e_value: float | None
     diagnosis: list[str]
-    instructions: Instructions | None = None
+    instructions: InstructionsRatio | None = None
 
 
 @dataclass(frozen=True)

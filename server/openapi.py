@@ -13,6 +13,7 @@ from taskloom.contract.events import ExperimentEvent, RunEvent
 from taskloom.contract.problems import Problem
 from taskloom.server.access.scopes import Access
 from taskloom.server.errors import Forbidden, RateExceeded, Unauthenticated
+from taskloom.server.examples import Examples
 from taskloom.server.problems import MEDIA_TYPE, responses
 from taskloom.server.routing import Route
 
@@ -32,6 +33,16 @@ def _add_refusals(operation: dict[str, Any], access: Access, public: bool) -> No
             known["content"][MEDIA_TYPE]["examples"] |= answer["content"][MEDIA_TYPE]["examples"]
 
 
+def _add_examples(document: dict[str, Any]) -> None:
+    examples = Examples(document)
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for status, answer in operation["responses"].items():
+                media = answer.get("content", {}).get("application/json")
+                if status < "300" and media and "$ref" in media["schema"]:
+                    media["example"] = examples.of(media["schema"])
+
+
 def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: bool) -> None:
     """Make app.openapi() give this document, built once."""
 
@@ -47,6 +58,7 @@ def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: b
                 for operation in methods.values():
                     _, route = operations[operation["operationId"]]
                     _add_refusals(operation, route.access, public)
+            _add_examples(made)
             app.openapi_schema = made
         return app.openapi_schema
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from jsonschema_rs import Draft202012Validator
 
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server import reference
@@ -51,6 +52,20 @@ def test_every_answer_is_an_object_of_a_named_type(openapi):
     assert [name for name in names if not re.fullmatch("([A-Z][a-z]+)+", name)] == []
     assert [name for _, ref in answers(openapi) for name in ref.get("$ref", "").split("/")[-1:]
             if name and names[name].get("type") != "object"] == []  # fmt: skip
+
+
+def test_every_answer_has_an_example_that_its_schema_allows(openapi):
+    found = 0
+    for path, method, operation in operations(openapi):
+        for status, answer in operation["responses"].items():
+            media = answer.get("content", {}).get("application/json", {})
+            if status < "300" and "$ref" in media.get("schema", {}):
+                whole = {**media["schema"], "components": openapi["components"]}
+                wrong = Draft202012Validator(whole).iter_errors(media["example"])
+                problems = [f"{error.instance_path}: {error.message}" for error in wrong]
+                assert not problems, (method, path, status, problems)
+                found += 1
+    assert found > 45
 
 
 def test_operations_have_short_and_unique_names(openapi):

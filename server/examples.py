@@ -1,0 +1,162 @@
+"""An example of every answer, put together from its schema: fields of one name mean one thing and have one example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+WHEN = "2026-01-31T12:00:00Z"
+SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+VARIANT = {"scheduler": "task", "threads": 2}
+ARENAS_BYTES = {"weights": 497_759_232, "gradients": 497_759_232, "optimizer": 995_518_464, "activations": 210_763_776}
+PHASES_S = {"data": 0.0001, "forward": 0.014, "loss": 0.003, "backward": 0.022, "update": 0.003}
+# By the field's name, or, where a model means something else by it, by the model's and the field's.
+KNOWN: dict[str, Any] = {
+    "actor": "key:3",
+    "at": WHEN,
+    "axes": {"scheduler": ["fork-join", "task"], "threads": [1, 2]},
+    "axis": "scheduler",
+    "base": "speedup: one thread of the same scheduler and slices, 0.081 s",
+    "boot_id": "0f3c6a52-1",
+    "by_state": {"queued": 10, "running": 2, "succeeded": 12},
+    "bytes": 4096,
+    "SizedShape.bytes": ARENAS_BYTES,
+    "conclusion": "Tasks are 1.7 % faster than fork-join on two threads.",
+    "config": {"model": "gpt2-124m", "batch": 4, "seq": 64, **VARIANT},
+    "core_set": "0-1",
+    "created_at": WHEN,
+    "cursor": "YWZ0ZXI6MTI",
+    "data": "stdlib",
+    "detail": "the trainer ended with signal 9",
+    "diagnosis": [],
+    "differs": [],
+    "error": None,
+    "evidence": "480 timed steps of 24 processes, all in this report",
+    "graph": {"edges": 5130.0, "tasks": 2248.0},
+    "job_id": "4711",
+    "known": {"cpu": "AMD EPYC 9654"},
+    "labels": {"partition": "cpu"},
+    "log_ratios": [0.004, -0.002, 0.001],
+    "machine": {"node": "node-7"},
+    "machine_boot_id": "5d0e2c1b",
+    "marks": [],
+    "media_type": "application/gzip",
+    "missing": [],
+    "model": "gpt2-124m",
+    "name": "fork-join or tasks?",
+    "ArtifactReceipt.name": "trace.json.gz",
+    "ArtifactSummary.name": "trace.json.gz",
+    "PoolSummary.name": "cpu",
+    "KeyCreated.name": "dashboard",
+    "KeySummary.name": "dashboard",
+    "next_cursor": "YWZ0ZXI6MTI",
+    "node": "node-7",
+    "op": "linear_forward",
+    "order": "interleaved",
+    "per_sequence_bytes": {"activations": 52_690_944},
+    "per_token_bytes": {"activations": 823_296},
+    "phase": "forward",
+    "phase_busy_s": {name: [seconds] for name, seconds in PHASES_S.items()},
+    "phase_s": PHASES_S,
+    "TrainResult.phase_s": {name: [seconds] for name, seconds in PHASES_S.items()},
+    "phase_scalability": {"forward": 0.99, "backward": 0.98},
+    "planned_bytes": ARENAS_BYTES,
+    "measured_bytes": ARENAS_BYTES,
+    "memory_bytes": 1 << 33,
+    "TrainResult.memory_bytes": ARENAS_BYTES,
+    "precision": "fp32",
+    "primary_metric": "median step time",
+    "problem": None,
+    "ReportDesign.problem": {"model": "gpt2-124m", "batch": 4, "seq": 64},
+    "question": "fork-join or tasks?",
+    "reason": "all 12 pairs agree",
+    "QueuePlace.reason": "all-busy",
+    "request": {"name": "fork-join or tasks?", "axes": {"scheduler": ["fork-join", "task"]}},
+    "resident_bytes": ARENAS_BYTES,
+    "rule": "Raw samples are kept",
+    "scheduler": "task",
+    "scope": "places like these",
+    "sha256": SHA256,
+    "slices": "1x64",
+    "slug": "killed",
+    "software": {"core_hash": "9f86d081"},
+    "source_run_ids": {"task": 12, "fork-join": 13},
+    "spec": {"model": "gpt2-124m", "batch": 4, "seq": 64, "steps": 20, **VARIANT},
+    "state": "running",
+    "submitter_name": "dashboard",
+    "sync": "step",
+    "text": "step 3: loss 4.61",
+    "title": "Not found",
+    "token": "tlk_3_9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "topology": {"cpu": "AMD EPYC 9654", "sockets": 1},
+    "type": "/problems/not-found",
+    "unit": "pairs",
+    "variant": VARIANT,
+    "verb": "claim",
+    "waiting_for": "worker node-7 runs something else",
+    "warnings": [],
+    "weights_sha256": SHA256,
+    "worker_id": "node-7:0-1",
+}
+
+
+class Examples:
+    """Examples of one OpenAPI document."""
+
+    def __init__(self, document: Schema) -> None:
+        self._schemas: Mapping[str, Schema] = document["components"]["schemas"]
+
+    def of(self, schema: Schema, model: str = "", field: str = "") -> Any:
+        """A value that the schema allows. Text that nobody gave an example of is its field's name."""
+        if "$ref" in schema:
+            name = schema["$ref"].rsplit("/", 1)[-1]
+            return self.of(self._schemas[name], name)
+        for given in ("examples", "enum"):
+            if given in schema:
+                return schema[given][0]
+        if "const" in schema:
+            return schema["const"]
+        for known in (f"{model}.{field}", field):
+            if field and known in KNOWN and _fits(KNOWN[known], schema):
+                return KNOWN[known]
+        choices = schema.get("anyOf", schema.get("oneOf"))
+        if choices is not None:
+            return self.of(next(choice for choice in choices if choice.get("type") != "null"), model, field)
+        return self._of_type(schema, model, field)
+
+    def _of_type(self, schema: Schema, model: str, field: str) -> Any:
+        match schema.get("type"):
+            case "object":
+                return {name: self.of(part, model, name) for name, part in schema.get("properties", {}).items()}
+            case "array":
+                return [self.of(schema["items"], model, field.removesuffix("s"))]
+            case "integer":
+                return 1 << 20 if field.endswith("bytes") else 1
+            case "number":
+                return 0.042 if field.endswith("_s") else 1.0
+            case "boolean":
+                return False
+            case "string":
+                return WHEN if schema.get("format") == "date-time" else field
+        return {}
+
+
+JSON_TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "null": type(None),
+}
+
+
+def _fits(value: object, schema: Schema) -> bool:
+    """Whether the value is of the schema's type: some names are counts here and lists there."""
+    if "anyOf" in schema:
+        return any(_fits(value, choice) for choice in schema["anyOf"])
+    if "$ref" in schema or value not in schema.get("enum", [value]):
+        return False
+    kind = JSON_TYPES.get(schema.get("type", ""))
+    return kind is None or isinstance(value, kind)
