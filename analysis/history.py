@@ -1,9 +1,10 @@
 """Step times over the life of a configuration on a machine: where they changed, and whether a slowdown is real.
 
-A change point is suspected from history alone and called a regression only after fresh runs have confirmed it. Runs
-carry a canary, frozen work that no version of ours can change: where they do, the series is step time over canary, so
-that a machine that became slower moves both. Without a canary a change with nothing different in software says so: it
-is the environment's.
+A change point is suspected from history alone and called a regression only after fresh runs have confirmed it: of the
+builds before and after it in turn, where only the trainer's sources changed and a worker has kept them; else of the new
+one, which the canary has to clear. Runs carry a canary, frozen work that no version of ours can change: where they do,
+the series is step time over canary, so that a machine that became slower moves both. Without a canary a change with
+nothing different in software says so: it is the environment's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from gpt2core.spec.result import median
 from taskloom.analysis.agreement import without
-from taskloom.analysis.comparison import NOISE_FLOOR, decide
+from taskloom.analysis.comparison import NOISE_FLOOR, compare, decide
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, unpaired
 from taskloom.analysis.fingerprint import FINGERPRINT, differing
@@ -30,6 +31,7 @@ State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]
 # What a history is there to follow: a series goes on when one of these changes.
 SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numpy", "blas", "core_version", "core_hash")
+LIBRARIES = tuple(name for name in SOFTWARE if name not in ("core_version", "core_hash"))
 MACHINE = tuple(name for name in FINGERPRINT if name not in (*SOFTWARE, "memory_bytes"))
 NOT_SERIES = ("steps", "warmup", "seed", "save", "trace", "cores")
 MIN_SEGMENT = 4  # runs on each side of a change
@@ -37,6 +39,7 @@ MOVES = MIN_SEGMENT // 2  # by so many runs a change may move as more runs come;
 PENALTY = 3.0  # x log n, on ranks: see tests/unit/test_history.py for the error rates that it gives
 MOST_RHO = 0.98
 CONFIRMING_RUNS = 6  # fresh runs that a confirmation takes
+CONFIRMING_PAIRS = 8  # or blocks of the builds before and after
 FEWEST_OCCASIONS = 3  # whose medians say how much occasions differ
 
 
@@ -54,7 +57,8 @@ class SeriesPoint:
 class Change:
     """Between two neighbouring runs the level changed. ratio: after / before, above 1 slower; of steps over canary
     where there are canaries. Bounds are null for fewer than six runs a side, and where neighbours resemble each other.
-    differs: software that changed with it. cause: software, if that changed and the canary did not; environment, if
+    differs: software that changed with it; builds: if that is the trainer's sources alone, their hashes before and
+    after, so that both can be run in turn. cause: software, if that changed and the canary did not; environment, if
     nothing changed in software and no canary speaks against it; unproven: software changed, and no canary says that
     the machine did not; unexplained: neither software nor canary changed."""
 
@@ -67,6 +71,7 @@ class Change:
     ratio_high: float | None
     differs: list[str]
     cause: Cause = "unproven"
+    builds: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -100,11 +105,13 @@ class SeriesList:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """An experiment that runs again what was suspected: its runs that succeeded, and whether more are to come."""
+    """An experiment that runs again what was suspected: its runs that succeeded, and whether more are to come. builds:
+    the trainers before and after the change, where its blocks run both."""
 
     experiment_id: int
     run_ids: frozenset[int]
     active: bool
+    builds: tuple[str, ...] = ()
 
 
 def change_points(values: Sequence[float], noise_floor: float = NOISE_FLOOR) -> list[int]:
@@ -235,6 +242,9 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
             confirmation = asked_near[-1] if asked_near else None
             asked = frozenset() if confirmation is None else confirmation.run_ids
             fresh = [process for process in group if process.run_id in asked]
+            if confirmation is not None and confirmation.builds:
+                alerts.append(interleaved_alert(change, confirmation, fresh, noise_floor))
+                continue
             fresh = [process for process in fresh if not relative or process.canary_sha256 == newest]
             alerts.append(
                 alert(
@@ -268,6 +278,8 @@ def _change(before: Sequence[Process], after: Sequence[Process], relative: bool)
     ratio = unpaired(right, left)
     surely = before[max(0, len(before) - 1 - MOVES)], after[min(MOVES, len(after) - 1)]  # on either side, if it moves
     differs = differing([process.environment for process in surely], SOFTWARE)
+    hashes = [str(process.environment.get("core_hash")) for process in surely]
+    only_sources = not differing([process.environment for process in surely], LIBRARIES) and hashes[0] != hashes[1]
     independent = not diagnose(left).broken and not diagnose(right).broken
     cause: Cause = "unproven" if differs else "environment"
     if relative:
@@ -282,7 +294,29 @@ def _change(before: Sequence[Process], after: Sequence[Process], relative: bool)
         ratio_high=max(ratio.high, ratio.middle) if ratio.high is not None and independent else None,
         differs=differs,
         cause=cause,
+        builds=hashes if only_sources else [],
     )
+
+
+def interleaved_alert(
+    change: Change, confirmation: Confirmation, fresh: Sequence[Process], noise_floor: float = NOISE_FLOOR
+) -> Alert:
+    """Of fresh runs of the trainers before and after a change, which blocks pair on one machine in one hour: what is
+    between them is the sources'."""
+    identity = confirmation.experiment_id
+    if confirmation.active:
+        return Alert(change, "confirming", identity, f"{len(fresh)} fresh runs of both builds so far")
+    old, new = ([p for p in fresh if p.environment.get("core_hash") == build] for build in confirmation.builds)
+    if not old or not new:
+        return Alert(change, "suspected", identity, "only one of both builds ran on this machine: ask again")
+    found = compare(old, new, noise_floor)
+    told = f"old and new build in turn: {found.reason}"
+    if found.verdict == "slower":
+        return Alert(replace(change, cause="software"), "confirmed", identity, told)
+    if found.verdict in ("same", "faster"):
+        told += "; the old one has become as slow: it is the environment's"
+        return Alert(replace(change, cause="environment"), "dismissed", identity, told)
+    return Alert(change, "suspected", identity, f"undecided by {told}")
 
 
 def alert(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,6 +11,14 @@ from taskloom.contract.runs import MOST, MOST_ID, Model, Request, RunSpec
 
 Values = list[Any]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
+MOST_BUILDS = 8
+KEPT = "kept"  # value of the labels of builds
+Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+def build_label(build: str) -> str:
+    """Key of the label of workers that have kept a build."""
+    return f"build-{build[:16]}"
 
 
 class Requirements(Request):
@@ -74,6 +82,12 @@ class ExperimentRequest(Request):
     requires: Requirements = Field(default_factory=Requirements)
     limits: Limits = Field(default_factory=Limits)
     calibrates: bool = Field(False, description="A/A: all runs are alike, and show what the node can tell apart")
+    builds: list[Build] = Field(
+        default_factory=list,
+        max_length=MOST_BUILDS,
+        description="trainers that run every variant, by the hash of their sources (`environment.core_hash`): those "
+        "that workers have kept, in turn; empty: each worker's own",
+    )
     confirms: int | None = Field(
         None, ge=1, le=MOST_ID, description="the run after a suspected change that these runs confirm or dismiss"
     )

@@ -10,7 +10,7 @@ from typing import Any
 from gpt2core.node import peaks as roofs
 from gpt2core.process import launch
 from gpt2core.spec.errors import ConfigError
-from taskloom.worker import affinity, cache, orphan, peaks, signals
+from taskloom.worker import affinity, builds, cache, orphan, peaks, signals
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop
 from taskloom.worker.client import ServerClient
@@ -42,6 +42,10 @@ def main(
     if settings.job is not None and settings.job.unknown is not None:
         report.say("end-unknown", f"nobody says when this Slurm job ends: {settings.job.unknown}; --walltime would")
     cache.settle(settings.spool, report)
+    try:
+        builds.keep()
+    except OSError as error:
+        report.say("build-not-kept", f"this trainer is not kept for later comparisons: {error}")
     ended = orphan.end(settings.spool)
     if ended is not None:
         report.say("orphan-killed", f"killed trainer {ended}, left by an earlier worker")

@@ -9,13 +9,14 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import CoreError
 from taskloom.contract.runs import Lease, ResultUpload
-from taskloom.worker import affinity, orphan, roots
+from taskloom.worker import affinity, builds, orphan, roots
 from taskloom.worker.agent import StopReason
 from taskloom.worker.settings import Settings
 from taskloom.worker.spool import ARTIFACTS
@@ -69,9 +70,10 @@ class Executor:
             asked = TrainConfig.from_dict(lease.spec)
             files = roots.find_files(asked, self._settings.data_root, self._settings.checkpoint_root)
             team = affinity.team_cores(asked, self._settings.cores)
+            config = TrainConfig.from_dict({**asked.to_dict(), **files, "cores": team})
+            command, unknown = self._of_build(lease.build, config)
         except CoreError as error:
             return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
-        config = TrainConfig.from_dict({**asked.to_dict(), **files, "cores": team})
         placement = self._place_agent(team)
         with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
             result = Path(folder) / "result.json"  # not in the spool: a full disk there costs artifacts, no result
@@ -81,8 +83,8 @@ class Executor:
                 if lease.purpose == "tracing":
                     config = dataclasses.replace(config, trace=str(artifacts / TRACE))
                 ending = self._supervisor.run(
-                    self._command(result),
-                    config.to_dict(),
+                    command(result),
+                    {name: value for name, value in config.to_dict().items() if name not in unknown},
                     self._settings.cores,
                     lease.deadline_s,
                     lambda pid: orphan.remember(self._settings.spool, pid),
@@ -95,7 +97,14 @@ class Executor:
                 orphan.forget(self._settings.spool)
             if ending.reason is StopReason.LEASE_LOST:
                 return None
-            return judge(ending, result, lease, self._about(placement), restored(asked, files))
+            return judge(ending, result, lease, self._about(placement), {**restored(asked, files), **unknown})
+
+    def _of_build(self, build: str | None, config: TrainConfig) -> tuple[Command, dict[str, Any]]:
+        """How the trainer of a build is started, and the settings that it is too old to know. Raises ConfigError."""
+        if build is None:
+            return self._command, {}
+        started = partial(builds.command, build)
+        return lambda result: started(self._command(result)), builds.unknown(build, config.to_dict())
 
     def _place_agent(self, team: tuple[int, ...]) -> Placement:
         spare = affinity.spare_cores(self._process_cores, team)
@@ -121,6 +130,8 @@ def restored(asked: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:
 def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], names: Mapping[str, Any]) -> Verdict:
     """What became of an attempt, from how its trainer ended."""
     result = _read_result(path, ending) if ending.code == 0 else None
+    if isinstance(result, dict) and lease.build not in (None, result.get("environment", {}).get("core_hash")):
+        result = f"the trainer that ran was not build {lease.build}"
     if isinstance(result, dict):  # also when it was done before it heard that it should stop
         result["config"] = {**result.get("config", {}), **names}
         result["worker"] = dict(about)  # not in `environment`: that is what two results must agree on

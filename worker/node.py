@@ -13,6 +13,7 @@ from pathlib import Path
 from gpt2core.node import host
 from gpt2core.spec.sources import source_hash
 from taskloom.contract.workers import WorkerRegistration
+from taskloom.worker import builds
 from taskloom.worker.settings import Settings
 
 PACKAGES = ("taskloom", "numba", "llvmlite", "numpy", "scipy", "mkl")
@@ -63,7 +64,7 @@ def registration(settings: Settings, life: Life) -> WorkerRegistration:
         node=socket.gethostname()[:200],
         cores=list(settings.cores),
         memory_bytes=memory_bytes,
-        labels=dict(settings.labels),
+        labels={**builds.labels(), **settings.labels},
         software=software(),
         topology=host.topology(list(settings.cores)),
     )

@@ -6,10 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 
-def source_hash(parts: Sequence[str] = (".",)) -> str:
-    """SHA-256 of the trainer's source files, or of some files and folders of it: with the same hash runs the same."""
-    root, digest = Path(__file__).parents[1], hashlib.sha256()
+
+def source_hash(parts: Sequence[str] = (".",), root: Path = ROOT) -> str:
+    """SHA-256 of a trainer's source files, or of some files and folders of it: with the same hash runs the same."""
+    digest = hashlib.sha256()
     files = {path for part in parts for path in [root / part, *(root / part).rglob("*")] if path.suffix == ".py"}
     for path in sorted(files):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

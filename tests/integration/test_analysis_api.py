@@ -5,6 +5,8 @@ import math
 import pytest
 from patience import until
 
+from taskloom.contract.experiments import KEPT, build_label
+
 
 @pytest.fixture
 def measured(api, make_result):
@@ -272,6 +274,43 @@ def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(api, mak
     run_all(node, make_result, [s * again for s in NOISE], "new")
     (alert,) = api.get("/analysis/history", run_id=3)["items"][0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == (state, made["id"])
+
+
+OLD, NEW = "a" * 64, "b" * 64
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(
+    ("old_again", "state", "cause"), [(1.0, "confirmed", "software"), (1.1, "dismissed", "environment")]
+)
+def test_builds_that_a_worker_has_kept_run_in_turn(api, make_result, old_again, state, cause):
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12)
+    node = api.worker(labels={build_label(OLD): KEPT, build_label(NEW): KEPT})
+    run_all(node, make_result, NOISE, OLD)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], NEW)
+    made = api.post("/analysis/history/7/confirm", status=201)
+    assert (made["request"]["builds"], made["runs"]) == ([OLD, NEW], 16)
+    assert api.worker("without-builds").claim(204) is None
+    blocks = []
+    for i in range(16):
+        lease = node.claim()
+        blocks.append(lease["build"])
+        s = (old_again if lease["build"] == OLD else 1.1) * NOISE[i // 2 % 6]
+        node.upload(lease, make_result([9, s, s], environment={"core_hash": lease["build"]}))
+    assert all({*blocks[i : i + 2]} == {OLD, NEW} for i in range(0, 16, 2))
+    assert api.post("/analysis/history/7/confirm", status=201)["id"] == made["id"]
+    (series,) = api.get("/analysis/history", run_id=3)["items"]
+    (alert,) = series["alerts"]
+    assert (alert["state"], alert["change"]["cause"]) == (state, cause)
+    assert "old and new build in turn" in alert["reason"]
+
+
+def test_builds_that_no_worker_has_kept_are_not_asked_for(api, make_result):
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12)
+    node = api.worker(labels={build_label(NEW): KEPT})
+    run_all(node, make_result, NOISE, OLD)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], NEW)
+    assert api.post("/analysis/history/7/confirm", status=201)["request"]["builds"] == []
 
 
 @pytest.mark.both_databases

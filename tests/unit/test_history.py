@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from taskloom.analysis.history import Change, Confirmation, alert, change_points, series
+from taskloom.analysis.history import Change, Confirmation, alert, change_points, interleaved_alert, series
 from taskloom.analysis.processes import Process
 
 SERIES = 300
@@ -155,6 +157,46 @@ def test_a_change_that_the_canary_does_not_share_is_the_softwares(measured):
     assert [(a.state, a.change.cause) for a in found.alerts] == [("confirmed", "software")]
     (found,) = series(measured(steps, canary_s=canary), {})
     assert [c.cause for c in found.changes] == ["unexplained"]
+
+
+@pytest.mark.parametrize(
+    ("old_s", "new_s", "state", "cause"),
+    [(1.0, 1.1, "confirmed", "software"), (1.1, 1.1, "dismissed", "environment"), (1.0, None, "suspected", "unproven"),
+     (1.0, 1.02, "suspected", "unproven")],
+)  # fmt: skip
+def test_builds_in_turn_tell_the_software_from_the_machine(make_result, old_s, new_s, state, cause):
+    """Eight blocks on a machine whose speed wanders by 20 %: only the pairs tell."""
+    fresh = []
+    for build, level in (("old", old_s), ("new", new_s)):
+        for i, weather in enumerate([1.0, 1.2, 0.9, 1.1, 1.0, 1.2, 0.9, 1.1] if level else []):
+            wide = 0.02 if level == 1.02 else 0.0004  # too wide to be called
+            s = level * weather * (1 + wide * (7 * i % 5 - 2))
+            result = make_result([9.0, s, s], environment={"core_hash": build})
+            fresh.append(Process(100 * len(build) + len(fresh), result, {"build": build}, ("d", i), "d", i))
+    confirmation = Confirmation(7, frozenset(), False, ("old", "new"))
+    found = interleaved_alert(CHANGE, confirmation, fresh)
+    assert (found.state, found.change.cause) == (state, cause), found.reason
+    active = interleaved_alert(CHANGE, replace(confirmation, active=True), fresh)
+    assert (active.state, active.confirming_experiment_id) == ("confirming", 7)
+
+
+def test_only_sources_that_changed_alone_can_be_run_in_turn(measured):
+    values = noisy(np.random.default_rng(4), (10, 1.0), (10, 1.1))
+    runs = measured(values, changed=11)
+    assert series(runs, {})[0].changes[0].builds == ["old", "new"]
+    for process in runs[10:]:
+        process.result["environment"]["numba"] = "another"
+    assert series(runs, {})[0].changes[0].builds == []
+    assert series(measured(values), {})[0].changes[0].builds == []
+
+
+def test_canaries_of_another_kind_are_not_compared(measured):
+    """Runs 1 to 10 timed other frozen work, twice as long: only those of the newest kind are a series over canary."""
+    runs = measured(noisy(np.random.default_rng(5), (30, 1.0)), canary_s=[0.04] * 10 + [0.02] * 20)
+    for process in runs[10:]:
+        process.result["canary"]["sha256"] = "newer"
+    (found,) = series(runs, {})
+    assert (found.over_canary, found.changes, len(found.points)) == (True, [], 30)
 
 
 def test_occasions_that_differ_as_much_confirm_nothing():

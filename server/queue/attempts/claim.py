@@ -151,6 +151,7 @@ def _as_lease(settings: Settings, attempt: Attempt, run: Run) -> Lease:
         expires_at=utc(attempt.expires_at),
         deadline_at=utc(attempt.deadline_at),
         deadline_s=run.timeout_s,
+        build=run.variant.get("build"),
     )
 
 

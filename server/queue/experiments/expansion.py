@@ -163,8 +163,10 @@ def expand(
     _check_axes(request, refusals)
     _check_stop(request, refusals)
     _check_calibration(request, refusals)
+    if len(set(request.builds)) != len(request.builds):
+        refusals.add("/builds", "builds", request.builds, "builds without repeats")
     refusals.raise_if_any()
-    combinations = 1
+    combinations = len(request.builds) or 1
     for values in (*request.axes.values(), *(next(iter(group.values())) for group in request.zip)):
         combinations *= len(values)
     if combinations > max_runs:
@@ -192,9 +194,21 @@ def expand(
     if not variants:
         refusals.add("/exclude", "exclude", request.exclude, "entries that leave at least one combination")
         refusals.raise_if_any()
+    variants = _of_builds(_sliced_alike(variants), request.builds)
     if len(variants) * repetitions > max_runs:
         _refuse_size(len(variants) * repetitions, max_runs)
-    return _sliced_alike(variants), order(request, len(variants))
+    return variants, order(request, len(variants))
+
+
+def _of_builds(variants: list[Variant], builds: Sequence[str]) -> list[Variant]:
+    """Each variant, to be run by each build."""
+    if not builds:
+        return variants
+    return [
+        dataclasses.replace(variant, values={**variant.values, "build": build})
+        for variant in variants
+        for build in builds
+    ]
 
 
 def _sliced_alike(variants: list[Variant]) -> list[Variant]:
@@ -230,7 +244,7 @@ def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:
 def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
     if not request.calibrates:
         return
-    for name, given in (("axes", request.axes), ("zip", request.zip)):
+    for name, given in (("axes", request.axes), ("zip", request.zip), ("builds", request.builds)):
         if given:
             refusals.add(f"/{name}", name, given, "nothing: all runs of a calibration are alike")
     if request.repetitions < FEWEST_CALIBRATING_RUNS:

@@ -15,12 +15,14 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.result import median
 from taskloom.contract.experiments import (
+    KEPT,
     DryRun,
     ExperimentDetail,
     ExperimentRequest,
     ExperimentSummary,
     PlannedRun,
     StoppingState,
+    build_label,
 )
 from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, now, utc
@@ -85,7 +87,8 @@ def submit(
             session.flush()
             if key_id is not None:
                 session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
-            labels = [json.dumps([key, value]) for key, value in request.requires.labels.items()]
+            wanted = {**request.requires.labels, **{build_label(build): KEPT for build in request.builds}}
+            labels = [json.dumps([key, value]) for key, value in wanted.items()]
             if labels:
                 required = [{"experiment_id": experiment.id, "label": label} for label in labels]
                 session.execute(insert(RequiredLabel), required)

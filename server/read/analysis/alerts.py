@@ -22,14 +22,13 @@ from taskloom.server import paging
 from taskloom.server.db import Database, hold, now, utc
 from taskloom.server.errors import InvalidRequest, QueueFull
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.experiments.service import submit
+from taskloom.server.queue.experiments.service import show, submit
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")
-LATEST = 200  # runs of a configuration that are looked at
 AT_ONCE = 20  # experiments that one look searches
 OWNER = "alerts"  # of the idempotency keys of confirmations: asked for twice, by people or servers, one is queued
 
@@ -64,7 +63,7 @@ class Alerts:
             run_ids = [run_id for run_id in run_ids if session.get(Run, run_id) is not None]
         queued = False
         for run_id in run_ids:
-            for series in service.history(self._database, NOISE_FLOOR, LATEST, run_id):
+            for series in service.history(self._database, NOISE_FLOOR, service.LATEST, run_id):
                 self._keep(series)
                 for alert in series.alerts:
                     latest = alert.change == series.changes[-1]
@@ -108,8 +107,14 @@ def confirm(
 
     Raises NotFound, InvalidRequest or QueueFull.
     """
+    key = f"confirm run {run_id}"
+    with database.read() as session:
+        asked = select(Experiment.id).where(Experiment.owner == OWNER, Experiment.idempotency_key == key)
+        experiment_id = session.scalar(asked)
+    if experiment_id is not None:  # which builds workers have kept may have changed since
+        return show(database, experiment_id), False
     request = service.confirmation(database, run_id)
-    detail, new = submit(database, settings, request, OWNER, f"confirm run {run_id}", key_id)
+    detail, new = submit(database, settings, request, OWNER, key, key_id)
     if new:
         confirming = {"state": "confirming", "confirming_experiment_id": detail.id, "reason": "fresh runs are queued"}
         with database.write() as session:
@@ -154,7 +159,7 @@ def _slower(session: Session, experiment_id: int) -> Iterator[Run]:
         before = select(Run.median_step_s).where(
             Run.shape == mine[0].shape, Run.state == "succeeded", Run.id < mine[0].id
         )
-        before_s = [s for s in session.scalars(before.order_by(Run.id.desc()).limit(LATEST)) if s is not None]
+        before_s = [s for s in session.scalars(before.order_by(Run.id.desc()).limit(service.LATEST)) if s is not None]
         mine_s = [run.median_step_s for run in mine if run.median_step_s is not None]
         if before_s and mine_s and median(mine_s) > (1 + NOISE_FLOOR) * median(before_s):
             yield mine[0]

@@ -13,8 +13,9 @@ from sqlalchemy import select
 from gpt2core.spec.config import TrainConfig
 from taskloom.analysis.calibration import Calibration, calibrate, with_rate
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow, efficiencies, rooflines
+from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.comparison import compare as compare_processes
-from taskloom.analysis.history import CONFIRMING_RUNS, Confirmation, Series
+from taskloom.analysis.history import CONFIRMING_PAIRS, CONFIRMING_RUNS, Confirmation, Series
 from taskloom.analysis.history import series as series_of
 from taskloom.analysis.memory import Memory, MemoryRow
 from taskloom.analysis.memory import memory as memory_of
@@ -26,7 +27,7 @@ from taskloom.analysis.sweep import Sweep, comparisons
 from taskloom.analysis.sweep import sweep as sweep_processes
 from taskloom.analysis.variants import Group, by_variant, variant_of
 from taskloom.contract.analysis import Comparison, ScalingTable
-from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.experiments import ExperimentRequest, build_label
 from taskloom.server.db import Database
 from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
 from taskloom.server.queue.artifacts.store import Store
@@ -35,8 +36,11 @@ from taskloom.server.queue.experiments.memory import arenas_bytes
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE
+from taskloom.server.queue.workers.models import Worker
 from taskloom.server.read.analysis import reading
 from taskloom.server.read.analysis.selection import SETTINGS, Selection
+
+LATEST = 200  # runs of a configuration that a change is looked for in
 
 T = TypeVar("T")
 
@@ -175,6 +179,7 @@ def history(database: Database, noise_floor: float, limit: int, run_id: int | No
                 experiment.id,
                 frozenset(run.id for run in runs if run.state == "succeeded"),
                 any(run.state in ("queued", *ACTIVE) for run in runs),
+                tuple(experiment.request.get("builds", ())),
             )
         found = series_of(reading.processes(session, latest[::-1]), confirmations, noise_floor)
     return [one for one in found if run_id is None or any(point.run_id == run_id for point in one.points)]
@@ -188,14 +193,31 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
             raise NotFound(f"there is no run {run_id}")
         spec = {name: value for name, value in run.spec.items() if value is not None}
         experiment = session.get_one(Experiment, run.experiment_id)
+    builds = _kept_builds(database, run_id)
     asked = {
         "name": f"confirm run {run_id}",
         "base": spec,
-        "repetitions": CONFIRMING_RUNS,
+        "repetitions": CONFIRMING_PAIRS if builds else CONFIRMING_RUNS,
         "confirms": run_id,
         "requires": experiment.request.get("requires", {}),
+        "builds": builds,
     }
     return ExperimentRequest.model_validate(asked)
+
+
+def _kept_builds(database: Database, run_id: int) -> list[str]:
+    """The trainers before and after the change at a run, if nothing else changed and a worker of the run's node has
+    kept both; else none."""
+    found = history(database, NOISE_FLOOR, LATEST, run_id)
+    builds = next((change.builds for one in found for change in one.changes if change.first_after == run_id), [])
+    if not builds:
+        return []
+    wanted = {build_label(build) for build in builds}
+    with database.read() as session:
+        node = session.get_one(Run, run_id).node
+        query = select(Worker).where(Worker.node == node, Worker.left_at.is_(None))
+        offered = any(wanted <= {*worker.labels} for worker in session.scalars(query))
+    return builds if offered else []
 
 
 def calibrations(database: Database) -> list[Calibration]:

@@ -1,0 +1,105 @@
+"""Trainers of this worker and of those before it, kept on the node, so that an older one can be timed beside a newer.
+
+A build is the trainer's source files; it runs with the libraries that are installed now. It is named by the hash of its
+sources, as results are (`environment.core_hash`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpt2core.process.launch import PROTOCOL
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.settings import cache_folder
+from gpt2core.spec.sources import ROOT, source_hash
+from taskloom.contract.experiments import KEPT, build_label
+
+MOST = 8  # builds of a node; the one that was used longest ago goes first
+PACKAGE, ABOUT, NAME = "gpt2core", "build.json", "[0-9a-f]{64}"
+
+
+def folder() -> Path:
+    """Where this node's builds are."""
+    return cache_folder() / "builds"
+
+
+def keep() -> None:
+    """Keep this installation's trainer. Raises OSError."""
+    root = folder()
+    root.mkdir(parents=True, exist_ok=True)
+    mine = root / source_hash()
+    if not mine.is_dir():
+        mine = _copy(root)
+    os.utime(mine)
+    for old in sorted(_kept(), key=lambda path: path.stat().st_mtime)[:-MOST]:
+        shutil.rmtree(old)
+
+
+def _copy(root: Path) -> Path:
+    """The kept copy of the sources, named by its own hash: they may change while they are copied."""
+    with tempfile.TemporaryDirectory(dir=root) as part:
+        copy = Path(part) / "build"
+        shutil.copytree(ROOT, copy / PACKAGE, ignore=_no_sources)
+        about = {"protocol": PROTOCOL, "settings": [item.name for item in dataclasses.fields(TrainConfig)]}
+        (copy / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+        target = root / source_hash(root=copy / PACKAGE)
+        try:
+            copy.rename(target)
+        except OSError:
+            if not target.is_dir():  # another worker of the node was faster
+                raise
+    return target
+
+
+def _kept() -> list[Path]:
+    return [path for path in folder().glob("?" * 64) if re.fullmatch(NAME, path.name)]
+
+
+def _no_sources(path: str, names: list[str]) -> set[str]:
+    """What is no part of a build."""
+    return {name for name in names if name == "__pycache__" or not (name.endswith(".py") or Path(path, name).is_dir())}
+
+
+def labels() -> dict[str, str]:
+    """What this worker's builds let runs require of it."""
+    return {build_label(path.name): KEPT for path in _kept() if _about(path) is not None}
+
+
+def command(build: str, plain: list[str]) -> list[str]:
+    """The command `plain` with a build in place of the installed trainer. Raises ConfigError without the build."""
+    path = folder() / build
+    if not re.fullmatch(NAME, build) or _about(path) is None:
+        raise ConfigError("build", build, "a trainer that this node has kept")
+    os.utime(path)
+    inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    return ["env", f"PYTHONPATH={os.pathsep.join([str(path), *inherited])}", *plain]
+
+
+def unknown(build: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that a build is too old to know. Raises ConfigError where one of them is not its default, which is what
+    was done before it came."""
+    known = (_about(folder() / build) or {}).get("settings", [])
+    newer = {name: value for name, value in config.items() if name not in known}
+    usual = TrainConfig().to_dict()
+    for name, value in newer.items():
+        if value != usual[name]:
+            raise ConfigError(name, value, f"{usual[name]!r}: build {build[:12]} is older than this setting")
+    return newer
+
+
+def _about(path: Path) -> dict[str, Any] | None:
+    """What is known of a kept build; None if it is none that this worker can start."""
+    try:
+        found = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("protocol") == PROTOCOL else None
