@@ -35,7 +35,7 @@ def test_a_submitted_run_gets_its_result(home: House, client: Client) -> None:
     run = ended(client, run_id)
     assert (run.state, run.attempts, run.error) == ("succeeded", 1, None)
     assert [s.loss for s in client.samples(run_id).items] == [5.5, 5.4, 5.3, 5.2]
-    assert not list(home.spool.glob("*.json"))
+    until(lambda: not list(home.spool.glob("*.json")), "the spool to be emptied")
 
 
 def test_the_trainer_is_pinned_before_it_starts(home: House, client: Client) -> None:
@@ -170,7 +170,7 @@ def test_a_result_outlives_a_server_that_is_gone(home: House, client: Client) ->
     again = home.start_worker()
     assert again.event("delivered")["canonical"] is True
     assert (client.run(run_id).state, client.run(run_id).attempts) == ("succeeded", 1)
-    assert not list(home.spool.glob("*.json"))
+    until(lambda: not list(home.spool.glob("*.json")), "the spool to be emptied")
 
 
 def test_a_result_sent_twice_is_one_result(home: House, client: Client) -> None:
