@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field
 
-from taskloom.contract.runs import MOST, OPEN, Model, Request
+from taskloom.contract.runs import MOST, OPEN, Model, Request, WaitingReason
 
 
 class Need(Model):
@@ -81,3 +82,26 @@ class PoolPage(Model):
     """Every pool, by name."""
 
     items: list[PoolSummary]
+
+
+class QueuedRun(Model):
+    """A run in the queue, and what it waits for."""
+
+    position: int = Field(description="1: nobody is before it")
+    run_id: int
+    experiment_id: int
+    experiment_name: str
+    variant: dict[str, Any]
+    block: int
+    priority: int
+    queued_at: datetime
+    reason: WaitingReason
+    waiting_for: str = Field(description="the reason, for people")
+
+
+class QueuedRunPage(Model):
+    """A page of the queue, in the order in which runs are claimed."""
+
+    items: list[QueuedRun]
+    next_cursor: str | None
+    total: int = Field(description="queued runs on all pages")

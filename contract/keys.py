@@ -44,3 +44,14 @@ class KeyPage(Model):
 
     items: list[KeySummary]
     next_cursor: str | None
+
+
+class WhoAmI(Model):
+    """Who asks, as the server knows it."""
+
+    actor: str = Field(description="as histories name it: key:ID, or local where no key was asked for")
+    scope: Scope
+    key_id: int | None = None
+    name: str | None = Field(None, description="the key's")
+    expires_at: datetime | None = None
+    keys_exist: bool = Field(description="whether keys are asked for: one was made, be it revoked or expired")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from taskloom.contract.runs import MOST, OPEN, Model, Request
+from taskloom.contract.runs import MOST, OPEN, AttemptSummary, Model, ProgressSeen, Request
 
 TOPOLOGY_BYTES = 1 << 16
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # no database keeps a null character in all of its columns
@@ -55,6 +55,19 @@ class Leaving(Request):
     boot_id: str = Field(min_length=1, max_length=200)
 
 
+WorkerState = Literal["idle", "busy", "ending", "silent", "left"]
+
+
+class CurrentAttempt(Model):
+    """What a worker runs."""
+
+    attempt_id: int
+    run_id: int
+    experiment_id: int
+    claimed_at: datetime
+    progress: ProgressSeen | None
+
+
 class WorkerSummary(WorkerRegistration):
     """A worker as it registered, when it was last heard of, and what it runs."""
 
@@ -69,6 +82,12 @@ class WorkerSummary(WorkerRegistration):
     ends_at: datetime | None = Field(description="when its walltime is over, as it said when it last asked for a run")
     left_at: datetime | None = Field(None, description="when it said that it takes no further run")
     current_attempt_id: int | None
+    state: WorkerState | None = Field(
+        None,
+        description="busy: it runs something; left: it takes no further run; silent: it was not heard of lately; "
+        "ending: its walltime is over within two minutes; else idle",
+    )
+    current: CurrentAttempt | None = Field(None, description="what it runs")
 
 
 class WorkerPage(Model):
@@ -78,4 +97,18 @@ class WorkerPage(Model):
     unreadable: list[str] = Field(
         default_factory=list, description="workers of this page whose registration cannot be read: they register again"
     )
+    next_cursor: str | None
+
+
+class WorkerAttempt(AttemptSummary):
+    """An attempt of a worker."""
+
+    experiment_id: int
+    cores: list[int]
+
+
+class WorkerAttemptPage(Model):
+    """A page of what a worker did, newest first."""
+
+    items: list[WorkerAttempt]
     next_cursor: str | None

@@ -149,7 +149,7 @@ class CoresTaken(ServerError):
 
 
 class WorkerBusy(ServerError):
-    """The worker asks for a run while its last one is still running; it ends that one first."""
+    """The worker still runs something, or may still ask for a run: it ends that, or leaves, first."""
 
     slug, title, status = "worker-busy", "Worker is busy", 409
 

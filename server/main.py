@@ -24,6 +24,7 @@ from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.headers import Head, SecurityHeaders
 from taskloom.server.access.keys import service as keys_service
 from taskloom.server.access.keys.routes import router as keys
+from taskloom.server.access.keys.routes import who
 from taskloom.server.access.rates import Rates
 from taskloom.server.connections import Connection
 from taskloom.server.context import Context
@@ -54,8 +55,12 @@ from taskloom.server.read.context import Reading
 from taskloom.server.read.dashboard import files as dashboard_files
 from taskloom.server.read.dashboard.routes import router as dashboard
 from taskloom.server.read.events.routes import router as events
+from taskloom.server.read.events.service import look_at_all
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.routes import router as experiments_read
+from taskloom.server.read.fleet.routes import of_queue, of_workers
+from taskloom.server.read.overview.routes import router as overview
+from taskloom.server.read.overview.service import Overviews
 from taskloom.server.read.pages.routes import router as pages
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.runs.routes import router as runs_read
@@ -71,13 +76,16 @@ log = logging.getLogger("taskloom.server")
 
 ROUTERS = (
     submissions.router,
+    overview,
     experiments_read,
     experiments,
     runs_read,
     runs,
     samples,
     demand,
+    of_queue,
     workers,
+    of_workers,
     attempts,
     artifacts_put,
     artifacts,
@@ -85,6 +93,7 @@ ROUTERS = (
     events,
     retention,
     keys,
+    who,
 )
 
 
@@ -97,11 +106,13 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     neighbours = Neighbours(database)
     waiting = WaitingRoom(tell_others=neighbours.tell)
     store = Store(settings.artifact_folder)
+    overviews = Overviews(database, settings)
     reading = Reading(
-        streams=Streams(database, waiting, settings.events_every_s, settings.stream_s, settings.max_streams),
+        streams=Streams(functools.partial(look_at_all, database, settings, overviews), waiting, settings),
         alerts=Alerts(database, settings),
         answers=Answers(settings, database, Pool(Sources(database, store, settings))),
         dashboard=dashboard_files.read(),
+        overviews=overviews,
     )
 
     def ended() -> bool:

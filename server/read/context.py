@@ -11,6 +11,7 @@ from taskloom.server.read.analysis.alerts import Alerts
 from taskloom.server.read.analysis.answers import Answers
 from taskloom.server.read.dashboard.files import Files
 from taskloom.server.read.events.stream import Streams
+from taskloom.server.read.overview.service import Overviews
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Reading:
     alerts: Alerts
     answers: Answers
     dashboard: Files
+    overviews: Overviews
 
 
 async def _reading(request: Request) -> Reading:

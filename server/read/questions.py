@@ -19,9 +19,11 @@ from taskloom.analysis.sweep import Sweep
 from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.experiments import DryRun, ExperimentRequest
 from taskloom.contract.samples import SamplesPage
+from taskloom.contract.variants import VariantTable
 from taskloom.server.db import Database
 from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.selection import parse
+from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.plans import plan
 from taskloom.server.read.samples import service as samples
 from taskloom.server.read.work import Sources
@@ -81,6 +83,7 @@ QUESTIONS: Mapping[str, Question] = {
     "calibration": Question(lambda s: CalibrationList(service.calibrations(s.database)), CalibrationList),
     "report": Question(_report, dict[str, Any]),
     "page": Question(_page, bytes),
+    "variants": Question(lambda s, *args: variants(s.database, *args), VariantTable),
     "samples": Question(_samples, SamplesPage),
     "plan": Question(_plan, DryRun),
 }

@@ -1,17 +1,19 @@
-"""/api/v1/keys"""
+"""/api/v1/keys and /api/v1/whoami"""
 
 from __future__ import annotations
 
 from fastapi import Response
 
-from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
+from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary, WhoAmI
+from taskloom.server.access.auth import Who
 from taskloom.server.access.keys import service
-from taskloom.server.access.scopes import ADMINS
+from taskloom.server.access.scopes import ADMINS, READERS, WORKERS
 from taskloom.server.context import Ctx, Id, Paged
 from taskloom.server.errors import NotFound
 from taskloom.server.routing import Router
 
 router = Router("/keys", tag="keys")
+who = Router(tag="keys")
 
 
 @router.post("", ADMINS, status_code=201)
@@ -31,3 +33,9 @@ def index(context: Ctx, page: Paged) -> KeyPage:
 def revoke(context: Ctx, key_id: Id) -> KeySummary:
     """The key opens nothing any more."""
     return service.revoke(context.database, key_id)
+
+
+@who.get("/whoami", READERS | WORKERS)
+def whoami(context: Ctx, caller: Who) -> WhoAmI:
+    """Who asks, as the server knows it."""
+    return service.describe(context.database, caller)

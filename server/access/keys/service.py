@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
-from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
+from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary, WhoAmI
 from taskloom.server import paging
 from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, db_now, now, utc
@@ -112,6 +112,21 @@ def identify(database: Database, token: str | None, open_without_keys: bool) -> 
         with database.write() as session:
             session.execute(update(Key).where(Key.id == key.id).values(last_used_at=db_now()))
     return Caller(key.id, key.scope)
+
+
+def describe(database: Database, caller: Caller) -> WhoAmI:
+    """Who asks."""
+    with database.read() as session:
+        key = None if caller.key_id is None else session.get(Key, caller.key_id)
+        exist = _any(session)
+    return WhoAmI(
+        actor=caller.actor,
+        scope=caller.scope,
+        key_id=caller.key_id,
+        name=None if key is None else key.name,
+        expires_at=None if key is None or key.expires_at is None else utc(key.expires_at),
+        keys_exist=exist,
+    )
 
 
 def is_usable(session: Session, key_id: int) -> bool:

@@ -46,7 +46,7 @@ def claim(database: Database, settings: Settings, request: LeaseRequest) -> Leas
 
 def _known_worker(session: Session, request: LeaseRequest) -> Worker:
     worker = session.get(Worker, request.worker_id, with_for_update=LOCKED)
-    if worker is None:
+    if worker is None or worker.removed_at is not None:
         raise UnknownWorker(f"worker {request.worker_id} is not registered here")
     if worker.boot_id != request.boot_id:
         raise StaleBoot(f"worker {request.worker_id} was registered again by another process")

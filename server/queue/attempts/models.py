@@ -44,6 +44,7 @@ class Attempt(Base):
         _active_index("uq_attempt_active_run", "run_id", unique=True),
         _active_index("uq_attempt_active_cores", "node", "core_set", unique=True),
         _active_index("ix_attempt_active_worker", "worker_id"),
+        Index("ix_attempt_worker", "worker_id", "id"),
         _active_index("ix_attempt_expires_at", "expires_at"),
         _active_index("ix_attempt_deadline_at", "deadline_at"),
         LASTING_IDS,

@@ -131,11 +131,27 @@ def place(session: Session, settings: Settings, run: Run) -> QueuePlace | None:
         return None
     ahead = select(func.count()).where(is_queued(), tuple_(Run.rank, Run.id) < tuple_(run.rank, run.id))
     before = session.execute(ahead).scalar_one()
-    registered = session.execute(select(func.count()).select_from(Worker)).scalar_one()
-    wish = _wish(session, run)
-    found = waiting_for(wish, _offers(session, settings), registered, before)
-    reason, text = waiting_for_pool(wish, demand.heard_of(session), found)
+    reason, text = Outlook(session, settings).waiting_for(run, before)
     return QueuePlace(position=before + 1, reason=reason, waiting_for=text)
+
+
+class Outlook:
+    """What queued runs wait for; workers and pools are looked at once."""
+
+    def __init__(self, session: Session, settings: Settings) -> None:
+        self._session = session
+        self._registered = session.execute(select(func.count()).select_from(Worker)).scalar_one()
+        self._offers, self._pools = _offers(session, settings), demand.heard_of(session)
+        self._wishes: dict[tuple[int, int], Wish] = {}
+
+    def waiting_for(self, run: Run, runs_before: int) -> Answer:
+        """Why nobody runs a queued run that has so many before it."""
+        block = (run.experiment_id, run.block)
+        if block not in self._wishes:
+            self._wishes[block] = _wish(self._session, run)
+        wish = self._wishes[block]
+        found = waiting_for(wish, self._offers, self._registered, runs_before)
+        return waiting_for_pool(wish, self._pools, found)
 
 
 def waiting_for_pool(wish: Wish, pools: Sequence[PoolSummary], found: Answer) -> Answer:

@@ -29,6 +29,7 @@ class Worker(Base):
     seen_at: Mapped[float]
     ends_at: Mapped[float | None]
     left_at: Mapped[float | None]  # when it said that it takes no further run; null while it may
+    removed_at: Mapped[float | None]  # since when it is listed no more; null again when it registers
 
 
 class WorkerKey(Base):

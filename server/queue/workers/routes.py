@@ -9,7 +9,7 @@ from fastapi import Path, Response
 from taskloom.contract.workers import Leaving, WorkerPage, WorkerRegistration, WorkerSummary
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.service import Caller
-from taskloom.server.access.scopes import READERS, WORKERS
+from taskloom.server.access.scopes import ADMINS, READERS, WORKERS
 from taskloom.server.context import Context, Ctx, Paged
 from taskloom.server.errors import (
     CoresTaken,
@@ -17,11 +17,13 @@ from taskloom.server.errors import (
     NotFound,
     NotYourWorker,
     StaleBoot,
+    WorkerBusy,
 )
 from taskloom.server.queue.workers import service
 from taskloom.server.routing import Router
 
 router = Router("/workers", tag="workers")
+WorkerId = Annotated[str, Path(max_length=200)]
 NEW: dict[int | str, Any] = {201: {"model": WorkerSummary, "description": "a worker not known before"}}
 
 
@@ -56,7 +58,7 @@ async def register(context: Ctx, caller: Who, registration: WorkerRegistration, 
 async def put(
     context: Ctx,
     caller: Who,
-    worker_id: Annotated[str, Path(max_length=200)],
+    worker_id: WorkerId,
     registration: WorkerRegistration,
     response: Response,
 ) -> WorkerSummary:
@@ -76,7 +78,7 @@ async def put(
 
 
 @router.post("/{worker_id}/leave", WORKERS, errors=(NotFound, NotYourWorker, StaleBoot, CoresTaken), status_code=204)
-def leave(context: Ctx, caller: Who, worker_id: Annotated[str, Path(max_length=200)], leaving: Leaving) -> None:
+def leave(context: Ctx, caller: Who, worker_id: WorkerId, leaving: Leaving) -> None:
     """A worker says that it takes no further run. Blocks that were bound to it are free for others at once."""
     service.leave(context.database, caller, worker_id, leaving.boot_id)
     context.waiting.changed()
@@ -85,10 +87,16 @@ def leave(context: Ctx, caller: Who, worker_id: Annotated[str, Path(max_length=2
 @router.get("", READERS)
 def index(context: Ctx, page: Paged) -> WorkerPage:
     """Workers by their id."""
-    return service.page(context.database, page.cursor, page.limit)
+    return service.page(context.database, context.settings, page.cursor, page.limit)
 
 
 @router.get("/{worker_id}", READERS, errors=(NotFound,))
-def show(context: Ctx, worker_id: Annotated[str, Path(max_length=200)]) -> WorkerSummary:
+def show(context: Ctx, worker_id: WorkerId) -> WorkerSummary:
     """A worker, when it was last heard of, and what it runs."""
-    return service.show(context.database, worker_id)
+    return service.show(context.database, context.settings, worker_id)
+
+
+@router.delete("/{worker_id}", ADMINS, errors=(NotFound, WorkerBusy), status_code=204)
+async def remove(context: Ctx, worker_id: WorkerId) -> None:
+    """List a worker no more that has left or is silent. What it did stays; it is back when it registers again."""
+    await context.control.run(service.remove, context.database, context.settings, worker_id)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import get_args
 
 from pydantic import ValidationError
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from taskloom.contract.workers import WorkerPage, WorkerRegistration, WorkerSummary
+from taskloom.contract.runs import ProgressSeen
+from taskloom.contract.workers import CurrentAttempt, WorkerPage, WorkerRegistration, WorkerState, WorkerSummary
 from taskloom.server import paging, values
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.db import LOCKED, Database, hold, now, utc
-from taskloom.server.errors import NotFound, ServerError, StaleBoot
+from taskloom.server.errors import NotFound, ServerError, StaleBoot, WorkerBusy
 from taskloom.server.queue.attempts.models import Attempt, is_active
 from taskloom.server.queue.attempts.service import lose_attempts_of
 from taskloom.server.queue.experiments.expansion import Capacity
+from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.workers import ownership
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")
+ENDING_S = 120.0  # before its walltime is over a worker takes hardly a run any more
 FORMER_BOOTS = 100  # that are known of a worker: a message is late by seconds, not by a hundred restarts
 
 
@@ -63,13 +67,14 @@ def register(
         worker.labels = dict(given.labels)
         worker.software = dict(given.software)
         worker.topology = given.topology
-        worker.seen_at, worker.ends_at, worker.left_at = at, None, None
+        worker.seen_at, worker.ends_at, worker.left_at, worker.removed_at = at, None, None, None
         session.flush()
         if new:
             ownership.take(session, caller, given.worker_id)
             session.flush()
-        held = session.scalars(select(Attempt.id).where(Attempt.worker_id == worker.worker_id, is_active()))
-        return _summary(worker, held.first()), new, requeued
+        current = _held(session, [worker]).get(worker.worker_id)
+        state = _state(worker, current is not None, at, settings)
+        return _summary(worker, current).model_copy(update={"state": state}), new, requeued
 
 
 def _started_before(given: WorkerRegistration, known: Worker) -> bool:
@@ -94,48 +99,100 @@ def leave(database: Database, caller: Caller, worker_id: str, boot_id: str) -> N
         worker.seen_at = worker.left_at = now(session)
 
 
-def show(database: Database, worker_id: str) -> WorkerSummary:
+def remove(database: Database, settings: Settings, worker_id: str) -> None:
+    """List a worker no more. Raises NotFound, or WorkerBusy where it may still come for a run."""
+    with database.write() as session:
+        worker = session.get(Worker, worker_id, with_for_update=LOCKED)
+        if worker is None or worker.removed_at is not None:
+            raise NotFound(f"there is no worker {worker_id}")
+        at = now(session)
+        held = session.scalars(select(Attempt.id).where(Attempt.worker_id == worker_id, is_active())).first()
+        state = _state(worker, held is not None, at, settings)
+        if state not in ("left", "silent"):
+            raise WorkerBusy(f"worker {worker_id} is {state}: it leaves first", attempt_id=held, current=state)
+        worker.removed_at = at
+
+
+def show(database: Database, settings: Settings, worker_id: str) -> WorkerSummary:
     """Raises NotFound."""
     with database.read() as session:
         worker = session.get(Worker, worker_id)
-        if worker is None:
+        if worker is None or worker.removed_at is not None:
             raise NotFound(f"there is no worker {worker_id}")
-        found, _ = _summaries(session, [worker])
+        found, _ = _summaries(session, settings, [worker])
     if not found:
         raise NotFound(f"worker {worker_id} was registered with values that cannot be read: it registers again")
     return found[0]
 
 
-def page(database: Database, cursor: str | None, limit: int) -> WorkerPage:
+def page(database: Database, settings: Settings, cursor: str | None, limit: int) -> WorkerPage:
     """Workers by id. Raises BadCursor."""
     after = paging.decode(cursor)
     with database.read() as session:
-        query = select(Worker).order_by(Worker.worker_id).limit(limit + 1)
+        query = select(Worker).where(Worker.removed_at.is_(None)).order_by(Worker.worker_id).limit(limit + 1)
         if after is not None:
             query = query.where(Worker.worker_id > after)
         rows, more = paging.split(session.scalars(query).all(), limit)
-        found, unreadable = _summaries(session, rows)
+        found, unreadable = _summaries(session, settings, rows)
     next_cursor = paging.encode(rows[-1].worker_id) if more else None
     return WorkerPage(items=found, unreadable=unreadable, next_cursor=next_cursor)
 
 
-def _summaries(session: Session, workers: Sequence[Worker]) -> tuple[list[WorkerSummary], list[str]]:
+def _summaries(
+    session: Session, settings: Settings, workers: Sequence[Worker]
+) -> tuple[list[WorkerSummary], list[str]]:
     """Those that can be read, and the ids of the others."""
-    held = select(Attempt.worker_id, func.max(Attempt.id)).where(
-        Attempt.worker_id.in_([worker.worker_id for worker in workers]), is_active()
-    )
-    current = dict(session.execute(held.group_by(Attempt.worker_id)).all())
+    held, at = _held(session, workers), now(session)
     found, unreadable = [], []
     for worker in workers:
+        current = held.get(worker.worker_id)
         try:
-            found.append(_summary(worker, current.get(worker.worker_id)))
+            summary = _summary(worker, current)
         except (ValidationError, ServerError):
             log.warning("worker %s was registered with values that cannot be read", worker.worker_id)
             unreadable.append(worker.worker_id)
+            continue
+        found.append(summary.model_copy(update={"state": _state(worker, current is not None, at, settings)}))
     return found, unreadable
 
 
-def _summary(worker: Worker, current_attempt_id: int | None) -> WorkerSummary:
+def _state(worker: Worker, busy: bool, at: float, settings: Settings) -> WorkerState:
+    if busy:
+        return "busy"
+    if worker.left_at is not None:
+        return "left"
+    if worker.seen_at <= at - settings.block_release_s:
+        return "silent"
+    return "ending" if worker.ends_at is not None and worker.ends_at < at + ENDING_S else "idle"
+
+
+def count_by_state(session: Session, settings: Settings) -> dict[WorkerState, int]:
+    """How many workers are in each state."""
+    busy = set(session.scalars(select(Attempt.worker_id).where(is_active())))
+    at = now(session)
+    counts: dict[WorkerState, int] = dict.fromkeys(get_args(WorkerState), 0)
+    for worker in session.scalars(select(Worker).where(Worker.removed_at.is_(None))):
+        counts[_state(worker, worker.worker_id in busy, at, settings)] += 1
+    return counts
+
+
+def _held(session: Session, workers: Sequence[Worker]) -> dict[str, CurrentAttempt]:
+    """What each of these workers runs."""
+    held = select(Attempt, Run.experiment_id).join(Run, Run.id == Attempt.run_id)
+    held = held.where(Attempt.worker_id.in_([worker.worker_id for worker in workers]), is_active())
+    return {
+        attempt.worker_id: CurrentAttempt(
+            attempt_id=attempt.id,
+            run_id=attempt.run_id,
+            experiment_id=experiment_id,
+            claimed_at=utc(attempt.claimed_at),
+            progress=ProgressSeen.kept(attempt.progress),
+        )
+        for attempt, experiment_id in session.execute(held.order_by(Attempt.id))
+    }
+
+
+def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
     """Raises ValidationError, InvalidRequest or BodyTooComplex for what older servers took and no answer can hold."""
     values.refuse_odd([worker.labels, worker.software, worker.topology], values.REQUEST)
     return WorkerSummary(
@@ -153,11 +210,12 @@ def _summary(worker: Worker, current_attempt_id: int | None) -> WorkerSummary:
         seen_at=utc(worker.seen_at),
         ends_at=None if worker.ends_at is None else utc(worker.ends_at),
         left_at=None if worker.left_at is None else utc(worker.left_at),
-        current_attempt_id=current_attempt_id,
+        current_attempt_id=None if current is None else current.attempt_id,
+        current=current,
     )
 
 
 def capacity(session: Session) -> Capacity:
     """The most cores and the most memory of the known workers, each by itself."""
-    rows = session.execute(select(Worker.cores, Worker.memory_bytes)).all()
+    rows = session.execute(select(Worker.cores, Worker.memory_bytes).where(Worker.removed_at.is_(None))).all()
     return Capacity(max((len(cores) for cores, _ in rows), default=None), max((m for _, m in rows), default=None))

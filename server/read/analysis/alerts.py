@@ -132,10 +132,11 @@ def page(database: Database, states: list[AlertState], cursor: str | None, limit
         query = query.where(Alert.id < before)
     with database.read() as session:
         rows, more = paging.split(session.scalars(query).all(), limit)
-    return AlertPage(items=[_summary(row) for row in rows], next_cursor=paging.encode(rows[-1].id) if more else None)
+    return AlertPage(items=[summary(row) for row in rows], next_cursor=paging.encode(rows[-1].id) if more else None)
 
 
-def _summary(row: Alert) -> AlertSummary:
+def summary(row: Alert) -> AlertSummary:
+    """An alert as lists show it."""
     return AlertSummary(
         id=row.id,
         run_id=row.run_id,

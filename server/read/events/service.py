@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.events import ExperimentEvent, RunEvent
+from taskloom.contract.overview import Overview
 from taskloom.contract.runs import LogLine, ProgressSeen
+from taskloom.contract.workers import WorkerPage
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.attempts.models import Attempt, OutputLine, is_active
 from taskloom.server.queue.experiments import service as experiments
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE, RUN
+from taskloom.server.queue.workers import service as workers
+from taskloom.server.read.overview.service import Overviews
+from taskloom.server.settings import Settings
 
 LINES = 200  # of one run that a look takes in
 RUNS = 200  # whose lines are asked for in one statement
@@ -24,25 +30,49 @@ RUNS = 200  # whose lines are asked for in one statement
 
 @dataclass(frozen=True)
 class Topic:
-    """What can be listened to: a run, or an experiment."""
+    """What can be listened to: a run, an experiment, or (without an id) the overview or the workers."""
 
     kind: str
-    id: int
+    id: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.id}" if self.id else self.kind
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What there is to tell: the state, and lines with their ids; more: there are more lines than one look takes in."""
+    """What there is to tell: the state, and lines with their ids; more: there are more lines than one look takes in.
+
+    passing: fields of the state that are no news by themselves.
+    """
 
     topic: Topic
-    state: RunEvent | ExperimentEvent
+    state: RunEvent | ExperimentEvent | Overview | WorkerPage
     ended: bool
     lines: list[tuple[int, LogLine]] = field(default_factory=list)
     more: bool = False
+    passing: Mapping[str, Any] = field(default_factory=dict)
+
+
+OVERVIEW, WORKERS = Topic("overview"), Topic("workers")
+
+
+def look_at_all(
+    database: Database, settings: Settings, overviews: Overviews, topics: Mapping[Topic, int]
+) -> dict[Topic, Seen]:
+    """Each topic that there is, with the lines after the one of this id."""
+    seen = look(database, {topic: line for topic, line in topics.items() if topic.id})
+    if OVERVIEW in topics:
+        passing = {"at": True, "eta_s": True, "experiments": {"__all__": {"eta_s"}}}
+        seen[OVERVIEW] = Seen(OVERVIEW, overviews.get(), ended=False, passing=passing)
+    if WORKERS in topics:
+        page = workers.page(database, settings, None, settings.max_page)
+        seen[WORKERS] = Seen(WORKERS, page, ended=False, passing={"items": {"__all__": {"seen_at", "ends_at"}}})
+    return seen
 
 
 def look(database: Database, topics: Mapping[Topic, int]) -> dict[Topic, Seen]:
-    """Each topic that there is, with the lines after the one of this id."""
+    """The same of runs and experiments."""
     after = {topic.id: line for topic, line in topics.items() if topic.kind == "run"}
     asked = [topic.id for topic in topics if topic.kind == "experiment"]
     with database.read(snapshot=True) as session:

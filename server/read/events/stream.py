@@ -11,22 +11,24 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from anyio import to_thread
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from taskloom.server.db import Database
 from taskloom.server.errors import NotFound, TooManyStreams
 from taskloom.server.problems import problem
 from taskloom.server.queue.attempts.waiting import WaitingRoom
-from taskloom.server.read.events.service import Seen, Topic, look
+from taskloom.server.read.events.service import Seen, Topic
+from taskloom.server.settings import Settings
 
 MEDIA_TYPE = "text/event-stream"
 ALIVE_EVERY_S = 15.0
 BEHIND = 100  # pieces of news that wait for a listener; one that is further behind is ended, and comes again
+Look = Callable[[Mapping[Topic, int]], dict[Topic, Seen]]
 ID = re.compile(r"([0-9a-f]{16})\.([0-9]{1,9})")
 log = logging.getLogger("taskloom.server")
 
@@ -49,6 +51,31 @@ class Heard:
 
 
 @dataclass(frozen=True)
+class HeardAll:
+    """How far a listener to several topics has come; the id of their events."""
+
+    by_topic: dict[str, Heard]
+
+    @classmethod
+    def parse(cls, text: str | None) -> HeardAll:
+        """From Last-Event-ID; what was never an id is as if nothing was heard."""
+        parts = (part.partition("=") for part in (text or "").split(";"))
+        return cls({topic: Heard.parse(heard) for topic, _, heard in parts})
+
+    def __str__(self) -> str:
+        return ";".join(f"{topic}={heard}" for topic, heard in self.by_topic.items())
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a listener is told; no event: the server is still here."""
+
+    event: Literal["changed", "line", "ended"] | None
+    data: str
+    heard: Heard
+
+
+@dataclass(frozen=True)
 class News:
     """What was seen, written out once for all who listen."""
 
@@ -61,8 +88,9 @@ class News:
     @classmethod
     def of(cls, seen: Seen) -> News:
         text = seen.state.model_dump_json()
+        news = seen.state.model_dump_json(exclude=dict(seen.passing)) if seen.passing else text
         lines = [(line_id, line.model_dump_json()) for line_id, line in seen.lines]
-        return cls(text, hashlib.sha256(text.encode()).hexdigest()[:16], seen.ended, lines, seen.more)
+        return cls(text, hashlib.sha256(news.encode()).hexdigest()[:16], seen.ended, lines, seen.more)
 
 
 @dataclass(eq=False)
@@ -87,9 +115,10 @@ class _Watched:
 class Streams:
     """The streams that one server keeps open; used from its event loop only."""
 
-    def __init__(self, database: Database, room: WaitingRoom, every_s: float, longest_s: float, most: int) -> None:
-        self._database, self._room = database, room
-        self._every_s, self._longest_s, self._most = every_s, longest_s, most
+    def __init__(self, look: Look, room: WaitingRoom, settings: Settings) -> None:
+        """look: gives each topic that there is, with the lines after the one of this id; called on any thread."""
+        self._look_at, self._room = look, room
+        self._every_s, self._longest_s, self._most = settings.events_every_s, settings.stream_s, settings.max_streams
         self._open = 0
         self._watched: dict[Topic, _Watched] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -100,6 +129,49 @@ class Streams:
         heard = Heard.parse(last_event_id)
         first = await self._look(topic, heard.line)
         return _Stream(self, self._events(topic, first, heard))
+
+    async def answer_all(self, topics: Sequence[Topic], last_event_id: str | None) -> StreamingResponse:
+        """One stream of several topics. Raises NotFound or TooManyStreams."""
+        self._check_room()
+        before = HeardAll.parse(last_event_id)
+        heard = {topic: before.by_topic.get(str(topic), Heard()) for topic in dict.fromkeys(topics)}
+        found = await to_thread.run_sync(self._look_at, {topic: each.line for topic, each in heard.items()})
+        for topic in heard:
+            if topic not in found:
+                raise NotFound(f"there is no {topic.kind} {topic.id}")
+        return _Stream(self, self._all_events({topic: News.of(found[topic]) for topic in heard}, heard))
+
+    async def _all_events(self, first: dict[Topic, News], heard: dict[Topic, Heard]) -> AsyncIterator[str]:
+        told: asyncio.Queue[tuple[Topic, Told | None]] = asyncio.Queue(BEHIND)
+
+        async def pass_on(topic: Topic) -> None:
+            try:
+                async with contextlib.aclosing(self._told(topic, first[topic], heard[topic])) as news:
+                    async for each in news:
+                        await told.put((topic, each))
+            except Exception:
+                log.exception("the stream of %s failed; its client comes again", topic)
+            await told.put((topic, None))
+
+        left = set(first)
+        now = {str(topic): each for topic, each in heard.items()}
+        yield "retry: 1000\n\n"
+        tasks = [asyncio.create_task(pass_on(topic)) for topic in first]
+        try:
+            while left:
+                topic, each = await told.get()
+                if each is None:
+                    left.discard(topic)
+                elif each.event is None:
+                    yield ": still here\n\n"
+                else:
+                    now[str(topic)] = each.heard
+                    data = f'{{"topic":"{topic}","data":{each.data}}}'
+                    yield f"id: {HeardAll(now)}\nevent: {each.event}\ndata: {data}\n\n"
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _check_room(self) -> None:
         if self._open >= self._most:
@@ -119,26 +191,36 @@ class Streams:
 
     async def _look(self, topic: Topic, line: int) -> News:
         """Raises NotFound."""
-        found = await to_thread.run_sync(look, self._database, {topic: line})
+        found = await to_thread.run_sync(self._look_at, {topic: line})
         if topic not in found:
             raise NotFound(f"there is no {topic.kind} {topic.id}")
         return News.of(found[topic])
 
     async def _events(self, topic: Topic, news: News, heard: Heard) -> AsyncIterator[str]:
-        until = time.monotonic() + self._longest_s  # then the client comes again; its key may be revoked by then
         yield "retry: 1000\n\n"
+        async with contextlib.aclosing(self._told(topic, news, heard)) as told:
+            async for each in told:
+                if each.event is None:
+                    yield ": still here\n\n"
+                elif each.event == "ended":
+                    yield f"event: ended\ndata: {each.data}\n\n"
+                else:
+                    yield f"id: {each.heard}\nevent: {each.event}\ndata: {each.data}\n\n"
+
+    async def _told(self, topic: Topic, news: News, heard: Heard) -> AsyncGenerator[Told, None]:
+        until = time.monotonic() + self._longest_s  # then the client comes again; its key may be revoked by then
         with self._listening(topic) as listener:
             ready = False
             while True:
                 if news.identity != heard.state:
                     heard = Heard(news.identity, heard.line)
-                    yield f"id: {heard}\nevent: changed\ndata: {news.text}\n\n"
+                    yield Told("changed", news.text, heard)
                 for line_id, text in news.lines:
                     if line_id > heard.line:
                         heard = Heard(heard.state, line_id)
-                        yield f"id: {heard}\nevent: line\ndata: {text}\n\n"
+                        yield Told("line", text, heard)
                 if news.ended:
-                    yield f"event: ended\ndata: {news.text}\n\n"
+                    yield Told("ended", news.text, heard)
                     return
                 if not ready:
                     # What came before this stream listened, or was more than one look takes in, it looks for itself.
@@ -155,7 +237,7 @@ class Streams:
                         told = await asyncio.wait_for(listener.news.get(), min(ALIVE_EVERY_S, remaining_s))
                         break
                     except TimeoutError:
-                        yield ": still here\n\n"
+                        yield Told(None, "", heard)
                 if told is None:
                     return
                 news = told
@@ -185,7 +267,7 @@ class Streams:
                 asked = {topic: watched.told for topic, watched in self._watched.items() if watched.told is not None}
                 try:
                     lines = {topic: told.line for topic, told in asked.items()}
-                    found = await to_thread.run_sync(look, self._database, lines) if lines else {}
+                    found = await to_thread.run_sync(self._look_at, lines) if lines else {}
                 except Exception:
                     log.exception("the look for event streams failed; it goes on")
                     continue

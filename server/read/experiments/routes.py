@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Query
+from starlette.responses import Response
 
 from taskloom.contract.experiments import ExperimentDetail, ExperimentPage
+from taskloom.contract.variants import VariantTable
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Id, Paged
 from taskloom.server.errors import NotFound
+from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_experiments
 from taskloom.server.read.experiments import service
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.parameters import Labels, Periods, Total
@@ -52,3 +55,9 @@ def index(
 def show(context: Ctx, experiment_id: Id) -> ExperimentDetail:
     """An experiment with its request and how many of its runs are in each state."""
     return service.show(context.database, context.settings, experiment_id)
+
+
+@router.get("/{experiment_id}/variants", READERS, errors=(*COMPUTED, NotFound), response_model=VariantTable)
+async def variants(ask: Asks, experiment_id: Id) -> Response:
+    """Every variant with its counts and figures, a flat row each, from what is kept of its runs."""
+    return await ask("variants", experiment_id, made_from=of_experiments(experiment_id))

@@ -56,7 +56,7 @@ class Place:
 class Order:
     """What a list is sorted by: a column and then the id, or the id alone. Rows without a value come last."""
 
-    column: ColumnElement[Any] | None = None
+    column: ColumnElement[Any] | InstrumentedAttribute[Any] | None = None
     descending: bool = False
 
 

@@ -1,0 +1,73 @@
+"""What is going on at this moment."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from taskloom.contract.analysis import AlertSummary
+from taskloom.contract.experiments import ExperimentSummary
+from taskloom.contract.runs import Model, WaitingReason
+
+
+class EndedRuns(Model):
+    """Runs that ended within the last day."""
+
+    succeeded: int
+    failed: int
+    cancelled: int
+    quarantined: int
+
+
+class RunCounts(Model):
+    """Runs that are open or set aside, and those that ended lately."""
+
+    queued: int
+    leased: int
+    running: int
+    quarantined: int
+    ended_24h: EndedRuns
+
+
+class WorkerCounts(Model):
+    """Workers by state."""
+
+    idle: int
+    busy: int
+    ending: int
+    silent: int
+    left: int
+
+
+class AlertCounts(Model):
+    """Alerts by state."""
+
+    suspected: int
+    confirming: int
+    confirmed: int
+    dismissed: int
+
+
+class Waiting(Model):
+    """Why queued runs wait."""
+
+    reason: WaitingReason
+    waiting_for: str = Field(description="the reason, for people, of the first of them")
+    runs: int = Field(description="of the first 500 in the queue")
+
+
+class Overview(Model):
+    """What is going on: the queue, the workers, what ended lately, and what became slower."""
+
+    at: datetime
+    runs: RunCounts
+    runs_per_h: int = Field(description="runs that ended within the last hour")
+    eta_s: float | None = Field(description="seconds until the queue is empty; null: there is nothing to tell it from")
+    workers: WorkerCounts
+    active_experiments: int
+    experiments: list[ExperimentSummary] = Field(description="the first 20 active ones, in the order of the queue")
+    latest: list[ExperimentSummary] = Field(description="the 10 that ended last")
+    alerts: AlertCounts
+    newest_alerts: list[AlertSummary] = Field(description="the 5 newest that are not dismissed")
+    waiting: list[Waiting]

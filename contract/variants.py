@@ -1,0 +1,47 @@
+"""The variants of an experiment, a flat row each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from taskloom.contract.runs import MainSettings, Model
+
+
+class VariantRow(Model):
+    """One variant of an experiment, from what is kept of its runs; times are medians over runs that succeeded."""
+
+    experiment_id: int
+    variant: dict[str, Any] = Field(description="its values on the experiment's axes")
+    settings: MainSettings | None
+    runs: int
+    queued: int
+    active: int = Field(description="leased or running")
+    succeeded: int
+    failed: int
+    cancelled: int
+    quarantined: int
+    flagged_runs: int = Field(description="runs with flagged steps: something else ran beside them")
+    median_step_s: float | None
+    low: float | None = Field(description="95 % interval of the median over processes; null: too few")
+    high: float | None
+    min_step_s: float | None
+    max_step_s: float | None
+    tokens_per_s: float | None
+    data_s: float | None
+    forward_s: float | None
+    loss_s: float | None
+    backward_s: float | None
+    update_s: float | None
+    final_loss: float | None
+    losses: int = Field(description="different final losses: 1 is agreement")
+    nodes: list[str]
+    environments: int = Field(description="different machines or software that results come from")
+
+
+class VariantTable(Model):
+    """Every variant of an experiment, in its order."""
+
+    experiment_id: int
+    rows: list[VariantRow]

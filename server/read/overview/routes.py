@@ -1,0 +1,16 @@
+"""/api/v1/overview"""
+
+from __future__ import annotations
+
+from taskloom.contract.overview import Overview
+from taskloom.server.access.scopes import READERS
+from taskloom.server.read.context import Reads
+from taskloom.server.routing import Router
+
+router = Router(tag="overview")
+
+
+@router.get("/overview", READERS)
+def overview(reading: Reads) -> Overview:
+    """The queue, the workers, what ended lately and what became slower, as of a moment ago."""
+    return reading.overviews.get()

@@ -1,0 +1,107 @@
+"""What is going on, looked at once a moment for everybody who asks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from taskloom.contract.overview import AlertCounts, EndedRuns, Overview, RunCounts, Waiting, WorkerCounts
+from taskloom.contract.runs import WaitingReason
+from taskloom.server.db import Database, now, utc
+from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs.models import Run, is_queued
+from taskloom.server.queue.runs.queue import Outlook
+from taskloom.server.queue.workers import service as workers
+from taskloom.server.read.analysis import alerts
+from taskloom.server.read.analysis.models import Alert
+from taskloom.server.read.experiments.eta import Eta, eta
+from taskloom.server.settings import Settings
+
+HOUR_S, DAY_S = 3600.0, 86400.0
+ACTIVE, LATEST, ALERTS, FIRST_QUEUED = 20, 10, 5, 500
+OPEN = ("queued", "leased", "running", "quarantined")
+
+
+class Overviews:
+    """The overview as it was a moment ago at most."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database, self._settings = database, settings
+        self._turn = threading.Lock()
+        self._kept: tuple[float, Overview] | None = None
+
+    def get(self) -> Overview:
+        """Called on any thread; those who ask at the same moment wait for one look."""
+        with self._turn:
+            if self._kept is None or time.monotonic() - self._kept[0] >= self._settings.events_every_s:
+                overview = look(self._database, self._settings)
+                self._kept = time.monotonic(), overview
+            return self._kept[1]
+
+
+def look(database: Database, settings: Settings) -> Overview:
+    """The overview of this moment."""
+    with database.read(snapshot=True) as session:
+        at = now(session)
+        left = eta(session, settings)
+        active, count = _active(session, left)
+        latest = select(Experiment).where(Experiment.finished_at.is_not(None))
+        latest = latest.order_by(Experiment.finished_at.desc(), Experiment.id.desc()).limit(LATEST)
+        by_state = dict.fromkeys(AlertCounts.model_fields, 0)
+        by_state |= {row[0]: row[1] for row in session.execute(select(Alert.state, func.count()).group_by(Alert.state))}
+        newest = select(Alert).where(Alert.state != "dismissed").order_by(Alert.id.desc()).limit(ALERTS)
+        return Overview(
+            at=utc(at),
+            runs=_runs(session, at),
+            runs_per_h=sum(_ended(session, at - HOUR_S).values()),
+            eta_s=left.total_s,
+            workers=WorkerCounts(**workers.count_by_state(session, settings)),
+            active_experiments=count,
+            experiments=[
+                item.model_copy(update={"eta_s": left.by_experiment.get(item.id)})
+                for item in experiments.summaries(session, active)
+            ],
+            latest=experiments.summaries(session, list(session.scalars(latest))),
+            alerts=AlertCounts(**by_state),
+            newest_alerts=[alerts.summary(row) for row in session.scalars(newest)],
+            waiting=_waiting(session, settings),
+        )
+
+
+def _active(session: Session, left: Eta) -> tuple[list[Experiment], int]:
+    """The first active experiments in the order of the queue, and how many there are."""
+    queue = [experiment_id for experiment_id, eta_s in left.by_experiment.items() if eta_s is not None]
+    ids = sorted(queue, key=lambda each: left.by_experiment[each] or 0.0)
+    ids += sorted(left.by_experiment.keys() - set(queue))
+    found = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids[:ACTIVE])))}
+    return [found[experiment_id] for experiment_id in ids[:ACTIVE]], len(ids)
+
+
+def _runs(session: Session, at: float) -> RunCounts:
+    counts = select(Run.state, func.count()).where(Run.state.in_(OPEN)).group_by(Run.state)
+    found = dict.fromkeys(OPEN, 0) | {row[0]: row[1] for row in session.execute(counts)}
+    return RunCounts(**found, ended_24h=EndedRuns(**_ended(session, at - DAY_S)))
+
+
+def _ended(session: Session, since: float) -> dict[str, int]:
+    """How many runs have ended since, by their state."""
+    ended = select(Run.state, func.count()).where(Run.finished_at >= since).group_by(Run.state)
+    return dict.fromkeys(EndedRuns.model_fields, 0) | {row[0]: row[1] for row in session.execute(ended)}
+
+
+def _waiting(session: Session, settings: Settings) -> list[Waiting]:
+    """Why the first queued runs wait, the most frequent reason first."""
+    first = select(Run).where(is_queued()).order_by(Run.rank, Run.id).limit(FIRST_QUEUED)
+    outlook = Outlook(session, settings)
+    texts: dict[WaitingReason, str] = {}
+    counts: Counter[WaitingReason] = Counter()
+    for before, run in enumerate(session.scalars(first)):
+        reason, text = outlook.waiting_for(run, before)
+        texts.setdefault(reason, text)
+        counts[reason] += 1
+    return [Waiting(reason=reason, waiting_for=texts[reason], runs=runs) for reason, runs in counts.most_common()]
