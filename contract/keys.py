@@ -46,7 +46,7 @@ class KeyPage(Model):
     next_cursor: str | None
 
 
-class WhoAmI(Model):
+class Identity(Model):
     """Who asks, as the server knows it."""
 
     actor: str = Field(description="as histories name it: key:ID, or local where no key was asked for")

@@ -58,6 +58,7 @@ from taskloom.server.read.events.routes import router as events
 from taskloom.server.read.events.service import look_at_all
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.routes import router as experiments_read
+from taskloom.server.read.exports.routes import router as exports
 from taskloom.server.read.fleet.routes import of_queue, of_workers
 from taskloom.server.read.overview.routes import router as overview
 from taskloom.server.read.overview.service import Overviews
@@ -82,6 +83,7 @@ ROUTERS = (
     runs_read,
     runs,
     samples,
+    exports,
     demand,
     of_queue,
     workers,

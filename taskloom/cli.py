@@ -20,6 +20,7 @@ COMMANDS = (
     "runs",
     "experiments",
     "compare",
+    "export",
     "train",
     "metg",
     "doctor",

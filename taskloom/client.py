@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import io
+import json
 import os
+import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,18 +18,21 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from taskloom import DEFAULT_SERVER
+from taskloom import DEFAULT_SERVER, events, frames
 from taskloom.contract import problems
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary, Comparison, ScalingTable
 from taskloom.contract.artifacts import ArtifactList
-from taskloom.contract.demand import PoolPage, PoolSummary
+from taskloom.contract.demand import PoolPage, PoolSummary, QueuedRun, QueuedRunPage
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
-from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary
+from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
+from taskloom.contract.overview import Overview
 from taskloom.contract.retention import PruneReport, PruneRequest
-from taskloom.contract.runs import LogPage, RunDetail, RunPage, RunSummary, SampleList, StateChange, StateChangePage
+from taskloom.contract.runs import LogPage, RunDetail, RunPage, RunRow, SampleList, StateChange, StateChangePage
 from taskloom.contract.samples import RunSamples, SamplesPage
+from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
+from taskloom.events import Event
 
 if TYPE_CHECKING:  # these load NumPy, which few questions need
     from taskloom.analysis.calibration import Calibration
@@ -73,9 +80,13 @@ class Client:
         """What a submission would become; nothing is queued."""
         return self._ask("POST", "/experiments", DryRun, body=request, query={"dry_run": "true"})
 
-    def experiments(self) -> Iterator[ExperimentSummary]:
-        """All experiments, in the server's order."""
-        return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), {})
+    def experiments(self, **filters: Any) -> Iterator[ExperimentSummary]:
+        """Experiments, newest first, or as `sort` says ("-finished_at").
+
+        filters: `state`, `name`, `submitter`, `label`, `since`, `until`, `finished_since`, `finished_until`; instants
+        as "7d" or a datetime; several values as a list.
+        """
+        return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), _query(filters))
 
     def experiment(self, experiment_id: int) -> ExperimentDetail:
         return self._ask("GET", f"/experiments/{experiment_id}", ExperimentDetail)
@@ -87,9 +98,15 @@ class Client:
         """Queue every run of it once more that failed, was cancelled or quarantined."""
         return self._ask("POST", f"/experiments/{experiment_id}/retry", ExperimentDetail)
 
-    def runs(self, experiment_id: int | None = None, state: str | None = None) -> Iterator[RunSummary]:
-        """Runs, in the server's order."""
-        query = {key: value for key, value in (("experiment_id", experiment_id), ("state", state)) if value is not None}
+    def runs(
+        self, experiment_id: int | None = None, state: str | Sequence[str] | None = None, **filters: Any
+    ) -> Iterator[RunRow]:
+        """Runs as they were planned, or as `sort` says ("-id": the newest first).
+
+        filters: `node`, `label`, `filter` (settings, as {"scheduler": "task"}), `flagged`, `since`, `until`,
+        `finished_since`, `finished_until`; instants as "7d" or a datetime; several values as a list.
+        """
+        query = _query({"experiment_id": experiment_id, "state": state, **filters})
         return self._pages(lambda each: self._page("/runs", RunPage, each), query)
 
     def run(self, run_id: int) -> RunDetail:
@@ -101,6 +118,61 @@ class Client:
     def retry_run(self, run_id: int) -> RunDetail:
         """Queue a failed, cancelled or quarantined run once more."""
         return self._ask("POST", f"/runs/{run_id}/retry", RunDetail)
+
+    def wait(self, experiment_id: int, timeout_s: float | None = None) -> ExperimentDetail:
+        """The experiment once it has ended. Raises TimeoutError when it has not within so many seconds."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        for event in self.events(f"experiment:{experiment_id}", until=until):
+            if event.event == "ended":
+                return self.experiment(experiment_id)
+        raise TimeoutError(f"experiment {experiment_id} has not ended within {timeout_s:g} s")
+
+    def events(self, *topics: str, until: float | None = None) -> Iterator[Event]:
+        """What is told of topics ("overview", "workers", "experiment:7", "run:12") until all have ended.
+
+        A lost stream is taken up where it ended. until: an instant of time.monotonic() at which it ends.
+        """
+        return events.listen(self._http, self.server, topics, until)
+
+    def overview(self) -> Overview:
+        """What is going on: the queue, the workers, what ended lately and what became slower."""
+        return self._ask("GET", "/overview", Overview)
+
+    def whoami(self) -> Identity:
+        """Who asks, as the server knows it."""
+        return self._ask("GET", "/whoami", Identity)
+
+    def queue(self) -> Iterator[QueuedRun]:
+        """Queued runs in the order in which they are claimed, with what they wait for."""
+        return self._pages(lambda query: self._page("/queue/runs", QueuedRunPage, query), {})
+
+    def variants(self, experiment_id: int) -> list[VariantRow]:
+        """A flat row a variant of an experiment."""
+        return list(self._ask("GET", f"/experiments/{experiment_id}/variants", VariantTable).rows)
+
+    def export(self, table: str, target: Path, format: str = "csv", **filters: Any) -> None:
+        """Write a table ("runs", "steps", "ops", "variants", "history") to a file, whole or not at all.
+
+        format: csv, ndjson, parquet or arrow. filters: those of `runs`, and `columns`. Raises OSError.
+        """
+        partial = target.with_name(target.name + ".partial")
+        try:
+            with partial.open("wb") as file:
+                self._stream(f"/exports/{table}", file.write, {**_query(filters), "format": format})
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def frame(self, table: str, library: str | None = None, **filters: Any) -> Any:
+        """A table ("runs", "steps", "ops", "variants", "history") as a data frame of pandas, or of polars.
+
+        library: "pandas" or "polars"; None: whichever is installed, pandas first. filters: those of `runs`, and
+        `columns`. Raises FrameLibraryMissing.
+        """
+        make = frames.maker(library)
+        content = io.BytesIO()
+        self._stream(f"/exports/{table}", content.write, {**_query(filters), "format": "ndjson"})
+        return make(content.getvalue(), filters.get("columns"))
 
     def samples(self, run_id: int) -> SampleList:
         """Every timed step of the run's result."""
@@ -294,10 +366,10 @@ class Client:
             raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
         return _checked(answer)
 
-    def _stream(self, path: str, write: Callable[[bytes], object]) -> str:
+    def _stream(self, path: str, write: Callable[[bytes], object], query: Query | None = None) -> str:
         """Write what is at an address; its ETag."""
         try:
-            with self._http.stream("GET", path) as answer:
+            with self._http.stream("GET", path, params=query) as answer:
                 if not answer.is_success:
                     answer.read()
                 for chunk in _checked(answer).iter_raw():
@@ -314,6 +386,21 @@ def _understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
         return adapter.validate_json(answer.content) if part is ... else adapter.validate_python(part)
     except ValidationError as error:
         raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
+
+
+def _query(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters as parameters: what is None is left out."""
+    query: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "filter" and isinstance(value, Mapping):
+            query[name] = [f"{setting}={v if isinstance(v, str) else json.dumps(v)}" for setting, v in value.items()]
+        elif name == "columns" and not isinstance(value, str) and value is not None:
+            query[name] = ",".join(value)
+        elif isinstance(value, datetime.datetime):
+            query[name] = value.astimezone(datetime.UTC).isoformat()
+        elif value is not None:
+            query[name] = value
+    return query
 
 
 def _checked(answer: httpx.Response) -> httpx.Response:

@@ -35,6 +35,12 @@ class NotUnderstood(TaskloomError):
     """The server's answer is not one that this version knows."""
 
 
+class FrameLibraryMissing(TaskloomError):
+    """A data frame is asked for, and neither pandas nor polars is installed."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
 def _named(item: dict[str, Any]) -> str:
     field = item.get("field") or item.get("pointer")
     return f"{field} = {item.get('value')!r} is not accepted: {item.get('accepted')}"

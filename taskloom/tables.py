@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from taskloom.contract.analysis import AlertSummary, Comparison, Instructions, Interval, ScalingTable
     from taskloom.contract.artifacts import ArtifactList
     from taskloom.contract.experiments import DryRun, ExperimentSummary, StoppingState
     from taskloom.contract.keys import KeySummary
-    from taskloom.contract.runs import RunSummary, SampleList, StateChange
+    from taskloom.contract.runs import RunRow, RunSummary, SampleList, StateChange
 
 NONE = "-"
 
@@ -79,10 +81,48 @@ def runs(items: Iterable[RunSummary]) -> Table:
 
 
 def experiments(items: Iterable[ExperimentSummary]) -> Table:
-    table = new_table(None, "experiment", "name", "state", "runs by state", "runs", left=4)
+    table = new_table(None, "experiment", "name", "state", "runs by state", "submitted", "ended", "by", "runs", left=7)
     for item in items:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
-        table.add_row(str(item.id), item.name or NONE, item.state, states or NONE, str(item.runs))
+        ended = instant(item.finished_at)
+        if item.finished_at is None and item.eta_s is not None:
+            ended = f"in {duration(item.eta_s)}"
+        table.add_row(
+            str(item.id),
+            item.name or NONE,
+            item.state,
+            states or NONE,
+            instant(item.created_at),
+            ended,
+            item.submitter_name or item.submitter,
+            str(item.runs),
+        )
+    return table
+
+
+def instant(at: datetime | None) -> str:
+    return NONE if at is None else at.strftime("%Y-%m-%d %H:%M")
+
+
+def duration(of_s: float) -> str:
+    """A duration for people: 40 s, 12 min, 3.5 h."""
+    if of_s < 90:
+        return f"{of_s:.0f} s"
+    return f"{of_s / 60:.0f} min" if of_s < 5400 else f"{of_s / 3600:.1f} h"
+
+
+def chosen(run: RunRow, names: Sequence[str]) -> dict[str, Any]:
+    """These of a run's values, its settings' and its variant's. Raises KeyError for a name that it does not have."""
+    shown = run.model_dump(mode="json")
+    known = {**run.variant, **(shown["settings"] or {}), **shown}
+    return {name: known[name] for name in names}
+
+
+def plain(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Rows as they are."""
+    table = new_table(None, *names, left=len(names))
+    for row in rows:
+        table.add_row(*(NONE if row[n] is None else str(row[n]) for n in names))
     return table
 
 

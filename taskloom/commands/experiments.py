@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
-from taskloom import tables
+from taskloom import listing, tables
 from taskloom.client import Client
 from taskloom.commands import analysis
 from taskloom.commands.output import (
@@ -28,13 +28,19 @@ def experiments() -> None:
 
 
 @experiments.command("list")
+@click.option("--state", multiple=True, type=click.Choice(["active", "finished", "cancelled"]), help="only so")
+@click.option("--name", help="only with this in their name")
+@click.option("--submitter", metavar="WHO", help="only of key:ID, local or alerts")
+@click.option("--label", multiple=True, metavar="KEY=VALUE", help="only those that require it")
+@listing.period_options
+@click.option("--sort", type=listing.Sort(("id", "created_at", "finished_at")), help="[default: -id]")
 @limit_option
 @server_option
 @json_option
-def list_experiments(limit: int, server: str, as_json: bool) -> None:
-    """Experiments and how far they are."""
+def list_experiments(limit: int, server: str, as_json: bool, **chosen: Any) -> None:
+    """Experiments, the newest first: how far they are, when they began and ended, and who submitted them."""
     with Client(server) as client:
-        print_items(client.experiments(), limit, tables.experiments, as_json)
+        print_items(client.experiments(**listing.run_query(chosen)), limit, tables.experiments, as_json)
 
 
 @experiments.command()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
-from taskloom import tables, trace_files, watch
+from taskloom import listing, tables, trace_files, watch
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, limit_option, print_items, print_json, server_option
-from taskloom.contract.runs import LogLine, RunDetail, RunState
+from taskloom.contract.runs import LogLine, RunDetail, RunRow
 
 
 @click.group()
@@ -21,15 +23,30 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--experiment", "experiment_id", type=int, help="only this experiment's")
-@click.option("--state", type=click.Choice(get_args(RunState)), help="only in this state")
+@listing.run_options
+@click.option("--columns", metavar="NAME,...", help="of a run, its settings (threads) or its variant; also with --json")
 @limit_option
 @server_option
 @json_option
-def list_runs(experiment_id: int | None, state: str | None, limit: int, server: str, as_json: bool) -> None:
-    """Runs with their states and figures."""
+def list_runs(columns: str | None, limit: int, server: str, as_json: bool, **chosen: Any) -> None:
+    """Runs with their states and figures: an experiment's as planned, others the newest first."""
+    query = listing.run_query(chosen)
+    if "experiment_id" not in query:
+        query.setdefault("sort", "-id")
     with Client(server) as client:
-        print_items(client.runs(experiment_id, state), limit, tables.runs, as_json)
+        if columns is None:
+            print_items(client.runs(**query), limit, tables.runs, as_json)
+            return
+        names = [name.strip() for name in columns.split(",")]
+        rows = (_chosen(run, names) for run in client.runs(**query))
+        print_items(rows, limit, functools.partial(tables.plain, names), as_json)
+
+
+def _chosen(run: RunRow, names: Sequence[str]) -> dict[str, Any]:
+    try:
+        return tables.chosen(run, names)
+    except KeyError as error:
+        raise click.BadParameter(f"run {run.id} has no {error}", param_hint="--columns") from error
 
 
 @runs.command()

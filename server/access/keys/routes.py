@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary, WhoAmI
+from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys import service
 from taskloom.server.access.scopes import ADMINS, READERS, WORKERS
@@ -36,6 +36,6 @@ def revoke(context: Ctx, key_id: Id) -> KeySummary:
 
 
 @who.get("/whoami", READERS | WORKERS)
-def whoami(context: Ctx, caller: Who) -> WhoAmI:
+def whoami(context: Ctx, caller: Who) -> Identity:
     """Who asks, as the server knows it."""
     return service.describe(context.database, caller)

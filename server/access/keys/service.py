@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
-from taskloom.contract.keys import KeyCreated, KeyPage, KeyRequest, KeySummary, WhoAmI
+from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.server import paging
 from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, db_now, now, utc
@@ -114,12 +114,12 @@ def identify(database: Database, token: str | None, open_without_keys: bool) -> 
     return Caller(key.id, key.scope)
 
 
-def describe(database: Database, caller: Caller) -> WhoAmI:
+def describe(database: Database, caller: Caller) -> Identity:
     """Who asks."""
     with database.read() as session:
         key = None if caller.key_id is None else session.get(Key, caller.key_id)
         exist = _any(session)
-    return WhoAmI(
+    return Identity(
         actor=caller.actor,
         scope=caller.scope,
         key_id=caller.key_id,

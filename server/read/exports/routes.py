@@ -1,0 +1,72 @@
+"""/api/v1/exports"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from anyio import to_thread
+from fastapi import Query
+from starlette.responses import Response, StreamingResponse
+
+from taskloom.server.access.scopes import READERS
+from taskloom.server.context import Ctx
+from taskloom.server.read.exports import formats
+from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
+from taskloom.server.read.exports.tables import TABLES, Kind
+from taskloom.server.read.lists import parameters
+from taskloom.server.read.runs.routes import RunFilters
+from taskloom.server.read.runs.service import Sort
+from taskloom.server.routing import Router
+
+router = Router("/exports", tag="exports")
+CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPES.values()}
+
+
+@router.get(
+    "/{table}",
+    READERS,
+    response_class=Response,
+    responses={200: {"description": "the table, as it is made", "content": CONTENT}},
+)
+async def show(
+    context: Ctx,
+    table: Literal["runs", "steps", "ops", "variants", "history"],
+    filters: RunFilters,
+    format: Annotated[Format, Query(description="Parquet and Arrow where the server has pyarrow")] = "csv",
+    columns: Annotated[
+        str | None, Query(max_length=2500, description="names, in the order wanted", examples=["run_id,step_s"])
+    ] = None,
+    sort: Annotated[Sort, Query(description="of runs; - before it: descending")] = "id",
+) -> Response:
+    """A tidy table with flat columns: a row a run, step, op, variant, or point of a history.
+
+    Of the runs that the filters choose; variants are those of the experiments that `experiment_id`, `since` and the
+    like choose. It is streamed.
+    """
+    chosen = TABLES[table]
+    wanted = _columns(chosen.columns, columns)
+    try:
+        pieces = formats.written(format, wanted, chosen.rows(context.database, filters, sort))
+    except ImportError:
+        raise parameters.refused("format", format, "csv or ndjson: this server has no pyarrow") from None
+    first = await to_thread.run_sync(next, pieces, b"")  # what refuses, refuses before the answer begins
+    name = table if filters.experiment_id is None else f"experiment-{filters.experiment_id}-{table}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
+    return StreamingResponse(_after(first, pieces), media_type=MEDIA_TYPES[format], headers=headers)
+
+
+def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _columns(known: Mapping[str, Kind], asked: str | None) -> Mapping[str, Kind]:
+    """Raises InvalidRequest."""
+    if asked is None:
+        return known
+    names = list(dict.fromkeys(name.strip() for name in asked.split(",")))
+    if not set(names) <= known.keys():
+        unknown = ", ".join(name for name in names if name not in known)
+        raise parameters.refused("columns", unknown, "columns among " + ", ".join(known))
+    return {name: known[name] for name in names}

@@ -1,0 +1,251 @@
+"""What can be exported: tidy tables, a row a run, step, op, variant or point of a history, flat columns with types."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gpt2core.spec.config import PHASES
+from taskloom.contract.variants import VariantRow
+from taskloom.server.db import Database, utc
+from taskloom.server.queue.attempts.models import Digest, Result
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs.models import Run
+from taskloom.server.read.analysis.models import Alert
+from taskloom.server.read.analysis.selection import SETTINGS
+from taskloom.server.read.experiments.variants import variants
+from taskloom.server.read.lists import keyset
+from taskloom.server.read.runs.service import Filters, Sort, look
+
+Kind = Literal["integer", "number", "text", "boolean", "instant"]
+Row = dict[str, Any]
+RUNS_AT_ONCE = 500  # whose columns are read at a time
+RESULTS_AT_ONCE = 20  # whose results are read at a time
+
+
+@dataclass(frozen=True)
+class Table:
+    """Its columns with their kinds, and what gives its rows."""
+
+    columns: Mapping[str, Kind]
+    rows: Callable[[Database, Filters, Sort], Iterator[Row]]
+
+
+def _kinds(kind: Kind, *names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names, kind)
+
+
+# Settings that are not numbers in every run (null, "auto", lists) are text of JSON.
+WHOLE = ("threads", "batch", "seq", "batch_slice", "token_slice", "steps", "warmup", "seed", "grad_accum")
+MAIN = ("model", "scheduler", "sync", "threads", "batch", "seq", "batch_slice", "token_slice", "precision", "steps")
+SETTING_KINDS: dict[str, Kind] = {name: "integer" if name in WHOLE else "text" for name in SETTINGS}
+MAIN_KINDS = {name: SETTING_KINDS[name] for name in MAIN}
+PHASE_COLUMNS = tuple(f"{phase}_s" for phase in PHASES)
+
+
+def _settings(spec: Mapping[str, Any], names: Sequence[str]) -> Row:
+    return {name: _setting(name, spec.get(name)) for name in names}
+
+
+def _setting(name: str, value: Any) -> Any:
+    if name == "model" and isinstance(value, Mapping):
+        return value.get("name")
+    if value is None or SETTING_KINDS[name] == "integer":
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _pages(database: Database, filters: Filters, sort: Sort, columns: Sequence[Any], most: int) -> Iterator[list[Any]]:
+    """Rows of `columns` of every run, a page at a time; each page is a transaction of its own."""
+    cursor: str | None = None
+    while True:
+        with database.read(snapshot=True) as session:
+            ids, cursor = keyset.page(session, look(filters, sort), cursor, most)
+            found = {row.id: row for row in session.execute(select(*columns).where(Run.id.in_(ids)))}
+        yield [found[run_id] for run_id in ids]
+        if cursor is None:
+            return
+
+
+RUN_COLUMNS = (
+    Run.id, Run.experiment_id, Run.state, Run.repetition, Run.block, Run.position, Run.attempts, Run.created_at,
+    Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
+    Run.flagged_steps, Run.node, Run.environment_sha256, Run.error, Run.spec,
+)  # fmt: skip
+
+
+def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
+    for page in _pages(database, filters, sort, RUN_COLUMNS, RUNS_AT_ONCE):
+        for run in page:
+            ended = run.started_at is not None and run.finished_at is not None
+            yield {
+                "run_id": run.id,
+                **{name: getattr(run, name) for name in ("experiment_id", "state", "repetition", "block", "position")},
+                "attempts": run.attempts,
+                **{name: _instant(getattr(run, name)) for name in ("created_at", "started_at", "finished_at")},
+                "duration_s": run.finished_at - run.started_at if ended else None,
+                **{name: getattr(run, name) for name in ("median_step_s", "tokens_per_s", "final_loss")},
+                **{f"{phase}_s": (run.phase_s or {}).get(phase) for phase in PHASES},
+                **{name: getattr(run, name) for name in ("flagged_steps", "node", "environment_sha256")},
+                "error_slug": _text((run.error or {}).get("slug")),
+                "error_detail": _text((run.error or {}).get("detail")),
+                **_settings(run.spec, SETTINGS),
+            }
+
+
+def _instant(at: float | None) -> datetime.datetime | None:
+    return None if at is None else utc(at)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _results(database: Database, filters: Filters, sort: Sort, whole: bool) -> Iterator[tuple[Any, Any]]:
+    """Each timed run with its result that counts; whole: with its ops."""
+    for page in _pages(database, filters, sort, (Run.id, Run.experiment_id, Run.spec, Run.timed), RESULTS_AT_ONCE):
+        timed = [run.id for run in page if run.timed]
+        with database.read() as session:
+            found = dict(_contents(session, timed, whole))
+        for run in page:
+            if run.id in found:
+                content = found[run.id]
+                yield run, orjson.loads(zlib.decompress(content))["result"] if whole else orjson.loads(content)
+
+
+def _contents(session: Session, run_ids: Sequence[int], whole: bool) -> Iterator[tuple[int, bytes]]:
+    query = select(Result.run_id, Result.payload if whole else Digest.content)
+    if not whole:
+        query = query.join(Digest, Digest.attempt_id == Result.attempt_id)
+    for row in session.execute(query.where(Result.run_id.in_(run_ids), Result.canonical)):
+        yield row[0], row[1]
+
+
+def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
+    for run, result in _results(database, filters, sort, whole=False):
+        flagged = result.get("flagged") or [[]] * len(result["step_s"])
+        same = {"run_id": run.id, "experiment_id": run.experiment_id}
+        settings = _settings(run.spec, MAIN)
+        for step, (loss, step_s) in enumerate(zip(result["losses"], result["step_s"], strict=True)):
+            yield {
+                **same,
+                "step": step,
+                "warmup": step < result["config"]["warmup"],
+                "loss": loss,
+                "step_s": step_s,
+                **{f"{phase}_s": result["phase_s"][phase][step] for phase in PHASES},
+                "flagged": " ".join(map(str, flagged[step])),
+                **settings,
+            }
+
+
+def _ops(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
+    for run, result in _results(database, filters, sort, whole=True):
+        settings = _settings(run.spec, MAIN)
+        for op in result["ops"]:
+            of_it = {name: op[name] for name in ("op", "phase", "calls", "time_s", "flop", "bytes")}
+            yield {"run_id": run.id, "experiment_id": run.experiment_id, **of_it, **settings}
+
+
+def _variant_kind(name: str) -> Kind:
+    if name in ("variant", "nodes"):
+        return "text"
+    return "number" if name.endswith("_s") or name in ("low", "high", "final_loss") else "integer"
+
+
+VARIANT_KINDS = {name: _variant_kind(name) for name in VariantRow.model_fields if name != "settings"}
+
+
+def _variants(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:  # noqa: ARG001
+    with database.read() as session:
+        query = select(Experiment.id).order_by(Experiment.id)
+        if filters.experiment_id is not None:
+            query = query.where(Experiment.id == filters.experiment_id)
+        for condition in filters.period.conditions(Experiment).values():
+            query = query.where(condition)
+        ids = session.scalars(query).all()
+    for experiment_id in ids:
+        for row in variants(database, experiment_id).rows:
+            settings = dict.fromkeys(MAIN) if row.settings is None else row.settings.model_dump()
+            flat = row.model_dump(exclude={"settings"})
+            yield {**flat, "variant": json.dumps(row.variant), "nodes": " ".join(row.nodes), **settings}
+
+
+HISTORY_COLUMNS = (
+    Run.id, Run.experiment_id, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.node, Run.environment_sha256,
+    Run.shape, Run.state, Run.spec,
+)  # fmt: skip
+
+
+def _history(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
+    for page in _pages(database, filters, sort, HISTORY_COLUMNS, RUNS_AT_ONCE):
+        known = [run for run in page if run.median_step_s is not None and run.state == "succeeded"]
+        with database.read() as session:
+            query = select(Alert.run_id, Alert.state, Alert.ratio)
+            alerts = {row.run_id: row for row in session.execute(query.where(Alert.run_id.in_([r.id for r in known])))}
+        for run in known:
+            alert = alerts.get(run.id)
+            yield {
+                "series": hashlib.sha256(f"{run.shape} {run.environment_sha256}".encode()).hexdigest()[:16],
+                "run_id": run.id,
+                "experiment_id": run.experiment_id,
+                "finished_at": _instant(run.finished_at),
+                "median_step_s": run.median_step_s,
+                "tokens_per_s": run.tokens_per_s,
+                "node": run.node,
+                "alert": None if alert is None else alert.state,
+                "alert_ratio": None if alert is None else alert.ratio,
+                **_settings(run.spec, MAIN),
+            }
+
+
+TABLES: dict[str, Table] = {
+    "runs": Table(
+        _kinds("integer", "run_id", "experiment_id")
+        | _kinds("text", "state")
+        | _kinds("integer", "repetition", "block", "position", "attempts")
+        | _kinds("instant", "created_at", "started_at", "finished_at")
+        | _kinds("number", "duration_s", "median_step_s", "tokens_per_s", "final_loss", *PHASE_COLUMNS)
+        | _kinds("integer", "flagged_steps")
+        | _kinds("text", "node", "environment_sha256", "error_slug", "error_detail")
+        | SETTING_KINDS,
+        _runs,
+    ),
+    "steps": Table(
+        _kinds("integer", "run_id", "experiment_id", "step")
+        | _kinds("boolean", "warmup")
+        | _kinds("number", "loss", "step_s", *PHASE_COLUMNS)
+        | _kinds("text", "flagged")
+        | MAIN_KINDS,
+        _steps,
+    ),
+    "ops": Table(
+        _kinds("integer", "run_id", "experiment_id")
+        | _kinds("text", "op", "phase")
+        | _kinds("integer", "calls")
+        | _kinds("number", "time_s")
+        | _kinds("integer", "flop", "bytes")
+        | MAIN_KINDS,
+        _ops,
+    ),
+    "variants": Table(VARIANT_KINDS | MAIN_KINDS, _variants),
+    "history": Table(
+        _kinds("text", "series")
+        | _kinds("integer", "run_id", "experiment_id")
+        | _kinds("instant", "finished_at")
+        | _kinds("number", "median_step_s", "tokens_per_s")
+        | _kinds("text", "node", "alert")
+        | _kinds("number", "alert_ratio")
+        | MAIN_KINDS,
+        _history,
+    ),
+}

@@ -1,0 +1,49 @@
+"""`taskloom export`: tidy tables for notebooks and spreadsheets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taskloom import listing
+from taskloom.client import Client
+from taskloom.commands.output import console, json_option, print_json, server_option
+
+FORMATS = {
+    "csv": "csv",
+    "ndjson": "ndjson",
+    "jsonl": "ndjson",
+    "parquet": "parquet",
+    "arrow": "arrow",
+    "feather": "arrow",
+}
+
+
+@click.command()
+@click.argument("table", type=click.Choice(["runs", "steps", "ops", "variants", "history"]))
+@click.option(
+    "--format", "form", type=click.Choice(["csv", "ndjson", "parquet", "arrow"]), help="[default: by FILE's name]"
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE")
+@click.option("--columns", metavar="NAME,...", help="only these, in this order")
+@listing.run_options
+@server_option
+@json_option
+def export(
+    table: str, form: str | None, output: Path, columns: str | None, server: str, as_json: bool, **chosen: Any
+) -> None:
+    """Write a table to FILE: a row a run, step, op, variant, or point of a history."""
+    form = form or FORMATS.get(output.suffix.removeprefix("."))
+    if form is None:
+        raise click.UsageError(f"{output} does not say the format; give --format csv, ndjson, parquet or arrow")
+    with Client(server) as client:
+        try:
+            client.export(table, output, form, columns=columns, **listing.run_query(chosen))
+        except OSError as error:
+            raise click.BadParameter(f"{output}: {error.strerror}", param_hint="--output") from error
+    if as_json:
+        print_json({"table": table, "format": form, "path": str(output), "bytes": output.stat().st_size})
+    else:
+        console().print(f"wrote {output}", markup=False, highlight=False)

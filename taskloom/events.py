@@ -1,0 +1,77 @@
+"""What the server tells as it happens: server-sent events, read until their topics have ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from pydantic import ValidationError
+
+from taskloom.contract.problems import Problem
+from taskloom.errors import ServerUnreachable, from_problem
+
+SILENCE_S = 40.0  # the server says every 15 s that it is still there
+AGAIN_S = 1.0
+TRIES = 5  # to reach the server again
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that was told of a topic: `changed`, `line` or `ended`, with the topic's whole state, or the line."""
+
+    topic: str
+    event: str
+    data: dict[str, Any]
+
+
+def listen(http: httpx.Client, server: str, topics: Sequence[str], until: float | None) -> Iterator[Event]:
+    """Events until all topics have ended, or the instant `until` of time.monotonic(). Raises ServerUnreachable or
+    what the server refuses with."""
+    left, last, failures = list(dict.fromkeys(topics)), None, 0
+    while left:
+        headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
+        try:
+            timeout = httpx.Timeout(SILENCE_S if until is None else min(SILENCE_S, max(0.05, until - time.monotonic())))
+            with http.stream("GET", "/events", params={"topic": left}, headers=headers, timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise from_problem(_problem(answer))
+                for identity, event in _events(answer):
+                    last, failures = identity or last, 0
+                    yield event
+                    if event.event == "ended":
+                        left.remove(event.topic)
+                    if until is not None and time.monotonic() >= until:
+                        return
+        except httpx.HTTPError as error:
+            failures += 1
+            if until is not None and time.monotonic() >= until:
+                return
+            if failures > TRIES:
+                raise ServerUnreachable(server, str(error) or type(error).__name__) from error
+            time.sleep(AGAIN_S)
+
+
+def _events(answer: httpx.Response) -> Iterator[tuple[str | None, Event]]:
+    fields: dict[str, str] = {}
+    for line in answer.iter_lines():
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+            continue
+        if "data" in fields:
+            told = json.loads(fields["data"])
+            yield fields.get("id"), Event(told["topic"], fields.get("event", "message"), told["data"])
+        fields = {}
+
+
+def _problem(answer: httpx.Response) -> Problem:
+    try:
+        return Problem.model_validate_json(answer.content)
+    except ValidationError:
+        detail = answer.text[:500]
+        return Problem(type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=detail)

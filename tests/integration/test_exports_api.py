@@ -1,0 +1,197 @@
+"""Exports hold what lists and samples say, in every format, also where they take several pages."""
+
+import csv
+import io
+import json
+
+import pandas
+import polars
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+from taskloom import Client
+from taskloom.cli import main
+from taskloom.errors import BadRequest, FrameLibraryMissing
+from taskloom.server.read.exports import formats, tables
+
+pytestmark = pytest.mark.both_databases
+
+
+@pytest.fixture
+def done(api, make_result, monkeypatch):
+    """Four runs of two variants, three of them timed; read two at a time."""
+    monkeypatch.setattr(tables, "RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(tables, "RESULTS_AT_ONCE", 2)
+    monkeypatch.setattr(formats, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(formats, "ROWS_OF_A_GROUP", 3)
+    axes = {"scheduler": ["fork-join", "task"]}
+    api.submit(axes=axes, repetitions=2, name='a, "b"', order="sequential", base={"model": "tiny"})
+    node = api.worker()
+    for i in range(3):
+        lease = node.claim()
+        node.beat(lease)
+        node.upload(lease, make_result([9.0, 0.5 + i, 0.25], losses=[3, 2, 1 + i]))
+    lease = node.claim()
+    node.upload(lease, error={"slug": "boom", "detail": 'it "broke",\nbadly'})
+    api.sql("UPDATE run SET flagged_steps = 1 WHERE id = 2")
+    return api
+
+
+def exported(api, table, form, **query):
+    answer = api.http.get(f"/api/v1/exports/{table}", params={"format": form, **query})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].partition(";")[0] == formats.MEDIA_TYPES[form]
+    assert answer.headers["content-disposition"].endswith(f'{table}.{form}"')
+    return answer.content
+
+
+def rows_of(form, content):
+    if form == "csv":
+        return list(csv.DictReader(io.StringIO(content.decode())))
+    if form == "ndjson":
+        return [json.loads(line) for line in content.splitlines()]
+    if form == "parquet":
+        return pyarrow.parquet.read_table(io.BytesIO(content)).to_pylist()
+    return pyarrow.ipc.open_file(io.BytesIO(content)).read_all().to_pylist()
+
+
+@pytest.mark.parametrize("table", sorted(tables.TABLES))
+def test_every_format_holds_the_same_rows(done, table):
+    rows = {form: rows_of(form, exported(done, table, form)) for form in formats.MEDIA_TYPES}
+    assert rows["ndjson"]
+    assert list(rows["csv"][0]) == list(rows["ndjson"][0]) == list(tables.TABLES[table].columns)
+    assert [{n: "" if v is None else str(v) for n, v in row.items()} for row in rows["ndjson"]] == rows["csv"]
+    for form in ("parquet", "arrow"):
+        plain = [{n: v.isoformat() if hasattr(v, "isoformat") else v for n, v in row.items()} for row in rows[form]]
+        assert plain == rows["ndjson"]
+
+
+def test_runs_are_those_of_the_list(done):
+    rows = rows_of("ndjson", exported(done, "runs", "ndjson", sort="-id"))
+    listed = done.get("/runs", sort="-id")["items"]
+    for row, run in zip(rows, listed, strict=True):
+        assert (row["run_id"], row["state"], row["median_step_s"]) == (run["id"], run["state"], run["median_step_s"])
+        assert (row["model"], row["scheduler"]) == ("tiny", run["variant"]["scheduler"])
+        assert row["duration_s"] == run["duration_s"]
+    assert (rows[0]["error_slug"], rows[0]["error_detail"]) == ("boom", 'it "broke",\nbadly')
+    spec = done.get("/runs/1")["spec"]
+    assert {name: rows[-1][name] for name in ("seq", "precision", "lr")} == {
+        "seq": spec["seq"], "precision": spec["precision"], "lr": json.dumps(spec["lr"]),
+    }  # fmt: skip
+
+
+def test_steps_are_those_of_the_samples(done):
+    rows = rows_of("ndjson", exported(done, "steps", "ndjson"))
+    for run_id in (1, 2, 3):
+        samples = done.get(f"/runs/{run_id}/samples")["items"]
+        mine = [row for row in rows if row["run_id"] == run_id]
+        for row, sample in zip(mine, samples, strict=True):
+            assert {name: row[name] for name in ("step", "warmup", "loss", "step_s")} == {
+                name: sample[name] for name in ("step", "warmup", "loss", "step_s")
+            }
+            assert row["backward_s"] == sample["phase_s"]["backward"]
+    assert len(rows) == 9
+
+
+def test_ops_variants_and_histories_are_those_of_the_results(done):
+    ops = rows_of("ndjson", exported(done, "ops", "ndjson"))
+    raw = done.get("/runs/1/result")["ops"]
+    mine = [{name: row[name] for name in raw[0]} for row in ops if row["run_id"] == 1]
+    assert mine == raw
+    variants = rows_of("ndjson", exported(done, "variants", "ndjson"))
+    table = done.get("/experiments/1/variants")["rows"]
+    assert [(v["scheduler"], v["median_step_s"], v["succeeded"]) for v in variants] == [
+        (row["settings"]["scheduler"], row["median_step_s"], row["succeeded"]) for row in table
+    ]
+    history = rows_of("ndjson", exported(done, "history", "ndjson"))
+    assert [row["run_id"] for row in history] == [1, 2, 3]
+    assert history[0]["series"] == history[1]["series"] != history[2]["series"]
+
+
+def test_an_export_takes_filters_and_columns(done):
+    content = exported(done, "runs", "csv", columns="run_id, scheduler", filter="scheduler=task", state="succeeded")
+    assert content == b"run_id,scheduler\n3,task\n"
+    assert exported(done, "steps", "csv", columns="run_id", flagged="true") == b"run_id\n2\n2\n2\n"
+    assert exported(done, "variants", "csv", columns="runs", experiment_id=9) == b"runs\n"
+
+
+def test_what_there_is_not_is_named(done):
+    problem = done.get("/exports/runs", 422, columns="run_id,cheese")
+    assert (problem["errors"][0]["field"], problem["errors"][0]["value"]) == ("columns", "cheese")
+    assert done.get("/exports/cheese", 422)["type"] == "/problems/invalid-request"
+    assert done.get("/exports/runs", 422, format="xls")["errors"][0]["field"] == "format"
+
+
+def test_a_server_without_pyarrow_says_so(done, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    problem = done.get("/exports/runs", 422, format="parquet")
+    assert problem["errors"][0]["accepted"] == "csv or ndjson: this server has no pyarrow"
+
+
+def test_the_client_gives_frames_of_either_library(done):
+    with Client(str(done.http.base_url)) as client:
+        frame = client.frame("steps", experiment_id=1, filter={"scheduler": "fork-join"})
+        assert isinstance(frame, pandas.DataFrame)
+        assert (len(frame), frame["step_s"].sum(), str(frame["warmup"].dtype)) == (6, 20.5, "bool")
+        frame = client.frame("runs", "polars", columns=["run_id", "created_at"])
+        assert isinstance(frame, polars.DataFrame)
+        assert (frame["run_id"].to_list(), frame["created_at"].dtype.is_temporal()) == ([1, 2, 3, 4], True)
+        empty = client.frame("runs", state="quarantined", columns="run_id,node")
+        assert (len(empty), list(empty.columns)) == (0, ["run_id", "node"])
+        with pytest.raises(FrameLibraryMissing, match="a data frame takes excel"):
+            client.frame("runs", "excel")
+        with pytest.raises(BadRequest, match="cheese"):
+            client.frame("runs", columns="cheese")
+
+
+def test_the_client_writes_an_export_whole_or_not_at_all(done, tmp_path):
+    with Client(str(done.http.base_url)) as client:
+        client.export("runs", tmp_path / "runs.parquet", "parquet", columns="run_id")
+        assert pandas.read_parquet(tmp_path / "runs.parquet")["run_id"].tolist() == [1, 2, 3, 4]
+        with pytest.raises(BadRequest):
+            client.export("runs", tmp_path / "other.csv", columns="cheese")
+    assert [path.name for path in tmp_path.glob("*.*") if "other" in path.name or "partial" in path.name] == []
+
+
+def test_the_client_waits_and_hears(done):
+    with Client(str(done.http.base_url)) as client:
+        assert client.wait(1, timeout_s=20).state == "finished"
+        told = list(client.events("experiment:1", "run:1"))
+        assert {(event.topic, event.event) for event in told} == {
+            (topic, event) for topic in ("experiment:1", "run:1") for event in ("changed", "ended")
+        }
+        done.submit()
+        with pytest.raises(TimeoutError, match=r"experiment 2 has not ended within 0\.5 s"):
+            client.wait(2, timeout_s=0.5)
+        assert [row.run_id for row in client.queue()] == [5]
+        assert (client.whoami().actor, client.overview().runs.queued) == ("local", 1)
+        assert [row.runs for row in client.variants(1)] == [2, 2]
+        assert [e.id for e in client.experiments(state="active")] == [2]
+        assert [r.id for r in client.runs(sort="-id", filter={"scheduler": "task"}, experiment_id=1)] == [4, 3]
+
+
+def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
+    def taskloom(*args, code=0):
+        given = [*args, "--server", str(done.http.base_url), "--json"]
+        answer = CliRunner().invoke(main, given, catch_exceptions=False)
+        assert answer.exit_code == code, answer.output
+        return json.loads(answer.output) if code == 0 else answer.output
+
+    asked = ("runs", "list", "--filter", "scheduler=task", "--since", "7d", "--sort", "-finished", "--columns")
+    assert taskloom(*asked, "id,threads,scheduler") == [
+        {"id": 4, "threads": 1, "scheduler": "task"}, {"id": 3, "threads": 1, "scheduler": "task"},
+    ]  # fmt: skip
+    assert [run["id"] for run in taskloom("runs", "list")] == [4, 3, 2, 1]
+    assert [run["id"] for run in taskloom("runs", "list", "--experiment", "1", "--clean")] == [1, 3]
+    assert [run["id"] for run in taskloom("runs", "list", "--state", "failed", "--state", "queued")] == [4]
+    assert "cheese" in taskloom("runs", "list", "--columns", "cheese", code=2)
+    assert "cheese" in taskloom("runs", "list", "--sort", "cheese", code=2)
+    assert [e["id"] for e in taskloom("experiments", "list", "--state", "finished", "--since", "1h")] == [1]
+    assert taskloom("experiments", "list", "--name", "other") == []
+    file = tmp_path / "steps.feather"
+    assert taskloom("export", "steps", "--filter", "scheduler=task", "-o", str(file))["format"] == "arrow"
+    assert pandas.read_feather(file)["run_id"].unique().tolist() == [3]
+    assert "does not say the format" in taskloom("export", "runs", "-o", str(tmp_path / "x.xls"), code=2)
+    assert "No such file" in taskloom("export", "runs", "-o", str(tmp_path / "none" / "x.csv"), code=2)
