@@ -5,7 +5,7 @@ MODEL ?= small
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity slurm clients e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
+.PHONY: demo test check parity slurm clients ui ui-vendor ui-check e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -25,7 +25,7 @@ demo: .venv/installed        ## start a server and a worker, run the comparison,
 	@$(BIN)/taskloom demo --model $(MODEL)
 
 test: .venv/installed-dev    ## every test that needs no PyTorch and no benchmark
-	$(BIN)/pytest -m 'not parity and not slurm and not npm' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+	$(BIN)/pytest -m 'not parity and not slurm and not npm and not ui' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 check: .venv/installed-dev   ## lint, types, import rules
 	$(BIN)/ruff check .
@@ -37,6 +37,18 @@ parity: .venv/installed-parity  ## compare live with PyTorch
 
 e2e: .venv/installed-dev     ## only the tests with real server, worker and trainer processes
 	$(BIN)/pytest tests/e2e $(ARGS)
+
+npm/node_modules/.package-lock.json: npm/package-lock.json
+	cd npm && npm ci --no-fund --no-audit --loglevel=error
+
+ui-vendor: npm/node_modules/.package-lock.json   ## the dashboard's libraries anew, from npm/package-lock.json
+	node npm/vendor.mjs
+
+ui-check: .venv/installed-dev npm/node_modules/.package-lock.json   ## the dashboard's types against those of the API
+	npm/types.sh $(BIN)/python
+
+ui: .venv/installed-dev      ## the dashboard in a browser (Debian: chromium)
+	$(BIN)/pytest -m ui tests/ui $(ARGS)
 
 slurm: .venv/installed-dev   ## workers through a real Slurm (Debian: slurm-wlm, munge)
 	$(BIN)/pytest -m slurm tests/slurm $(ARGS)

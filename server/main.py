@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -276,6 +277,8 @@ def serve(
         if port_file is not None:
             _write_whole(port_file, f"{address[1]}\n")
         print(json.dumps({"event": "listening", "url": url, "pid": os.getpid()}), flush=True)
+        if sys.stderr.isatty():
+            print(f"the dashboard is at {url}/", file=sys.stderr, flush=True)
 
     with listener:
         if workers > 1:

@@ -48,9 +48,13 @@ def sweep(found: Sweep) -> Shown:
             NONE if row.p_adjusted is None else f"{row.p_adjusted:.2g}", "yes" if row.paired else "no",
         )  # fmt: skip
     yield table
+    sides = {(row.a, row.b) for row in found.rows}
+    first, second = sides.pop() if len(sides) == 1 else ("first", "second")
+    yield f"ratio: {first} time / {second} time; above 1: {second} is faster"
     if found.best is not None:
         beats = "" if found.beats_share is None else f", proven faster than {found.beats_share:.0%} of the others"
-        yield f"fastest: {found.best.name}, {seconds(found.best_step_s)} a step{beats}"
+        leads = "fastest" if found.beats_share == 1 else "smallest median"
+        yield f"{leads}: {found.best.name}, {seconds(found.best_step_s)} a step{beats}"
 
 
 def efficiency(rows: Sequence[EfficiencyRow]) -> Shown:

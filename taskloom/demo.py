@@ -130,10 +130,9 @@ def carry_out(model: str, repetitions: int, folder: Path, processes: Processes, 
         *(f"warning: {warning}" for warning in table.warnings),
         "",
         f"this table as JSON: {folder / 'scaling.json'}",
-        f"all results, over HTTP: taskloom serve --database-url sqlite:///{folder / 'taskloom.db'}",
-        f"  then http://127.0.0.1:8321/api/v1/analysis/scaling?experiment_id={experiment.id}",
-        f"  and  http://127.0.0.1:8321/api/v1/runs?experiment_id={experiment.id}",
-        "  the API's documentation: http://127.0.0.1:8321/docs",
+        "the dashboard of these results, and the API under it (/docs):",
+        f"  taskloom serve --database-url sqlite:///{folder / 'taskloom.db'}",
+        f"  then open http://127.0.0.1:8321/ui/experiment?id={experiment.id}",
     ):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0

@@ -20,9 +20,23 @@ def conclusion(document: Document) -> str:
     return " ".join(sentences)
 
 
-def seconds(value: float) -> str:
-    """A step's time, in milliseconds below a second."""
-    return f"{value:.4g} s" if value >= 1 else f"{value * 1e3:.4g} ms"
+def milliseconds(value_s: float) -> str:
+    """A step's time, always in milliseconds."""
+    value = value_s * 1e3
+    return f"{value:,.0f} ms" if value >= 1e4 else f"{value:,.4g} ms"
+
+
+def ratio_of(sweep: Mapping[str, Any]) -> str:
+    """What a sweep's ratios are: fork-join time / task time."""
+    sides = {(row["a"], row["b"]) for row in sweep["rows"]}
+    first, second = sides.pop() if len(sides) == 1 else ("first", "second")
+    return f"{first} time / {second} time"
+
+
+def faster_above_1(sweep: Mapping[str, Any]) -> str:
+    """Who is faster where a sweep's ratio is above 1."""
+    sides = {row["b"] for row in sweep["rows"]}
+    return str(sides.pop()) if len(sides) == 1 else "the second"
 
 
 def variant_name(variant: Mapping[str, Any]) -> str:
@@ -38,11 +52,15 @@ def _fastest(document: Document) -> Iterator[str]:
     row = next(row for row in document["scaling"]["rows"] if row["step_s"]["median"] == sweep["best_step_s"])
     bounds = row["step_s"]
     low, high = bounds["low"], bounds["high"]
-    interval = "" if low is None else f" (95 % interval {seconds(low)} to {seconds(high)})"
+    interval = "" if low is None else f" (95 % interval {milliseconds(low)} to {milliseconds(high)})"
     beats = sweep["beats_share"]
-    share = f"; proven faster than {beats:.0%} of the other variants" if beats else ""
+    leads = "Fastest is" if beats == 1 else "The smallest median has"
+    if len(document["scaling"]["rows"]) == 1:
+        share = ""
+    else:
+        share = f"; proven faster than {beats:.0%} of the other variants" if beats else "; proven faster than no other"
     yield (
-        f"Fastest is {variant_name(best)}: {seconds(bounds['median'])} a step{interval}, "
+        f"{leads} {variant_name(best)}: {milliseconds(bounds['median'])} a step{interval}, "
         f"{row['tokens_per_s']:,.0f} tokens/s{share}."
     )
     if row["speedup"] is not None and row["threads"] > 1:
@@ -177,6 +195,10 @@ def _reservations(document: Document) -> Iterator[str]:
             f"{len(document['left_out'])} runs with foreign load beside them do not count, by the rule asked for; "
             "they are listed and their samples are shown."
         )
+    disturbed = {mark.partition(":")[0] for mark in document["marks"] if mark.startswith("run ")}
+    if disturbed:
+        count, runs = len(disturbed), document["design"]["processes"]
+        yield f"{count} of {runs} processes were disturbed (flagged steps or foreign load); they count, and are marked."
     broken = [rule for rule in document["card"] if rule["holds"] != "yes"]
     if broken:
         numbers = ", ".join(str(rule["number"]) for rule in broken)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from taskloom.analysis.report.conclusion import variant_name
+from taskloom.analysis.report.conclusion import milliseconds, variant_name
 from taskloom.analysis.report.plots import OP_KINDS, WIDTH, Document, op_colour
 from taskloom.analysis.report.svg import INK, SOFT, Scale, figure, legend, line, rect, text
 from taskloom.analysis.report.timeline import PIECES, joined
 
 LANE, LANES_LEFT, LANES_RIGHT = 17, 90, WIDTH - 20
-WAIT = {"barrier": "#222222", "starvation": "#f0e442", "idle": "#cfcfcf"}  # none of them an op's colour
+WAIT = {"barrier": "var(--at-barrier)", "starvation": "var(--starving)", "idle": "var(--idle)"}
+EMPTY = "var(--lane)"
 
 
 def _lanes(x: Scale, top: float, spans: Sequence[Sequence[Any]], lanes: int, what: str) -> list[str]:
@@ -20,19 +21,19 @@ def _lanes(x: Scale, top: float, spans: Sequence[Sequence[Any]], lanes: int, wha
     for lane in range(lanes):
         y = top + LANE * lane
         parts.append(text(LANES_LEFT - 8, y + 12, f"{what} {lane}", "end", 11, SOFT))
-        parts.append(rect(LANES_LEFT, y, LANES_RIGHT - LANES_LEFT, LANE - 3, "#f0f0f0"))
+        parts.append(rect(LANES_LEFT, y, LANES_RIGHT - LANES_LEFT, LANE - 3, EMPTY))
         mine = [span for span in spans if span[0] == lane]
         for _, op, phase, begin_s, until_s in joined(mine, (x.high - x.low) / PIECES):
-            told = f"{op} ({phase}), {until_s - begin_s:.3g} s"
+            told = f"{op} ({phase}), {milliseconds(until_s - begin_s)}"
             parts.append(rect(x(begin_s), y, x(until_s) - x(begin_s), LANE - 3, op_colour(op), told))
     return parts
 
 
-def _seconds(x: Scale, top: float) -> list[str]:
+def _time(x: Scale, top: float) -> list[str]:
     parts = []
     for tick in x.ticks(8):
         parts.append(f'<path d="M{x(tick):.1f} {top:.1f}v5" stroke="{SOFT}"/>')
-        parts.append(text(x(tick), top + 18, f"{tick:.3g}", "middle", 11, SOFT))
+        parts.append(text(x(tick), top + 18, f"{tick * 1e3:.4g}", "middle", 11, SOFT))
     return parts
 
 
@@ -54,12 +55,13 @@ def timeline(document: Document) -> str:
     for row in found["rows"]:
         end_s = max(span[4] for span in row["spans"])
         busy = sum(span[4] - span[3] for span in row["spans"]) / (end_s * found["cores"])
-        parts.append(text(LANES_LEFT, top - 8, f"{row['scheduler']}: {end_s:.4g} s, cores busy {busy:.1%}", bold=True))
+        told = f"{row['scheduler']}: {milliseconds(end_s)}, cores busy {busy:.1%}"
+        parts.append(text(LANES_LEFT, top - 8, told, bold=True))
         parts += _lanes(x, top, row["spans"], found["cores"], "core")
         top += found["cores"] * LANE
-        parts += _seconds(x, top)
+        parts += _time(x, top)
         top += gap
-    parts.append(text((LANES_LEFT + LANES_RIGHT) / 2, top - gap + 34, "seconds from the step's begin", "middle"))
+    parts.append(text((LANES_LEFT + LANES_RIGHT) / 2, top - gap + 34, "milliseconds from the step's begin", "middle"))
     parts += _across(OP_KINDS, height - 12)
     return figure(WIDTH, height, parts, "Timeline of one step")
 
@@ -76,11 +78,11 @@ def traced(document: Document) -> str:
     for row in rows:
         threads, end_s = row["threads"], row["steps"][-1][2]
         busy = sum(row["busy"]) / (len(row["busy"]) * threads)
-        told = f"{variant_name(row['variant'])} (run {row['run_id']}): {end_s / len(row['steps']):.4g} s a step"
+        told = f"{variant_name(row['variant'])} (run {row['run_id']}): {milliseconds(end_s / len(row['steps']))} a step"
         parts.append(text(LANES_LEFT, top - 8, f"{told}, threads in tasks {busy:.1%}", bold=True))
         parts += _lanes(x, top, row["spans"], threads, "thread")
         for thread, kind, begin_s, until_s in row["waits"]:
-            told = f"{kind}, {until_s - begin_s:.3g} s"
+            told = f"{kind}, {milliseconds(until_s - begin_s)}"
             place = x(begin_s), top + LANE * thread, x(until_s) - x(begin_s)
             parts.append(rect(*place, LANE - 3, WAIT[kind], told))
         foot = top + threads * LANE + curve
@@ -90,11 +92,11 @@ def traced(document: Document) -> str:
         y = Scale(0, threads, foot, foot - curve + 12)
         width_s = end_s / len(row["busy"])
         points = [(x(width_s * (i + 0.5)), y(count)) for i, count in enumerate(row["busy"])]
-        parts.append(line(points, "#009e73", 1.2))
+        parts.append(line(points, "var(--useful)", 1.2))
         parts.append(text(LANES_LEFT - 8, foot - curve / 2 + 8, "busy cores", "end", 11, SOFT))
-        parts += _seconds(x, foot)
+        parts += _time(x, foot)
         top = foot + gap
-    parts.append(text((LANES_LEFT + LANES_RIGHT) / 2, top - gap + 34, "seconds", "middle"))
+    parts.append(text((LANES_LEFT + LANES_RIGHT) / 2, top - gap + 34, "milliseconds", "middle"))
     parts += _across(OP_KINDS, height - 32)
-    parts += _across([*WAIT.items(), ("scheduling", "#f0f0f0")], height - 10)
+    parts += _across([*WAIT.items(), ("scheduling", EMPTY)], height - 10)
     return figure(WIDTH, height, parts, "Timeline as traced")

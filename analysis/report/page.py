@@ -8,21 +8,27 @@ from html import escape
 from typing import Any
 
 from gpt2core.spec.config import PHASES
-from taskloom.analysis.report import lanes, plots
-from taskloom.analysis.report.conclusion import at, threads, variant_name
+from taskloom.analysis.report import lanes, plots, tokens
+from taskloom.analysis.report.conclusion import at, faster_above_1, milliseconds, ratio_of, threads, variant_name
 
 Document = Mapping[str, Any]
-STYLE = """
-:root{color-scheme:light}body{font:16px/1.5 system-ui,sans-serif;max-width:66rem;margin:2rem auto;padding:0 1rem;
-color:#222;background:#fff}h1{margin-bottom:.2em}h2{margin:2.2em 0 .4em;border-bottom:1px solid #ddd}
-.lead{font-size:1.1em;background:#f4f7fa;border-left:4px solid #0072b2;padding:.8em 1em}.soft{color:#555}
+STYLE = tokens.stylesheet() + """
+body{font:16px/1.5 system-ui,sans-serif;max-width:66rem;margin:2rem auto;padding:0 1rem;color:var(--ink);
+background:var(--paper);font-variant-numeric:tabular-nums}
+h1{margin-bottom:.2em;overflow-wrap:anywhere}h2{margin:2.2em 0 .4em;border-bottom:1px solid var(--line)}
+.lead{font-size:1.1em;background:var(--tint);border-left:4px solid var(--accent);padding:.8em 1em}
+.soft,figcaption,th{color:var(--soft)}a,summary{color:var(--accent)}
 table{border-collapse:collapse;font-size:.88em;margin:.8em 0}th,td{padding:.25em .7em;text-align:right;
-border-bottom:1px solid #e5e5e5;vertical-align:top}th{color:#444;border-bottom:2px solid #bbb}
+border-bottom:1px solid var(--line);vertical-align:top}th{border-bottom:2px solid var(--edge)}
 td.l,th.l{text-align:left}td{white-space:nowrap}
 td.l+td.l{white-space:normal}
-figure{margin:1em 0;overflow-x:auto}figcaption{color:#444;font-size:.92em}svg{max-width:100%;
-height:auto}.yes{color:#00664d;font-weight:600}.no{color:#a33c00;font-weight:600}.partly{color:#7a5a00;font-weight:600}
-details{margin:.6em 0}summary{cursor:pointer}pre{font-size:.8em;overflow-x:auto;background:#f5f5f5;padding:.6em}
+figure{margin:1em 0;overflow-x:auto}figcaption{font-size:.92em}svg{max-width:100%;height:auto}
+.yes{color:var(--good);font-weight:600}.no{color:var(--bad);font-weight:600}.partly{color:var(--warn);font-weight:600}
+details{margin:.6em 0}summary{cursor:pointer}pre{font-size:.8em;overflow-x:auto;background:var(--raised);padding:.6em}
+@media(max-width:45rem){body{margin:1rem auto;font-size:15px}figure>svg{min-width:38rem;max-width:none}}
+@media print{body{margin:0;max-width:none;font-size:10pt}h2,h3,summary{break-after:avoid}figure,tr{break-inside:avoid}
+figure:has(table){break-inside:auto}figure{overflow:visible}table{font-size:7.5pt}td,th{white-space:normal;
+padding:.2em .4em;overflow-wrap:anywhere}pre{white-space:pre-wrap}}
 """
 
 SPEEDUPS = ("variant", "step [95 %]", "per thread", "forward [95 %]", "per thread", "backward [95 %]", "per thread",
@@ -134,10 +140,11 @@ def _answer(document: Document) -> str:
                "processes"]  # fmt: skip
     lacking = sorted({why for row in sweep["rows"] if (why := (row.get("instructions") or {}).get("reason"))})
     told = f" Instructions are not known: {'; '.join(lacking)}." if lacking else ""
+    legend = f"{ratio_of(sweep)} (Hodges-Lehmann); above 1: {faster_above_1(sweep)} is faster"
     return (
-        _table(columns, [*pooled, *rows], 3)
-        + '<p class="soft">ratio: a step of the first / of the second (Hodges-Lehmann), above 1 the second is faster; '
-        f"instructions: the same of those that a step takes.{escape(told)}</p>"
+        _figure(plots.ratios(document), f"{legend}. Grey band: the noise floor. Grey dots: undecided, or equivalent.")
+        + _table(columns, [*pooled, *rows], 3)
+        + f'<p class="soft">Ratio: {escape(legend)}; instructions: the same of those of a step.{escape(told)}</p>'
     )
 
 
@@ -221,7 +228,8 @@ def _causes(document: Document) -> str:
 
 def _traced_caption(rows: Sequence[Mapping[str, Any]]) -> str:
     told = [
-        f"run {row['run_id']}: median step {row['traced_step_s']:.4g} s traced, {row['timed_step_s']:.4g} s timed"
+        f"run {row['run_id']}: median step {milliseconds(row['traced_step_s'])} traced, "
+        f"{milliseconds(row['timed_step_s'])} timed"
         + ("" if row["complete"] else " (the trace is cut off)")
         for row in rows
     ]
@@ -288,12 +296,12 @@ def _forecast(document: Document) -> str:
     if found["forecasts"]:
         assumed = "".join(f"<li>{escape(told)}</li>" for told in found["forecasts"][0]["assumptions"])
         parts.append(f"<p>Assumed:</p><ul>{assumed}</ul>")
-        columns = ["scheduler, slices", "bandwidth", "cores", "forecast, s", "speedup", "measured, s", "error"]
+        columns = ["scheduler, slices", "bandwidth", "cores", "forecast, ms", "speedup", "measured, ms", "error"]
         rows = [
             (
                 f"{curve['scheduler']} {one['source']['batch_slice']}x{one['source']['token_slice']}",
-                curve["bandwidth"], str(point["cores"]), f"{point['step_s']:.4g}", _number(point["speedup"]),
-                "-" if point["measured_s"] is None else f"{point['measured_s']:.4g}",
+                curve["bandwidth"], str(point["cores"]), _ms(point["step_s"]), _number(point["speedup"]),
+                "-" if point["measured_s"] is None else _ms(point["measured_s"]),
                 "-" if point["error"] is None else f"{point['error']:+.1%}",
             )
             for one in found["forecasts"] for curve in one["curves"] for point in curve["points"]
@@ -377,11 +385,11 @@ def _raw(document: Document) -> str:
     rows = [
         (
             variant_name(row["variant"]), str(process["run_id"]),
-            " ".join(f"{s:.5g}" + "*" * (i in process["outlier_steps"]) for i, s in enumerate(process["step_s"])),
+            " ".join(f"{s * 1e3:.5g}" + "*" * (i in process["outlier_steps"]) for i, s in enumerate(process["step_s"])),
         )
         for row in document["samples"] for process in row["processes"]
     ]  # fmt: skip
     return (
         f"<h2>Raw samples</h2><details><summary>{len(rows)} processes</summary>"
-        f"{_table(['variant', 'run', 'seconds of each timed step (*: an outlier)'], rows, 3)}</details>"
+        f"{_table(['variant', 'run', 'milliseconds of each timed step (*: an outlier)'], rows, 3)}</details>"
     )

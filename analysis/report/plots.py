@@ -9,7 +9,7 @@ from typing import Any
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
-from taskloom.analysis.report.conclusion import variant_name
+from taskloom.analysis.report.conclusion import at, faster_above_1, milliseconds, ratio_of, threads, variant_name
 from taskloom.analysis.report.svg import (
     INK,
     SOFT,
@@ -28,12 +28,12 @@ from taskloom.analysis.report.svg import (
 
 Document = Mapping[str, Any]
 WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
-# Okabe & Ito 2008: told apart with any kind of colour vision.
-SCHEDULER = {"serial": "#555555", "fork-join": "#d55e00", "task": "#0072b2"}
-PHASE = dict(zip(PHASES, ("#999999", "#56b4e9", "#f0e442", "#e69f00", "#009e73"), strict=True))
-TIME = {"useful": "#009e73", "no work": "#56b4e9", "at barriers": "#d55e00", "scheduling": "#999999"}
-ARENA = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
-OTHERS = ("#cc79a7", "#009e73", "#e69f00", "#56b4e9")  # of other schedulers, in the registry's order
+SCHEDULER = {name: f"var(--{name})" for name in ("serial", "fork-join", "task")}
+PHASE = {phase: f"var(--{phase})" for phase in PHASES}
+TIME = {"useful": "var(--useful)", "no work": "var(--no-work)", "at barriers": "var(--barrier)",
+        "scheduling": "var(--scheduling)"}  # fmt: skip
+OTHERS = tuple(f"var(--series-{number})" for number in range(1, 5))  # of other schedulers, in the registry's order
+ARENA = ("var(--task)", OTHERS[3], OTHERS[1], OTHERS[2], OTHERS[0], "var(--loss)")
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
 
 
@@ -41,26 +41,27 @@ def colour_of(scheduler: str) -> str:
     """The colour of a scheduler's lines; black for one that only another version has."""
     others = [name for name in SCHEDULERS if name not in SCHEDULER]
     known = SCHEDULER | dict(zip(others, itertools.cycle(OTHERS), strict=False))
-    return known.get(scheduler, "#000000")
+    return known.get(scheduler, INK)
 
 
 def op_colour(op: str) -> str:
     """One colour for a kind of op, forward or backward, in every report."""
     for names, colour in (
-        (("attention",), "#cc79a7"),
-        (("qkv", "projection", "fc", "logits"), "#0072b2"),
-        (("gelu", "residual", "layernorm"), "#e69f00"),
-        (("adamw", "update"), "#009e73"),
-        (("cross_entropy", "mean_loss"), "#d55e00"),
+        (("attention",), "attention"),
+        (("qkv", "projection", "fc", "logits"), "products"),
+        (("gelu", "residual", "layernorm"), "elementwise"),
+        (("adamw", "update"), "update-op"),
+        (("cross_entropy", "mean_loss"), "loss-op"),
     ):
         if op.startswith(names):
-            return colour
-    return "#999999"
+            return f"var(--{colour})"
+    return "var(--other-op)"
 
 
 OP_KINDS = (
-    ("matrix products", "#0072b2"), ("attention", "#cc79a7"), ("elementwise", "#e69f00"), ("loss", "#d55e00"),
-    ("update", "#009e73"), ("other", "#999999"),
+    ("matrix products", "var(--products)"), ("attention", "var(--attention)"),
+    ("elementwise", "var(--elementwise)"), ("loss", "var(--loss-op)"), ("update", "var(--update-op)"),
+    ("other", "var(--other-op)"),
 )  # fmt: skip
 
 
@@ -78,42 +79,73 @@ def runtime(document: Document) -> str:
     rows = document["scaling"]["rows"]
     top, height = 34, 34 + ROW * len(rows) + 48
     longest = max(max(row["step_s"]["high"] or 0, row["step_s"]["median"]) for row in rows)
-    x = Scale(0, longest * 1.03, LEFT, WIDTH - RIGHT)
-    parts = [*x_axis(x, top, top + ROW * len(rows), "seconds a step (median)", plain), *_rows(rows, top)]
+    x = Scale(0, longest * 1.03e3, LEFT, WIDTH - RIGHT)
+    parts = [*x_axis(x, top, top + ROW * len(rows), "milliseconds a step (median)", plain), *_rows(rows, top)]
     for i, row in enumerate(rows):
         y, at = top + ROW * i + 4, 0.0
         total = sum(row["phase_s"].values()) or 1.0
         for phase in PHASES:
-            part = row["phase_s"][phase] * row["step_s"]["median"] / total
-            told = f"{phase}: {row['phase_s'][phase]:.4g} s"
+            part = 1e3 * row["phase_s"][phase] * row["step_s"]["median"] / total
+            told = f"{phase}: {milliseconds(row['phase_s'][phase])}"
             parts.append(rect(x(at), y, x(at + part) - x(at), ROW - 8, PHASE[phase], told))
             at += part
         low, high, middle = row["step_s"]["low"], row["step_s"]["high"], y + (ROW - 8) / 2
         if low is not None:
-            parts.append(line([(x(low), middle), (x(high), middle)], INK, 1.6))
-            parts += [line([(x(end), middle - 5), (x(end), middle + 5)], INK, 1.6) for end in (low, high)]
-        parts.append(text(x(max(high or 0, at)) + 8, middle + 4, f"{row['step_s']['median']:.4g} s", size=11))
+            ends = x(1e3 * low), x(1e3 * high)
+            parts.append(line([(ends[0], middle), (ends[1], middle)], INK, 1.6))
+            parts += [line([(end, middle - 5), (end, middle + 5)], INK, 1.6) for end in ends]
+        right = x(max(1e3 * (high or 0), at)) + 8
+        parts.append(text(right, middle + 4, milliseconds(row["step_s"]["median"]), size=11))
     parts += legend([(phase, PHASE[phase], "box") for phase in PHASES], WIDTH - RIGHT + 60, top + 10)
     return figure(WIDTH, height, parts, "Time of a step by variant and phase")
+
+
+def ratios(document: Document) -> str:
+    """The ratios of the sweep with their intervals over the noise floor; right of 1, the second is faster."""
+    sweep = document["sweep"]
+    pooled = [(f"all {row['places']} places, {threads(row['threads'])}", row) for row in sweep["pooled"]]
+    rows = [*pooled, *((at(row), row) for row in sweep["rows"] if row["ratio"] is not None)]
+    if not rows:
+        return ""
+    first, second, floor = ratio_of(sweep), faster_above_1(sweep), sweep["noise_floor"]
+    ends = [row[end] or row["ratio"] for _, row in rows for end in ("ratio_low", "ratio_high")]
+    reach = max(1 + 2 * floor, *ends, *(1 / end for end in ends)) ** 1.06
+    top, bottom = 20, 20 + ROW * len(rows)
+    x = Scale(1 / reach, reach, LEFT, WIDTH - 40)
+    told = f"noise floor {floor:.1%}"
+    band = rect(x(1 - floor), top, x(1 + floor) - x(1 - floor), bottom - top, "var(--raised)", told)
+    parts = [band, *x_axis(x, top, bottom, first, plain), line([(x(1), top), (x(1), bottom)], INK, 1.4)]
+    parts.append(text(x(1) + 12, bottom + 54, f"{second} is faster \u2192", size=12))
+    for i, (name, row) in enumerate(rows):
+        y = top + ROW * i + ROW / 2
+        decided = row["verdict"] in ("faster", "slower")
+        colour = colour_of(row["b"] if row["ratio"] > 1 else row["a"]) if decided else "var(--edge)"
+        parts.append(text(LEFT - 8, y + 4, name, "end", 12))
+        if row["ratio_low"] is not None:
+            low, high = x(row["ratio_low"]), x(row["ratio_high"])
+            parts.append(line([(low, y), (high, y)], colour, 1.8))
+            parts += [line([(end, y - 4), (end, y + 4)], colour, 1.8) for end in (low, high)]
+        parts.append(dot(x(row["ratio"]), y, colour, 5, f"{name}: {row['ratio']:.3f}, {row['verdict']}"))
+    return figure(WIDTH, bottom + 66, parts, f"Ratios: {first}")
 
 
 def samples(document: Document) -> str:
     """Every timed step (dots) and every process's median (rings), by variant."""
     rows = document["samples"]
     top, height = 34, 34 + ROW * len(rows) + 48
-    every = [s for row in rows for process in row["processes"] for s in process["step_s"]]
+    every = [1e3 * s for row in rows for process in row["processes"] for s in process["step_s"]]
     x = Scale(min(every) * 0.97, max(every) * 1.02, LEFT, WIDTH - 40)
-    parts = [*x_axis(x, top, top + ROW * len(rows), "seconds a step", plain), *_rows(rows, top)]
+    parts = [*x_axis(x, top, top + ROW * len(rows), "milliseconds a step", plain), *_rows(rows, top)]
     for i, row in enumerate(rows):
         colour, count = colour_of(row["variant"]["scheduler"]), len(row["processes"])
         for j, process in enumerate(row["processes"]):
             y = top + ROW * i + 5 + (ROW - 10) * (j + 0.5) / count
             for place, s in enumerate(process["step_s"]):
                 shade = INK if place in process["outlier_steps"] else colour
-                parts.append(f'<circle cx="{x(s):.1f}" cy="{y:.1f}" r="1.6" fill="{shade}" fill-opacity="0.45"/>')
+                parts.append(f'<circle cx="{x(1e3 * s):.1f}" cy="{y:.1f}" r="1.6" fill="{shade}" fill-opacity="0.45"/>')
             middle = median(process["step_s"])
-            told = f"run {process['run_id']}: {middle:.5g} s" + ", an outlier" * process["outlier"]
-            parts.append(dot(x(middle), y, INK if process["outlier"] else colour, 3, told, hollow=True))
+            told = f"run {process['run_id']}: {milliseconds(middle)}" + ", an outlier" * process["outlier"]
+            parts.append(dot(x(1e3 * middle), y, INK if process["outlier"] else colour, 3, told, hollow=True))
     return figure(WIDTH, height, parts, "Distribution of samples")
 
 
@@ -264,7 +296,8 @@ def forecast(found: Mapping[str, Any]) -> str:
         base_s = curve["points"][0]["step_s"]
         for point in curve["points"]:
             if point["measured_s"] is not None and not dash:
-                told = f"measured {point['measured_s']:.4g} s, forecast {point['step_s']:.4g} s ({point['error']:+.1%})"
+                measured, step = milliseconds(point["measured_s"]), milliseconds(point["step_s"])
+                told = f"measured {measured}, forecast {step} ({point['error']:+.1%})"
                 parts.append(dot(x(point["cores"]), y(base_s / point["measured_s"]), colour, 4.5, told, hollow=True))
     parts += legend(entries, right + 30, 48)
     at = 48 + 19 * len(entries)
@@ -316,9 +349,9 @@ def memory_growth(document: Document) -> str:
         label = f"{key} ({other} {shapes[0][other]})"
         parts += [*x_axis(x, 20, 220, label, plain), *y_axis(y, left, left + 330, "MiB" if i == 0 else "", plain)]
         places = [(x(shape[key]), y(shape["total_bytes"] / 2**20)) for shape in shapes]
-        parts.append(line(places, "#0072b2"))
+        parts.append(line(places, SCHEDULER["task"]))
         parts += [
-            dot(*place, "#0072b2", 3.5, f"{shape['total_bytes'] / 2**20:,.1f} MiB")
+            dot(*place, SCHEDULER["task"], 3.5, f"{shape['total_bytes'] / 2**20:,.1f} MiB")
             for place, shape in zip(places, shapes, strict=True)
         ]
     return figure(WIDTH, 270, parts, "Growth of memory")

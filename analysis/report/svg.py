@@ -1,4 +1,4 @@
-"""Axes and marks as SVG text: no script, no font of our own, dark on light, nothing from elsewhere."""
+"""Axes and marks as SVG text: no script, no font of our own, nothing from elsewhere; colours are those of tokens.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-INK, SOFT, GRID = "#222222", "#555555", "#dddddd"
+INK, SOFT, GRID, PAPER = "var(--ink)", "var(--soft)", "var(--line)", "var(--paper)"
 Point = tuple[float, float]
 
 
@@ -67,7 +67,7 @@ def rect(x: float, y: float, width: float, height: float, colour: str, title: st
 
 def dot(x: float, y: float, colour: str, radius: float = 4, title: str = "", hollow: bool = False) -> str:
     told = f"<title>{escape(title)}</title>" if title else ""
-    fill = f'fill="#ffffff" stroke="{colour}" stroke-width="1.8"' if hollow else f'fill="{colour}"'
+    fill = f'fill="{PAPER}" stroke="{colour}" stroke-width="1.8"' if hollow else f'fill="{colour}"'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {fill}>{told}</circle>'
 
 
@@ -81,7 +81,7 @@ def figure(width: float, height: float, parts: Sequence[str], title: str) -> str
     return (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" '
         f'aria-label="{escape(title)}" font-family="system-ui, sans-serif" xmlns="http://www.w3.org/2000/svg">'
-        f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(parts)}</svg>'
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>{"".join(parts)}</svg>'
     )
 
 

@@ -12,6 +12,7 @@ from taskloom.analysis.memory import MemoryRow, memory
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.report import Asked, build, page, to_show
+from taskloom.analysis.report.conclusion import conclusion
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.variants import by_variant, variant_of
 
@@ -67,7 +68,8 @@ def make_document(processes, traces=None, stopping=None, **request):
 
 def test_the_conclusion_says_what_the_verdicts_do(document):
     told = document["conclusion"]
-    assert "Fastest is task (sync step) 1x64, 2 threads: 4.0" in told
+    assert "The smallest median has task (sync step) 1x64, 2 threads: 4,012 ms a step" in told
+    assert "proven faster than " in told  # not of all others, so nothing is called the fastest
     assert "With 2 threads task is 1." in told
     assert "times as fast as fork-join" in told
     assert "Its model-FLOP utilisation is 0.0% of what matrix products reached" in told  # a tiny model in 4 s
@@ -94,6 +96,34 @@ def test_the_card_says_which_rules_hold(processes):
     assert (card[6], card[9]) == ("no", "no")
     card = {rule["number"]: rule["holds"] for rule in make_document(processes[:8])["card"]}
     assert (card[3], card[5]) == ("no", "partly")
+
+
+def test_only_what_is_proven_faster_than_all_others_is_the_fastest(document):
+    assert "Fastest" not in conclusion(document)
+    document["sweep"]["beats_share"] = 1.0
+    assert conclusion(document).startswith("Fastest is task")
+    document["sweep"]["beats_share"] = 0.0
+    assert "proven faster than no other" in conclusion(document)
+
+
+def test_disturbed_processes_are_never_passed_over(document):
+    assert "were disturbed" not in conclusion(document)
+    document["marks"] = ["run 3: 2 of 9 timed steps are flagged", "run 3: foreign load", "run 5: foreign load"]
+    assert f"2 of {document['design']['processes']} processes were disturbed" in conclusion(document)
+
+
+def test_a_ratio_cannot_be_read_backwards(document):
+    text = page(document)
+    assert "fork-join time / task time (Hodges-Lehmann); above 1: task is faster" in text
+    assert "task is faster \u2192" in text
+
+
+def test_the_page_follows_the_readers_scheme_and_uses_known_colours(document):
+    text = page(document)
+    known = set(re.findall(r"--([\w-]+):light-dark", text))
+    assert set(re.findall(r"var\(--([\w-]+)\)", text)) <= known
+    assert not re.search(r'(fill|stroke)="#', text)
+    assert "@media print" in text
 
 
 class Collector(HTMLParser):
@@ -124,6 +154,7 @@ def test_every_figure_is_well_formed_and_stays_on_its_page(processes):
     figures = re.findall(r"<svg.*?</svg>", page(document), re.S)
     labels = [ElementTree.fromstring(svg).get("aria-label") for svg in figures]
     assert labels == [
+        "Ratios: fork-join time / task time",
         "Time of a step by variant and phase", "Distribution of samples", "Speedup", "Speedup of forward and backward",
         "Where the threads' time went",
         "Timeline as traced", "Timeline of one step", "Roofline of task (sync step) 1x64, 2 threads", "Forecast",
@@ -163,7 +194,7 @@ def test_a_traced_timeline_is_what_the_trace_holds(processes):
     assert sum(row["busy"]) / len(row["busy"]) == pytest.approx((17_300 + 4_500) / 21_000)
     assert row["traced_step_s"] == pytest.approx(10.5e-6)
     assert row["timed_step_s"] == pytest.approx(processes[3].median_step_s)
-    assert "median step 1.05e-05 s traced, 4.012 s timed" in page(document)
+    assert "median step 0.0105 ms traced, 4,012 ms timed" in page(document)
 
 
 def test_runs_with_foreign_load_stay_or_are_left_out_as_declared(processes):

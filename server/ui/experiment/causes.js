@@ -19,7 +19,7 @@ function shares(waiting) {
 export function Causes({ of, topic }) {
   const answer = useAnswer(of.by_state.succeeded ? 'analysis/efficiency' : null, { experiment_id: of.id }, { follow: topic });
   if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
-  return html`<${Answered} answer=${answer} height=${420}>${({ rows }) => {
+  return html`<${Answered} answer=${answer} height=${420}>${(/** @type {import('../schemas').Schemas['EfficiencyTable']} */ { rows }) => {
     const known = rows.filter((row) => row.waiting);
     const missing = [...new Set(rows.flatMap((row) => row.missing))];
     return html`<div class="stack">${known.length > 0 && html`<section class="panel"><${Shares} title="Threads' time" name="threads-time" label="% of the threads' time" unit=${(/** @type {number} */ v) => `${v.toFixed(2)} %`} most=${100} colours=${TIME}

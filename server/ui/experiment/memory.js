@@ -13,7 +13,7 @@ const MIB = 2 ** 20;
 export function Memory({ of, topic }) {
   const answer = useAnswer(of.by_state.succeeded ? 'analysis/memory' : null, { experiment_id: of.id }, { follow: topic });
   if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
-  return html`<${Answered} answer=${answer} height=${400}>${({ rows }) => html`<div class="stack">
+  return html`<${Answered} answer=${answer} height=${400}>${(/** @type {import('../schemas').Schemas['MemoryTable']} */ { rows }) => html`<div class="stack">
     <section class="panel"><${Shares} title="Memory" name="memory" label="MiB" unit=${(/** @type {number} */ v) => `${v.toFixed(1)} MiB`} colours=${ARENAS} markSays="peak_rss"
       said="Arenas, exact to the byte; the upright mark is the peak of the whole process."
       rows=${rows.map((row) => ({ name: nameOf(row.variant), parts: Object.fromEntries(Object.entries(row.memory.measured_bytes).map(([kind, size]) => [kind, /** @type {number} */ (size) / MIB])), mark: row.memory.peak_rss_bytes === null ? null : row.memory.peak_rss_bytes / MIB, says: bytes(row.memory.peak_rss_bytes) }))} /></section>

@@ -36,7 +36,7 @@ function Roofline({ row }) {
 export function Roofs({ of, topic }) {
   const answer = useAnswer(of.by_state.succeeded ? 'analysis/roofline' : null, { experiment_id: of.id }, { follow: topic });
   if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
-  return html`<${Answered} answer=${answer} height=${460}>${({ rows }) => {
+  return html`<${Answered} answer=${answer} height=${460}>${(/** @type {import('../schemas').Schemas['RooflineTable']} */ { rows }) => {
     const shown = rows.filter((row) => row.ops.length && row.peaks);
     if (!shown.length) return html`<section class="notice"><strong>Not known</strong>${[...new Set(rows.flatMap((row) => row.missing))].map((each) => html`<span key=${each}>${each}</span>`)}</section>`;
     const names = shown.map((row) => nameOf(row.variant));

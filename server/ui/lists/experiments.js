@@ -3,7 +3,7 @@ import { html } from '../vendor/preact.js';
 import { duration } from '../format.js';
 import { State } from '../words.js';
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['ExperimentSummary']}} props */
 export function Known({ of }) {
   if (of.verdict) return html`<${State} of=${of.verdict.verdict === 'none' ? 'finished' : of.verdict.verdict} says=${of.verdict.sentence} />`;
   if (of.state === 'active') return html`<span class="soft">${of.eta_s == null ? 'not known yet' : `known in about ${duration(of.eta_s)}`}</span>`;

@@ -33,7 +33,7 @@ function comparison(ids, rows) {
   return others.length ? { a: alike.join(','), b: others.join(',') } : { a: String(ids[0]), b: ids.slice(1).join(',') };
 }
 
-/** @type {import('../pieces.js').Column<any>[]} */
+/** @type {import('../pieces.js').Column<import('../schemas').Schemas['RunRow']>[]} */
 const COLUMNS = [
   { name: 'mark', label: html`<span class="unseen">Mark</span>`, tight: true, cell: (row) => html`<input type="checkbox" aria-label=${`Mark run ${row.id}`} checked=${marked().includes(row.id)} onChange=${() => toggle(row.id)} />` },
   { name: 'id', label: 'Run', tight: true, sort: 'id', cell: (row) => html`<a href=${link('run', { id: row.id })}>${row.id}</a>` },

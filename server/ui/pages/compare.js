@@ -10,7 +10,7 @@ import { NoTrace, useTrace } from '../run/timed.js';
 import { Timeline, within } from '../timeline/timeline.js';
 import { State } from '../words.js';
 
-/** @param {any} found */
+/** @param {import('../schemas').Schemas['Comparison']} found */
 function sentence(found) {
   const at = ratio(found.ratio, found.ratio_low, found.ratio_high);
   return /** @type {Record<string, string>} */ ({
@@ -19,7 +19,7 @@ function sentence(found) {
   })[found.verdict] ?? found.verdict;
 }
 
-/** The ratio and its interval over the noise floor. @param {{of: any}} props */
+/** The ratio and its interval over the noise floor. @param {{of: import('../schemas').Schemas['Comparison']}} props */
 function Ratio({ of }) {
   if (of.ratio === null) return null;
   const floor = of.noise_floor ?? 0.01;
@@ -34,21 +34,21 @@ function Ratio({ of }) {
     fields=${['verdict', 'ratio', 'ratio_low', 'ratio_high', 'p_value', 'n', 'unit', 'test'].map((label) => ({ label, value: (/** @type {any} */ r) => r[label] }))} />`;
 }
 
-/** Each side's processes; pairs are joined by lines. @param {{of: any, runs: any[]}} props */
+/** Each side's processes; pairs are joined by lines. @param {{of: import('../schemas').Schemas['Comparison'], runs: any[]}} props */
 function Processes({ of, runs }) {
   const byId = new Map(runs.map((run) => [run.id, run]));
   const sides = [of.a, of.b].map((side) => side.runs.map((/** @type {number} */ id) => byId.get(id)).filter((/** @type {any} */ run) => run?.median_step_s != null));
   const every = sides.flat().map((run) => run.median_step_s * 1e3);
   if (!every.length) return null;
   const key = (/** @type {any} */ run) => `${run.experiment_id} ${run.block}`;
-  const pairs = of.paired ? sides[0].flatMap((/** @type {any} */ a) => { const b = sides[1].find((/** @type {any} */ each) => key(each) === key(a)); return b ? [[a, b]] : []; }) : [];
+  const pairs = of.paired ? (sides[0] ?? []).flatMap((/** @type {any} */ a) => { const b = sides[1]?.find((/** @type {any} */ each) => key(each) === key(a)); return b ? [[a, b]] : []; }) : [];
   const draw = (/** @type {number} */ width) => {
     const height = 300;
     const spread = Math.max(...every) - Math.min(...every) || Math.max(...every) * 0.1;
     const y = scale(Math.max(0, Math.min(...every) - spread * 0.08), Math.max(...every) + spread * 0.08, height - 30, 10);
     const at = (/** @type {number} */ side) => width * (side ? 0.7 : 0.36);
     return { height, parts: html`<${YAxis} y=${y} left=${56} right=${width - 10} label="median step, milliseconds" />
-      ${pairs.map(([a, b], i) => html`<path key=${i} d=${`M${at(0)} ${y(a.median_step_s * 1e3)}L${at(1)} ${y(b.median_step_s * 1e3)}`} stroke=${b.median_step_s < a.median_step_s ? 'var(--good)' : 'var(--fork-join)'} stroke-opacity=".55" />`)}
+      ${pairs.map((/** @type {any[]} */ [a, b], /** @type {number} */ i) => html`<path key=${i} d=${`M${at(0)} ${y(a.median_step_s * 1e3)}L${at(1)} ${y(b.median_step_s * 1e3)}`} stroke=${b.median_step_s < a.median_step_s ? 'var(--good)' : 'var(--fork-join)'} stroke-opacity=".55" />`)}
       ${sides.map((side, s) => html`<g key=${s}><text x=${at(s)} y=${height - 8} text-anchor="middle" font-size="12.5" font-weight="600" fill="var(--ink)">${s ? 'B' : 'A'}</text>
         ${side.map((/** @type {any} */ run) => html`<circle key=${run.id} cx=${at(s)} cy=${y(run.median_step_s * 1e3)} r="4" fill=${s ? 'var(--task)' : 'var(--serial)'} fill-opacity=".8"><title>run ${run.id}: ${ms(run.median_step_s)}${run.flagged_steps ? `, ${run.flagged_steps} steps flagged` : ''}</title></circle>`)}</g>`)}` };
   };
@@ -97,14 +97,14 @@ export default function Compare() {
   const runs = useAnswer(experiments ? 'runs' : null, { experiment_id: experiments, limit: 500 });
   return html`<${Head} title="Compare" lead="Is B faster than A, and how sure is that?" />
     <${Asking} key=${a + b} a=${a} b=${b} />
-    ${a && b ? html`<${Answered} answer=${answer} height=${420}>${(/** @type {any} */ of) => html`<div class="stack"><p class=${`verdict ${of.verdict}`}><${State} of=${of.verdict} /> ${sentence(of)}<small>${of.reason}</small></p>
+    ${a && b ? html`<${Answered} answer=${answer} height=${420}>${(/** @type {import('../schemas').Schemas['Comparison']} */ of) => html`<div class="stack"><p class=${`verdict ${of.verdict}`}><${State} of=${of.verdict} /> ${sentence(of)}<small>${of.reason}</small></p>
       <div class="columns"><section class="panel"><${Ratio} of=${of} /><${Pairs} of=${[['A', html`${variantName(of.a.variant)}: ${ms(of.a.step_s.median)}, ${plural(of.a.runs.length, 'run')}`], ['B', html`${variantName(of.b.variant)}: ${ms(of.b.step_s.median)}, ${plural(of.b.runs.length, 'run')}`],
-    ['test', `${of.test}, ${of.n} ${of.unit}${of.paired ? ', paired' : ', not paired'}`], ['p', of.p_value === null ? '–' : of.p_value.toPrecision(2)], ['probability that B is faster', number(of.superiority)], ...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]), ...(of.scope ? [['about', of.scope]] : [])]} />
+    ['test', `${of.test}, ${of.n} ${of.unit}${of.paired ? ', paired' : ', not paired'}`], ['p', of.p_value == null ? '–' : of.p_value.toPrecision(2)], ['probability that B is faster', number(of.superiority)], ...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]), ...(of.scope ? [['about', of.scope]] : [])]} />
       <label><input type="checkbox" checked=${flagged === 'leave-out'} onChange=${(/** @type {any} */ event) => choose({ flagged: event.target.checked ? 'leave-out' : null })} /> Leave flagged steps out</label></section>
       <section class="panel"><${Answered} answer=${runs} height=${300}>${(/** @type {any} */ page) => html`<${Processes} of=${of} runs=${page.items} />`}<//></section></div>
       ${of.differs.length > 0 ? html`<section class="notice warn"><strong>What differs beside the compared settings</strong>${of.differs.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}</section>` : html`<section class="notice good"><span>Nothing else differs: same machine, same software, same remaining settings.</span></section>`}
-      ${of.diagnosis.length > 0 && html`<section class="notice warn"><strong>What speaks against independent values</strong>${of.diagnosis.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}</section>`}
-      ${of.marks.length > 0 && html`<details class="panel" open=${of.marks.length < 4}><summary>${plural(of.marks.length, 'mark')}: disturbed runs</summary><ul>${of.marks.map((/** @type {string} */ each) => html`<li key=${each}>${each}</li>`)}</ul></details>`}
+      ${!!of.diagnosis?.length && html`<section class="notice warn"><strong>What speaks against independent values</strong>${of.diagnosis?.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}</section>`}
+      ${!!of.marks?.length && html`<details class="panel" open=${of.marks.length < 4}><summary>${plural(of.marks.length, 'mark')}: disturbed runs</summary><ul>${of.marks.map((/** @type {string} */ each) => html`<li key=${each}>${each}</li>`)}</ul></details>`}
       <${Traced} key=${`${of.a.runs} ${of.b.runs}`} of=${of} runs=${runs.data?.items ?? []} /></div>`}<//>`
     : html`<${Empty}><h2>Nothing is chosen</h2><p>Name runs above, or mark runs in a <a href=${link('experiments', { view: 'runs' })}>list</a> with <kbd>x</kbd> and press <kbd>c</kbd>.</p><//>`}`;
 }

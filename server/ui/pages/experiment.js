@@ -13,6 +13,7 @@ import { Design } from '../experiment/design.js';
 import { Forecast } from '../experiment/forecast.js';
 import { Memory } from '../experiment/memory.js';
 import { Answer, Scaling } from '../experiment/answer.js';
+import { verdictOf } from '../experiment/verdict.js';
 import { Roofs } from '../experiment/roofs.js';
 
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
@@ -20,21 +21,24 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
   forecast: ['More cores', Forecast], memory: ['Memory', Memory], runs: ['Runs', (/** @type {any} */ props) => html`<${Runs} experimentId=${props.of.id} />`], design: ['Design', Design],
 });
 
-/** The verdict, or how far it is until there is one. @param {{of: any}} props */
+/** The verdict, or how far it is until there is one. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 function Verdict({ of }) {
-  const done = (of.by_state.succeeded ?? 0) + (of.by_state.failed ?? 0) + (of.by_state.cancelled ?? 0) + (of.by_state.quarantined ?? 0);
+  const asks = !of.verdict && of.state !== 'active' && !!of.by_state['succeeded'];
+  const sweep = useAnswer(asks ? 'analysis/sweep' : null, { experiment_id: of.id });
+  const found = of.verdict ?? (sweep.data ? verdictOf(sweep.data) : null);
+  const done = (of.by_state['succeeded'] ?? 0) + (of.by_state.failed ?? 0) + (of.by_state.cancelled ?? 0) + (of.by_state.quarantined ?? 0);
   const disturbed = of.flagged_runs ? `${count(of.flagged_runs)} of ${plural(of.runs, 'run')} had disturbed steps; they count, and are marked.` : '';
-  if (of.verdict) {
-    const word = of.verdict.verdict;
-    return html`<p class=${`verdict ${word}`}>${word !== 'none' && html`<${State} of=${word} /> `}${of.verdict.sentence}${disturbed && html`<small class="state warn">${disturbed}</small>`}</p>`;
+  if (found) {
+    const word = found.verdict;
+    return html`<p class=${`verdict ${word}`}>${word !== 'none' && html`<${State} of=${word} /> `}${found.sentence}${disturbed && html`<small class="state warn">${disturbed}</small>`}</p>`;
   }
   if (of.state === 'active') {
     return html`<p class="verdict undecided"><${State} of="active" says="running" /> ${count(done)} of ${plural(of.runs, 'run')} done; ${of.eta_s == null ? 'no verdict yet.' : `the verdict will be known in about ${duration(of.eta_s)}.`}${disturbed && html`<small class="state warn">${disturbed}</small>`}</p>`;
   }
-  return html`<p class="verdict undecided">${of.by_state.succeeded ? 'Its results are being looked at; the verdict follows.' : `No run has succeeded: there is nothing to conclude. ${count(of.by_state.failed ?? 0)} failed, ${count(of.by_state.cancelled ?? 0)} cancelled.`}</p>`;
+  return html`<p class="verdict undecided">${of.by_state['succeeded'] ? 'Its results are being looked at; the verdict follows.' : `No run has succeeded: there is nothing to conclude. ${count(of.by_state.failed ?? 0)} failed, ${count(of.by_state.cancelled ?? 0)} cancelled.`}</p>`;
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 function Actions({ of }) {
   const [sure, setSure] = useState(false);
   const { run, busy, problem } = useAction(async (/** @type {string} */ verb) => {
@@ -62,7 +66,7 @@ export default function Experiment() {
   const answer = useAnswer(`experiments/${encodeURIComponent(id)}`, {}, { follow: topic });
   const view = params.get('view') ?? 'answer';
   const Chosen = (VIEWS[view] ?? VIEWS['answer'])?.[1];
-  return html`<${Answered} answer=${answer} lines=${10}>${(/** @type {any} */ known) => {
+  return html`<${Answered} answer=${answer} lines=${10}>${(/** @type {import('../schemas').Schemas['ExperimentDetail']} */ known) => {
     const of = live ? { ...known, state: live.state, runs: live.runs, by_state: live.by_state } : known;
     return html`<${Head} title=${of.name || `Experiment ${of.id}`} above=${html`Experiment ${of.id}, submitted <${Time} at=${of.created_at} />${of.submitter && ` by ${of.submitter_name || of.submitter}`}`} actions=${html`<${Actions} of=${of} />`} />
       <div class="stack"><${Verdict} of=${of} />
@@ -74,7 +78,7 @@ export default function Experiment() {
   }}<//>`;
 }
 
-/** Runs under way. @param {{of: any[]}} props */
+/** Runs under way. @param {{of: import('../schemas').Schemas['RunEvent'][]}} props */
 function Active({ of }) {
   return html`<section class="panel"><h2>Under way</h2><${Figures} of=${of.slice(0, 8).map((run) => [html`<a href=${link('run', { id: run.run_id })}>run ${run.run_id}</a>`,
     run.progress?.steps ? `${run.progress.step} / ${run.progress.steps}` : run.state, run.progress ? `${run.progress.stage}${run.progress.loss == null ? '' : `, loss ${run.progress.loss.toFixed(3)}`}` : ''])} /></section>`;

@@ -9,11 +9,9 @@ import { State, StateBar } from '../words.js';
 import { Known } from '../lists/experiments.js';
 import { Pages, Runs } from '../lists/runs.js';
 
-/** @typedef {import('#api').components['schemas']['ExperimentSummary']} Experiment */
-
 const SINCE = /** @type {[string, string][]} */ ([['', 'any time'], ['24h', 'last 24 hours'], ['7d', 'last 7 days'], ['30d', 'last 30 days']]);
 
-/** @type {import('../pieces.js').Column<any>[]} */
+/** @type {import('../pieces.js').Column<import('../schemas').Schemas['ExperimentSummary']>[]} */
 const COLUMNS = [
   { name: 'question', label: 'Question and verdict', class: 'question', cell: (row) => html`<a href=${link('experiment', { id: row.id })}>${row.name || `Experiment ${row.id}`}</a> <small class="soft">#${row.id}</small><div class="known"><${Known} of=${row} /></div>` },
   { name: 'state', label: 'State', tight: true, cell: (row) => html`<${State} of=${row.state} />` },

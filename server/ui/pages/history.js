@@ -79,7 +79,7 @@ export default function History() {
     <div class="stack">${confirming && html`<section class="notice good" role="status"><span>Fresh runs are queued: <a href=${link('experiment', { id: confirming })}>experiment ${confirming}</a> says whether it is so.</span></section>`}
     <div class="filters"><${Narrow} name="filter" label="Series" placeholder="task 2 threads" first=${true} /><${Choice} name="alert" label="Slowdowns" options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map((state) => [state, state])]} /></div>
     <${Alerts} alerts=${alerts} />
-    <${Answered} answer=${answer} height=${300}>${({ items: all }) => {
+    <${Answered} answer=${answer} height=${300}>${(/** @type {import('../schemas').Schemas['SeriesList']} */ { items: all }) => {
     const shown = all.filter((series) => narrowed.split(/\s+/).every((word) => `${nameOf(series)} ${series.machine.node}`.toLowerCase().includes(word)));
     const one = shown.find((series) => keyOf(series) === chosen);
     return html`${one && html`<${One} key=${keyOf(one)} of=${one} />`}${all.length === 0 ? html`<${Empty}><h2>No history yet</h2><p>Runs of one configuration on one machine make a series.</p><//>` : html`<section class="panel"><h2>Series</h2><${Table} caption="Series" rows=${shown} id=${keyOf} columns=${/** @type {any} */ ([

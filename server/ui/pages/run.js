@@ -18,17 +18,17 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
   log: ['Log', Log], attempts: ['Attempts', Attempts], settings: ['Settings', Settings], files: ['Files', Files],
 });
 
-/** The median of the runs of the same variant, and where this one stands. @param {{of: any}} props */
+/** The median of the runs of the same variant, and where this one stands. @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 function Among({ of }) {
   const siblings = useAnswer('runs', { experiment_id: of.experiment_id, state: 'succeeded', limit: 500 });
   const same = (siblings.data?.items ?? []).filter((/** @type {any} */ each) => each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant));
   const times = same.map((/** @type {any} */ each) => each.median_step_s).sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
-  const rank = times.filter((/** @type {number} */ each) => each < of.median_step_s).length + 1;
+  const rank = times.filter((/** @type {number} */ each) => each < (of.median_step_s ?? 0)).length + 1;
   const middle = times.length ? (times[(times.length - 1) >> 1] + times[times.length >> 1]) / 2 : null;
-  return html`<p class="verdict"><${State} of="succeeded" /> ${ms(of.median_step_s)} a step${times.length > 1 ? `, number ${rank} of ${plural(times.length, 'run')} of its variant, fastest first; their median is ${ms(middle)}` : ', the only run of its variant so far'}.${of.flagged_steps > 0 && html`<small class="state warn">${plural(of.flagged_steps, 'timed step')} disturbed: they count, and are marked.</small>`}</p>`;
+  return html`<p class="verdict"><${State} of="succeeded" /> ${ms(of.median_step_s)} a step${times.length > 1 ? `, number ${rank} of ${plural(times.length, 'run')} of its variant, fastest first; their median is ${ms(middle)}` : ', the only run of its variant so far'}.${!!of.flagged_steps && html`<small class="state warn">${plural(of.flagged_steps, 'timed step')} disturbed: they count, and are marked.</small>`}</p>`;
 }
 
-/** @param {{of: any, live: any}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail'], live: import('../schemas').Schemas['RunEvent'] | null}} props */
 function First({ of, live }) {
   if (of.state === 'succeeded' && of.median_step_s !== null) return html`<${Among} of=${of} />`;
   if (of.state === 'queued') return html`<p class="verdict undecided"><${State} of="queued" /> ${of.queue ? `Number ${count(of.queue.position)} in the queue, waiting: ${of.queue.waiting_for}.` : 'It waits to be traced.'}</p>`;
@@ -40,7 +40,7 @@ function First({ of, live }) {
   return html`<p class="verdict undecided"><${State} of=${of.state} /> ${of.state === 'cancelled' ? 'It was cancelled; nothing of it counts.' : of.state === 'quarantined' ? 'Its workers were lost too often: it is not tried again until someone asks.' : ''}</p>`;
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 function Actions({ of }) {
   const { run, busy, problem } = useAction(async (/** @type {string} */ verb) => {
     await ask(`runs/${of.id}/${verb}`, { method: 'POST' });
@@ -60,7 +60,7 @@ export default function Run() {
   useFollow(topic);
   useTopic(topic, (told) => { if (told.event !== 'line') setLive(told.data); });
   const answer = useAnswer(`runs/${encodeURIComponent(id)}`, {}, { follow: topic });
-  return html`<${Answered} answer=${answer} lines=${10}>${(/** @type {any} */ of) => {
+  return html`<${Answered} answer=${answer} lines=${10}>${(/** @type {import('../schemas').Schemas['RunDetail']} */ of) => {
     const first = of.state === 'failed' ? 'log' : of.state === 'queued' ? 'settings' : 'steps';
     const view = params.get('view') ?? first;
     const Chosen = (VIEWS[view] ?? VIEWS[first])?.[1];

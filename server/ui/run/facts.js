@@ -8,7 +8,7 @@ import { State } from '../words.js';
 import { Changes } from '../experiment/design.js';
 import { commandOf } from '../request.js';
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
 export function Attempts({ of, topic }) {
   const history = useAnswer(`runs/${of.id}/changes`, { limit: 200 }, { follow: topic });
   return html`<div class="stack"><section class="panel"><h2>Attempts</h2>${of.history.length ? html`<${Table} caption="Attempts" rows=${of.history} id=${(/** @type {any} */ a) => a.id} columns=${/** @type {any} */ ([

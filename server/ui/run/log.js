@@ -4,7 +4,7 @@ import { useAnswer } from '../answers.js';
 import { useTopic } from '../live.js';
 import { Answered, Empty } from '../pieces.js';
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
 export function Log({ of, topic }) {
   const answer = useAnswer(`runs/${of.id}/log`, {}, { follow: topic });
   const [added, add] = useState(/** @type {any[]} */ ([]));
