@@ -69,7 +69,8 @@ def test_the_files_take_no_key_where_others_can_reach_the_server(start_server):
 @pytest.mark.parametrize("name", MODULES)
 def test_what_a_module_imports_is_served(name):
     folder = FOLDER / name
-    for relative in IMPORT.findall(FILES.by_path[name].plain.decode()):
+    code = re.sub(r"/\*\*.*?\*/", "", FILES.by_path[name].plain.decode(), flags=re.S)  # types are not loaded
+    for relative in IMPORT.findall(code):
         wanted = (folder.parent / relative).resolve().relative_to(FOLDER.resolve()).as_posix()
         assert wanted in FILES.by_path
 
