@@ -5,7 +5,7 @@ MODEL ?= small
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test check parity slurm clients ui ui-vendor ui-check e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
+.PHONY: demo test test-slow check parity slurm clients ui ui-vendor ui-check e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -24,8 +24,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 demo: .venv/installed        ## start a server and a worker, run the comparison, print the table, stop them
 	@$(BIN)/taskloom demo --model $(MODEL)
 
-test: .venv/installed-dev    ## every test that needs no PyTorch and no benchmark
-	$(BIN)/pytest -m 'not parity and not slurm and not npm and not ui' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+test: .venv/installed-dev    ## the tests that show in 5 minutes that all parts work
+	$(BIN)/pytest -m 'not slow and not parity and not slurm and not npm and not ui' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+
+test-slow: .venv/installed-dev  ## the tests that `make test` leaves out: PostgreSQL, faults, long simulations, installation
+	$(BIN)/pytest -m 'slow and not parity and not slurm and not npm and not ui' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 check: .venv/installed-dev   ## lint, types, import rules
 	$(BIN)/ruff check .

@@ -79,14 +79,18 @@ def make_result() -> MakeResult:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests marked `both_databases` run on SQLite and on PostgreSQL, `on_postgres` there only, the others on SQLite."""
+    """Tests marked `both_databases` run on SQLite and on PostgreSQL, `on_postgres` there only, the others on SQLite.
+
+    On PostgreSQL they are `slow`.
+    """
     if "database_kind" not in metafunc.fixturenames:
         return
     marked = metafunc.definition.get_closest_marker
+    on_postgres = pytest.param("postgres", marks=pytest.mark.slow)
     if marked("on_postgres"):
-        metafunc.parametrize("database_kind", ["postgres"], scope="session")
+        metafunc.parametrize("database_kind", [on_postgres], scope="session")
     elif marked("both_databases"):
-        metafunc.parametrize("database_kind", ["sqlite", "postgres"], scope="session")
+        metafunc.parametrize("database_kind", ["sqlite", on_postgres], scope="session")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from sqlalchemy import text
 from taskloom import Client
 from taskloom.server.db import Database
 
-pytestmark = pytest.mark.both_databases
+pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
 HOW_TO = Path(__file__).parents[2] / "docs/how-to/backup-and-restore.md"
 RUNS = 120
 

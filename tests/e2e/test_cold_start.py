@@ -6,7 +6,11 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from gpt2core.process import launch
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = {"model": "tiny", "steps": 3, "threads": 2, "token_slice": 16, "data": "synthetic"}
 

@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from patience import until
 from processes import Process
+
+pytestmark = pytest.mark.slow
 
 DEMO = "import sys; from taskloom.cli import main; sys.argv[0] = 'taskloom'; main(['demo', *sys.argv[1:]])"
 

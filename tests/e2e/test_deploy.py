@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from processes import House
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 HOW_TO = ROOT / "docs/how-to/deploy.md"
 UNITS = ("taskloom-server", "taskloom-worker")

@@ -15,7 +15,7 @@ from runs import ended, submit, training
 
 from taskloom import Client
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 BEATS = 15
 LATEST = timedelta(seconds=2)

@@ -17,6 +17,8 @@ from taskloom.cli import COMMANDS
 from taskloom.extras import PROBES
 from taskloom.server.read.dashboard.files import MEDIA_TYPES
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SOURCES = ("analysis", "contract", "gpt2core", "migrations", "provisioner", "server", "taskloom", "worker")
 HOSTILE = "raise SystemExit('a module of the current folder was imported')"

@@ -25,6 +25,8 @@ TRAINING_S = 240.0  # an earlier trainer compiles first
 CLIENT = """
 import json, sys
 from taskloom import Client
+
+pytestmark = pytest.mark.slow
 with Client(sys.argv[1]) as client:
     run = client.run(1)
     client.workers() and list(client.workers())

@@ -11,6 +11,8 @@ from runs import ended, submit
 
 from taskloom import Client
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> dict[str, str]:

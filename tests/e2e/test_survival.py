@@ -23,7 +23,7 @@ from wire import LoseOneAnswer, Unreliable, Wire
 from taskloom import Client
 from taskloom.contract.runs import AttemptSummary
 
-pytestmark = pytest.mark.both_databases
+pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
 LEASE_S = 1.5
 
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 import uvicorn
 from caller import Caller
+from patience import DEADLINE_S
 
 from taskloom.server.listening import bind, resolve
 from taskloom.server.main import configuration, create_app
@@ -77,8 +78,8 @@ def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
         server = ThreadedServer(Settings.model_validate(given), public)
         servers.append(server)
         server.thread.start()
-        assert server.ready.wait(30)
-        client = httpx.Client(base_url=server.url, timeout=40)
+        assert server.ready.wait(DEADLINE_S)
+        client = httpx.Client(base_url=server.url, timeout=DEADLINE_S)
         clients.append(client)
         return Caller(client, server.app.state.context, server.app.state.reading)
 

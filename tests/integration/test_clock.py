@@ -12,6 +12,8 @@ import pytest
 
 from gpt2core.process import launch
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "model": "tiny", "batch": 1, "seq": 8, "steps": 20_000, "batch_slice": 1, "token_slice": 8, "data": "synthetic",
     "blas": "own", "threads": 2, "allow_oversubscription": True,
@@ -26,7 +28,6 @@ def start(result: Path, clock: str, settings: dict[str, Any]) -> subprocess.Comp
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheduler",
     [{"scheduler": "serial", "threads": 1}, {"scheduler": "fork-join"}, {"scheduler": "task", "sync": "none"}],

@@ -7,7 +7,7 @@ import time
 
 import psutil
 import pytest
-from patience import until
+from patience import DEADLINE_S, until
 
 RESULT = "/api/v1/attempts/1/result"
 MIB = 1 << 20
@@ -30,7 +30,7 @@ def connect(keyed):
 
         def connect():
             url = keyed.http.base_url
-            return opened.enter_context(socket.create_connection((url.host, url.port), timeout=10))
+            return opened.enter_context(socket.create_connection((url.host, url.port), timeout=DEADLINE_S))
 
         yield connect
 
@@ -41,13 +41,19 @@ def head(path, *headers, method="PUT"):
 
 def read_answer(connection):
     """Status and problem of the answer."""
+    status, body = read(connection)
+    return status, json.loads(body)["type"].removeprefix("/problems/")
+
+
+def read(connection):
+    """Status and body of the answer, in however many pieces it comes."""
     with connection.makefile("rb") as file:
         status = int(file.readline().split()[1])
         length = 0
         while line := file.readline().strip():
             name, _, value = line.decode().partition(": ")
             length = int(value) if name == "content-length" else length
-        return status, json.loads(file.read(length))["type"].removeprefix("/problems/")
+        return status, file.read(length)
 
 
 def is_closed(connection):
@@ -124,14 +130,15 @@ def test_a_body_that_does_not_come_ends(keyed, connect, path):
 
 
 def test_a_body_that_keeps_up_may_take_long(start_server):
+    """Each piece buys a minute, so that only the sum of the pauses is more than a body without a rate may take."""
     api = start_server(body_timeout_s=0.5, min_body_rate=100.0)
 
     def slowly():
-        yield b'{"name": "'
+        yield b"{" + b" " * 6000
         for _ in range(3):
             time.sleep(0.3)
-            yield b"x" * 60
-        yield b'"}'
+            yield b" " * 6000
+        yield b"}"
 
     answer = api.http.post("/api/v1/experiments", content=slowly(), headers={"Content-Type": "application/json"})
     assert answer.status_code == 201
@@ -141,11 +148,13 @@ def test_an_endless_body_ends_where_nobody_reads_it(connect):
     connection = connect()
     connection.sendall(head("/healthz", "Transfer-Encoding: chunked", method="GET"))
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
-    started = time.monotonic()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        while time.monotonic() < started + 20:
-            connection.sendall(chunk)
-    assert time.monotonic() < started + 10
+
+    def send():
+        connection.sendall(chunk)
+        return False
+
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        until(send, "the server to close the connection")
 
 
 @pytest.mark.parametrize("end", [b"", b"X-Slow: 1\r\n"])
@@ -160,11 +169,9 @@ def test_headers_that_do_not_come_end(connect, end):
 def test_a_connection_that_says_nothing_ends(connect, before):
     connection = connect()
     connection.sendall(before)
-    started = time.monotonic()
     if before:
         assert read_answer(connection)[0] == 408
     assert is_closed(connection)
-    assert time.monotonic() < started + 5
 
 
 def test_endless_headers_end(connect):
@@ -189,9 +196,9 @@ def test_a_body_in_tiny_chunks_ends_at_once(keyed, connect, key):
             connection.sendall(piece)
             sent_bytes += len(piece)
     assert is_closed(connection) or read_answer(connection)[0] in (400, 401)
-    answered = time.monotonic()
+    used_s = time.process_time()  # the server's threads are this process's
     assert keyed.http.get("/healthz").status_code == 200
-    assert time.monotonic() - answered < 1
+    assert time.process_time() - used_s < 1
 
 
 def test_a_body_in_chunks_of_a_line_each_is_taken(api):
@@ -222,9 +229,9 @@ def test_requests_in_one_packet_are_answered_one_after_the_other(connect):
 def test_many_large_requests_on_one_connection_are_no_headers(api):
     url, body = api.http.base_url, b'{"name": "x"}' + b" " * 60_000
     sent = head("/api/v1/experiments", "Content-Type: application/json", f"Content-Length: {len(body)}", method="POST")
-    with socket.create_connection((url.host, url.port), timeout=10) as connection:
+    with socket.create_connection((url.host, url.port), timeout=DEADLINE_S) as connection:
         for apart in (False, True, False, True):
             for part in (sent, body) if apart else (sent + body,):
                 connection.sendall(part)
                 time.sleep(0.05 * apart)  # so that they come in packets of their own
-            assert b"HTTP/1.1 201" in connection.recv(65536)
+            assert read(connection)[0] == 201

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from patience import DEADLINE_S
 
 pytestmark = pytest.mark.both_databases
 
@@ -10,7 +11,7 @@ class Stream:
 
     def __init__(self, api, path, last_event_id=None):
         headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
-        self._context = api.http.stream("GET", f"/api/v1{path}", headers=headers, timeout=20)
+        self._context = api.http.stream("GET", f"/api/v1{path}", headers=headers, timeout=DEADLINE_S)
         self.answer = self._context.__enter__()
         assert self.answer.headers["content-type"].startswith("text/event-stream")
         self._lines = self.answer.iter_lines()

@@ -23,6 +23,8 @@ from gpt2core.run import train
 from gpt2core.spec.config import FUSIONS, ModelConfig, TrainConfig
 from gpt2core.step import graph, slicing
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "add-an-op.md"
 PROGRAM = "gpt2core/networks/gpt2/program.py"

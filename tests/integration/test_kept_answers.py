@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import psutil
 import pytest
+from patience import DEADLINE_S
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
@@ -135,7 +136,7 @@ def test_what_takes_too_long_is_given_up_and_its_process_ends(start_server, meas
     child.suspend()
     problem = ask(api, "memory", 504)
     assert (problem["type"], problem["max_s"]) == ("/problems/analysis-too-long", 2.0)
-    child.wait(5)
+    child.wait(DEADLINE_S)
     assert not children()
 
 
@@ -147,8 +148,8 @@ def test_with_the_last_client_that_waits_its_work_ends(start_server, measured):
     child.suspend()
     for _ in range(3):
         with pytest.raises(httpx.ReadTimeout):
-            api.http.get("/api/v1/analysis/memory?experiment_id=1", timeout=0.3)
-    child.wait(5)
+            api.http.get("/api/v1/analysis/memory?experiment_id=1", timeout=1)
+    child.wait(DEADLINE_S)
     assert ask(api, "memory")
 
 
@@ -162,7 +163,7 @@ def test_a_process_that_is_killed_is_replaced(start_server, measured):
         answer = pool.submit(ask, api, "memory")
         time.sleep(0.3)  # the question is on its way to the process, or not yet: either is answered
         child.kill()
-        assert answer.result(30)
+        assert answer.result(DEADLINE_S)
 
 
 def test_more_questions_than_may_wait_are_refused(start_server, measured):

@@ -10,6 +10,8 @@ import pytest
 
 from gpt2core.process import launch
 
+pytestmark = pytest.mark.slow
+
 MOST_BYTES = 500_000_000
 SETTINGS = {"model": "gpt2-124m", "batch": 64, "seq": 64, "batch_slice": 1, "token_slice": 8}  # 512 slices
 MEASURED = """
@@ -23,7 +25,6 @@ finally:
 """
 
 
-@pytest.mark.slow
 def test_the_memory_of_a_plan_is_bounded():
     done = subprocess.run(
         [sys.executable, "-P", "-c", MEASURED], input=json.dumps(SETTINGS), capture_output=True,

@@ -5,7 +5,7 @@ import json
 import pytest
 from sqlalchemy import event
 
-pytestmark = pytest.mark.both_databases
+pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
 QUEUED = 300
 COPIES = 60  # experiments of the past, each with as many runs: 18,000 of them
 MOST_ROWS = 1500  # that one statement may read

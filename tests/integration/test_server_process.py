@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from patience import until
+from patience import DEADLINE_S, until
 
 
 @pytest.fixture
@@ -61,7 +61,8 @@ def test_a_stop_answers_those_who_wait_and_is_no_failure(start, number):
     answers = []
 
     def wait():
-        answers.append(httpx.post(f"{url}/api/v1/leases", json={**identity, "wait_s": 25}, timeout=30).status_code)
+        answer = httpx.post(f"{url}/api/v1/leases", json={**identity, "wait_s": 25}, timeout=DEADLINE_S)
+        answers.append(answer.status_code)
 
     waiter = threading.Thread(target=wait)
     waiter.start()
@@ -78,7 +79,7 @@ def test_a_port_in_use_is_said_clearly(start):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = start("--port", str(port))
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, out) == (2, "")
     assert f"port {port} on 127.0.0.1 cannot be used: Address already in use" in err
     assert "Traceback" not in err
@@ -87,7 +88,7 @@ def test_a_port_in_use_is_said_clearly(start):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_a_public_address_is_refused_without_an_admin_key(start, host):
     process = start("--port", "0", "--host", host)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 2
     assert "there is no admin key; make one with `python -m taskloom.server keys create --scope admin`" in err
     assert "Traceback" not in err
@@ -114,7 +115,7 @@ def test_a_key_made_on_the_machine_lets_the_server_listen_to_others(start, tmp_p
     answer = httpx.get(f"{url}/api/v1/runs", headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 200
     process.terminate()
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert token.rpartition("_")[2] not in err
 
 
@@ -125,7 +126,7 @@ def test_keys_are_listed_and_revoked_on_the_machine(start, tmp_path):
     assert json.loads(keys(tmp_path, "revoke", "1"))["revoked_at"] is not None
     assert [json.loads(line)["id"] for line in keys(tmp_path, "list").splitlines()] == [1]
     assert "no key 7" in keys(tmp_path, "revoke", "7", status=2)
-    _, err = start("--port", "0", "--host", "0.0.0.0").communicate(timeout=30)
+    _, err = start("--port", "0", "--host", "0.0.0.0").communicate(timeout=DEADLINE_S)
     assert "there is no admin key" in err
 
 
@@ -142,7 +143,7 @@ def test_keys_are_listed_and_revoked_on_the_machine(start, tmp_path):
 )
 def test_what_cannot_be_started_is_said_clearly(start, arguments, said):
     process = start("--port", "0", *arguments)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 2, err
     assert said in err
     assert "Traceback" not in err
@@ -155,7 +156,7 @@ def test_a_database_of_a_newer_version_is_said_clearly(start, tmp_path):
     connection.commit()
     connection.close()
     process = start("--port", "0")
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 2, err
     assert "not one this version can migrate" in err
     assert "Traceback" not in err
@@ -221,7 +222,7 @@ def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together
     answers = []
 
     def wait():
-        answer = httpx.post(f"{several.url}/api/v1/leases", json={**identity, "wait_s": 25}, timeout=40)
+        answer = httpx.post(f"{several.url}/api/v1/leases", json={**identity, "wait_s": 25}, timeout=DEADLINE_S)
         answers.append(answer.status_code)
 
     waiter = threading.Thread(target=wait)
@@ -245,6 +246,6 @@ def test_several_processes_do_not_outlive_the_one_that_started_them(several):
 
 def test_several_processes_take_postgresql(start):
     process = start("--port", "0", "--workers", "2")
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, out) == (2, "")
     assert "--workers 2 takes PostgreSQL" in err

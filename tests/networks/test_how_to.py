@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "add-a-network.md"
 SECTION = re.compile(r"^## \d\. .*?(?:`(?P<path>[^`]+)`)?$(?P<text>.*?)(?=^## )", re.MULTILINE | re.DOTALL)
@@ -29,7 +31,6 @@ def sections() -> list[tuple[str | None, str]]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_page_adds_a_network(sections: list[tuple[str | None, str]], tmp_path: Path) -> None:
     *files, (registry, line), (_, commands) = sections

@@ -11,6 +11,8 @@ import pytest
 from taskloom.analysis import estimators
 from taskloom.analysis.comparison import decide
 
+pytestmark = pytest.mark.slow
+
 SIMULATIONS = 1000
 PROCESSES = 12
 
