@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taskloom.analysis.fingerprint import ROUNDING, differing
-from taskloom.analysis.processes import Process
+from taskloom.analysis.processes import Facts, Process
 
 LOSS_TOLERANCE = 1e-4  # relative, of each step's loss
 # Settings that say what is computed.
@@ -33,16 +33,20 @@ class Agreement:
     reason: str
 
 
-def rounding_key(process: Process) -> str:
-    """Equal for processes whose results must be bit-identical."""
-    config = {name: process.config.get(name) for name in (*PROBLEM, *SLICES)}
-    environment = {name: process.environment.get(name) for name in ROUNDING}
+def rounding_key(facts: Facts) -> str:
+    """Equal for those whose results must be bit-identical."""
+    return facts.once(_rounding_key)
+
+
+def _rounding_key(facts: Facts) -> str:
+    config = {name: facts.config.get(name) for name in (*PROBLEM, *SLICES)}
+    environment = {name: facts.environment.get(name) for name in ROUNDING}
     return json.dumps([config, environment], sort_keys=True)
 
 
 def agree(a: Process, b: Process) -> Agreement:
     """Compare losses step by step, and final weights where both took equally many steps."""
-    if a.losses == b.losses and a.weights_sha256 == b.weights_sha256 and a.config == b.config:
+    if a.facts is b.facts or (digest(a.facts) == digest(b.facts) and a.config == b.config):
         return Agreement(True, True, "bit-identical")
     other_problem = differing([a.config, b.config], PROBLEM)
     if other_problem:
@@ -64,9 +68,13 @@ def agree(a: Process, b: Process) -> Agreement:
     return Agreement(True, exact, "bit-identical" if exact else f"losses within {LOSS_TOLERANCE:g} relative")
 
 
-def digest(process: Process) -> tuple[tuple[float, ...], str]:
+def digest(facts: Facts) -> tuple[tuple[float, ...], str]:
     """What has to be equal for bit-identical results."""
-    return tuple(process.losses), process.weights_sha256
+    return facts.once(_digest)
+
+
+def _digest(facts: Facts) -> tuple[tuple[float, ...], str]:
+    return tuple(facts.losses), facts.weights_sha256
 
 
 def first_disagreement(a: Sequence[Process], b: Sequence[Process]) -> Agreement:

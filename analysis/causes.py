@@ -170,7 +170,7 @@ def phase_scalability(group: Group, reference: Group | None) -> dict[str, float]
 
 
 def _phase_busy_s(group: Group, phase: str) -> float:
-    return median([median(p.result["phase_busy_s"][phase][p.config["warmup"] :]) for p in group])
+    return median([process.busy_phase_s[phase] for process in group])
 
 
 def _graph(group: Group) -> tuple[float, float, float] | None:

@@ -18,7 +18,7 @@ from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, e_value, logarithms, smallest_p_value
 from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
 from taskloom.analysis.pooling import pool
-from taskloom.analysis.processes import Process
+from taskloom.analysis.processes import Facts, Process, distinct
 from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
 from taskloom.analysis.validity import marks
 
@@ -272,14 +272,14 @@ def can_tell(found: Comparison, family: int) -> bool:
 
 
 def _side(processes: Sequence[Process]) -> Side:
-    variants = [process.variant for process in processes]
+    variants = [facts.variant for facts in distinct(processes)]
     shared = {k: v for k, v in variants[0].items() if all(k in other and other[k] == v for other in variants)}
     return Side([process.run_id for process in processes], shared, step_interval(processes))
 
 
 def _differences(processes: Sequence[Process]) -> list[str]:
     """What differs beside the settings that are there to be compared."""
-    configs: list[Mapping[str, Any]] = [without(process.config, (*HOW, *PROBLEM)) for process in processes]
+    configs: list[Mapping[str, Any]] = [without(facts.config, (*HOW, *PROBLEM)) for facts in distinct(processes)]
     names = sorted({name for config in configs for name in config})
     return [*environment_differences(processes), *core_differences(processes), *differing(configs, names)]
 
@@ -290,7 +290,7 @@ def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
     if both:
         return "A and B share runs " + ", ".join(map(str, both))
     for name, side in (("A", a), ("B", b)):
-        mixed = differing([process.config for process in side], [name for name in HOW if name != "cores"])
+        mixed = differing([facts.config for facts in distinct(side)], [name for name in HOW if name != "cores"])
         if mixed:
             return f"{name} mixes configurations: " + "; ".join(mixed)
     agreement = first_disagreement(a, b)
@@ -328,4 +328,8 @@ def verdict_of(
 
 def identity(process: Process) -> str:
     """Equal for processes that repeat each other: the same variant and configuration, on whichever cores."""
-    return json.dumps([process.variant, without(process.config, ("cores",))], sort_keys=True)
+    return process.facts.once(_identity)
+
+
+def _identity(facts: Facts) -> str:
+    return json.dumps([facts.variant, without(facts.config, ("cores",))], sort_keys=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from taskloom.analysis.processes import Process
+from taskloom.analysis.processes import Process, distinct
 
 # Keys of a result's `environment`: what a difference in them is about.
 FINGERPRINT: Mapping[str, str] = {
@@ -56,7 +56,7 @@ def _all_alike(values: Sequence[Any]) -> bool:
 
 def environment_differences(processes: Sequence[Process]) -> list[str]:
     """What differs between the environments, known keys first, unknown ones too."""
-    environments = [process.environment for process in processes]
+    environments = [facts.environment for facts in distinct(processes)]
     unknown = {key for environment in environments for key in environment} - {*FINGERPRINT, *NOT_FINGERPRINT}
     return differing(environments, [*FINGERPRINT, *sorted(unknown)])
 
@@ -64,8 +64,8 @@ def environment_differences(processes: Sequence[Process]) -> list[str]:
 def core_differences(processes: Sequence[Process]) -> list[str]:
     """Processes with equally many threads should have run on the same cores."""
     by_threads: dict[int, list[Mapping[str, Any]]] = {}
-    for process in processes:
-        by_threads.setdefault(process.config["threads"], []).append(process.environment)
+    for facts in distinct(processes):
+        by_threads.setdefault(facts.config["threads"], []).append(facts.environment)
     return list(dict.fromkeys(d for group in by_threads.values() for d in differing(group, ["cores"])))
 
 

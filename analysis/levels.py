@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskloom.analysis.processes import Process
+from taskloom.analysis.rank_tests import Floats
+from taskloom.analysis.statistics import by_rows
 
 MOST_ADVISED = 1000
 
@@ -33,12 +35,13 @@ def levels(processes: Sequence[Process], warm_steps: float = 1.0) -> Levels:
     """The components of one variant. Raises ValueError for no process."""
     if not processes:
         raise ValueError("no process")
-    logs = [np.log(process.timed_s) for process in processes]
-    count = len(logs[0]) if len({len(each) for each in logs}) == 1 else round(float(np.mean([len(x) for x in logs])))
-    within = float(np.mean([each.var(ddof=1) for each in logs])) if min(map(len, logs)) > 1 else None
+    steps = [len(process.timed_s) for process in processes]
+    count = steps[0] if len(set(steps)) == 1 else round(float(np.mean(steps)))
+    moments = by_rows([process.timed_s for process in processes], _moments)
+    within = float(np.mean([variance for _, variance in moments])) if min(steps) > 1 else None
     means: dict[Hashable, list[float]] = {}
-    for process, each in zip(processes, logs, strict=True):
-        means.setdefault(process.occasion, []).append(float(each.mean()))
+    for process, (mean, _) in zip(processes, moments, strict=True):
+        means.setdefault(process.occasion, []).append(mean)
     several = [values for values in means.values() if len(values) > 1]
     freedom = sum(len(values) - 1 for values in several)
     spread = sum(float(np.var(values)) * len(values) for values in several) / freedom if freedom else None
@@ -52,6 +55,13 @@ def levels(processes: Sequence[Process], warm_steps: float = 1.0) -> Levels:
     if own and within is not None:
         advised = min(MOST_ADVISED, max(1, math.ceil(math.sqrt(warm_steps * within / own))))
     return Levels(_root(within), _root(own), _root(weather), advised)
+
+
+def _moments(steps_s: Floats) -> list[tuple[float, float]]:
+    """Mean and variance of the logarithms of each row; of a single value there is no variance, here 0."""
+    logs = np.log(steps_s)
+    variances = logs.var(axis=1, ddof=1) if logs.shape[1] > 1 else np.zeros(len(logs))
+    return list(zip(logs.mean(axis=1).tolist(), variances.tolist(), strict=True))
 
 
 def _root(variance: float | None) -> float | None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpt2core.spec.result import median
 from taskloom.analysis.forecast import Ceiling, Curve, curves
-from taskloom.analysis.processes import Process
+from taskloom.analysis.processes import Facts, Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.roofline import Peaks, peaks_of
 from taskloom.analysis.statistics import step_interval
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
 
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
+SCHEDULERS = ("fork-join", "task")  # whose steps are forecast
 
 
 @dataclass(frozen=True)
@@ -43,23 +44,40 @@ class Outlook:
     missing: list[str]
 
 
-def sources(processes: Sequence[Process]) -> list[int]:
-    """Runs whose profiles a forecast can come from: those with one thread."""
+def one_thread_runs(processes: Sequence[Process]) -> list[int]:
+    """Runs whose profiles a forecast can come from."""
     return [process.run_id for process in processes if process.config["threads"] == 1]
+
+
+def sources(processes: Sequence[Process], profiled: Container[int]) -> list[int]:
+    """Of the runs that left a profile those whose a forecast comes from."""
+    found: list[int] = []
+    for alike in _by_tiles(by_variant(processes)):
+        candidates = _profiled(alike, profiled)
+        if candidates:
+            found += (_source(candidates, scheduler)[1].run_id for scheduler in SCHEDULERS)
+    return list(dict.fromkeys(found))
+
+
+def _by_tiles(groups: Sequence[Group]) -> list[list[Group]]:
+    tiles: dict[str, list[Group]] = {}
+    for group in groups:
+        tiles.setdefault(tiles_of(group), []).append(group)
+    return list(tiles.values())
+
+
+def _profiled(alike: Sequence[Group], profiled: Container[int]) -> list[tuple[Group, Process]]:
+    return [(g, run) for g in alike if g[0].config["threads"] == 1 for run in g if run.run_id in profiled]
 
 
 def outlook(
     processes: Sequence[Process], profiles: Mapping[int, Profile], cores: Sequence[int] = CORES
 ) -> Outlook:
     """A forecast for each way to slice that has a profile. profiles: by run."""
-    groups = by_variant(processes)
     missing = []
     found = []
-    tiles: dict[str, list[Group]] = {}
-    for group in groups:
-        tiles.setdefault(tiles_of(group), []).append(group)
-    for alike in tiles.values():
-        profiled = [(g, run) for g in alike if g[0].config["threads"] == 1 for run in g if run.run_id in profiles]
+    for alike in _by_tiles(by_variant(processes)):
+        profiled = _profiled(alike, profiles)
         if not profiled:
             name = "x".join(str(alike[0][0].config[n]) for n in ("batch_slice", "token_slice"))
             missing.append(f"slices {name}: no one-thread run left a profile")
@@ -72,9 +90,11 @@ def _source(profiled: Sequence[tuple[Group, Process]], scheduler: str) -> tuple[
     """Of this scheduler's one-thread runs, or else another's, the one nearest to their median: what a task finds in a
     cache depends on the order, and so does its time."""
 
+    medians_s = {id(group): step_interval(group).median for group, _ in profiled}
+
     def farness(pair: tuple[Group, Process]) -> tuple[bool, float]:
         group, process = pair
-        return process.config["scheduler"] != scheduler, abs(process.median_step_s - step_interval(group).median)
+        return process.config["scheduler"] != scheduler, abs(process.median_step_s - medians_s[id(group)])
 
     return min(profiled, key=farness)
 
@@ -101,7 +121,7 @@ def _forecast(
     wanted = sorted({*cores, *(threads for _, threads in measured_s)})
     dynamic = any(g[0].config.get("assignment") == "dynamic" for g in alike if g[0].config["scheduler"] == "fork-join")
     ceilings = [Ceiling(peaks, "grows"), Ceiling(peaks, "held")] if peaks else [None]
-    runs = {scheduler: _source(profiled, scheduler)[1] for scheduler in ("fork-join", "task")}
+    runs = {scheduler: _source(profiled, scheduler)[1] for scheduler in SCHEDULERS}
     found = [
         curve
         for ceiling in ceilings
@@ -136,10 +156,8 @@ def _peaks(processes: Sequence[Process]) -> tuple[Peaks, ...]:
     """Every number of threads at which the node's peaks were measured; the median over runs."""
     threads: dict[int, list[Peaks]] = {}
     for process in processes:
-        for count in (process.environment.get("peaks") or {}).get("threads") or {}:
-            found = peaks_of(process.environment, int(count), str(process.config.get("precision", "fp32")))
-            if found is not None:
-                threads.setdefault(int(count), []).append(found)
+        for found in process.facts.once(_peaks_of):
+            threads.setdefault(found.threads, []).append(found)
     return tuple(
         replace(
             measured[0],
@@ -148,6 +166,12 @@ def _peaks(processes: Sequence[Process]) -> tuple[Peaks, ...]:
         )
         for _, measured in sorted(threads.items())
     )
+
+
+def _peaks_of(facts: Facts) -> list[Peaks]:
+    environment, precision = facts.environment, str(facts.config.get("precision", "fp32"))
+    counts = (environment.get("peaks") or {}).get("threads") or {}
+    return [found for n in counts if (found := peaks_of(environment, int(n), precision)) is not None]
 
 
 def _assumptions(profile: Profile, peaks: Sequence[Peaks], overhead_s: float) -> list[str]:

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from gpt2core.spec import schedulers
-from gpt2core.spec.config import PHASES
-from gpt2core.spec.result import instructions_per_step, median, tokens_per_step
+from gpt2core.spec.result import instructions_per_step, median, phase_medians_s, tokens_per_step
+
+T = TypeVar("T")
 
 LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # what a result did that is older than these settings
 
 
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What a process that measured says alike with those that repeat it. Whoever reads many gives those that say the
+    same the same object: what follows from it is then worked out once."""
+
+    variant: Mapping[str, Any]
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    losses: Sequence[float]
+    weights_sha256: str
+    _followed: dict[Callable[[Facts], Any], Any] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any], variant: Mapping[str, Any]) -> Facts:
+        """Those of a result. Raises KeyError for one that lacks them."""
+        return cls(
+            variant,
+            {**LATER_SETTINGS, **result["config"]},
+            result["environment"],
+            result["losses"],
+            str(result["weights_sha256"]),
+        )
+
+    def once(self, follows: Callable[[Facts], T]) -> T:
+        """What `follows` makes of them, a function of them alone."""
+        if follows not in self._followed:
+            self._followed[follows] = follows(self)
+        found: T = self._followed[follows]
+        return found
+
+
 @dataclass(frozen=True)
 class Process:
-    """A TrainResult as JSON gives it, and where it stands in its experiment's design.
+    """A TrainResult as JSON gives it, or what a server kept of it (`facts`, and the rest as `result`); and where it
+    stands in its experiment's design.
 
     `pair` is equal for processes that ran in one block on one node and its cores; None: paired with none. `occasion`
     is equal for processes of one experiment on one node, whose blocks ran in the order of `block`; None: unknown.
@@ -30,24 +63,27 @@ class Process:
     block: int = 0
     stop_rule: bool = False  # how many processes there are was decided by looking at them
     leave_out_flagged: bool = False  # the rule that was declared for steps that the trainer flagged
+    shared: Facts | None = None  # None: those of the result
 
     @cached_property
+    def facts(self) -> Facts:
+        return self.shared or Facts.of(self.result, self.variant)
+
+    @property
     def config(self) -> Mapping[str, Any]:
-        return {**LATER_SETTINGS, **self.result["config"]}
+        return self.facts.config
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        environment: Mapping[str, Any] = self.result["environment"]
-        return environment
+        return self.facts.environment
 
     @property
     def losses(self) -> Sequence[float]:
-        losses: Sequence[float] = self.result["losses"]
-        return losses
+        return self.facts.losses
 
     @property
     def weights_sha256(self) -> str:
-        return str(self.result["weights_sha256"])
+        return self.facts.weights_sha256
 
     @cached_property
     def timed_s(self) -> tuple[float, ...]:
@@ -84,24 +120,30 @@ class Process:
         facts = schedulers.facts(self.config["scheduler"])
         return facts is not None and facts.overlaps(self.config["sync"])
 
-    def timed_phase_s(self, phase: str) -> list[float]:
-        """A phase in each step after warm-up.
+    @cached_property
+    def median_phase_s(self) -> Mapping[str, float]:
+        """The median of each phase over the steps after warm-up.
 
         Where phases overlap (task with sync step or none) a phase's span holds tasks of the others too: there it is
         the time of the phase's own tasks divided by the threads, which leaves the waiting out.
         """
-        warmup = self.config["warmup"]
-        if self.phases_overlap:
-            threads = int(self.config["threads"])
-            return [busy_s / threads for busy_s in self.result["phase_busy_s"][phase][warmup:]]
-        return [float(span_s) for span_s in self.result["phase_s"][phase][warmup:]]
+        return self._phase_medians_s("share" if self.phases_overlap else "span")
 
     @cached_property
-    def median_phase_s(self) -> Mapping[str, float]:
-        """The median of each phase over the steps after warm-up: see timed_phase_s."""
-        return {phase: median(self.timed_phase_s(phase)) for phase in PHASES}
+    def busy_phase_s(self) -> Mapping[str, float]:
+        """The same of the time of each phase's own tasks, over all threads."""
+        return self._phase_medians_s("busy")
+
+    def _phase_medians_s(self, kind: str) -> Mapping[str, float]:
+        kept = self.result.get("phase_medians_s")
+        return {phase: float(s) for phase, s in (kept or phase_medians_s(self.result))[kind].items()}
 
     @property
     def tokens(self) -> int:
         """Tokens trained on in the timed steps."""
         return tokens_per_step(self.config) * len(self.timed_s)
+
+
+def distinct(processes: Iterable[Process]) -> list[Facts]:
+    """The facts of processes, each object once, in their order."""
+    return list(dict.fromkeys(process.facts for process in processes))

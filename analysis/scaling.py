@@ -15,7 +15,7 @@ from taskloom.analysis.comparison import STEP, Value, weigh
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.fingerprint import core_differences, environment_differences
 from taskloom.analysis.levels import Levels, levels
-from taskloom.analysis.processes import Process
+from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.statistics import Interval, outliers, step_interval
 from taskloom.analysis.validity import marks
 from taskloom.analysis.variants import Group, by_variant
@@ -110,13 +110,12 @@ def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
     Which results are the right ones: those that most processes give; among equals, those of the serial scheduler,
     then of the fewest threads.
     """
-    everyone = [process for group in variants for process in group]
-    everyone.sort(key=lambda p: (p.config["scheduler"] != "serial", p.config["threads"]))
+    said = Counter(process.facts for group in variants for process in group)
     given: dict[str, Counter[tuple[tuple[float, ...], str]]] = {}
-    for process in everyone:
-        given.setdefault(rounding_key(process), Counter())[digest(process)] += 1
+    for facts in sorted(said, key=lambda each: (each.config["scheduler"] != "serial", each.config["threads"])):
+        given.setdefault(rounding_key(facts), Counter())[digest(facts)] += said[facts]
     right = {key: max(counted, key=counted.__getitem__) for key, counted in given.items()}
-    return [all(digest(process) == right[rounding_key(process)] for process in group) for group in variants]
+    return [all(digest(facts) == right[rounding_key(facts)] for facts in distinct(group)) for group in variants]
 
 
 def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None, best: Sequence[Process] | None) -> Row:
@@ -196,7 +195,7 @@ def _warnings(
             warnings.append(
                 f"{_name(group[0])} with {threads} threads disagrees with the other results of its slices: no speedup"
             )
-        if any(len(set(p.environment.get("cores", range(threads)))) < threads for p in group):
+        if any(len(set(f.environment.get("cores", range(threads)))) < threads for f in distinct(group)):
             warnings.append(f"{_name(group[0])} with {threads} threads had fewer cores than threads")
     warnings += marks(processes)
     if processes and all(len(group) == 1 for group in variants):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from gpt2core.spec.result import median, median_interval
 from taskloom.analysis.estimators import CONFIDENCE
 from taskloom.analysis.processes import Process
+from taskloom.analysis.rank_tests import Floats
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,36 @@ def step_interval(processes: Sequence[Process]) -> Interval:
     return Interval(median(values), low, high, len(values), len(processes), over, q1, q3, cv)
 
 
+def by_rows(rows: Sequence[Sequence[float]], of: Callable[[Floats], Iterable[T]]) -> list[T]:
+    """What `of` makes of each row of a matrix: called once for all rows of one length."""
+    lengths: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        lengths.setdefault(len(row), []).append(place)
+    found: dict[int, T] = {}
+    for places in lengths.values():
+        matrix = np.array([rows[place] for place in places], np.float64)
+        found.update(zip(places, of(matrix), strict=True))
+    return [found[place] for place in range(len(rows))]
+
+
 def outliers(values: Sequence[float]) -> list[int]:
     """Which values, by index, lie more than 1.5 interquartile ranges beyond a quartile. They are labelled and count.
 
     Source: Tukey 1977.
     """
-    q1, q3 = _quartiles(values)
+    return outliers_of_each([values])[0]
+
+
+def outliers_of_each(rows: Sequence[Sequence[float]]) -> list[list[int]]:
+    """The same of each row of values."""
+    return by_rows(rows, _outlying)
+
+
+def _outlying(matrix: Floats) -> list[list[int]]:
+    q1, q3 = np.quantile(matrix, [0.25, 0.75], axis=1)
     reach = 1.5 * (q3 - q1)
-    return [i for i, value in enumerate(values) if not q1 - reach <= value <= q3 + reach]
+    within = ((q1 - reach)[:, None] <= matrix) & (matrix <= (q3 + reach)[:, None])
+    return [np.flatnonzero(~row).tolist() for row in within]
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float]:

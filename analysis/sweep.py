@@ -25,7 +25,7 @@ from taskloom.analysis.comparison import (
 )
 from taskloom.analysis.estimators import logarithms
 from taskloom.analysis.pooling import pool
-from taskloom.analysis.processes import Process
+from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.rank_tests import Floats
 from taskloom.analysis.statistics import holm
 from taskloom.analysis.variants import Group, Variant, by_variant, opposed, variant_of, varying
@@ -97,7 +97,7 @@ class Sweep:
 
 def axes_of(processes: Sequence[Process]) -> list[str]:
     """Settings that vary over the experiment, the scheduler first."""
-    return varying([process.variant for process in processes])
+    return varying([facts.variant for facts in distinct(processes)])
 
 
 def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: float = NOISE_FLOOR) -> Sweep:

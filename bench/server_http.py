@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from gpt2core.spec.config import PHASES, TrainConfig
@@ -71,9 +73,12 @@ class Connection:
         return json.loads(content) if content else None
 
 
-def upload(worker_id: str, attempt_no: int, steps: int = 12) -> dict[str, Any]:
+def upload(
+    worker_id: str, attempt_no: int, steps: int = 12, spec: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """A result as a worker sends it."""
-    config = TrainConfig.from_dict({"model": "tiny", "steps": steps, "warmup": 2, "seq": 16})
+    config = TrainConfig.from_dict(dict(spec or {"model": "tiny", "steps": steps, "seq": 16}))
+    config = replace(config, warmup=2)
     step_s = [0.0123456789 + 0.0001 * i for i in range(steps)]
     result = {
         "schema": SCHEMA,
@@ -124,7 +129,7 @@ class NullWorker:
         )
 
     async def finish(self, lease: dict[str, Any]) -> None:
-        body = upload(self.identity["worker_id"], lease["attempt_no"])
+        body = upload(self.identity["worker_id"], lease["attempt_no"], spec=lease["spec"])
         await self.connection.expect("PUT", f"/attempts/{lease['attempt_id']}/result", body)
 
     async def drain_quietly(self) -> None:

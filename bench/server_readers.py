@@ -19,6 +19,7 @@ from bench.server_store import Served
 from gpt2core.spec.config import TrainConfig
 from taskloom.server.db import Database, now
 from taskloom.server.queue.attempts import payload
+from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result
 from taskloom.server.queue.experiments.expansion import canonical_sha256
 from taskloom.server.queue.experiments.models import Block, Experiment
@@ -173,7 +174,7 @@ def fill(url: str, runs: int) -> None:
                     "attempt_id": number, "run_id": number, "outcome": "succeeded", "sha256": "0" * 64,
                     "payload": payload.pack(text), "canonical": True, "received_at": at + number,
                 })  # fmt: skip
-                rows[Digest].append({"attempt_id": number, "content": payload.digest(json.loads(text)["result"])})
+                rows[Digest].append({"attempt_id": number, **digest(json.loads(text)["result"])})
             for table, values in rows.items():
                 session.execute(insert(table), values)
         if not database.is_sqlite:

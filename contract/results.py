@@ -108,8 +108,8 @@ class TrainResult(Block):
     step_s: list[StepSeconds] = Field(min_length=1)
     phase_s: dict[Phase, list[Seconds]]
     phase_busy_s: dict[Phase, list[Seconds]]
-    ops: list[ResultOp]
-    threads: list[ResultThread]  # of each thread, or of none where nothing is known of them
+    ops: list[ResultOp] = Field(min_length=1)
+    threads: list[ResultThread] = Field(min_length=1)
     memory_bytes: dict[str, Count]
     weights_sha256: Name
     graph: dict[str, Rate | None] | None = None

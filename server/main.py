@@ -109,11 +109,12 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     neighbours = Neighbours(database)
     waiting = WaitingRoom(tell_others=neighbours.tell)
     store = Store(settings.artifact_folder)
+    pool = Pool(Sources(database, store, settings))
     overviews = Overviews(database, settings)
     reading = Reading(
         streams=Streams(functools.partial(look_at_all, database, settings, overviews), waiting, settings),
-        alerts=Alerts(database, settings),
-        answers=Answers(settings, database, Pool(Sources(database, store, settings))),
+        alerts=Alerts(database, settings, pool),
+        answers=Answers(settings, database, pool),
         dashboard=dashboard_files.read(),
         overviews=overviews,
     )
@@ -147,8 +148,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         reap = functools.partial(context.control.run, _reap, context)
         reaping = _repeat(reap, settings.reap_after_s, settings.reap_every_s, stopping)
         watching = _repeat(_watch_queue(context), 0.0, settings.poll_s, stopping)
-        look_at_alerts = functools.partial(to_thread.run_sync, _look_at_alerts, context, reading)
-        alerting = _repeat(look_at_alerts, 0.0, settings.poll_s, stopping)
+        alerting = _repeat(functools.partial(_look_at_alerts, context, reading), 0.0, settings.poll_s, stopping)
         loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting)]
         listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
         try:
@@ -194,9 +194,9 @@ def _reap(context: Context) -> None:
         context.waiting.changed()
 
 
-def _look_at_alerts(context: Context, reading: Reading) -> None:
+async def _look_at_alerts(context: Context, reading: Reading) -> None:
     """Have confirmed what became slower."""
-    if reading.alerts.look():
+    if await reading.alerts.look():
         context.waiting.changed()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Header, Query, Request
+from fastapi import Header, Query
 from fastapi.responses import JSONResponse, Response
 
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
@@ -21,7 +21,6 @@ from taskloom.server.errors import (
 from taskloom.server.queue.experiments import service
 from taskloom.server.read.analysis.answers import COMPUTED
 from taskloom.server.read.context import Reading, Reads
-from taskloom.server.read.pool import while_connected
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
@@ -38,7 +37,6 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
 )
 async def submit(
     context: Ctx,
-    http: Request,
     reading: Reads,
     caller: Who,
     request: ExperimentRequest,
@@ -47,7 +45,7 @@ async def submit(
 ) -> Response:
     """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
     if dry_run:
-        return await while_connected(http, _plan(reading, request))
+        return await _plan(reading, request)
     return await context.expanding.run(_submit, context, caller, request, idempotency_key)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+import zlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from taskloom.analysis.trace import Trace, trace_of
 Format = Literal["chrome", "paraver"]
 SUFFIXES: dict[str, Format] = {".json": "chrome", ".json.gz": "chrome", ".prv": "paraver"}
 ARTIFACT = "trace.json.gz"  # what a tracing attempt leaves
+MOST_BYTES = 256 << 20  # of a trace, unpacked: about ten million spans
 LEVEL = 5  # of gzip: 6 takes twice as long for a tenth less
 
 
@@ -28,14 +30,17 @@ def format_of(path: Path) -> Format:
     raise ConfigError("trace", str(path), "a file that ends in " + ", ".join(SUFFIXES))
 
 
-def read(path: Path) -> Trace:
+def read(path: Path, most_bytes: int = MOST_BYTES) -> Trace:
     """What a trainer left. Raises UnreadableFile or InputError."""
     try:
         with gzip.open(path) as file:
-            return trace_of(json.load(file))
+            text = file.read(most_bytes + 1)  # not all of it: a megabyte may stand for a gigabyte
+        if len(text) > most_bytes:
+            raise ValueError(f"unpacked it has more than {most_bytes} bytes")
+        return trace_of(json.loads(text))
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, RecursionError, zlib.error) as error:
         raise InputError(f"{path.name} is no trace: {error}") from error
 
 

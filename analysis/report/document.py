@@ -18,7 +18,7 @@ from taskloom.analysis.report import timeline
 from taskloom.analysis.report.card import report_card
 from taskloom.analysis.report.conclusion import conclusion
 from taskloom.analysis.scaling import scaling
-from taskloom.analysis.statistics import outliers
+from taskloom.analysis.statistics import outliers, outliers_of_each
 from taskloom.analysis.sweep import axes_of, sweep
 from taskloom.analysis.trace import Trace
 from taskloom.analysis.validity import disturbed, marks
@@ -137,11 +137,12 @@ def _samples(processes: Sequence[Process]) -> list[dict[str, Any]]:
                     "run_id": process.run_id,
                     "step_s": list(process.timed_s),
                     "outlier": i in odd,
-                    "outlier_steps": outliers(process.timed_s),
+                    "outlier_steps": odd_steps[i],
                 }
                 for i, process in enumerate(group)
             ],
         }
         for group in by_variant(processes)
         for odd in [outliers([process.median_step_s for process in group])]
+        for odd_steps in [outliers_of_each([process.timed_s for process in group])]
     ]

@@ -127,6 +127,18 @@ def median(values: Sequence[float]) -> float:
     return ordered[mid] if len(ordered) % 2 else (ordered[mid - 1] + ordered[mid]) / 2
 
 
+def phase_medians_s(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Medians over the timed steps of each phase of a result as JSON gives it: of its span, of its tasks' time on all
+    threads (busy), and of that divided by the threads (share). Phases without a timed step are left out."""
+    warmup, threads = result["config"]["warmup"], int(result["config"]["threads"])
+    span_s, busy_s = (
+        {phase: steps[warmup:] for phase, steps in result[name].items()} for name in ("phase_s", "phase_busy_s")
+    )
+    share_s = {phase: [s / threads for s in steps] for phase, steps in busy_s.items()}
+    kinds = {"span": span_s, "busy": busy_s, "share": share_s}
+    return {kind: {phase: median(s) for phase, s in by_phase.items() if s} for kind, by_phase in kinds.items()}
+
+
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
     """The nonparametric (order statistics, binomial) interval of the median, or None if too few values for it.
 

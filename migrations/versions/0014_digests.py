@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import zlib
 from typing import Any
@@ -20,6 +21,7 @@ COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
     "phase_s": sa.JSON(none_as_null=True),
     "flagged_steps": sa.Integer(),
 }
+HEAVY = frozenset({"ops", "threads", "memory_bytes", "resident_bytes", "graph", "counters", "summary", "warnings"})
 CHUNK = 200
 log = logging.getLogger("taskloom.server")
 
@@ -28,6 +30,11 @@ def upgrade() -> None:
     for name, kind in COLUMNS.items():
         op.add_column("run", sa.Column(name, kind, nullable=True))
     op.create_index("ix_run_finished_at", "run", ["finished_at"])
+    create_digests()
+
+
+def create_digests() -> None:
+    """The table as it was then, filled."""
     op.create_table(
         "digest",
         sa.Column("attempt_id", sa.Integer(), nullable=False),
@@ -62,7 +69,7 @@ def _fill(connection: sa.Connection) -> None:
         for row in rows:
             try:
                 found = payload.unpack(row.payload)["result"]
-                figures, content = payload.figures(found), payload.digest(found)
+                figures, content = payload.figures(found), _digest(found)
             except (KeyError, TypeError, ValueError, AttributeError, IndexError, zlib.error) as error:
                 log.warning("the result of run %s cannot be read: %s; analyses leave it out", row.run_id, error)
                 continue
@@ -77,6 +84,12 @@ def _fill(connection: sa.Connection) -> None:
                     flagged_steps=figures.flagged_steps,
                 )
             )
+
+
+def _digest(result: dict[str, Any]) -> bytes:
+    kept = {name: value for name, value in result.items() if name not in HEAVY}
+    validity = result.get("validity") or {}
+    return json.dumps({**kept, "validity": {"foreign": validity.get("foreign")}}, separators=(",", ":")).encode()
 
 
 def downgrade() -> None:

@@ -7,20 +7,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio import BrokenWorkerProcess, CapacityLimiter, to_process, to_thread
-from starlette.requests import Request
-from starlette.responses import Response
 
 from taskloom.server.errors import PROBLEM_TYPES, AnalysisTooLong, ServerError, TooManyQuestions
 from taskloom.server.read import work
 
 T = TypeVar("T")
-GONE = 499  # as nginx says it: nobody is there to take the answer
 log = logging.getLogger("taskloom.server")
 
 
@@ -68,23 +65,6 @@ class Flights:
 
 async def _awaited(start: Callable[[], Awaitable[T]]) -> T:
     return await start()
-
-
-async def while_connected(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
-    """The answer; where the client goes before it is there, it is given up."""
-    answering, gone = asyncio.create_task(answer), asyncio.create_task(_gone(request))
-    try:
-        await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
-        return answering.result() if answering.done() else Response(status_code=GONE)
-    finally:
-        for task in (answering, gone):
-            task.cancel()
-        await asyncio.gather(answering, gone, return_exceptions=True)
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        continue
 
 
 class Pool:

@@ -21,7 +21,7 @@ from taskloom.contract.experiments import DryRun, ExperimentRequest
 from taskloom.contract.samples import SamplesPage
 from taskloom.contract.variants import VariantTable
 from taskloom.server.db import Database
-from taskloom.server.read.analysis import service
+from taskloom.server.read.analysis import alerts, service
 from taskloom.server.read.analysis.selection import parse
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.plans import plan
@@ -81,6 +81,7 @@ QUESTIONS: Mapping[str, Question] = {
     "memory": Question(_of(MemoryTable, service.memory), MemoryTable),
     "history": Question(lambda s, *args: SeriesList(service.history(s.database, *args)), SeriesList),
     "calibration": Question(lambda s: CalibrationList(service.calibrations(s.database)), CalibrationList),
+    "suspects": Question(lambda s, *args: alerts.suspects(s.database, *args), list[alerts.Suspect]),
     "report": Question(_report, dict[str, Any]),
     "page": Question(_page, bytes),
     "variants": Question(lambda s, *args: variants(s.database, *args), VariantTable),

@@ -338,7 +338,7 @@ def test_what_became_slower_is_run_again_without_being_asked(start_server, make_
     (alert,) = api.get("/analysis/history", run_id=13)["items"][0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == ("confirmed", confirming)
     known = experiments() | {run_experiment(1.1), run_experiment(1.1)}
-    api.reading.alerts.look()
+    until(lambda: searched(api))
     assert experiments() == known
 
 
@@ -371,12 +371,21 @@ def test_a_key_that_an_owner_chose_is_not_in_the_way_of_a_confirmation(api, make
     assert api.post("/analysis/history/7/confirm", status=201)["request"]["confirms"] == 7
 
 
-def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(api, make_result):
+def searched(api):
+    """Whether every experiment that ended has been searched for what became slower."""
+    unsearched = "finished_at IS NOT NULL AND (alerts_at IS NULL OR alerts_at < finished_at)"
+    return not api.sql(f"SELECT id FROM experiment WHERE {unsearched}")
+
+
+def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start_server, make_result):
+    api = start_server(poll_s=0.05, analysis_processes=1)  # a process of its own searches
     node = api.worker()
     for level in (1.0, 1.1):
         api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
         run_all(node, make_result, [s * level for s in NOISE])
-    assert not api.reading.alerts.look()
+    until(lambda: searched(api))
+    assert [row["state"] for row in api.get("/analysis/alerts")["items"]] == ["suspected"]
+    assert len(api.get("/experiments")["items"]) == 2
     assert api.get("/analysis/history")["items"][0]["alerts"][0]["state"] == "suspected"
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import inspect, text
 from taskloom.server import migrate
 from taskloom.server.db import Database
 from taskloom.server.queue.attempts import payload
+from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.schema import METADATA
 
 
@@ -144,12 +145,18 @@ def test_results_that_are_there_are_digested_and_unreadable_ones_left_out(with_r
         )  # fmt: skip
     migrate.upgrade(with_rows)
     assert "result of run 7 cannot be read" in caplog.text
-    ((attempt_id, content),) = rows(with_rows, "SELECT attempt_id, content FROM digest")
+    ((attempt_id, *parts),) = rows(with_rows, "SELECT attempt_id, facts, measured, causes FROM digest")
     assert attempt_id == 11
-    assert bytes(content) == payload.digest(payload.unpack(packed)["result"])
+    assert list(map(bytes, parts)) == list(digest(payload.unpack(packed)["result"]).values())
     assert rows(with_rows, "SELECT node, flagged_steps FROM run WHERE id = 6") == [("n", 1)]
     ((phases,),) = rows(with_rows, "SELECT phase_s FROM run WHERE id = 6")
     assert "forward" in phases
+    migrate.downgrade(with_rows, "0014")
+    ((content,),) = rows(with_rows, "SELECT content FROM digest")
+    assert json.loads(bytes(content))["flagged"] == [[], ["switches"], [], []]
+    migrate.upgrade(with_rows)
+    ((measured,),) = rows(with_rows, "SELECT measured FROM digest")
+    assert bytes(measured) == bytes(parts[1])
 
 
 @pytest.mark.parametrize(("table", "last"), [("run", 8), ("experiment", 5), ("attempt", 11)])

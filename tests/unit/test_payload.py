@@ -88,11 +88,13 @@ def test_outcomes_go_with_what_they_need(make_result):
         {"step_s": [-1.0] * 4},
         {"phase_busy_s": {}},
         {"ops": None},
+        {"ops": []},
         {"ops": [{**OP, "flop": -1}]},
         {"ops": [{**OP, "time_s": 5e-324}]},
         {"ops": [{**OP, "phase": "sleep"}]},
         {"ops": [{"op": "qkv"}]},
         {"threads": None},
+        {"threads": []},
         {"threads": [THREAD, THREAD]},
         {"threads": [{"useful_s": "much"}]},
         {"threads": [{**THREAD, "idle_s": 0.4}]},  # more than the time that there was

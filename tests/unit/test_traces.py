@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from collections import defaultdict
 from datetime import datetime
@@ -10,6 +12,8 @@ import pytest
 from trace_checks import check_chrome, check_paraver
 from trace_example import FOUND
 
+from gpt2core.spec.errors import InputError
+from taskloom import trace_files
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.trace import Trace, busy, op_numbers, trace_of
 
@@ -123,3 +127,25 @@ def test_busy_cores_between_edges():
 def test_what_is_no_trace_is_refused(change, told):
     with pytest.raises(ValueError, match=told):
         trace_of({**FOUND, **change})
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(json.dumps(FOUND).encode() + b" " * (1 << 20), "more than 1048576 bytes"), (b"[" * 10_000, "is no trace")],
+)
+def test_a_file_that_unpacks_to_more_than_a_trace_is_refused(tmp_path, content, why):
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(FOUND).encode()))
+    assert trace_files.read(path, 1 << 20).steps()
+    path.write_bytes(gzip.compress(content))
+    with pytest.raises(InputError, match=why):
+        trace_files.read(path, 1 << 20)
+
+
+def test_a_file_whose_packing_is_damaged_is_refused(tmp_path):
+    path = tmp_path / "trace.json.gz"
+    packed = bytearray(gzip.compress(json.dumps(FOUND).encode()))
+    packed[20:40] = b"\0" * 20
+    path.write_bytes(packed)
+    with pytest.raises(InputError):
+        trace_files.read(path)

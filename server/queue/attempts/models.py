@@ -75,12 +75,17 @@ class OutputLine(Base):
 
 
 class Digest(Base):
-    """The light part of a result that counts, uncompressed: most analyses open no payload."""
+    """What analyses read of a result that counts, as JSON: no payload is opened for them.
+
+    facts: what runs that repeat each other say alike; measured: its steps; causes: its ops, threads and memory.
+    """
 
     __tablename__ = "digest"
 
     attempt_id: Mapped[int] = mapped_column(ForeignKey("result.attempt_id", ondelete="CASCADE"), primary_key=True)
-    content: Mapped[bytes]
+    facts: Mapped[bytes]
+    measured: Mapped[bytes]
+    causes: Mapped[bytes]
 
 
 class Result(Base):

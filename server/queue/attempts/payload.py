@@ -17,15 +17,13 @@ from pydantic import ValidationError
 
 from gpt2core.spec.config import PHASES, TrainConfig
 from gpt2core.spec.errors import ConfigError
-from gpt2core.spec.result import instructions_per_step, median, tokens_per_step
+from gpt2core.spec.result import median, tokens_per_step
 from taskloom.contract.results import TrainResult
 from taskloom.server import values
 from taskloom.server.errors import BadResult, InvalidRequest
+from taskloom.server.queue.attempts.digest import lasting
 
 COMPRESSION_LEVEL = 6
-# What only a few analyses read, and much of a result.
-HEAVY = frozenset({"ops", "threads", "memory_bytes", "resident_bytes", "graph", "counters", "summary", "warnings"})
-MOMENTARY = frozenset({"load_average"})  # of the environment: what is another value with every run
 SETTINGS = frozenset(item.name for item in dataclasses.fields(TrainConfig))
 # What every analysis reads of a configuration: resolved, where the run left it open.
 RESOLVED = ("model", "batch", "seq", "steps", "warmup", "scheduler", "sync", "threads", "batch_slice", "token_slice")
@@ -96,20 +94,12 @@ def check(text: str, sha256: str, outcome: str, spec: Mapping[str, Any]) -> Payl
         return Payload(result, error, zlib.compress(encoded, COMPRESSION_LEVEL))
 
 
-def digest(result: dict[str, Any]) -> bytes:
-    """What lists of runs, history, calibration, comparisons, scaling and sweeps read of a result, as JSON."""
-    kept = {name: value for name, value in result.items() if name not in HEAVY}
-    validity = result.get("validity") or {}
-    derived = {"validity": {"foreign": validity.get("foreign")}, "instructions_per_step": instructions_per_step(result)}
-    return json.dumps({**kept, **derived}, separators=(",", ":")).encode()
-
-
 def figures(result: dict[str, Any]) -> Figures:
     """Median step, tokens per second (total work by total time) and last loss of a checked result."""
     config = result["config"]
     timed_s = [float(s) for s in result["step_s"]][config["warmup"] :]
     tokens = tokens_per_step(config) * len(timed_s)
-    environment = {name: value for name, value in result["environment"].items() if name not in MOMENTARY}
+    environment = lasting(result["environment"])
     spans_s = {phase: result["phase_s"][phase][config["warmup"] :] for phase in PHASES}
     return Figures(
         phase_s={phase: median(span_s) for phase, span_s in spans_s.items()} if timed_s else None,
@@ -141,7 +131,7 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
     for name, entries in lists.items():
         if len(entries) != config.steps:
             raise BadResult(f"`result.{name}` has {len(entries)} entries; there were {config.steps} steps")
-    if result.threads and len(result.threads) != config.threads:
+    if len(result.threads) != config.threads:
         raise BadResult(f"`result.threads` has {len(result.threads)} entries; there were {config.threads} threads")
     timed_s = math.fsum(result.step_s[config.warmup_steps :])
     spent_s = math.fsum(t.useful_s + t.barrier_s + t.starvation_s + t.idle_s for t in result.threads)

@@ -21,6 +21,7 @@ from taskloom.server.db import LOCKED, Database, db_now, now, utc
 from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
 from taskloom.server.queue.attempts import cores, output, rules
 from taskloom.server.queue.attempts import payload as payloads
+from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result, is_active
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs import changes
@@ -133,7 +134,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
         )
         if change.canonical and payload.result is not None and upload.outcome == "succeeded":
             session.flush()
-            session.add(Digest(attempt_id=attempt.id, content=payloads.digest(payload.result)))
+            session.add(Digest(attempt_id=attempt.id, **digest(payload.result)))
         return _receipt(attempt, change.canonical), run.state == "queued"
 
 

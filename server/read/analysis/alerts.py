@@ -8,24 +8,28 @@ that was stopped, or another one, goes on where it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from anyio import to_thread
+from pydantic import TypeAdapter
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import NOISE_FLOOR
-from taskloom.analysis.history import MOVES, Series
+from taskloom.analysis.history import MOVES, Series, State
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
 from taskloom.contract.experiments import ExperimentDetail
 from taskloom.server import paging
 from taskloom.server.db import Database, hold, now, utc
-from taskloom.server.errors import InvalidRequest, QueueFull
+from taskloom.server.errors import AnalysisTooLong, InvalidRequest, QueueFull, TooManyQuestions
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.service import show, submit
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.models import Alert
+from taskloom.server.read.pool import Pool
 from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")
@@ -33,42 +37,61 @@ AT_ONCE = 20  # experiments that one look searches
 OWNER = "alerts"  # of the idempotency keys of confirmations: asked for twice, by people or servers, one is queued
 
 
+@dataclass(frozen=True)
+class Suspect:
+    """A change for the slower that a search found, and what history says of it. near: runs around it, as with more
+    runs it may move a little; latest: it is its series' last change."""
+
+    run_id: int
+    near: list[int]
+    latest: bool
+    state: State
+    ratio: float
+    reason: str
+    confirming_experiment_id: int | None
+
+
+SUSPECTS = TypeAdapter(list[Suspect])
+
+
 class Alerts:
-    """Searches experiments that ended, on any thread, when it is told to."""
+    """Searches experiments that ended, in the pool, when it is told to."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
-        self._database, self._settings = database, settings
+    def __init__(self, database: Database, settings: Settings, pool: Pool) -> None:
+        self._database, self._settings, self._pool = database, settings, pool
 
-    def look(self) -> bool:
+    async def look(self) -> bool:
         """Search what ended since, and have what became slower run again; whether any runs were queued."""
+        queued = False
+        for experiment in await to_thread.run_sync(self._ended):
+            try:
+                found = await self._pool.answer("suspects", (experiment.id,), None)
+            except TooManyQuestions:  # or the server stops: it is searched at the next look
+                break
+            except AnalysisTooLong:
+                log.warning("experiment %s: it takes too long to find what became slower", experiment.id)
+                found = b"[]"
+            queued = await to_thread.run_sync(self._note, experiment, SUSPECTS.validate_json(found)) or queued
+        return queued
+
+    def _ended(self) -> Sequence[Experiment]:
         unsearched = or_(Experiment.alerts_at.is_(None), Experiment.alerts_at < Experiment.finished_at)
         ended = select(Experiment).where(Experiment.finished_at.is_not(None), unsearched)
         with self._database.read() as session:
-            experiments = session.scalars(ended.order_by(Experiment.finished_at).limit(AT_ONCE)).all()
-        queued = False
-        for experiment in experiments:
-            queued = self._search(experiment) or queued
-            # Only now: a server that is stopped meanwhile searches it again, which changes nothing.
-            searched = update(Experiment).where(Experiment.id == experiment.id)
-            with self._database.write() as session:
-                session.execute(searched.values(alerts_at=experiment.finished_at))
-        return queued
+            return session.scalars(ended.order_by(Experiment.finished_at).limit(AT_ONCE)).all()
 
-    def _search(self, experiment: Experiment) -> bool:
-        confirms = experiment.request.get("confirms")
-        if experiment.request.get("calibrates"):
-            return False
-        with self._database.read() as session:
-            run_ids = [confirms] if confirms else [run.id for run in _slower(session, experiment.id)]
-            run_ids = [run_id for run_id in run_ids if session.get(Run, run_id) is not None]
+    def _note(self, experiment: Experiment, suspects: Sequence[Suspect]) -> bool:
+        """Keep what was found, and have it run again; whether any runs were queued."""
         queued = False
-        for run_id in run_ids:
-            for series in service.history(self._database, NOISE_FLOOR, service.LATEST, run_id):
-                self._keep(series)
-                for alert in series.alerts:
-                    latest = alert.change == series.changes[-1]
-                    if latest and alert.confirming_experiment_id is None and self._settings.confirm_alerts:
-                        queued = self._confirm(alert.change.first_after) or queued
+        if suspects:
+            self._keep(suspects)
+        for suspect in suspects:
+            if suspect.latest and suspect.confirming_experiment_id is None and self._settings.confirm_alerts:
+                queued = self._confirm(suspect.run_id) or queued
+        # Only now: a server that is stopped meanwhile searches it again, which changes nothing.
+        searched = update(Experiment).where(Experiment.id == experiment.id)
+        with self._database.write() as session:
+            session.execute(searched.values(alerts_at=experiment.finished_at))
         return queued
 
     def _confirm(self, run_id: int) -> bool:
@@ -81,23 +104,44 @@ class Alerts:
             log.info("what became slower at run %s is run again", run_id)
         return new
 
-    def _keep(self, series: Series) -> None:
-        """Bring the rows to what the series says."""
-        order = [point.run_id for point in series.points]
+    def _keep(self, suspects: Sequence[Suspect]) -> None:
+        """Bring the rows to what history says."""
         with self._database.write() as session:
             hold(session, "alerts")  # another server may look at the same moment
             at = now(session)
-            for found in series.alerts:
-                where = order.index(found.change.first_after)
-                near = order[max(0, where - MOVES) : where + MOVES + 1]  # as more runs come, a change may move a little
-                row = session.scalars(select(Alert).where(Alert.run_id.in_(near)).order_by(Alert.id)).first()
+            for found in suspects:
+                row = session.scalars(select(Alert).where(Alert.run_id.in_(found.near)).order_by(Alert.id)).first()
                 if row is None:
-                    row = Alert(run_id=found.change.first_after, raised_at=at, state="", changed_at=at)
+                    row = Alert(run_id=found.run_id, raised_at=at, state="", changed_at=at)
                     session.add(row)
                 if row.state != found.state:
                     row.state, row.changed_at = found.state, at
-                row.ratio, row.reason = found.change.ratio, found.reason
+                row.ratio, row.reason = found.ratio, found.reason
                 row.confirming_experiment_id = found.confirming_experiment_id
+
+
+def suspects(database: Database, experiment_id: int) -> list[Suspect]:
+    """What became slower with an experiment, or what became of that where it confirms something."""
+    with database.read() as session:
+        experiment = session.get(Experiment, experiment_id)
+        if experiment is None or experiment.request.get("calibrates"):
+            return []
+        confirms = experiment.request.get("confirms")
+        run_ids = [confirms] if confirms else [run.id for run in _slower(session, experiment_id)]
+        run_ids = [run_id for run_id in run_ids if session.get(Run, run_id) is not None]
+    histories = [service.history(database, NOISE_FLOOR, service.LATEST, run_id) for run_id in run_ids]
+    return [suspect for found in histories for series in found for suspect in _suspects(series)]
+
+
+def _suspects(series: Series) -> Iterator[Suspect]:
+    order = [point.run_id for point in series.points]
+    for alert in series.alerts:
+        where = order.index(alert.change.first_after)
+        near = order[max(0, where - MOVES) : where + MOVES + 1]
+        yield Suspect(
+            alert.change.first_after, near, alert.change == series.changes[-1], alert.state, alert.change.ratio,
+            alert.reason, alert.confirming_experiment_id,
+        )  # fmt: skip
 
 
 def confirm(

@@ -29,7 +29,7 @@ from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.read.analysis.reading import calibrating
 from taskloom.server.read.analysis.selection import Selection
-from taskloom.server.read.pool import Flights, Pool, while_connected
+from taskloom.server.read.pool import Flights, Pool
 from taskloom.server.settings import Settings
 
 JSON = "application/json"
@@ -151,20 +151,18 @@ def of_history(session: Session) -> Hashable:
 class Ask:
     """Ask for an answer on a client's behalf."""
 
-    request: Request
     answers: Answers
     known: str | None
 
     async def __call__(self, name: str, *args: Any, made_from: Content, media_type: str = JSON) -> Response:
-        answer = self.answers.give(name, args, made_from, self.known, media_type)
-        return await while_connected(self.request, answer)
+        return await self.answers.give(name, args, made_from, self.known, media_type)
 
 
 async def _ask(
     request: Request,
     if_none_match: Annotated[str | None, Header(max_length=500, description="the ETag of a known answer")] = None,
 ) -> Ask:
-    return Ask(request, request.app.state.reading.answers, if_none_match)
+    return Ask(request.app.state.reading.answers, if_none_match)
 
 
 Asks = Annotated[Ask, Depends(_ask)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,14 +19,16 @@ from taskloom.analysis.history import CONFIRMING_PAIRS, CONFIRMING_RUNS, Confirm
 from taskloom.analysis.history import series as series_of
 from taskloom.analysis.memory import Memory, MemoryRow
 from taskloom.analysis.memory import memory as memory_of
-from taskloom.analysis.outlook import Outlook, outlook, sources
+from taskloom.analysis.outlook import Outlook, one_thread_runs, outlook, sources
 from taskloom.analysis.processes import Process
+from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import Asked, build, to_show
 from taskloom.analysis.scaling import scaling as scale_processes
 from taskloom.analysis.sweep import Sweep, comparisons
 from taskloom.analysis.sweep import sweep as sweep_processes
 from taskloom.analysis.variants import Group, by_variant, variant_of
 from taskloom.contract.analysis import Comparison, ScalingTable
+from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.contract.experiments import ExperimentRequest, build_label
 from taskloom.server.db import Database
 from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
@@ -80,29 +82,46 @@ def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor:
 
 def efficiency(database: Database, experiment_id: int) -> list[EfficiencyRow]:
     """Raises NotFound."""
-    return efficiencies(reading.of_experiment(database, experiment_id, whole=True))
+    return efficiencies(reading.of_experiment(database, experiment_id, causes=True))
 
 
 def roofline(database: Database, experiment_id: int) -> list[RooflineRow]:
     """Raises NotFound."""
-    return rooflines(reading.of_experiment(database, experiment_id, whole=True))
+    return rooflines(reading.of_experiment(database, experiment_id, causes=True))
 
 
 def forecast(database: Database, store: Store, experiment_id: int, cores: Sequence[int]) -> Outlook:
     """Raises NotFound."""
     processes = reading.of_experiment(database, experiment_id)
-    profiles, unreadable = _readable(sources(processes), partial(reading.profile, database, store))
+    profiles, unreadable = _profiles(database, store, processes)
     found = outlook(processes, profiles, cores)
     return dataclasses.replace(found, missing=[*found.missing, *unreadable])
 
 
-def _readable(run_ids: Iterable[int], read: Callable[[int], T | None]) -> tuple[dict[int, T], list[str]]:
+def _profiles(database: Database, store: Store, processes: Sequence[Process]) -> tuple[dict[int, Profile], list[str]]:
+    """Those that a forecast comes from, by run, and what is wrong with those that cannot be read: others serve then."""
+    there = reading.left(database, reading.PROFILE, one_thread_runs(processes))
+    found: dict[int, Profile] = {}
+    unreadable: list[str] = []
+    while wanted := [run_id for run_id in sources(processes, there) if run_id not in found]:
+        read, odd = _readable({run_id: there[run_id] for run_id in wanted}, partial(reading.profile, store))
+        found |= read
+        unreadable += odd
+        for run_id in wanted:
+            if run_id not in read:
+                del there[run_id]
+    return found, unreadable
+
+
+def _readable(
+    files: Mapping[int, ArtifactSummary], read: Callable[[int, ArtifactSummary], T | None]
+) -> tuple[dict[int, T], list[str]]:
     """What runs left, by run, and what is wrong with what cannot be read."""
     found: dict[int, T] = {}
     unreadable = []
-    for run_id in run_ids:
+    for run_id, file in files.items():
         try:
-            content = read(run_id)
+            content = read(run_id, file)
         except ValueError as error:
             unreadable.append(str(error))
             continue
@@ -114,7 +133,7 @@ def _readable(run_ids: Iterable[int], read: Callable[[int], T | None]) -> tuple[
 def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
     detail = experiments.show(database, experiment_id)
-    processes = reading.of_experiment(database, experiment_id, whole=True)
+    processes = reading.of_experiment(database, experiment_id, causes=True)
     asked = Asked(
         experiment_id=detail.id,
         name=detail.name,
@@ -125,9 +144,10 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
         request=detail.request,
         stopping=None if detail.stopping is None else detail.stopping.model_dump(),
     )
-    profiles, unreadable = _readable(sources(processes), partial(reading.profile, database, store))
-    shown = to_show(processes, reading.traced(database, [process.run_id for process in processes]))
-    traces, also_unreadable = _readable(shown, partial(reading.trace, database, store))
+    profiles, unreadable = _profiles(database, store, processes)
+    traced = reading.left(database, reading.TRACE, [process.run_id for process in processes])
+    shown = {run_id: traced[run_id] for run_id in to_show(processes, traced)}
+    traces, also_unreadable = _readable(shown, partial(reading.trace, store))
     return build(
         asked,
         processes,
@@ -142,7 +162,7 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
 
 def memory(database: Database, experiment_id: int) -> list[MemoryRow]:
     """Raises NotFound."""
-    return _memory_rows(reading.of_experiment(database, experiment_id, whole=True))
+    return _memory_rows(reading.of_experiment(database, experiment_id, causes=True))
 
 
 def _memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:
@@ -166,10 +186,10 @@ def history(database: Database, noise_floor: float, limit: int, run_id: int | No
     with database.read() as session:
         if run_id is not None and session.get(Run, run_id) is None:
             raise NotFound(f"there is no run {run_id}")
-        query = select(Run).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
+        query = select(Run.id).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
         if run_id is not None:
             query = query.where(Run.shape == session.get_one(Run, run_id).shape)
-        latest = list(session.scalars(query.limit(limit)))
+        latest = session.scalars(query.limit(limit)).all()
         confirming = Experiment.request["confirms"].as_integer()
         asked = session.scalars(select(Experiment).where(confirming.is_not(None)).order_by(Experiment.id)).all()
         confirmations = {}
@@ -181,7 +201,7 @@ def history(database: Database, noise_floor: float, limit: int, run_id: int | No
                 any(run.state in ("queued", *ACTIVE) for run in runs),
                 tuple(experiment.request.get("builds", ())),
             )
-        found = series_of(reading.processes(session, latest[::-1]), confirmations, noise_floor)
+        found = series_of(reading.of_runs(session, latest[::-1]), confirmations, noise_floor)
     return [one for one in found if run_id is None or any(point.run_id == run_id for point in one.points)]
 
 
@@ -225,9 +245,10 @@ def calibrations(database: Database) -> list[Calibration]:
     of_nodes: dict[str, list[Calibration]] = {}
     with database.read() as session:
         for experiment_id in reading.calibrating(session):
-            runs = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
+            runs = select(Run.id).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
             by_node: dict[str, list[Process]] = {}
-            for process in reading.processes(session, list(session.scalars(runs.order_by(Run.finished_at, Run.id)))):
+            in_turn = session.scalars(runs.order_by(Run.finished_at, Run.id)).all()
+            for process in reading.of_runs(session, in_turn):
                 by_node.setdefault(str(process.environment.get("node", "")), []).append(process)
             for node, processes in by_node.items():
                 found = calibrate(experiment_id, processes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.artifacts import ArtifactList, ArtifactSummary
@@ -33,19 +35,38 @@ def find(database: Database, run_id: int, name: str, attempt_no: int | None) -> 
     raise NotFound(f"run {run_id} has no artifact {name}{of}")
 
 
+def chosen(session: Session, name: str, run_ids: Sequence[int]) -> dict[int, ArtifactSummary]:
+    """Of each of these runs that has a file of this name, the one that `find` gives without an attempt."""
+    found: dict[int, ArtifactSummary] = {}
+    for run_id, summary in _summaries(session, Attempt.run_id.in_(run_ids), Artifact.name == name):
+        found.setdefault(run_id, summary)
+    return found
+
+
 def _of_run(session: Session, run_id: int) -> list[ArtifactSummary]:
     """By name; of one name, the chosen one first, then the newest attempt first."""
-    query = (
-        select(Artifact, Attempt.attempt_no)
-        .join(Attempt, Attempt.id == Artifact.attempt_id)
-        .outerjoin(Result, Result.attempt_id == Attempt.id)
-        .where(Attempt.run_id == run_id)
-        .order_by(Artifact.name, func.coalesce(Result.canonical, False).desc(), Attempt.attempt_no.desc())
-    )
     names: set[str] = set()
     items = []
-    for artifact, attempt_no in session.execute(query):
-        items.append(
+    for _, summary in _summaries(session, Attempt.run_id == run_id):
+        items.append(summary.model_copy(update={"chosen": summary.name not in names}))
+        names.add(summary.name)
+    return items
+
+
+def _summaries(session: Session, *which: ColumnElement[bool]) -> Iterator[tuple[int, ArtifactSummary]]:
+    """With their runs; of each run by name, of one name the canonical attempt's first, then the newest attempt's."""
+    query = (
+        select(Artifact, Attempt.attempt_no, Attempt.run_id)
+        .join(Attempt, Attempt.id == Artifact.attempt_id)
+        .outerjoin(Result, Result.attempt_id == Attempt.id)
+        .where(*which)
+        .order_by(
+            Attempt.run_id, Artifact.name, func.coalesce(Result.canonical, False).desc(), Attempt.attempt_no.desc()
+        )
+    )
+    for artifact, attempt_no, run_id in session.execute(query):
+        yield (
+            run_id,
             ArtifactSummary(
                 attempt_id=artifact.attempt_id,
                 name=artifact.name,
@@ -54,8 +75,6 @@ def _of_run(session: Session, run_id: int) -> list[ArtifactSummary]:
                 attempt_no=attempt_no,
                 media_type=artifact.media_type,
                 received_at=utc(artifact.received_at),
-                chosen=artifact.name not in names,
-            )
+                chosen=True,
+            ),
         )
-        names.add(artifact.name)
-    return items

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import orjson
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute
 
 from gpt2core.spec.config import PHASES
 from taskloom.contract.variants import VariantRow
@@ -110,28 +110,27 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _results(database: Database, filters: Filters, sort: Sort, whole: bool) -> Iterator[tuple[Any, Any]]:
-    """Each timed run with its result that counts; whole: with its ops."""
+def _results(
+    database: Database, filters: Filters, sort: Sort, column: InstrumentedAttribute[bytes], read: Callable[[bytes], Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Each timed run with what `read` makes of a column of its result that counts, or of that one's digest."""
+    query = select(Result.run_id, column).outerjoin(Digest, Digest.attempt_id == Result.attempt_id)
     for page in _pages(database, filters, sort, (Run.id, Run.experiment_id, Run.spec, Run.timed), RESULTS_AT_ONCE):
         timed = [run.id for run in page if run.timed]
         with database.read() as session:
-            found = dict(_contents(session, timed, whole))
+            rows = session.execute(query.where(Result.run_id.in_(timed), Result.canonical, column.is_not(None)))
+            found = {row[0]: row[1] for row in rows}
         for run in page:
             if run.id in found:
-                content = found[run.id]
-                yield run, orjson.loads(zlib.decompress(content))["result"] if whole else orjson.loads(content)
+                yield run, read(found[run.id])
 
 
-def _contents(session: Session, run_ids: Sequence[int], whole: bool) -> Iterator[tuple[int, bytes]]:
-    query = select(Result.run_id, Result.payload if whole else Digest.content)
-    if not whole:
-        query = query.join(Digest, Digest.attempt_id == Result.attempt_id)
-    for row in session.execute(query.where(Result.run_id.in_(run_ids), Result.canonical)):
-        yield row[0], row[1]
+def _unpacked(payload: bytes) -> Any:
+    return orjson.loads(zlib.decompress(payload))["result"]
 
 
 def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
-    for run, result in _results(database, filters, sort, whole=False):
+    for run, result in _results(database, filters, sort, Result.payload, _unpacked):
         flagged = result.get("flagged") or [[]] * len(result["step_s"])
         same = {"run_id": run.id, "experiment_id": run.experiment_id}
         settings = _settings(run.spec, MAIN)
@@ -149,7 +148,7 @@ def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
 
 
 def _ops(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
-    for run, result in _results(database, filters, sort, whole=True):
+    for run, result in _results(database, filters, sort, Digest.causes, orjson.loads):
         settings = _settings(run.spec, MAIN)
         for op in result["ops"]:
             of_it = {name: op[name] for name in ("op", "phase", "calls", "time_s", "flop", "bytes")}

@@ -1,0 +1,56 @@
+"""What analyses read of a result, kept beside it when it is taken: nothing opens its payload for them again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gpt2core.spec.result import instructions_per_step, phase_medians_s
+
+MOMENTARY = frozenset({"load_average"})  # of the environment: what is another value with every run
+FACTS = ("config", "losses", "weights_sha256")
+MEASURED = ("step_s", "canary")
+OF_OP = ("op", "phase", "calls", "time_s", "flop", "bytes")
+OF_THREAD = ("useful_s", "starvation_s", "idle_s", "barrier_s")
+OF_GRAPH = ("t1_s", "tinf_s", "fork_join_tinf_s")
+OF_COUNTERS = ("instructions", "cycles")
+
+
+def lasting(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """An environment without what is another value with every run."""
+    return {name: value for name, value in environment.items() if name not in MOMENTARY}
+
+
+def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
+    """The columns of a result's digest, each a part of it as JSON.
+
+    Raises KeyError or ValueError for a result that is not whole, as an earlier version took them.
+    """
+    facts = {name: result[name] for name in FACTS} | {"environment": lasting(result["environment"])}
+    measured = {name: result[name] for name in MEASURED if name in result}
+    measured |= {
+        "flagged": result["flagged"] if any(result.get("flagged") or []) else [],
+        "validity": {"foreign": (result.get("validity") or {}).get("foreign")},
+        "instructions_per_step": instructions_per_step(result),
+        "phase_medians_s": phase_medians_s(result),
+    }
+    causes = {
+        "ops": [_only(op, OF_OP) for op in result.get("ops") or []],
+        "threads": [_only(thread, OF_THREAD) for thread in result.get("threads") or []],
+        "graph": _only(result.get("graph") or {}, OF_GRAPH),
+        "counters": {
+            "threads": [_only(t, OF_COUNTERS) for t in (result.get("counters") or {}).get("threads") or []],
+        },
+        "memory_bytes": result.get("memory_bytes"),
+        "resident_bytes": result.get("resident_bytes"),
+    }
+    return {name: _packed(part) for name, part in (("facts", facts), ("measured", measured), ("causes", causes))}
+
+
+def _only(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: found[name] for name in names if name in found}
+
+
+def _packed(part: Mapping[str, Any]) -> bytes:
+    return json.dumps(part, separators=(",", ":"), allow_nan=False).encode()
