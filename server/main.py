@@ -159,6 +159,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
             stopping.set()
             listening.cancel()
             await asyncio.gather(*loops)  # not cancelled: a query under way would outlive its database
+            await reading.answers.pool.flights.ended()
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
             context.database.close()

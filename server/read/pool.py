@@ -32,6 +32,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._flights: dict[Hashable, _Flight[Any]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()  # those that were given up too, until they have ended
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -41,6 +42,8 @@ class Flights:
         flight: _Flight[T] | None = self._flights.get(name)
         if flight is None:
             flight = self._flights[name] = _Flight(asyncio.ensure_future(_awaited(start)))
+            self._tasks.add(flight.task)
+            flight.task.add_done_callback(self._tasks.discard)
             flight.task.add_done_callback(lambda _: self._forget(name, flight))
         flight.waiters += 1
         try:
@@ -61,6 +64,10 @@ class Flights:
         """Give up everything under way."""
         for flight in list(self._flights.values()):
             flight.task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until nothing is under way, not even what was given up: a thread goes on to its end."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def _awaited(start: Callable[[], Awaitable[T]]) -> T:
