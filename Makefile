@@ -5,7 +5,7 @@ MODEL ?= small
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow check parity slurm clients ui ui-vendor ui-check e2e bench bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
+.PHONY: demo test test-slow check parity slurm clients ui ui-vendor ui-check screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -53,6 +53,9 @@ ui-check: .venv/installed-dev npm/node_modules/.package-lock.json   ## the dashb
 ui: .venv/installed-dev      ## the dashboard in a browser (Debian: chromium)
 	$(BIN)/pytest -m ui tests/ui $(ARGS)
 
+screenshots: .venv/installed-dev   ## every page of the dashboard, light and dark, into build/screenshots
+	$(BIN)/python tests/ui/screenshots.py $(ARGS)
+
 slurm: .venv/installed-dev   ## workers through a real Slurm (Debian: slurm-wlm, munge)
 	$(BIN)/pytest -m slurm tests/slurm $(ARGS)
 
@@ -70,6 +73,9 @@ bench-slices: .venv/installed   ## automatic slices against a grid of slices
 
 bench-start: .venv/installed   ## from the start of a trainer to its first step, compiled and on a fresh installation
 	$(BIN)/python -m bench.start $(ARGS)
+
+bench-ui: .venv/installed-dev  ## the dashboard with 1,000,000 runs stored
+	$(BIN)/python -m bench.ui $(ARGS)
 
 bench-traces: .venv/installed  ## size of a trace of 20 steps, and how long its exports take
 	$(BIN)/python -m bench.traces $(ARGS)

@@ -48,9 +48,12 @@ export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: st
   latest.current = shown;
   const version = follow ? topic(follow).value : 0;
 
+  const asking = useRef({ again: () => {} });
   useEffect(() => {
     if (path === null) return undefined;
     const stop = new AbortController();
+    let busy = false;
+    let onceMore = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
     const known = kept.get(name);
@@ -59,6 +62,8 @@ export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: st
     const look = async () => {
       clearTimeout(timer);
       if (document.hidden) return;
+      if (busy) { onceMore = true; return; } // what takes long is not begun anew each time something changes
+      busy = true;
       try {
         const data = await ask(path, { params, signal: stop.signal });
         keep(name, data);
@@ -70,15 +75,23 @@ export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: st
         if (problem.status === 0) staleSince.value ??= Date.now();
         show((before) => ({ ...(before.name === name ? before : { name, data: undefined, at: 0 }), name, problem }));
       }
+      busy = false;
+      if (onceMore && !stop.signal.aborted) { onceMore = false; void look(); return; }
       const failedToReach = latest.current.problem?.status === 0;
       if (!stop.signal.aborted && (everyS || failedToReach)) timer = setTimeout(look, (failedToReach ? 3 : everyS) * 1000);
     };
     const seen = () => { if (!document.hidden) void look(); };
+    asking.current.again = () => void look();
     if (everyS) document.addEventListener('visibilitychange', seen);
     else if (document.hidden) document.addEventListener('visibilitychange', seen, { once: true });
     void look();
     return () => { stop.abort(); clearTimeout(timer); document.removeEventListener('visibilitychange', seen); };
-  }, [name, round, version, everyS]);
+  }, [name, round, everyS]);
+  const seenVersion = useRef(version);
+  useEffect(() => {
+    if (seenVersion.current !== version) asking.current.again();
+    seenVersion.current = version;
+  }, [version]);
 
   const current = shown.name === name;
   const data = current || stay ? shown.data : undefined;

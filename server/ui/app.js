@@ -34,7 +34,7 @@ function Page() {
   };
   useEffect(() => { if (!loaded.has(name)) load(); }, [name]);
   useEffect(() => {
-    if (before.current === name) return;
+    if (before.current === name || !loaded.has(name)) return;
     before.current = name;
     /** @type {HTMLElement | null} */ (document.querySelector('main h1') ?? document.querySelector('main'))?.focus({ preventScroll: true });
   }, [name, loaded.has(name)]);

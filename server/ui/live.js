@@ -37,8 +37,18 @@ export async function* events(body) {
 
 /** Who listens to which topic. @type {Map<string, Set<(told: Told) => void>>} */
 const listeners = new Map();
+/** Topics of which nothing more will come, unless somebody does something. @type {Set<string>} */
+const over = new Set();
 /** The topics of this page's one stream. */
 const topics = signal(/** @type {string[]} */ ([]));
+const settle = () => { topics.value = [...listeners.keys()].filter((topic) => !over.has(topic)).sort(); };
+
+/** What had ended may go on: a run is tried again. @param {string} topic */
+export function goesOn(topic) {
+  over.delete(topic);
+  settle();
+  changed(topic);
+}
 
 /**
  * Hear of a topic: `overview`, `workers`, `experiment:7`, `run:12`. All topics come through one stream.
@@ -53,11 +63,11 @@ export function useTopic(topic, heard) {
     const listener = (/** @type {Told} */ told) => latest.current(told);
     const those = listeners.get(topic) ?? new Set();
     listeners.set(topic, those.add(listener));
-    topics.value = [...listeners.keys()].sort();
+    settle();
     return () => {
       those.delete(listener);
-      if (!those.size) listeners.delete(topic);
-      topics.value = [...listeners.keys()].sort();
+      if (!those.size) { listeners.delete(topic); over.delete(topic); }
+      settle();
     };
   }, [topic]);
 }
@@ -97,8 +107,11 @@ export function useStream() {
           for await (const told of events(/** @type {ReadableStream<Uint8Array>} */ (response.body))) {
             pauseS = 0.5;
             if (told.id) lastId = told.id;
-            listeners.get(told.data.topic)?.forEach((heard) => heard({ ...told, data: told.data.data }));
+            const { topic, data } = told.data;
+            if (told.event === 'ended') over.add(topic);
+            listeners.get(topic)?.forEach((heard) => heard({ ...told, data }));
           }
+          settle();
         } catch (error) {
           if (mine.aborted) return;
           if (error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429) return;

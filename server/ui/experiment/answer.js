@@ -28,7 +28,7 @@ function Grid({ of, runs }) {
   return html`<section class="panel"><h2>Blocks and variants</h2>
     <div class="scroll" tabindex="0" role="region" aria-label="Runs by block and variant"><table class="grid"><caption class="unseen">State of each run, by block and variant</caption>
       <thead><tr><th scope="col">Variant</th>${blocks.map((block) => html`<th key=${block} scope="col" class="number"><span class="unseen">block </span>${block + 1}</th>`)}</tr></thead>
-      <tbody>${variants.map(([key, variant]) => html`<tr key=${key}><td class="tight">${variantName(variant)}</td>${blocks.map((block) => { const run = places.get(`${block} ${key} `);
+      <tbody>${variants.map(([key, variant]) => html`<tr key=${key}><td>${variantName(variant)}</td>${blocks.map((block) => { const run = places.get(`${block} ${key} `);
     return html`<td key=${block}>${run && html`<a class=${`cell ${tone(run.state)}`} href=${link('run', { id: run.id })} title=${`run ${run.id}: ${run.state}${run.median_step_s === null ? '' : `, ${ms(run.median_step_s)}`}${run.flagged_steps ? `, ${run.flagged_steps} steps flagged` : ''}`}><span class="unseen">run ${run.id}, ${run.state}</span>${run.flagged_steps ? '!' : ''}</a>`}</td>`; })}</tr>`)}</tbody></table></div>
     <p class="soft">Runs of one block are pairs: they ran on the same node and cores, one after the other. ! has flagged steps.${of.runs > shown.length ? ` ${count(shown.length)} of ${plural(of.runs, 'run')} shown.` : ''}</p></section>`;
 }
@@ -37,7 +37,7 @@ function Grid({ of, runs }) {
 function Comparisons({ rows }) {
   return html`<${Table} caption="Comparisons, adjusted for multiple comparisons" rows=${rows.map((row, i) => ({ ...row, i }))} id=${(/** @type {any} */ row) => row.i} columns=${/** @type {any} */ ([
     { name: 'where', label: 'With', class: 'question', cell: (/** @type {any} */ row) => row.places ? `all ${row.places} places, ${row.threads} thread${row.threads === 1 ? '' : 's'}` : variantName(row.at).replace('the only variant', 'everything else equal') },
-    { name: 'what', label: 'Second against first', cell: (/** @type {any} */ row) => `${row.b} against ${row.a}` },
+    { name: 'what', label: 'Second against first', tight: true, cell: (/** @type {any} */ row) => `${row.b} against ${row.a}` },
     { name: 'verdict', label: 'Verdict', tight: true, cell: (/** @type {any} */ row) => html`<${State} of=${row.verdict} />`, by: (/** @type {any} */ row) => row.verdict },
     { name: 'ratio', label: 'First time / second time [95 %]', number: true, cell: (/** @type {any} */ row) => ratio(row.ratio, row.ratio_low, row.ratio_high), by: (/** @type {any} */ row) => row.ratio ?? 0 },
     { name: 'p', label: 'p, adjusted', number: true, cell: (/** @type {any} */ row) => row.p_adjusted == null ? '–' : row.p_adjusted.toPrecision(2), by: (/** @type {any} */ row) => row.p_adjusted ?? 1 },

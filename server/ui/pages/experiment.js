@@ -2,9 +2,9 @@
 import { html, useState } from '../vendor/preact.js';
 import { address, link } from '../address.js';
 import { ask, download } from '../api.js';
-import { changed, useAction, useAnswer } from '../answers.js';
+import { useAction, useAnswer } from '../answers.js';
 import { count, duration, plural } from '../format.js';
-import { useFollow, useTopic } from '../live.js';
+import { goesOn, useFollow, useTopic } from '../live.js';
 import { Answered, Figures, Head, Refused, Tabs, Time } from '../pieces.js';
 import { State, StateBar } from '../words.js';
 import { Runs } from '../lists/runs.js';
@@ -45,7 +45,7 @@ function Actions({ of }) {
     if (verb === 'report') await download(`../../reports/${of.id}`, {}, `report-${of.id}.html`);
     else await ask(`experiments/${of.id}/${verb}`, { method: 'POST' });
     setSure(false);
-    changed(`experiment:${of.id}`);
+    goesOn(`experiment:${of.id}`);
   });
   const retryable = (of.by_state.failed ?? 0) + (of.by_state.cancelled ?? 0) + (of.by_state.quarantined ?? 0);
   return html`${problem && html`<${Refused} problem=${problem} />`}

@@ -37,7 +37,7 @@ function Remove({ of }) {
   return html`${problem && html`<${Refused} problem=${problem} />`}${sure ? html`<button class="danger" disabled=${busy} onClick=${() => run(undefined)}>Remove it</button> <button onClick=${() => setSure(false)}>Keep</button>` : html`<button onClick=${() => setSure(true)}>Remove…<span class="unseen"> ${of.worker_id}</span></button>`}`;
 }
 
-/** A node's workers, core by core. @param {{node: string, workers: any[], calibration: any}} props */
+/** A node's workers, core by core. @param {{node: string, workers: any[], calibration: any}} props calibration: null while nobody knows */
 function Node({ node, workers, calibration }) {
   const first = workers[0];
   const ten = calibration?.detectable?.find((/** @type {any} */ each) => each.pairs === 10)?.relative;
@@ -48,7 +48,7 @@ function Node({ node, workers, calibration }) {
       <div class="cores" role="img" aria-label=${`cores ${ranges(worker.cores)}: ${worker.state}`}>${worker.cores.slice(0, 256).map((/** @type {number} */ core) => html`<span key=${core} class=${`core ${tone(worker.state)} ${worker.state}`} title=${`core ${core}: ${worker.state}`}>${core}</span>`)}</div></div>`)}
     ${Object.keys(first.labels).length > 0 && html`<div class="row">${Object.entries(first.labels).map(([name, value]) => html`<span key=${name} class="chip">${name}=${value}</span>`)}</div>`}
     <p class="soft">${calibration ? html`With 10 pairs this node tells apart ${ten == null ? 'no difference that was asked' : `${percent(ten)} or more`}, by <a href=${link('experiment', { id: calibration.experiment_id })}>its last A/A experiment</a>; equal pairs spread by ${percent(calibration.spread)}.`
-    : html`Not calibrated: <a href=${link('new', { calibrate: node })}>ask it what it can tell apart</a>.`}</p></section>`;
+    : calibration === null ? 'What it can tell apart is being worked out.' : html`Not calibrated: <a href=${link('new', { calibrate: node })}>ask it what it can tell apart</a>.`}</p></section>`;
 }
 
 /** @param {{id: string}} props */
@@ -78,7 +78,7 @@ export default function Fleet() {
     <div class="stack">${chosen && html`<${Worker} key=${chosen} id=${chosen} />`}
     <${Answered} answer=${workers} height=${200}>${(/** @type {any} */ page) => {
     const nodes = [...Map.groupBy(/** @type {any[]} */ (page.items), (worker) => worker.node).entries()].sort(([a], [b]) => (a < b ? -1 : 1));
-    return nodes.length ? html`<div class="columns">${nodes.map(([node, those]) => html`<${Node} key=${node} node=${node} workers=${those} calibration=${(calibrations.data?.items ?? []).find((/** @type {any} */ each) => each.node === node)} />`)}</div>`
+    return nodes.length ? html`<div class="columns">${nodes.map(([node, those]) => html`<${Node} key=${node} node=${node} workers=${those} calibration=${calibrations.data === undefined ? null : calibrations.data.items.find((/** @type {any} */ each) => each.node === node)} />`)}</div>`
       : html`<${Empty}><h2>No worker yet</h2><p>On each node that shall run something:</p><pre>taskloom worker --server ${new URL('..', new URL('.', location.href)).href.replace(/\/$/, '')}</pre><//>`; }}<//>
     ${pools.data?.items.length > 0 && html`<section class="panel"><h2>Pools</h2><${Table} caption="Pools" rows=${pools.data.items} id=${(/** @type {any} */ p) => p.name} columns=${/** @type {any} */ ([
     { name: 'name', label: 'Pool', cell: (/** @type {any} */ p) => p.name }, { name: 'cores', label: 'Cores', number: true, cell: (/** @type {any} */ p) => p.cores }, { name: 'jobs', label: 'Jobs', cell: (/** @type {any} */ p) => p.jobs.map((/** @type {any} */ j) => `${j.job_id} ${j.state}${j.reason ? ` (${j.reason})` : ''}`).join(', ') || 'none' },

@@ -2,9 +2,9 @@
 import { html, useState } from '../vendor/preact.js';
 import { address, link } from '../address.js';
 import { ask } from '../api.js';
-import { changed, useAction, useAnswer } from '../answers.js';
+import { useAction, useAnswer } from '../answers.js';
 import { count, duration, ms, plural, variantName } from '../format.js';
-import { useFollow, useTopic } from '../live.js';
+import { goesOn, useFollow, useTopic } from '../live.js';
 import { Answered, Figures, Head, Refused, Tabs, Time } from '../pieces.js';
 import { State } from '../words.js';
 import { Log } from '../run/log.js';
@@ -44,7 +44,7 @@ function First({ of, live }) {
 function Actions({ of }) {
   const { run, busy, problem } = useAction(async (/** @type {string} */ verb) => {
     await ask(`runs/${of.id}/${verb}`, { method: 'POST' });
-    changed(`run:${of.id}`);
+    goesOn(`run:${of.id}`);
   });
   return html`${problem && html`<${Refused} problem=${problem} />`}
     ${['failed', 'cancelled', 'quarantined'].includes(of.state) && html`<button class="first" disabled=${busy} onClick=${() => run('retry')}>Retry</button>`}

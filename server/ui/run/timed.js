@@ -48,7 +48,7 @@ export function useView(trace, name = 't') {
   const [view, setView] = useState(first);
   useEffect(() => {
     const timer = setTimeout(() => {
-      const text = `${(view.from / 1e6).toFixed(4)}-${(view.to / 1e6).toFixed(4)}`;
+      const text = `${(view.from / 1e6).toFixed(6)}-${(view.to / 1e6).toFixed(6)}`; // to the nanosecond
       const unchosen = middle(trace);
       const next = view.from === unchosen.from && view.to === unchosen.to ? null : text;
       if ((address.value.params.get(name) ?? null) !== next) choose({ [name]: next });

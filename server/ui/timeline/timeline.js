@@ -13,8 +13,8 @@ const WAITING = /** @type {[string, string][]} */ ([['at-barrier', 'at a barrier
 /** What is between two times, kept within the trace. @param {Trace} trace @param {View} view @returns {View} */
 export function within(trace, view) {
   const most = trace.duration;
-  const width = Math.min(Math.max(view.to - view.from, 500), most);
-  const from = Math.min(Math.max(view.from, 0), most - width);
+  const width = Math.round(Math.min(Math.max(view.to - view.from, 500), most));
+  const from = Math.round(Math.min(Math.max(view.from, 0), most - width));
   return { from, to: from + width };
 }
 
