@@ -1,7 +1,11 @@
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from patience import until
+
+from taskloom.server.queue.retention import service
 
 pytestmark = pytest.mark.both_databases
 TABLES = ("experiment", "block", "run", "attempt", "result", "artifact", "output_line", "run_event")
@@ -114,3 +118,24 @@ def test_files_that_nothing_refers_to_go_and_those_on_their_way_stay(past):
         assert coming.path.exists()
         assert not left.path.exists()
     assert not orphan.exists()
+
+
+@pytest.mark.parametrize("path", ["/runs/2/retry", "/experiments/1/retry"])
+def test_what_is_tried_again_while_it_is_deleted_is_gone(past, monkeypatch, database_kind, path):
+    """Both want the experiment and its runs: they are locked in one order."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    confirmed = service._confirmed
+
+    def meet(session):
+        """Once the runs are locked: try again, and go on when that waits."""
+        if not tried:
+            tried.append(pool.submit(past.http.post, f"/api/v1{path}"))
+            if database_kind == "postgres":  # SQLite has one writer
+                until(lambda: past.sql(waiting)[0][0], "a retry that waits")
+        return confirmed(session)
+
+    tried = []
+    monkeypatch.setattr(service, "_confirmed", meet)
+    with ThreadPoolExecutor(1) as pool:
+        assert prune(past, experiment_id=1)["runs"] == 3
+        assert tried[0].result().status_code == 404

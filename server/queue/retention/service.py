@@ -9,7 +9,7 @@ from sqlalchemy import Select, delete, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
 from taskloom.contract.retention import PruneReport, PruneRequest
-from taskloom.server.db import Database, now
+from taskloom.server.db import LOCKED, Database, now
 from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts.models import Attempt, OutputLine, Result
@@ -65,7 +65,9 @@ def _candidates(request: PruneRequest, at: float) -> Select[int]:
 
 
 def _chosen(session: Session, request: PruneRequest, at: float, experiment_id: int) -> tuple[list[int], bool]:
-    """Runs of the experiment to delete, and whether these are all. Every run is locked: none is retried meanwhile."""
+    """Runs of the experiment to delete, and whether these are all. It is locked, and then every run of it, as by those
+    who try one again: none is retried meanwhile."""
+    session.execute(select(Experiment.id).where(Experiment.id == experiment_id).with_for_update(**LOCKED))
     of_it = select(Run.id, Run.state, Run.finished_at).where(Run.experiment_id == experiment_id)
     rows = session.execute(of_it.order_by(Run.id).with_for_update()).all()
     if any(row.state not in RUN.final() for row in rows):

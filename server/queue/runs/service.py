@@ -141,9 +141,10 @@ def retry(database: Database, settings: Settings, run_id: int, actor: str) -> Ru
     """Queue a run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         # Before the run: as a cancellation locks them.
-        experiment = session.get_one(Experiment, _get(session, run_id).experiment_id, with_for_update=LOCKED)
+        experiment = session.get(Experiment, _get(session, run_id).experiment_id, with_for_update=LOCKED)
+        run = _get(session, run_id, lock=True)  # both may have been deleted meanwhile
+        assert experiment is not None
         blocks.reopen(experiment)
-        run = _get(session, run_id, lock=True)
         retry_locked(session, run, Cause(actor, now(session)))
         session.flush()
         return _detail(session, settings, run)
