@@ -115,7 +115,9 @@ def _agreement(document: Document) -> tuple[str, str]:
 def _bounds(document: Document) -> tuple[str, str]:
     spans = any(row["bounds"] for row in document["efficiency"])
     peaks = any(row["peaks"] for row in document["roofline"])
-    told = [name for name, there in (("work and span", spans), ("measured roofs", peaks)) if there]
+    registers = any((row["peaks"] or {}).get("registers_gflop_per_s") for row in document["roofline"])
+    roofs = "roofs of triad, products and registers" if registers else "roofs of triad and products"
+    told = [name for name, there in (("work and span", spans), (roofs, peaks)) if there]
     return ("yes" if spans and peaks else "partly" if told else "no"), " and ".join(told) or "neither spans nor peaks"
 
 

@@ -111,13 +111,23 @@ def confirm(run_id: int, server: str, as_json: bool) -> None:
     _show(answer, [text], as_json)
 
 
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--require")
+    return key, value
+
+
 @click.command()
 @train_options(several=True)
 @click.option("--repetitions", default=12, show_default=True, type=click.IntRange(6), help="equal runs; two are a pair")
+@click.option("--require", multiple=True, metavar="KEY=VALUE", help="a label that the worker must have")
 @click.option("--show", is_flag=True, help="say what is known of the nodes; queue nothing")
 @server_option
 @json_option
-def calibrate(repetitions: int, show: bool, server: str, as_json: bool, **given: Any) -> None:
+def calibrate(
+    repetitions: int, require: tuple[str, ...], show: bool, server: str, as_json: bool, **given: Any
+) -> None:
     """Queue an A/A experiment: equal runs, which show the smallest difference that a node can tell apart."""
     with Client(server) as client:
         if show:
@@ -126,6 +136,8 @@ def calibrate(repetitions: int, show: bool, server: str, as_json: bool, **given:
             return
         base, axes = several_settings(given)
         asked = {"name": "A/A", "base": base, "axes": axes, "repetitions": repetitions, "calibrates": True}
+        if require:
+            asked["requires"] = {"labels": dict(_label(text) for text in require)}
         answer = client.submit(request_file.parse(asked))
     text = f"experiment {answer.id}: {answer.runs} equal runs queued; then: taskloom experiments calibrate --show"
     _show(answer, [text], as_json)

@@ -254,6 +254,14 @@ def test_what_the_server_refuses_names_the_field(home: House) -> None:
     assert error["errors"][0]["value"] == 4096
 
 
+def test_a_calibration_goes_to_the_node_that_is_named(home: House, client: Client) -> None:
+    asked = ("experiments", "calibrate", *TINY, "--repetitions", "6", "--json", "--require", "node=a1")
+    made = told(taskloom(*asked, server=home.url))
+    request = client.experiment(made["id"]).request
+    assert (request["calibrates"], request["requires"]) == (True, {"labels": {"node": "a1"}})
+    assert taskloom(*asked, "--require", "a1", server=home.url).returncode == 2
+
+
 def test_runs_are_cancelled_and_retried(home: House) -> None:
     told(taskloom("submit", *TINY, "--json", server=home.url))
     assert told(taskloom("runs", "cancel", "1", "--json", server=home.url))["state"] == "cancelled"

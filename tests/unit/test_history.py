@@ -199,6 +199,31 @@ def test_canaries_of_another_kind_are_not_compared(measured):
     assert (found.over_canary, found.changes, len(found.points)) == (True, [], 30)
 
 
+def of_a_host(rng, follows, canary_sd=0.005, runs=30):
+    """Step over canary on a host that changes between two levels, 5 % apart, every ten runs on average; the canary
+    follows so much of it, None: there is none."""
+    levels = np.cumsum(rng.random(runs) < 0.1) % 2 * 0.05
+    steps = levels + rng.normal(0, 0.01, runs)
+    return np.exp(steps if follows is None else steps - follows * levels - rng.normal(0, canary_sd, runs))
+
+
+@pytest.mark.parametrize(("follows", "least", "most"), [(None, 0.1, 0.35), (1.0, 0.0, 0.05), (0.8, 0.0, 0.1)])
+def test_a_canary_takes_a_hosts_levels_out_as_far_as_it_follows_them(follows, least, most):
+    rng = np.random.default_rng(10)
+    assert least <= np.mean([bool(change_points(list(of_a_host(rng, follows)))) for _ in range(SERIES)]) <= most
+
+
+def test_a_canary_takes_a_small_drift_out():
+    rng, drift = np.random.default_rng(11), np.linspace(0, 0.02, 60)
+    found = [0, 0]
+    for _ in range(SERIES):
+        steps, canary = drift + rng.normal(0, 0.01, 60), drift + rng.normal(0, 0.005, 60)
+        for i, logs in enumerate((steps, steps - canary)):
+            found[i] += bool(change_points(list(np.exp(logs))))
+    assert found[0] >= 0.2 * SERIES  # the weakness that stays without one
+    assert found[1] <= 0.05 * SERIES
+
+
 def test_occasions_that_differ_as_much_confirm_nothing():
     """Three days at 1.00, 1.04 and 0.97 s: a fourth at 1.05 s is no news."""
     days = [s * level for level in (1.0, 1.04, 0.97) for s in BEFORE]
