@@ -187,9 +187,10 @@ def dry_run(plan: DryRun) -> Table:
 def scaling(answer: ScalingTable, title: str | None = None) -> Table:
     """Scheduler, threads, slices, median step with its interval and spread, speedup and efficiencies."""
     table = new_table(title, "scheduler", "threads", "slices BxT", "median step [95 %]", "CV", "tokens/s", "speedup")
-    for column in ("efficiency fwd", "efficiency bwd", "final loss"):
+    for column in ("efficiency fwd", "efficiency bwd", "sd process, step", "final loss"):
         table.add_column(column, justify="right")
     for row in answer.rows:
+        levels = () if row.levels is None else (row.levels.process, row.levels.step)
         table.add_row(
             row.scheduler,
             str(row.threads),
@@ -200,6 +201,7 @@ def scaling(answer: ScalingTable, title: str | None = None) -> Table:
             number(row.speedup),
             number(row.efficiency_forward),
             number(row.efficiency_backward),
+            ", ".join(NONE if each is None else f"{each:.1%}" for each in levels) or NONE,
             number(row.final_loss, 4) + ("" if row.agrees else " (differs)"),
         )
     return table

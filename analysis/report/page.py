@@ -158,12 +158,13 @@ def _runtime(document: Document) -> str:
             f"{row['step_s']['n']} {row['step_s']['over']}",
             ", ".join(map(str, row["outliers"])) or "-",
             f"{row['tokens_per_s']:,.0f}",
+            *_levels(row.get("levels") or {}),
             f"{row['final_loss']:.5f}" + ("" if row["agrees"] else " disagrees"),
         )
         for row in document["scaling"]["rows"]
     ]
     columns = ["variant", "median step, ms [95 %]", "quartiles, ms", "CV", "n", "outlier runs", "tokens/s",
-               "final loss"]  # fmt: skip
+               "sd between processes", "between steps", "steps advised", "final loss"]  # fmt: skip
     speedups = [
         (
             variant_name({**row, "sync": ""}),
@@ -196,6 +197,12 @@ def _runtime(document: Document) -> str:
         + _figure(plots.phase_speedups(document), "The same of forward and backward alone."
                   + (OVERLAP if overlap else ""))
     )  # fmt: skip
+
+
+def _levels(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Where the variance is, and how many timed steps a process is worth."""
+    advised = found.get("steps_advised")
+    return _share(found.get("process")), _share(found.get("step")), "-" if advised is None else str(advised)
 
 
 def _causes(document: Document) -> str:

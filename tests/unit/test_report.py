@@ -220,3 +220,11 @@ def test_results_that_tell_little_have_a_report_too(make_result):
     html = page(build(asked, bare, {}, []))
     assert "How long does a step take?" in html
     assert "were not measured" in html
+
+
+def test_the_page_says_where_the_variance_is(document):
+    shown = page({**document, "scaling": {**document["scaling"], "rows": [
+        {**row, "levels": {"process": 0.0123, "step": 0.0345, "occasion": None, "steps_advised": 17}}
+        for row in document["scaling"]["rows"]
+    ]}})  # fmt: skip
+    assert "<td>1.2%</td><td>3.5%</td><td>17</td>" in shown
