@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -22,19 +22,21 @@ import numpy as np
 from bench.ratios import told
 from bench.record import Measured, head, results, save
 from gpt2core.spec.result import median
+from gpt2core.taskbench.granularity import Point, metg_s, peak_iterations_per_s
 from taskloom.analysis.estimators import logarithms
 from taskloom.analysis.pooling import pool
 
 APART_S = 3600.0
 CHANGING = ("--model", "--grad-clip", "--grad-accum")  # options that make it another case
 Key = tuple[str, str, str]  # processor, what was measured, whose ratio
+Times = Iterator[tuple[str, str, int, float]]  # case, variant, round, seconds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.combine", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("records", nargs="+", type=Path, help="JSON of bench.step, of one model")
-    parser.add_argument("--base", default="task", help="the variant that ratios are against")
+    parser.add_argument("records", nargs="+", type=Path, help="JSON of bench.step, metg or schedulers")
+    parser.add_argument("--base", help="the variant that ratios are against [each benchmark's own]")
     parser.add_argument("--out", type=Path, default=results("combined"), help="path without suffix")
     given = parser.parse_args()
     records = [json.loads(path.read_text(encoding="utf-8")) for path in given.records]
@@ -43,7 +45,7 @@ def main() -> None:
     save(given.out, report, table(report))
 
 
-def combined(records: Sequence[Mapping[str, Any]], base: str) -> list[Measured]:
+def combined(records: Sequence[Mapping[str, Any]], base: str | None = None) -> list[Measured]:
     """A row for each processor, case and variant, over the occasions of all records."""
     found: dict[Key, dict[int, list[float]]] = {}
     numbers = occasions([record["at"] for record in records])
@@ -64,24 +66,57 @@ def occasions(times: Sequence[str]) -> list[int]:
     return numbers
 
 
-def ratios_of(record: Mapping[str, Any], base: str) -> Iterator[tuple[Key, list[float]]]:
-    """The log ratios variant / base of a recording of bench.step, by round."""
-    if record["schema"] != "taskloom.bench.step/1":
-        raise SystemExit(f"{record['schema']} is no recording of bench.step")
+def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key, list[float]]]:
+    """The log ratios variant / base of a recording, by round. base: null for the benchmark's own."""
+    if record["schema"] not in KINDS:
+        raise SystemExit(f"{record['schema']} is no recording of {', '.join(KINDS)}")
+    times, own_base = KINDS[record["schema"]]
+    base = base or own_base or record["rows"][0]["variant"]
     more = "".join(f", {option[2:]} {value}" for option, value in pairwise(record["command"]) if option in CHANGING)
-    cases: dict[tuple[int, int, int, str], dict[str, dict[int, float]]] = {}
-    for run in record["runs"]:
-        case = (run["batch"], run["seq"], run["threads"], run["precision"])
-        warmup = (run.get("config") or {}).get("warmup", 2)
-        cases.setdefault(case, {}).setdefault(run["variant"], {})[run["round"]] = median(run["step_s"][warmup:])
-    machine = record["machine"]["cpu_model"]
-    for (batch, seq, threads, precision), of in cases.items():
-        label = f"B{batch} T{seq}, {threads} thread{'s' * (threads > 1)}, {precision}{more}"
+    cases: dict[str, dict[str, dict[int, float]]] = {}
+    for case, variant, number, seconds in times(record):
+        cases.setdefault(case + more, {}).setdefault(variant, {})[number] = seconds
+    for case, of in cases.items():
         for variant, by_round in of.items():
             both = sorted(by_round.keys() & of.get(base, {}).keys())
             if variant != base and both:
                 logs = logarithms([by_round[r] for r in both]) - logarithms([of[base][r] for r in both])
-                yield (machine, label, variant), logs.tolist()
+                yield (record["machine"]["cpu_model"], case, variant), logs.tolist()
+
+
+def _steps(record: Mapping[str, Any]) -> Times:
+    for run in record["runs"]:
+        case = f"B{run['batch']} T{run['seq']}, {run['threads']} thread{'s' * (run['threads'] > 1)}, {run['precision']}"
+        warmup = (run.get("config") or {}).get("warmup", 2)
+        yield case, run["variant"], run["round"], median(run["step_s"][warmup:])
+
+
+def _schedulers(record: Mapping[str, Any]) -> Times:
+    given = dict(pairwise(record["command"]))
+    for run in record["runs"]:
+        yield "schedulers", run["variant"], run["round"], median(run["step_s"][int(given.get("--warmup", 2)) :])
+
+
+def _granularities(record: Mapping[str, Any]) -> Times:
+    """METG(50 %), where a round reached it."""
+    kernel = record["config"]["kernel"]
+    points_of = [[Point(**point) for point in sweep["points"]] for sweep in record["sweeps"]]
+    by_builder: dict[str, list[list[Point]]] = {}
+    for sweep, points in zip(record["sweeps"], points_of, strict=True):
+        by_builder.setdefault(sweep["system"].split()[0], []).append(points)
+    for sweep, points in zip(record["sweeps"], points_of, strict=True):
+        peers = [points] if kernel == "memory" else by_builder[sweep["system"].split()[0]]  # as bench.metg has it
+        value = metg_s(points, peak_iterations_per_s(peers))
+        if value is not None:
+            yield f"METG, {sweep['pattern']}, {kernel}", sweep["system"], sweep["round"], value
+
+
+# How a benchmark's recordings are read, and what its ratios are against: null for the first row's variant.
+KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Times], str | None]] = {
+    "taskloom.bench.step/1": (_steps, "task"),
+    "taskloom.bench.metg/1": (_granularities, "ours task"),
+    "taskloom.bench.schedulers/1": (_schedulers, None),
+}
 
 
 def row(key: Key, strata: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Measured:
@@ -112,10 +147,10 @@ def table(report: Mapping[str, Any]) -> str:
     """The rows as Markdown."""
     lines = [
         f"# Ratios over occasions, {report['at'][:10]}", "",
-        f"From {', '.join(report['records'])}. Ratio: step of the variant / of ours, above 1 where ours is faster. The "
-        "interval is about what the last column says. Spread: the lowest and highest occasion's median. Sd: of the "
-        "ratio's logarithm between occasions, and between rounds of one. Advised: rounds on each further occasion if "
-        "starting one costs as much as a round.", "",
+        f"From {', '.join(report['records'])}. Ratio: time of the variant / of the base, above 1 where the base is "
+        "faster. The interval is about what the last column says. Spread: the lowest and highest occasion's median. "
+        "Sd: of the ratio's logarithm between occasions, and between rounds of one. Advised: rounds on each further "
+        "occasion if starting one costs as much as a round.", "",
         "| machine | case | variant | occasions (rounds) | ratio | 95 % | spread | sd between, in | advised | about |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip

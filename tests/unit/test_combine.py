@@ -47,6 +47,37 @@ def test_what_was_asked_otherwise_is_another_case():
     assert len(combined([record(at, [1.5]), record(at, [1.7], grad_clip=1)], "task")) == 2
 
 
+def metg(at, seconds):
+    """Two systems whose tasks of one iteration cost so much beside their iteration of a microsecond, by round."""
+    sweeps = [
+        {"pattern": "fft", "system": system, "round": i, "points": [
+            {"grain": grain, "tasks": 100, "threads": 2, "elapsed_s": 50 * (grain * 1e-6 + overhead)}
+            for grain in (1000, 100, 10, 1)
+        ]}
+        for i, pair in enumerate(seconds)
+        for system, overhead in zip(("ours task", "LLVM tasks"), pair, strict=True)
+    ]  # fmt: skip
+    return {"schema": "taskloom.bench.metg/1", "at": at, "machine": {"cpu_model": "CPU"}, "command": [],
+            "config": {"kernel": "compute"}, "sweeps": sweeps}  # fmt: skip
+
+
+def test_granularities_are_combined_by_occasion():
+    made = [metg(f"2026-11-{day}T20:00:00+00:00", [(5e-6, 50e-6), (5e-6, 50e-6)]) for day in (10, 11, 12)]
+    (row,) = combined(made)
+    assert (row["case"], row["variant"], row["occasions"]) == ("METG, fft, compute", "LLVM tasks", 3)
+    assert row["ratio"] == pytest.approx(10, rel=0.2)
+
+
+def test_schedulers_are_combined_against_the_first_row():
+    runs = [{"variant": variant, "round": i, "step_s": [9.0, s, s]}
+            for i in range(2) for variant, s in (("fork-join", 1.0), ("task", 0.8))]  # fmt: skip
+    made = {"schema": "taskloom.bench.schedulers/1", "at": "2026-11-21T20:00:00+00:00", "runs": runs,
+            "machine": {"cpu_model": "CPU"}, "command": ["--warmup", "1"],
+            "rows": [{"variant": "fork-join"}]}  # fmt: skip
+    (row,) = combined([made])
+    assert (row["variant"], row["ratio"]) == ("task", pytest.approx(0.8))
+
+
 def test_fewer_than_six_rounds_are_recorded_without_an_interval():
     assert ratio([1.2] * 5, [1.0] * 5)["ratio_interval"] is None
     assert told(None) == "-"
