@@ -213,6 +213,15 @@ def test_more_comparisons_than_are_made_are_refused_before_any_is():
     assert caught.value.fields["combinations"] == 5000
 
 
+def test_so_many_shapes_are_refused_and_so_many_seeds_are_not():
+    """Memory is planned for each shape: a submission takes less than 2 s of a core."""
+    axes = {"batch": list(range(1, 52)), "seq": list(range(1, 101))}
+    with pytest.raises(ExpansionTooLarge, match="5000") as refusal:
+        expanded({"base": {"model": "tiny"}, "axes": axes})
+    assert refusal.value.fields == {"max_shapes": 5000}
+    assert len(expanded({"axes": {"seed": list(range(5001))}})[0]) == 5001
+
+
 def test_settings_of_all_runs_together_are_bounded():
     cores = ",".join(map(str, range(4000)))
     with pytest.raises(ExpansionTooLarge, match="bytes"):

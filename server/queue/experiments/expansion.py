@@ -30,6 +30,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 MAX_ERRORS = 100
 MOST_COMPARISONS = 500_000  # of combinations with exclusions
 MOST_SETTINGS_BYTES = 16 << 20  # of all runs' configurations as JSON; 10,000 usual ones have 8 MB
+MOST_SHAPES = 5000  # whose memory is planned: of more it would take more than 2 s of a core
 # What two runs may differ in and still take as long per step.
 NOT_SHAPE = (
     "steps", "warmup", "seed", "data", "distribution", "checkpoint", "save", "trace", "lr", "beta1", "beta2", "eps",
@@ -341,6 +342,9 @@ def _variants(
             continue
         shape = _shape(spec)
         if shape not in known_bytes:
+            if len(known_bytes) == MOST_SHAPES:
+                told = f"more than {MOST_SHAPES} configurations whose steps differ in size or order"
+                raise ExpansionTooLarge(told, max_shapes=MOST_SHAPES)
             known_bytes[shape] = memory_bytes(config)
         variant = Variant(choice, config, spec, shape, known_bytes[shape])
         _check_runnable(variant, request, refusals, capacity)
