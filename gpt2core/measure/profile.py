@@ -50,7 +50,7 @@ def profile(
         "op_first": first,
         "nodes": graph.task,
         "edges": list(graph.edges),
-        "crossing": graph.crossing,
+        "crossing": list(graph.crossing),
     }
 
 

@@ -12,6 +12,7 @@ from gpt2core.node import host
 from gpt2core.schedulers.team import Team
 from gpt2core.spec.config import AUTO, TrainConfig
 from gpt2core.spec.errors import NotEnoughMemory
+from gpt2core.step import graph
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Program
 from gpt2core.step.owners import owners
@@ -22,10 +23,24 @@ PAGE_BYTES = 4096
 
 def check_fits(config: TrainConfig) -> None:
     """Raise NotEnoughMemory, with what would fit, if the run's arenas exceed what this process may use."""
-    needed = sum(memory_bytes(config).values()) + RESERVE_BYTES
-    available = host.available_memory_bytes()
+    needed, available = run_bytes(config), host.available_memory_bytes()
     if needed > available:
         raise NotEnoughMemory(needed, available, what_fits(config, available - RESERVE_BYTES))
+
+
+def run_bytes(config: TrainConfig) -> int:
+    """What a run allocates once it is planned."""
+    return sum(memory_bytes(config).values()) + RESERVE_BYTES
+
+
+def check_plan_fits(program: Program, run: int) -> None:
+    """Raise NotEnoughMemory if the program's graph and its proof, beside the run's bytes, exceed what this process may
+    use."""
+    needed, available = graph.planning_bytes(program) + run, host.available_memory_bytes()
+    if needed > available:
+        count = len(program.tasks)
+        fits = f"a graph of {count} tasks is too large here: larger slices, or a smaller batch, make fewer"
+        raise NotEnoughMemory(needed, available, fits)
 
 
 def what_fits(config: TrainConfig, available: int) -> str:

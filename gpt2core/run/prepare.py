@@ -19,6 +19,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.network import fusion_of, network_of
 from gpt2core.node import pinning
+from gpt2core.run.memory import check_plan_fits
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step import graph, slicing
@@ -54,10 +55,11 @@ def silent(_: dict[str, Any]) -> None:
     """An Emit that drops events."""
 
 
-def plan(config: TrainConfig) -> Plan:
+def plan(config: TrainConfig, run_bytes: int = 0) -> Plan:
     """Resolve slices and cores, build the step program and its graph, and prove the graph race-free.
 
-    Raises ConfigError for cores that are not there, GraphError if the program is wrong.
+    run_bytes: what is to be allocated afterwards, and must fit beside the plan. Raises ConfigError for cores that are
+    not there, NotEnoughMemory if the graph would not fit, GraphError if the program is wrong.
     """
     config = slicing.resolve(config)
     network_of(config).check(config)
@@ -68,6 +70,7 @@ def plan(config: TrainConfig) -> Plan:
     with without_collector():
         step = program.build(config)
         check_op_names(config, step)
+        check_plan_fits(step, run_bytes)
         tasks = graph.build(step, config.sync)
         graph.validate(step, tasks)
     return Plan(config, cores, step, tasks, memory_bytes(config))

@@ -19,7 +19,7 @@ from gpt2core.networks.network import network_of
 from gpt2core.node import pages
 from gpt2core.run.canary import Canary
 from gpt2core.run.execute import execute
-from gpt2core.run.memory import check_fits, first_touch
+from gpt2core.run.memory import check_fits, first_touch, run_bytes
 from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, plan, silent
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
@@ -46,7 +46,7 @@ def train(
     """
     check_fits(slicing.resolve(config))  # first: it is quick, and the plan of a huge run is not
     resident = pages.Residency()
-    planned = plan(config)
+    planned = plan(config, run_bytes(config))
     config = planned.config
     network = network_of(config)
     data = network.data(config)

@@ -17,6 +17,7 @@ from gpt2core.step.ops import Access, Mode, Program, Tile, merged
 from gpt2core.step.paths import Edge, Edges
 
 WAIT = -1
+TASK_BYTES, ACCESS_BYTES = 500, 16  # of a graph and its proof, with every sync (tests/integration/test_large_plans.py)
 MAX_REDUCED = 40_000  # nodes; above, implied edges stay: their removal takes time quadratic in the nodes
 
 
@@ -30,7 +31,7 @@ class Graph:
     label: tuple[str, ...]
     phase: tuple[str, ...]
     edges: Sequence[Edge]
-    crossing: tuple[Edge, ...]
+    crossing: Sequence[Edge]
     filler: tuple[bool, ...]
     begin: int
     end: int
@@ -134,29 +135,35 @@ def build(program: Program, sync: str) -> Graph:
         gate = wait("gate", [node for node, name in enumerate(phase) if name == "loss"] or [0])
     end = wait("end", [])
     add_waits(before, [*waits, end])
-    crossing = [(end, 0)]
+    crossing = Edges([(end, 0)])
     if sync == "none":
-        crossing = [
+        from_before = (
             (node_of[a], node_of[number])
             for number, (_, tile) in enumerate(tasks)
             for a in walk.before(len(tasks) + number, merged(tile.accesses))
             if a < len(tasks)
-        ]
-        crossing = cross_only(before, [*crossing, (end, gate), (gate, 0)])
+        )
+        crossing = cross_only(before, itertools.chain(from_before, [(end, gate), (gate, 0)]))
     if len(task) <= MAX_REDUCED:
         before = paths.without_implied(before)
     filler = tuple(number != WAIT and tasks[number][0].filler for number in task)
     edges = Edges(paths.edges_of(before))
-    return Graph(tuple(task), tuple(label), tuple(phase), edges, tuple(crossing), filler, begin=0, end=end)
+    return Graph(tuple(task), tuple(label), tuple(phase), edges, crossing, filler, begin=0, end=end)
 
 
-def cross_only(before: paths.Predecessors, crossing: Sequence[Edge]) -> list[Edge]:
+def planning_bytes(program: Program) -> int:
+    """How many bytes `build` and `validate` take at most, beside the program: graph, walk, and blocks of ancestors."""
+    accesses = sum(len(tile.accesses) for _, tile in program.tasks)
+    return paths.BLOCK_BYTES + TASK_BYTES * len(program.tasks) + ACCESS_BYTES * accesses
+
+
+def cross_only(before: paths.Predecessors, crossing: Iterable[Edge]) -> Edges:
     """The crossing edges that no longer path implies, in two iterations taken as one graph."""
     twice: paths.Predecessors = paths.unrolled(before, crossing)
     if len(twice) <= MAX_REDUCED:
         twice = paths.without_implied(twice, len(before))
     nodes = len(before)
-    return sorted((a, b) for b, each in enumerate(twice[nodes:]) for a in each if a < nodes)
+    return Edges(paths.edges_of([[a for a in each if a < nodes] for each in twice[nodes:]]))
 
 
 def add_waits(before: list[list[int]], waits: Sequence[int]) -> None:

@@ -109,11 +109,11 @@ def without_implied(before: Predecessors, sources: int | None = None) -> list[li
 
 def unrolled(before: Predecessors, crossing: Iterable[Edge]) -> list[Sequence[int]]:
     """Two iterations as one graph; edges in `crossing` lead from the first to the second."""
-    later = list(range(len(before), 2 * len(before)))
-    second: list[Sequence[int]] = [[later[a] for a in each] for each in before]
-    across: dict[int, list[int]] = {}
+    number = list(range(2 * len(before)))  # one object for each node, however many edges it has
+    second: list[list[int]] = [[] for _ in before]
     for a, b in crossing:
-        across.setdefault(b, []).append(a)
-    for b, each in across.items():
-        second[b] = [*sorted(each), *second[b]]
+        second[b].append(number[a])
+    for each, inside in zip(second, before, strict=True):
+        each.sort()
+        each += [number[len(before) + a] for a in inside]
     return [*before, *second]

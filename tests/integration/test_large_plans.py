@@ -1,4 +1,4 @@
-"""A plan of the largest graph that is accepted fits into half a gigabyte."""
+"""A plan of the largest graph that is accepted fits into half a gigabyte, which is known before it is made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import sys
 
 import pytest
 
+from gpt2core.node import host
 from gpt2core.process import launch
+from gpt2core.run import prepare
+from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.spec.errors import NotEnoughMemory
+from gpt2core.step import graph
 
 pytestmark = pytest.mark.slow
 
@@ -16,21 +21,42 @@ MOST_BYTES = 500_000_000
 SETTINGS = {"model": "gpt2-124m", "batch": 64, "seq": 64, "batch_slice": 1, "token_slice": 8}  # 512 slices
 MEASURED = """
 import runpy, sys
+from gpt2core.step import graph
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+build = graph.build
+def noting(program, sync):
+    print(peak(), graph.planning_bytes(program), file=sys.stderr)
+    return build(program, sync)
+graph.build = noting
 sys.argv = ["gpt2core", "--plan"]
 try:
     runpy.run_module("gpt2core", run_name="__main__")
 finally:
-    lines = open("/proc/self/status").read().splitlines()
-    print(next(line.split()[1] for line in lines if line.startswith("VmHWM")), file=sys.stderr)
+    print(peak(), file=sys.stderr)
 """
 
 
-def test_the_memory_of_a_plan_is_bounded():
+@pytest.mark.parametrize("sync", SYNCS)
+def test_the_memory_of_a_plan_is_bounded_and_known_before(sync):
     done = subprocess.run(
-        [sys.executable, "-P", "-c", MEASURED], input=json.dumps(SETTINGS), capture_output=True,
+        [sys.executable, "-P", "-c", MEASURED], input=json.dumps({**SETTINGS, "sync": sync}), capture_output=True,
         text=True, env=launch.environment(), check=True,
     )  # fmt: skip
     planned = json.loads(done.stdout.splitlines()[-1])
     assert planned["tasks"] > 64_000
     assert planned["edges"] > 1_000_000
-    assert int(done.stderr.split()[-1]) * 1024 < MOST_BYTES
+    before, foretold, peak = map(int, done.stderr.split())
+    assert peak < MOST_BYTES
+    assert peak - before <= foretold <= 2 * (peak - before)
+
+
+def test_a_plan_that_would_not_fit_is_refused_before_it_is_made(monkeypatch):
+    config = TrainConfig(seq=16, batch=2)
+    needed = graph.planning_bytes(prepare.plan(config).program)
+    monkeypatch.setattr(host, "available_memory_bytes", lambda: needed + 1000)
+    assert prepare.plan(config, 1000)
+    monkeypatch.setattr(graph, "build", lambda *_: pytest.fail("it was made"))
+    with pytest.raises(NotEnoughMemory, match=r"tasks is too large here: larger slices"):
+        prepare.plan(config, 1001)

@@ -72,7 +72,7 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
         np.full(n, iteration, np.int64),
         np.array([node for node in range(n) if within[node] == 0], np.int64),
         np.array(graph.filler, np.int64) if policy == "breadth-first" else np.zeros(n, np.int64),
-        int(graph.crossing == ((graph.end, graph.begin),)),
+        int(list(graph.crossing) == [(graph.end, graph.begin)]),
         int(policy == "breadth-first"),
     )
 
