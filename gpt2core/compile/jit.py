@@ -19,6 +19,10 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core import sigutils
+from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
+from numba.core.runtime import rtsys
 from numba.extending import intrinsic as _intrinsic
 
 from gpt2core.compile.target import cache_folder
@@ -39,6 +43,25 @@ CACHE = os.environ.get("NUMBA_CACHE_DIR") or str(cache_folder())
 numba.config.CACHE_DIR = CACHE  # type: ignore[attr-defined]
 
 
+class Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache of a function, which loads machine code without first loading all that compiles it: a quarter of a
+    second of every start. Where nothing is kept, the compiler loads that itself.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What is kept for a signature, or None."""
+        rtsys.initialize(target_context)  # what machine code may call
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
+def _cached(function: Callable[..., Any], **flags: Any) -> Any:
+    """Declare a function that is compiled, or loaded from the cache, when it is first called."""
+    dispatcher = numba.njit(nogil=True, error_model="numpy", **flags)(function)
+    dispatcher._cache = Cache(function)
+    return dispatcher
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile arithmetic: no GIL, no bounds checks, no error for x / 0, cached; inlined where compiled code calls it.
 
@@ -46,17 +69,17 @@ def kernel(function: Callable[..., Any]) -> Any:
     meets both, and two copies may differ in how products are fused: a run that compiles and a run that loads from the
     cache must give the same bits (tests/e2e/test_cold_start.py).
     """
-    return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH, inline="always")(function)
+    return _cached(function, fastmath=FASTMATH, inline="always")
 
 
 def runtime(function: Callable[..., Any]) -> Any:
     """Compile a part of the runtime: as a kernel, without licence to reorder arithmetic."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return _cached(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a part of the runtime into the loop that calls it: no hundred arguments to pass for each task."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function)
+    return _cached(function, inline="always")
 
 
 class Entry:
@@ -71,9 +94,10 @@ class Entry:
     @property
     def address(self) -> int:
         if self._compiled is None:
-            self._compiled = numba.cfunc(self.signature, cache=True, error_model="numpy", fastmath=FASTMATH)(
-                self.function
-            )
+            flags = {"error_model": "numpy", "fastmath": FASTMATH}
+            self._compiled = CFunc(self.function, sigutils.normalize_signature(self.signature), {}, flags)
+            self._compiled._cache = Cache(self.function)
+            self._compiled.compile()
             self.was_cached = self._compiled.cache_hits > 0
         return int(self._compiled.address)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gpt2core.node.files import replacing
 from gpt2core.process.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
@@ -22,6 +23,7 @@ os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
 def main(work: Callable[[threading.Event], None]) -> int:
     """Do the work and return the exit code; its errors become events. SIGTERM and SIGINT set the event it gets."""
+    gc.disable()  # what is loaded and planned are millions of objects in no cycles, walked again and again in vain
     end_with_parent()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -40,6 +42,14 @@ def main(work: Callable[[threading.Event], None]) -> int:
         emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
         return EXIT_FAILED
     return EXIT_OK
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once: tearing the interpreter down takes 0.3 s, for memory that goes with the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+    os._exit(code)
 
 
 def end_with_parent() -> None:

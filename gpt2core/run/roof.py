@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -169,4 +168,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    trainer.leave(main())

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -72,4 +71,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    trainer.leave(main())

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.slow
 MOST_BYTES = 500_000_000
 SETTINGS = {"model": "gpt2-124m", "batch": 64, "seq": 64, "batch_slice": 1, "token_slice": 8}  # 512 slices
 MEASURED = """
-import runpy, sys
+import sys
+from gpt2core import __main__
 from gpt2core.step import graph
 def peak():
     lines = open("/proc/self/status").read().splitlines()
@@ -32,7 +33,7 @@ def noting(program, sync):
 graph.build = noting
 sys.argv = ["gpt2core", "--plan"]
 try:
-    runpy.run_module("gpt2core", run_name="__main__")
+    __main__.main()
 finally:
     print(peak(), file=sys.stderr)
 """
