@@ -23,7 +23,7 @@ from taskloom.worker.spool import ARTIFACTS
 from taskloom.worker.supervise import Ending, Supervisor
 
 TRACE = "trace.json.gz"  # what a tracing attempt leaves
-Command = Callable[[Path], list[str]]  # from the result file's path: gpt2core.launch.command
+Command = Callable[[Path], list[str]]  # from the result file's path: gpt2core.process.launch.command
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
 

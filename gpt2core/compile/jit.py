@@ -12,20 +12,22 @@ by one. Entries are made from kernels' signatures (entries.py).
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
 from numba import types
 from numba.core import sigutils
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
-from numba.core.runtime import rtsys
+from numba.core.runtime._nrt_python import c_helpers
 from numba.extending import intrinsic as _intrinsic
 
 from gpt2core.compile.target import cache_folder
+from gpt2core.spec import settings
 
 intrinsic: Any = _intrinsic  # what it makes is called with fewer arguments than it is declared with
 
@@ -39,20 +41,27 @@ ENTRY_SIGNATURE = types.void(types.CPointer(types.int64), types.CPointer(types.i
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
-CACHE = os.environ.get("NUMBA_CACHE_DIR") or str(cache_folder())
+CACHE = settings.numba_cache() or str(cache_folder())
 numba.config.CACHE_DIR = CACHE  # type: ignore[attr-defined]
 
 
-class Cache(FunctionCache):  # type: ignore[misc]
+class Cache(FunctionCache):
     """Numba's cache of a function, which loads machine code without first loading all that compiles it: a quarter of a
     second of every start. Where nothing is kept, the compiler loads that itself.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What is kept for a signature, or None."""
-        rtsys.initialize(target_context)  # what machine code may call
+        _declare_runtime()
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
+
+
+@functools.cache
+def _declare_runtime() -> None:
+    """Tell LLVM the addresses of Numba's own functions that machine code may call."""
+    for name, address in c_helpers.items():
+        llvm.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 def _cached(function: Callable[..., Any], **flags: Any) -> Any:

@@ -1,7 +1,7 @@
 """Can these samples be believed? What the kernel saw of the team and of the machine during each timed step, and the
 rule that flags a step. Flagged steps stay in the result; who reads it decides.
 
-Two sources. Each thread of the team reads its own usage as it comes to a step (machine.usage). The thread that watches
+Two sources. Each thread of the team reads its own usage as it comes to a step (measure.usage). The thread that watches
 the run reads what the kernel says of the whole machine, a few times a second; between two such readings a counter is
 taken to have grown evenly.
 """

@@ -1,6 +1,6 @@
 """What the team writes down while it runs: for every op, step and phase sums and limits; with tracing every call.
 
-Each thread writes rows of its own. Times are ticks of machine.clock.
+Each thread writes rows of its own. Times are ticks of compile.clock.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ LINE_CHARS = 2000  # of a line of output that are kept
 
 @dataclass(frozen=True)
 class Told:
-    """The child reported an event of the protocol (see gpt2core.launch)."""
+    """The child reported an event of the protocol (see gpt2core.process.launch)."""
 
     event: Mapping[str, Any]
 

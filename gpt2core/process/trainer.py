@@ -1,4 +1,4 @@
-"""The child's side of gpt2core.launch: settings on standard input, events on standard output, a result, exit codes."""
+"""The child's side of process/launch.py: settings on standard input, events on standard output, result, exit codes."""
 
 from __future__ import annotations
 

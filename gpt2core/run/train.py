@@ -41,7 +41,7 @@ def train(
     """Run a configuration in this process and return what was measured; leave a profile at profile_path, and
     one in the folder `artifacts` if it can be written.
 
-    emit gets the events of gpt2core.launch. Setting `stop` ends the run at a step's end.
+    emit gets the events of gpt2core.process.launch. Setting `stop` ends the run at a step's end.
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
     """
     check_fits(slicing.resolve(config))  # first: it is quick, and the plan of a huge run is not

@@ -1,6 +1,7 @@
-"""What the environment sets about the trainer: the one place that reads its TASKLOOM_* variables, each when asked for.
+"""What the environment sets about the trainer: the one place that reads its variables, each when asked for.
 
-None of them changes what a run computes; docs/reference/cli.md lists them.
+None of them changes what a run computes; docs/reference/cli.md lists those of ours, TASKLOOM_*. What a parent process
+hands its trainer (the lifeline, one thread for each BLAS call) stands in process/.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ def make_cache_folder() -> Path:
         accepted = f"a folder that this user may write to ({error.strerror})"
         raise ConfigError("TASKLOOM_CACHE_DIR", str(folder), accepted) from error
     return folder
+
+
+def numba_cache() -> str | None:
+    """NUMBA_CACHE_DIR: Numba's own name for the folder of compiled code, which counts for more than ours; or None."""
+    return os.environ.get("NUMBA_CACHE_DIR") or None
 
 
 def clock() -> str | None:

@@ -152,9 +152,9 @@ def build(program: Program, sync: str) -> Graph:
 
 
 def planning_bytes(program: Program) -> int:
-    """How many bytes `build` and `validate` take at most, beside the program: graph, walk, and blocks of ancestors."""
+    """How many bytes `build` and `validate` take at most, beside the program: graph, walk, a window of ancestors."""
     accesses = sum(len(tile.accesses) for _, tile in program.tasks)
-    return paths.BLOCK_BYTES + TASK_BYTES * len(program.tasks) + ACCESS_BYTES * accesses
+    return paths.WINDOW_BYTES + TASK_BYTES * len(program.tasks) + ACCESS_BYTES * accesses
 
 
 def cross_only(before: paths.Predecessors, crossing: Iterable[Edge]) -> Edges:
@@ -216,7 +216,7 @@ def validate(program: Program, graph: Graph) -> None:
     nodes = len(graph)
     before = paths.unrolled(paths.predecessors(nodes, graph.edges), graph.crossing)
     regions = runs_of(program, graph)
-    for first, last in paths.blocks(len(before), nodes):
+    for first, last in paths.windows(len(before), nodes):
         found = paths.ancestors(before, first, last)
         for region, runs in regions.items():
             for run, following in itertools.pairwise(runs):

@@ -1,7 +1,7 @@
 """Paths in a directed acyclic graph whose nodes are in a topological order, in bounded memory.
 
 A graph is given by its predecessors: for each node a rising list of the nodes that an edge leads from. A set of nodes
-is the bits of an integer. The ancestors of all nodes would take memory quadratic in the nodes: `blocks` cuts them.
+is the bits of an integer. The ancestors of all nodes would take memory quadratic in the nodes: `windows` cuts them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpt2core.spec.errors import GraphError
 
 Edge = tuple[int, int]
 Predecessors = Sequence[Sequence[int]]
-BLOCK_BYTES = 64 << 20  # of the ancestors of all nodes that are known at a time
+WINDOW_BYTES = 64 << 20  # of the ancestors of all nodes that are known at a time
 
 
 class Edges(Sequence[Edge]):
@@ -64,9 +64,9 @@ def edges_of(before: Predecessors) -> Iterator[Edge]:
     return ((a, b) for a, each in enumerate(after) for b in each)
 
 
-def blocks(nodes: int, sources: int) -> Iterator[tuple[int, int]]:
-    """Ranges of the first `sources` of the nodes, each as long as BLOCK_BYTES allow."""
-    length = max(64, 8 * BLOCK_BYTES // nodes)
+def windows(nodes: int, sources: int) -> Iterator[tuple[int, int]]:
+    """Ranges of the first `sources` of the nodes, each as long as WINDOW_BYTES allow."""
+    length = max(64, 8 * WINDOW_BYTES // nodes)
     return ((first, min(first + length, sources)) for first in range(0, sources, length))
 
 
@@ -92,7 +92,7 @@ def ancestors(before: Predecessors, first: int, last: int) -> list[int]:
 def without_implied(before: Predecessors, sources: int | None = None) -> list[list[int]]:
     """The graph without the edges that a longer path implies, and without those from other than the first `sources`."""
     kept: list[list[int]] = [[] for _ in before]
-    for first, last in blocks(len(before), len(before) if sources is None else sources):
+    for first, last in windows(len(before), len(before) if sources is None else sources):
         found = ancestors(before, first, last)
         for b in range(first + 1, len(before)):
             reached, fresh = 0, []

@@ -2,7 +2,7 @@
 (MetgConfig) on standard input.
 
 Sweeps of patterns and schedulers alternate, in another random order each repetition. One JSON event a line on standard
-output, exit codes as in gpt2core.launch; beside its events
+output, exit codes as in gpt2core.process.launch; beside its events
 
     sweep      done, total, pattern, scheduler, repetition
     point      pattern, scheduler, grain, task_s

@@ -35,10 +35,10 @@ plan, PLANS = train.plan, {}
 def planned_once(monkeypatch):
     """The plan of a configuration is the same each time, and takes longer than these runs."""
 
-    def remembered(config: TrainConfig) -> prepare.Plan:
+    def remembered(config: TrainConfig, run_bytes: int) -> prepare.Plan:
         key = repr(config)
         if key not in PLANS:
-            PLANS[key] = plan(config)
+            PLANS[key] = plan(config, run_bytes)
         return PLANS[key]
 
     monkeypatch.setattr(train, "plan", remembered)

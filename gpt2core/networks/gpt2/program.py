@@ -63,7 +63,7 @@ class Gpt2:
         self.layernorm(0)
         self.fuse(2)
         for layer in range(L):
-            self.block_forward(layer)
+            self.layer_forward(layer)
         self.linear("logits", None, Tensor("logits"), Tensor("normed", final))
         language.mean_loss(self.step, self.config, self.slices)
         self.linear_dinp("logits", None, Tensor("dnormed"), Tensor("logits"))
@@ -72,11 +72,11 @@ class Gpt2:
         if self.keeps_gradients:  # else at the end: the encoder's gradient is added before the update
             self.linear_dweight("logits", None, Tensor("logits"), Tensor("normed", final))
         for layer in reversed(range(L)):
-            self.block_backward(layer)
+            self.layer_backward(layer)
         self.embeddings_backward()
         self.layernorms_backward()
 
-    def block_forward(self, layer: int) -> None:
+    def layer_forward(self, layer: int) -> None:
         ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
         self.linear("qkv", layer, Tensor("qkv", layer), Tensor("normed", ln1))
         attention.forward(
@@ -96,7 +96,7 @@ class Gpt2:
         self.layernorm(ln2 + 1)
         self.fuse(3)
 
-    def block_backward(self, layer: int) -> None:
+    def layer_backward(self, layer: int) -> None:
         ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
         after, middle = self.dresidual(ln2 + 1), self.dresidual(ln2)
         self.linear_dinp("fc_projection", layer, Tensor("dhidden", r), after)

@@ -1,0 +1,29 @@
+"""Pages that describe the house name files that are there."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md")
+
+
+def named(text: str) -> list[str]:
+    """Paths of sources in backticks, `a/{b,c}.py` as a/b.py and a/c.py."""
+    found = []
+    for token in re.findall(r"`([\w./{},-]+/[\w./{},-]*\.(?:py|md|c))`", text):
+        parts = [part.split(",") for part in re.split(r"[{}]", token)]
+        found += ["".join(each) for each in itertools.product(*parts)]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_are_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    folders = ("", "gpt2core", "gpt2core/schedulers")
+    missing = [name for name in named(text) if not any((ROOT / folder / name).exists() for folder in folders)]
+    assert not missing
