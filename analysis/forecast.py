@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from gpt2core.spec.schedulers import facts
 from taskloom.analysis.profile import WAIT, Profile
 from taskloom.analysis.roofline import Peaks
 
 Beyond = Literal["grows", "held"]
+REPLAYED = ("fork-join", "task")  # op after op, and as the graph allows
 ITERATIONS = 3  # replayed; the first fills the pipeline where steps overlap
 
 
@@ -243,6 +245,12 @@ class Curve:
     points: list[CurvePoint]
 
 
+def waits_for_ops(scheduler: str) -> bool:
+    """Whether a scheduler runs op after op, each on all cores, whatever the graph would allow."""
+    known = facts(scheduler)
+    return known is not None and known.order == "ops"
+
+
 def curves(
     profile: Profile,
     cores: Sequence[int],
@@ -250,14 +258,14 @@ def curves(
     overhead_s: float = 0.0,
     measured_s: Mapping[tuple[str, int], float] | None = None,
     dynamic: bool = False,
-    schedulers: Sequence[str] = ("fork-join", "task"),
+    schedulers: Sequence[str] = REPLAYED,
 ) -> list[Curve]:
     """Both schedulers on each number of cores; measured_s by (scheduler, threads). overhead_s: added to each task."""
     found = []
     for scheduler in schedulers:
         forecast_s = {
             count: fork_join_step_s(profile, count, ceiling, overhead_s, dynamic)
-            if scheduler == "fork-join"
+            if waits_for_ops(scheduler)
             else task_step_s(profile, count, ceiling, overhead_s)
             for count in sorted({1, *cores})
         }

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpt2core.spec.result import median
-from taskloom.analysis.forecast import Ceiling, Curve, curves
+from taskloom.analysis.forecast import REPLAYED, Ceiling, Curve, curves, waits_for_ops
 from taskloom.analysis.processes import Facts, Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.roofline import Peaks, peaks_of
@@ -14,7 +14,6 @@ from taskloom.analysis.statistics import step_interval
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
 
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
-SCHEDULERS = ("fork-join", "task")  # whose steps are forecast
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def sources(processes: Sequence[Process], profiled: Container[int]) -> list[int]
     for alike in _by_tiles(by_variant(processes)):
         candidates = _profiled(alike, profiled)
         if candidates:
-            found += (_source(candidates, scheduler)[1].run_id for scheduler in SCHEDULERS)
+            found += (_source(candidates, scheduler)[1].run_id for scheduler in REPLAYED)
     return list(dict.fromkeys(found))
 
 
@@ -116,12 +115,12 @@ def _forecast(
     measured_s: dict[tuple[str, int], float] = {}
     for group in alike:
         config = group[0].config
-        if config["scheduler"] == "fork-join" or config["sync"] == profile.config.get("sync"):
+        if waits_for_ops(config["scheduler"]) or config["sync"] == profile.config.get("sync"):
             measured_s.setdefault((config["scheduler"], int(config["threads"])), step_interval(group).median)
     wanted = sorted({*cores, *(threads for _, threads in measured_s)})
-    dynamic = any(g[0].config.get("assignment") == "dynamic" for g in alike if g[0].config["scheduler"] == "fork-join")
+    dynamic = any(g[0].config.get("assignment") == "dynamic" for g in alike if waits_for_ops(g[0].config["scheduler"]))
     ceilings = [Ceiling(peaks, "grows"), Ceiling(peaks, "held")] if peaks else [None]
-    runs = {scheduler: _source(profiled, scheduler)[1] for scheduler in SCHEDULERS}
+    runs = {scheduler: _source(profiled, scheduler)[1] for scheduler in REPLAYED}
     found = [
         curve
         for ceiling in ceilings

@@ -51,8 +51,10 @@ class Module:
                 self.made_from[node.name] = names_in(node)
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                for name in set().union(*map(names_in, targets)):
-                    self.made_from[name] = names_in(node)
+                stored = (name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+                for name in stored:
+                    if isinstance(name.ctx, ast.Store):  # not the `a` of `a.b = c`
+                        self.made_from[name.id] = names_in(node)
 
 
 def sources_of_compiled_code() -> dict[Path, Name]:
