@@ -46,13 +46,20 @@ def _named(item: dict[str, Any]) -> str:
     return f"{field} = {item.get('value')!r} is not accepted: {item.get('accepted')}"
 
 
+class NoTrace(TaskloomError):
+    """The run left no trace."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
 class Problem(TaskloomError):
     """The server answered with problem+json; `problem.type` is stable."""
 
     def __init__(self, problem: problems.Problem) -> None:
         self.problem = problem
         named = "; ".join(map(_named, problem.errors or []))
-        super().__init__(named or f"{problem.title}: {problem.detail}")
+        hint = "; set TASKLOOM_TOKEN to a key of this server" if problem.status == 401 else ""
+        super().__init__((named or f"{problem.title}: {problem.detail}") + hint)
 
     def to_dict(self) -> dict[str, Any]:
         return self.problem.model_dump(exclude_none=True)

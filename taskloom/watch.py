@@ -14,6 +14,7 @@ from taskloom.contract.experiments import ExperimentDetail
 from taskloom.contract.runs import LogLine, RunDetail, RunSummary
 
 POLL_S, MOST_POLL_S = 0.5, 5.0
+SAY_EVERY_S = 10.0  # without a terminal
 ENDED = ("succeeded", "failed", "cancelled", "quarantined")
 
 
@@ -57,7 +58,7 @@ def until_finished(
     def tell(line: LogLine) -> None:
         console.print(f"run {line.run_id}: {line.text}", markup=False, highlight=False, soft_wrap=True)
 
-    begun = time.monotonic()
+    begun = said_at = time.monotonic()
     logs = Logs(client, tell)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not shown, transient=True) as bar:
@@ -72,7 +73,12 @@ def until_finished(
             if ended >= experiment.runs:
                 return experiment
             if shown:
-                bar.update(task, description=_doing(client, experiment_id))
+                doing = _doing(client, experiment_id)
+                bar.update(task, description=doing)
+                if not console.is_terminal and time.monotonic() - said_at >= SAY_EVERY_S:  # where no bar is drawn
+                    said_at = time.monotonic()
+                    text = f"{said_at - begun:.0f} s: {ended} of {experiment.runs} runs ended; {doing}"
+                    console.print(text, markup=False, highlight=False, soft_wrap=True)
             time.sleep(pause_s(time.monotonic() - begun))
 
 

@@ -39,7 +39,8 @@ class Refused(Exception):
     """The server itself said, with a problem of its own, that it will not do this; asking again would not change it."""
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
-        super().__init__(f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": "))
+        hint = "; set TASKLOOM_TOKEN to a key of scope worker" if status == 401 else ""
+        super().__init__(f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": ") + hint)
         self.status, self.problem = status, problem
         self.slug = str(problem.get("type", "")).removeprefix(OURS)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from gpt2core.node import host
 from gpt2core.process.child import GRACE_S
@@ -64,6 +65,13 @@ def default_spool(worker_id: str) -> Path:
     """Where results wait for the server: kept over restarts, apart for each worker of a node."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(state) / "taskloom" / "spool" / worker_id
+
+
+def _server(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("server", url, "a URL, as http://127.0.0.1:8321")
+    return url.rstrip("/")
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -162,7 +170,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     spool = value("spool")
     idle_exit, grace = value("idle_exit"), value("grace")
     return Settings(
-        server=(value("server") or DEFAULT_SERVER).rstrip("/"),
+        server=_server(value("server") or DEFAULT_SERVER),
         token=environment.get("TASKLOOM_TOKEN") or None,
         worker_id=worker_id,
         cores=cores,

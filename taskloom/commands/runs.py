@@ -15,6 +15,7 @@ from taskloom import listing, tables, trace_files, watch
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, limit_option, print_items, print_json, server_option
 from taskloom.contract.runs import LogLine, RunDetail, RunRow
+from taskloom.errors import NoTrace
 
 
 @click.group()
@@ -178,6 +179,8 @@ def write_trace(
     with Client(server) as client, tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder:
         for run_id in run_ids:
             raw = Path(folder) / f"{run_id}.json.gz"
+            if trace_files.ARTIFACT not in {item.name for item in client.artifacts(run_id).items}:
+                raise NoTrace(f"run {run_id} was not traced: submit it with --trace, or --trace-first")
             client.download_artifact(run_id, trace_files.ARTIFACT, raw)
             trace = trace_files.read(raw)
             traces.append((f"run {run_id}: {trace.title}", trace))

@@ -69,13 +69,24 @@ def submit(
         if not wait:
             _print(experiment, as_json)
             return
-        experiment = watch.until_finished(client, experiment.id, error_console(), not as_json, follow_logs=follow_logs)
+        notes = error_console()
+        try:
+            experiment = watch.until_finished(client, experiment.id, notes, not as_json, follow_logs=follow_logs)
+        except KeyboardInterrupt:
+            text = (
+                f"experiment {experiment.id} goes on. See it: taskloom experiments show {experiment.id}; "
+                f"end it: taskloom experiments cancel {experiment.id}"
+            )
+            notes.print(text, markup=False, highlight=False, soft_wrap=True)
+            raise click.exceptions.Exit(EXIT_WORK_FAILED) from None
         if as_json:
             print_json({"experiment": experiment.model_dump(mode="json"), "runs": _runs(client, experiment)})
         else:
             console().print(tables.runs(client.runs(experiment.id)))
             if experiment.stopping is not None:
                 console().print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
+            text = f"next: taskloom experiments report {experiment.id}"
+            console().print(text, markup=False, highlight=False, soft_wrap=True)
         if experiment.by_state.get("succeeded", 0) < experiment.runs:
             raise click.exceptions.Exit(EXIT_WORK_FAILED)
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
 from taskloom import local_run, trace_files, train_tables
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.options import single_settings, train_options
@@ -63,6 +64,9 @@ def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
     config = TrainConfig.from_dict(settings)
     local_run.check_cores(config)
     form = trace_files.format_of(Path(config.trace)) if config.trace else None
+    for name, path in (("save", config.save), ("trace", config.trace)):
+        if path is not None and not Path(path).absolute().parent.is_dir():  # hours later would be too late
+            raise ConfigError(name, path, "a file in a folder that exists")
     live = Live(shown=not as_json)
     with tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder, live.bar:
         raw = Path(folder) / "trace.json.gz"

@@ -227,6 +227,39 @@ def test_submit_waits_and_ends_with_1_if_a_run_failed(home: House) -> None:
     done = taskloom("submit", *TINY, "--wait", server=home.url)
     assert done.returncode == 1
     assert "failed" in done.stdout
+    assert done.stdout.splitlines()[-1] == "next: taskloom experiments report 1"
+
+
+def test_submit_that_is_interrupted_says_that_the_experiment_goes_on(home: House, client: Client) -> None:
+    process = home.start("submit", "-m", "taskloom.cli", "submit", *TINY, "--wait", "--server", home.url)
+    until(lambda: list(client.experiments()), "the experiment")
+    until(lambda: "/experiments/1:" in home.server.log.read_text(), "a look at it")
+    process.popen.send_signal(signal.SIGINT)
+    assert process.wait() == 1
+    assert "experiment 1 goes on" in process.log.read_text()
+    assert "taskloom experiments cancel 1" in process.log.read_text()
+    assert client.experiment(1).state == "active"
+
+
+def test_what_cannot_be_written_is_refused_before_training(tmp_path: Path) -> None:
+    for option, name in (("--save", "model.bin"), ("--trace", "run.json")):
+        done = taskloom("train", *TINY, option, str(tmp_path / "missing" / name), "--json")
+        assert done.returncode == 2
+        assert json.loads(done.stderr)["field"] == option[2:]
+
+
+def test_a_trace_of_a_run_that_was_not_traced_names_the_option(home: House, tmp_path: Path) -> None:
+    taskloom("submit", *TINY, server=home.url)
+    done = taskloom("runs", "trace", "1", "-o", str(tmp_path / "t.json"), server=home.url)
+    assert done.returncode == 2
+    assert "run 1 was not traced: submit it with --trace" in done.stderr
+    assert taskloom("runs", "trace", "9", "-o", str(tmp_path / "t.json"), server=home.url).returncode == 2
+
+
+def test_a_setting_that_there_is_not_is_named(home: House) -> None:
+    done = taskloom("compare", "experiment_id=1,schedular=task", "experiment_id=1,scheduler=serial", server=home.url)
+    assert done.returncode == 2
+    assert "there is no setting 'schedular' (did you mean 'scheduler'?)" in done.stderr
 
 
 def test_submit_reads_files_and_dry_runs_queue_nothing(home: House, client: Client, tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_problems_are_errors_of_their_kind(
     assert type(raised.value) is kind
     assert raised.value.exit_code == exit_code
     assert raised.value.to_dict()["current"] == "failed"
+    assert ("set TASKLOOM_TOKEN" in str(raised.value)) is (status == 401)
 
 
 def test_a_problem_with_fields_names_them(script: Script, client: Client) -> None:

@@ -75,6 +75,7 @@ def test_a_problem_of_the_server_is_its_answer(script: Script, client: ServerCli
         client.claim(CLAIM)
     assert raised.value.status == status
     assert raised.value.problem["type"] == "/problems/lease-lost"
+    assert ("set TASKLOOM_TOKEN" in str(raised.value)) is (status == 401)
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 405, 409, 410, 413, 422])

@@ -37,6 +37,9 @@ def test_a_worker_has_a_name_that_says_where_it_is() -> None:
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
+        (["--server", "nonsense"], "server"),
+        (["--server", "ftp://a"], "server"),
+        (["--server", "http://"], "server"),
         (["--cores", "4000"], "cores"),
         (["--cores", "zero"], "cores"),
         (["--label", "nonsense"], "label"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,7 +52,10 @@ def parse(text: str, parameter: str) -> Selection:
         if not equals or name in settings:
             raise refuse(SYNTAX)
         if name not in (*SETTINGS, *PLACES, "experiment_id"):
-            raise refuse("settings among " + ", ".join(("experiment_id", *PLACES, *SETTINGS)))
+            names = ("experiment_id", *PLACES, *SETTINGS)
+            close = difflib.get_close_matches(name, names, 1)
+            meant = f" (did you mean {close[0]!r}?)" if close else ""
+            raise refuse(f"there is no setting {name!r}{meant}; settings are " + ", ".join(names))
         settings[name] = value if name in ("cores", "experiment_id") else value_of(value)
     experiment_id = settings.pop("experiment_id", "")
     if not _is_id(experiment_id):
