@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from taskloom.contract.runs import Model
 
@@ -31,9 +31,15 @@ class Interval(Model):
 class Selection(Model):
     """One side of a comparison."""
 
-    runs: list[int]
+    runs: list[int] = Field(description="the same as run_ids; elsewhere `runs` is a number")
     variant: dict[str, Any]
     step_s: Interval
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def run_ids(self) -> list[int]:
+        """The runs of this side."""
+        return self.runs
 
 
 class Instructions(Model):

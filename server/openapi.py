@@ -17,6 +17,22 @@ from taskloom.server.examples import Examples
 from taskloom.server.problems import MEDIA_TYPE, responses
 from taskloom.server.routing import Route
 
+TAGS = {
+    "overview": "How everything is: totals, throughput, what is left.",
+    "experiments": "What users ask for: submitted, shown, cancelled, retried.",
+    "runs": "One configuration and one repetition of an experiment, with its attempts, samples, result and log.",
+    "samples": "Every step of many runs.",
+    "exports": "Flat tables of runs, steps, ops and variants.",
+    "analysis": "Derived figures: comparisons, scaling, causes, forecasts, history and reports.",
+    "events": "Server-sent events.",
+    "artifacts": "Files that attempts leave: traces, profiles.",
+    "queue": "What waits, and which pools may bring workers for it.",
+    "workers": "The agents on nodes.",
+    "attempts": "What workers call: leases, heartbeats, results.",
+    "keys": "Who may call what.",
+    "retention": "Deleting what is old.",
+    "server": "Health, metrics, reports as pages, problem types.",
+}
 UNROUTED = (Problem, RunEvent, ExperimentEvent)  # what no route gives as its answer's model
 
 
@@ -58,6 +74,7 @@ def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: b
                 for operation in methods.values():
                     _, route = operations[operation["operationId"]]
                     _add_refusals(operation, route.access, public)
+            made["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
             _add_examples(made)
             app.openapi_schema = made
         return app.openapi_schema

@@ -68,6 +68,11 @@ def test_every_answer_has_an_example_that_its_schema_allows(openapi):
     assert found > 45
 
 
+def test_every_tag_is_described(openapi):
+    used = {tag for _, _, operation in operations(openapi) for tag in operation["tags"]}
+    assert used == {tag["name"] for tag in openapi["tags"] if tag["description"]}
+
+
 def test_operations_have_short_and_unique_names(openapi):
     names = [operation["operationId"] for _, _, operation in operations(openapi)]
     assert len(set(names)) == len(names)

@@ -103,7 +103,7 @@ def test_two_runs_are_compared_by_their_steps(api, measured):
         next(r["id"] for r in runs if r["variant"] == {"scheduler": s, "threads": 2}) for s in ("fork-join", "task")
     )
     found = api.get("/analysis/compare", a=str(fork), b=str(task))
-    assert (found["verdict"], found["a"]["runs"], found["b"]["runs"]) == ("undecided", [fork], [task])
+    assert (found["verdict"], found["a"]["run_ids"], found["b"]["runs"]) == ("undecided", [fork], [task])
     assert found["a"]["step_s"]["over"] == "steps"
 
 

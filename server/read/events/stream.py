@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anyio import to_thread
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -141,7 +142,7 @@ class Streams:
                 raise NotFound(f"there is no {topic.kind} {topic.id}")
         return _Stream(self, self._all_events({topic: News.of(found[topic]) for topic in heard}, heard))
 
-    async def _all_events(self, first: dict[Topic, News], heard: dict[Topic, Heard]) -> AsyncIterator[str]:
+    async def _all_events(self, first: dict[Topic, News], heard: dict[Topic, Heard]) -> AsyncIterator[bytes]:
         told: asyncio.Queue[tuple[Topic, Told | None]] = asyncio.Queue(BEHIND)
 
         async def pass_on(topic: Topic) -> None:
@@ -155,7 +156,7 @@ class Streams:
 
         left = set(first)
         now = {str(topic): each for topic, each in heard.items()}
-        yield "retry: 1000\n\n"
+        yield format_sse_event(retry=1000)
         tasks = [asyncio.create_task(pass_on(topic)) for topic in first]
         try:
             while left:
@@ -163,11 +164,11 @@ class Streams:
                 if each is None:
                     left.discard(topic)
                 elif each.event is None:
-                    yield ": still here\n\n"
+                    yield KEEPALIVE_COMMENT
                 else:
                     now[str(topic)] = each.heard
                     data = f'{{"topic":"{topic}","data":{each.data}}}'
-                    yield f"id: {HeardAll(now)}\nevent: {each.event}\ndata: {data}\n\n"
+                    yield format_sse_event(id=str(HeardAll(now)), event=each.event, data_str=data)
         finally:
             for task in tasks:
                 task.cancel()
@@ -196,16 +197,16 @@ class Streams:
             raise NotFound(f"there is no {topic.kind} {topic.id}")
         return News.of(found[topic])
 
-    async def _events(self, topic: Topic, news: News, heard: Heard) -> AsyncIterator[str]:
-        yield "retry: 1000\n\n"
+    async def _events(self, topic: Topic, news: News, heard: Heard) -> AsyncIterator[bytes]:
+        yield format_sse_event(retry=1000)
         async with contextlib.aclosing(self._told(topic, news, heard)) as told:
             async for each in told:
                 if each.event is None:
-                    yield ": still here\n\n"
+                    yield KEEPALIVE_COMMENT
                 elif each.event == "ended":
-                    yield f"event: ended\ndata: {each.data}\n\n"
+                    yield format_sse_event(event=each.event, data_str=each.data)
                 else:
-                    yield f"id: {each.heard}\nevent: {each.event}\ndata: {each.data}\n\n"
+                    yield format_sse_event(id=str(each.heard), event=each.event, data_str=each.data)
 
     async def _told(self, topic: Topic, news: News, heard: Heard) -> AsyncGenerator[Told, None]:
         until = time.monotonic() + self._longest_s  # then the client comes again; its key may be revoked by then
@@ -295,7 +296,7 @@ class Streams:
 class _Stream(StreamingResponse):
     """An answer that counts as open from its first byte to its last."""
 
-    def __init__(self, streams: Streams, events: AsyncIterator[str]) -> None:
+    def __init__(self, streams: Streams, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
         self._streams = streams
 
