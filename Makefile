@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 demo: .venv/installed        ## start a server and a worker, run the comparison, print the table, stop them
 	@$(BIN)/taskloom demo --model $(MODEL)
 
-test: .venv/installed-dev    ## the tests that show in 5 minutes that all parts work
+test: .venv/installed-dev    ## the tests that show that all parts work
 	$(BIN)/pytest -m 'not slow and not parity and not slurm and not npm and not ui' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 test-slow: .venv/installed-dev  ## the tests that `make test` leaves out: PostgreSQL, faults, long simulations, installation
