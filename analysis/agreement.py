@@ -21,7 +21,7 @@ PROBLEM = ("model", "batch", "seq", "data", "distribution", "checkpoint", "seed"
 # Settings that say how it is rounded.
 SLICES = ("batch_slice", "token_slice")
 # Settings that only say who computes it, and when: these are what experiments compare.
-HOW = ("scheduler", "sync", "threads", "cores", "blas", *SLICES)
+HOW = ("scheduler", "runtime", "sync", "threads", "cores", "blas", *SLICES)
 
 
 @dataclass(frozen=True)

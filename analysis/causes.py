@@ -139,7 +139,7 @@ def thread_times(group: Group, name: str) -> list[float] | None:
     totals = [0.0] * int(group[0].config["threads"])
     for process in group:
         threads = process.result.get("threads") or []
-        if len(threads) != len(totals) or any(name not in thread for thread in threads):
+        if len(threads) != len(totals) or any(thread.get(name) is None for thread in threads):
             return None
         totals = [total + float(thread[name]) for total, thread in zip(totals, threads, strict=True)]
     return totals

@@ -29,8 +29,8 @@ FINGERPRINT: Mapping[str, str] = {
     "core_hash": "the trainer's sources",
     "clock": "the clock",
 }
-# Observations of the moment, and what follows from `threads`.
-NOT_FINGERPRINT = ("load_average", "cores_allowed", "cores", "threads", "peaks")
+# Observations of the moment, and what follows from `threads` and `scheduler`.
+NOT_FINGERPRINT = ("load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler")
 # Of these, bits of the result may depend on.
 ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numpy", "blas", "core_hash")
 
@@ -58,7 +58,16 @@ def environment_differences(processes: Sequence[Process]) -> list[str]:
     """What differs between the environments, known keys first, unknown ones too."""
     environments = [facts.environment for facts in distinct(processes)]
     unknown = {key for environment in environments for key in environment} - {*FINGERPRINT, *NOT_FINGERPRINT}
-    return differing(environments, [*FINGERPRINT, *sorted(unknown)])
+    return [*differing(environments, [*FINGERPRINT, *sorted(unknown)]), *runtime_differences(processes)]
+
+
+def runtime_differences(processes: Sequence[Process]) -> list[str]:
+    """Processes of one scheduler that asked for one runtime should have run under the same: file, version, settings."""
+    asked: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for facts in distinct(processes):
+        how = tuple(facts.config.get(name) for name in ("scheduler", "runtime", "threads"))
+        asked.setdefault(how, []).append(facts.environment)
+    return list(dict.fromkeys(d for group in asked.values() for d in differing(group, ["scheduler"])))
 
 
 def core_differences(processes: Sequence[Process]) -> list[str]:

@@ -13,12 +13,18 @@ Values = list[Any]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
 MOST_BUILDS = 8
 KEPT = "kept"  # value of the labels of builds
+RUNTIME, INSTALLED = "runtime-", "installed"  # how keys of the labels of OpenMP runtimes begin; their value
 Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def build_label(build: str) -> str:
     """Key of the label of workers that have kept a build."""
     return f"build-{build[:16]}"
+
+
+def runtime_label(runtime: str) -> str:
+    """Key of the label of workers whose node has an OpenMP runtime; of `auto`: has one at all."""
+    return f"{RUNTIME}{runtime}"
 
 
 class Requirements(Request):

@@ -40,11 +40,11 @@ class ResultOp(Block):
 
 
 class ResultThread(Block):
-    """One thread of the team; a result of version 1 does not split its time."""
+    """One thread of the team; a result of version 1, or of a runtime that does not tell, does not split its time."""
 
     useful_s: Seconds
-    barrier_s: Seconds = 0.0
-    starvation_s: Seconds = 0.0
+    barrier_s: Seconds | None = 0.0
+    starvation_s: Seconds | None = 0.0
     idle_s: Seconds = 0.0
 
 

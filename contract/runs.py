@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from gpt2core.spec.config import ModelConfig, TrainConfig, field_type, parse_cores
+from gpt2core.spec.schedulers import AUTO, RUNTIMES
 
 Purpose = Literal["timing", "tracing"]
 RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]
@@ -61,6 +62,8 @@ def _spec_fields() -> dict[str, Any]:
             kind = Annotated[list[int], BeforeValidator(lambda v: list(parse_cores(v)))]
         elif item.name == "op_threads":
             kind = dict[str, int] | str
+        elif item.name == "runtime":  # a path would be code from a request
+            kind = Literal[(AUTO, *RUNTIMES)]
         elif "choices" in meta:
             kind = Literal[meta["choices"]]
         fields[item.name] = (kind | None, Field(None, description=meta.get("help", ""), **limits))
@@ -174,8 +177,8 @@ class RunRow(RunSummary):
 
 
 WaitingReason = Literal[
-    "no-worker", "no-label", "too-few-cores", "other-cores", "too-little-memory", "too-little-time", "block-bound",
-    "all-busy", "runs-before", "next", "pool-waiting", "pool-starting", "pool-held", "pool-asked",
+    "no-worker", "no-label", "no-runtime", "too-few-cores", "other-cores", "too-little-memory", "too-little-time",
+    "block-bound", "all-busy", "runs-before", "next", "pool-waiting", "pool-starting", "pool-held", "pool-asked",
 ]  # fmt: skip
 
 

@@ -10,8 +10,10 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpt2core.node import host
+from gpt2core.node import host, openmp
+from gpt2core.spec.schedulers import AUTO
 from gpt2core.spec.sources import source_hash
+from taskloom.contract.experiments import INSTALLED, runtime_label
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker import builds
 from taskloom.worker.settings import Settings
@@ -64,7 +66,13 @@ def registration(settings: Settings, life: Life) -> WorkerRegistration:
         node=socket.gethostname()[:200],
         cores=list(settings.cores),
         memory_bytes=memory_bytes,
-        labels={**builds.labels(), **settings.labels},
+        labels={**builds.labels(), **runtime_labels(), **settings.labels},
         software=software(),
         topology=host.topology(list(settings.cores)),
     )
+
+
+def runtime_labels() -> dict[str, str]:
+    """What this node's OpenMP runtimes let runs require of it."""
+    here = list(openmp.find())
+    return {runtime_label(name): INSTALLED for name in [*here, *([AUTO] if here else [])]}

@@ -15,8 +15,8 @@ from gpt2core.spec.sources import source_hash
 FEATURES = llvm.get_host_cpu_features()
 # Files and folders that compiled code is made from.
 COMPILED = (
-    "compile", "gemm", "layers", "measure", "optimizers", "run/memory.py", "schedulers", "step/control.py",
-    "step/signature.py", "taskbench",
+    "compile", "gemm", "layers", "measure", "node/openmp.py", "optimizers", "run/memory.py", "schedulers",
+    "step/control.py", "step/signature.py", "taskbench",
 )  # fmt: skip
 
 

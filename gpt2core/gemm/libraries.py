@@ -108,12 +108,10 @@ def _load_openblas() -> Library:
     library = ctypes.CDLL(str(path)) if path else None
     function: Any = getattr(library, "scipy_sgemm_", None)
     address = ctypes.cast(function, ctypes.c_void_p).value if function else _sgemm_of_scipy()
-    threadpoolctl.threadpool_limits(1, user_api="blas")
-    loaded = [
-        i
-        for i in threadpoolctl.threadpool_info()
-        if i["user_api"] == "blas" and {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)
-    ]
+    # Those alone: an OpenMP runtime that is asked for its threads takes the asking thread for one of them and binds it.
+    libraries = threadpoolctl.ThreadpoolController().select(user_api="blas")
+    libraries.limit(limits=1)
+    loaded = [i for i in libraries.info() if {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)]
     version = "{version} {architecture}".format(**loaded[0]) if loaded else "unknown"
     return Library("openblas", version, product_of_floats, int(address or 0))
 

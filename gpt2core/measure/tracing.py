@@ -127,6 +127,14 @@ def note_waited(record, thread, cause, since, until):
 
 
 @inlined
+def note_wait_ended(record, thread, cause, since):
+    """Write down a wait that ended with the task that just ran, if there was one; 0, as none is open any more."""
+    if since:
+        note_waited(record, thread, cause, since, record.waited[thread, LAST_BEGIN])
+    return 0
+
+
+@inlined
 def note_usage(record, thread, step):
     """Read what the kernel knows of this thread as it comes to a step, the end of the last one included."""
     row = step - record.warmup

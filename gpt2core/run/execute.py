@@ -115,7 +115,7 @@ class Stages:
         self.cost_s = [graph.cost_s(tile) for _, tile in program.tasks]
         self.start, self.reported = clock.pair(), 0
         who = schedulers.scheduler(config.scheduler)
-        options = {name: getattr(config, name) for name in who.options}
+        options = who.chosen(config)
         self.measured.scheduler = who.environment(options)
         self.prepared: Prepared = who.prepare(Job(program, planned.graph, bound, self.control, planned.cores, options))
 

@@ -24,6 +24,7 @@ from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, p
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.team import Team
+from gpt2core.spec import schedulers
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import MachineError, UnreadableFile
 from gpt2core.spec.result import TrainResult
@@ -48,6 +49,8 @@ def train(
     resident = pages.Residency()
     planned = plan(config, run_bytes(config))
     config = planned.config
+    who = schedulers.scheduler(config.scheduler)
+    who.load(who.chosen(config), planned.cores)
     network = network_of(config)
     data = network.data(config)
     emit(planned.event())

@@ -72,6 +72,12 @@ class Prepared(ABC):
 class Scheduler(Facts, ABC):
     """Decides which task runs when, and where. The module that holds one loads neither Numba nor NumPy."""
 
+    def load(self, options: Mapping[str, Any], cores: Sequence[int]) -> None:
+        """Load what it needs of others, such as a runtime, before anything is allocated; by default nothing.
+
+        Raises CoreError if this machine lacks it.
+        """
+
     @abstractmethod
     def prepare(self, job: Job) -> Prepared:
         """Get ready for a job. Raises CoreError if this machine lacks what it takes."""

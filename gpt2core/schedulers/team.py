@@ -43,7 +43,7 @@ class Team:
 
         def member(thread: int) -> None:
             try:
-                self.observed[thread] = pin_this_thread(self.cores[thread])
+                self.observed[thread] = self.place(thread)
                 with inside(thread):
                     together.wait()
                     function(thread, *arguments)
@@ -51,12 +51,7 @@ class Team:
                 failures.append(failure)
                 together.abort()
 
-        threads = [
-            threading.Thread(target=member, args=(i,), name=f"team-{i}", daemon=True) for i in range(len(self.cores))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        for thread in self.start(member):
             while thread.is_alive():
                 thread.join(period_s)
                 try:
@@ -67,6 +62,19 @@ class Team:
                     failures.append(failure)
         if failures:
             raise next((f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0])
+
+    def start(self, member: Callable[[int], None]) -> list[threading.Thread]:
+        """Have each thread of the team call member(thread); the threads that end once all have come back."""
+        threads = [
+            threading.Thread(target=member, args=(i,), name=f"team-{i}", daemon=True) for i in range(len(self.cores))
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def place(self, thread: int) -> tuple[int, ...]:
+        """Bind the calling thread to its core; its affinity, read back. Raises MachineError if it does not hold."""
+        return pin_this_thread(self.cores[thread])
 
 
 class OnTeam(Prepared):
@@ -80,9 +88,13 @@ class OnTeam(Prepared):
         """The compiled loop of a stage, and what it takes after the arguments that all take (see `run`)."""
         raise NotImplementedError
 
+    def team(self) -> Team:
+        """The team that runs the next stage."""
+        return Team(self.job.cores)
+
     def run(self, stage: Stage) -> None:
         """Let a new team run the stage."""
-        job, team = self.job, Team(self.job.cores)
+        job, team = self.job, self.team()
         job.control[FINISHED], job.control[LAST], job.control[FIRST] = 0, 0, stage.first
         loop, more = self.loop(stage)
         common = [job.bound.tasks, job.bound.context, stage.record, job.control, stage.end]

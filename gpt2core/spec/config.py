@@ -154,12 +154,24 @@ class TrainConfig:
     )
     scheduler: str = setting("task", "who orders the tiles", choices=tuple(schedulers.SCHEDULERS))
     sync: str = setting(
-        "step", "where task waits for all: after each phase, after each step, or nowhere (taskiter)", choices=SYNCS
+        "step",
+        "where task and omp-task wait for all: after each phase, after each step, or nowhere (taskiter)",
+        choices=SYNCS,
     )
     policy: str = setting(
-        "breadth-first", "task: which ready task is run first (docs/decisions/0005)", choices=POLICIES
+        "breadth-first",
+        "task: which ready task is run first (docs/decisions/0005); omp-task: what its priorities follow, or no "
+        "priorities with breadth-first",
+        choices=POLICIES,
     )
-    assignment: str = setting("static", "fork-join: how an op's tiles are shared out", choices=ASSIGNMENTS)
+    assignment: str = setting(
+        "static", "fork-join, omp-for: how an op's tiles are shared out", choices=ASSIGNMENTS
+    )
+    runtime: str = setting(
+        schedulers.AUTO,
+        "omp-for and omp-task: the OpenMP runtime, auto (the first that is here of libomp, libiomp5, libgomp), one of "
+        "these names, or a library's path",
+    )
     op_threads: Mapping[str, int] | None = setting(
         None, "fork-join: threads for single ops, as qkv=2,layernorm=1; default: threads for all"
     )
@@ -222,6 +234,7 @@ class TrainConfig:
             object.__setattr__(self, "cores", parse_cores(self.cores))
         if self.op_threads is not None:
             object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
+        schedulers.check_runtime(self.runtime)
         for name in ("data", "checkpoint", "save", "trace"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value or "\0" in value):
@@ -274,9 +287,12 @@ class TrainConfig:
         return "rows" if self.needs_whole_gradients or (by_graph and self.sync == "phase") else "all"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values only; from_dict gives the same config back."""
+        """JSON values only; from_dict gives the same config back. Trainers older than the setting `runtime` know all
+        that is said of a run under a scheduler that has none."""
         out = dict(vars(self))  # not dataclasses.asdict, which copies deeply: a sweep asks this ten thousand times
         out["model"] = self.model.to_dict()
+        if self.runtime == schedulers.AUTO and "runtime" not in schedulers.scheduler(self.scheduler).options:
+            del out["runtime"]
         if self.cores is not None:
             out["cores"] = list(self.cores)
         if self.op_threads is not None:

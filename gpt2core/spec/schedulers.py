@@ -17,7 +17,12 @@ SCHEDULERS = {
     "serial": "gpt2core.schedulers.serial.scheduler",
     "fork-join": "gpt2core.schedulers.forkjoin.scheduler",
     "task": "gpt2core.schedulers.task.scheduler",
+    "omp-for": "gpt2core.schedulers.openmp.omp_for",
+    "omp-task": "gpt2core.schedulers.openmp.omp_task",
 }
+# OpenMP's runtimes by name, in the order in which AUTO takes them.
+RUNTIMES = ("libomp", "libiomp5", "libgomp")
+AUTO = "auto"
 
 
 class Facts:
@@ -28,11 +33,20 @@ class Facts:
     order: ClassVar[Literal["program", "ops", "graph"]]
     options: ClassVar[tuple[str, ...]] = ()  # settings of TrainConfig that only it reads
     most_threads: ClassVar[int | None] = None
+    tells_waiting: ClassVar[bool] = True  # whether it is known what a thread does between its tasks
     finest: ClassVar[Mapping[str, Any]] = {}  # settings that cost least a task: those of METG
 
     def overlaps(self, sync: str) -> bool:
         """Whether tasks of a phase may run beside those of the next one."""
         return self.order == "graph" and sync != "phase"
+
+    def chosen(self, config: TrainConfig) -> dict[str, Any]:
+        """Its options as a run has them."""
+        return {name: getattr(config, name) for name in self.options}
+
+    def runtime_of(self, config: TrainConfig) -> str | None:
+        """The OpenMP runtime that a run needs of its node, which may be AUTO; None if it needs none."""
+        return config.runtime if "runtime" in self.options else None
 
     def check(self, config: TrainConfig) -> None:
         """Raise ConfigError for a setting that it cannot follow; here: for more threads than it takes."""
@@ -56,3 +70,9 @@ def facts(name: str) -> Facts | None:
 def parallel() -> tuple[str, ...]:
     """The names of those that can use more than one thread."""
     return tuple(name for name in SCHEDULERS if scheduler(name).most_threads is None)
+
+
+def check_runtime(value: object) -> None:
+    """Raise ConfigError unless value names an OpenMP runtime, or is a path: it has a slash."""
+    if not isinstance(value, str) or "\0" in value or (value not in (AUTO, *RUNTIMES) and "/" not in value):
+        raise ConfigError("runtime", value, ", ".join((AUTO, *RUNTIMES)) + ", or the path of a library")

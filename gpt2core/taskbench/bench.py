@@ -37,10 +37,18 @@ class TaskBench:
     """One pattern under one scheduler, ready to be run at any grain."""
 
     def __init__(
-        self, pattern: str, scheduler: str, width: int, cores: Sequence[int], streams: Streams | None = None
+        self,
+        pattern: str,
+        scheduler: str,
+        width: int,
+        cores: Sequence[int],
+        streams: Streams | None = None,
+        runtime: str = schedulers.AUTO,
     ) -> None:
         """Build and prove the graph, allocate, compile. `cores`: one for each thread; with `streams` of the same cores
-        the tasks are of the memory kernel, else of the compute kernel.
+        the tasks are of the memory kernel, else of the compute kernel. `runtime`: for schedulers that have one.
+
+        Raises MachineError if this node lacks what the scheduler needs.
         """
         self.inputs = patterns.inputs(pattern, width)
         self.timesteps, self.width, self.cores = len(self.inputs), width, tuple(cores)
@@ -51,12 +59,14 @@ class TaskBench:
             self.memory.arrays.update(buffer=streams.buffer, streamed=streams.streamed)
         self.program = build(self.inputs, plans, streams is not None)
         who = schedulers.scheduler(scheduler)
+        options = {**({"runtime": runtime} if "runtime" in who.options else {}), **who.finest}
+        who.load(options, self.cores)
         self.graph = graph.build(self.program, who.finest.get("sync", "step"))
         graph.validate(self.program, self.graph)
         self.bound = dispatch.bind(self.program, self.memory, len(self.cores))
         self.cost_s = [1.0] * len(self.program.tasks)  # each as much as any other
         control = self.memory.arrays["control"].view(np.int64)
-        self.prepared = who.prepare(Job(self.program, self.graph, self.bound, control, self.cores, who.finest))
+        self.prepared = who.prepare(Job(self.program, self.graph, self.bound, control, self.cores, options))
 
     def run(self, grain: int, iterations: int) -> float:
         """Seconds that `iterations` replays took, from the first begin to the last end. Raises Violated."""

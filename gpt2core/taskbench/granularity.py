@@ -32,6 +32,7 @@ class MetgConfig:
 
     pattern: tuple[str, ...] = ("stencil_1d",)
     scheduler: tuple[str, ...] = COMPARED
+    runtime: str = schedulers.AUTO
     kernel: str = "compute"
     width: int = 16
     threads: int = 1
@@ -45,6 +46,7 @@ class MetgConfig:
         """Raise ConfigError for a value that is not accepted."""
         _several("pattern", self.pattern, PATTERNS)
         _several("scheduler", self.scheduler, schedulers.parallel())
+        schedulers.check_runtime(self.runtime)
         if self.kernel not in KERNELS:
             raise ConfigError("kernel", self.kernel, " or ".join(KERNELS))
         _whole("width", self.width, MAX_WIDTH)

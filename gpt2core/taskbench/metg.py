@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt2core.process import trainer
+from gpt2core.spec import schedulers
 from gpt2core.spec.errors import Cancelled
 from gpt2core.taskbench.granularity import GIVE_UP, MetgConfig, Point, Sweep, result
 
@@ -34,7 +35,7 @@ def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, 
     pairs = [(pattern, scheduler) for pattern in config.pattern for scheduler in config.scheduler]
     tell({"event": "compiling", "done": 0, "total": 1, "kernel": "schedulers"})
     streams = Streams(cores) if config.kernel == "memory" else None
-    benches = {pair: TaskBench(*pair, config.width, cores, streams) for pair in pairs}
+    benches = {pair: TaskBench(*pair, config.width, cores, streams, config.runtime) for pair in pairs}
     for bench in benches.values():
         bench.run(1, 1)
     sweeps: list[Sweep] = []
@@ -52,7 +53,10 @@ def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, 
                 if points[-1].iterations_per_s < GIVE_UP * points[0].iterations_per_s:
                     break
             sweeps.append(Sweep(pattern, scheduler, repetition, tuple(points)))
-    return result(config, sweeps, environment.describe("none", "", cores))
+    about = environment.describe("none", "", cores)
+    for name in config.scheduler:
+        about.update({"scheduler": dict(told)} if (told := schedulers.scheduler(name).environment({})) else {})
+    return result(config, sweeps, about)
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from gpt2core.process import launch
 from gpt2core.spec.errors import ConfigError
-from gpt2core.spec.schedulers import parallel
+from gpt2core.spec.schedulers import AUTO, RUNTIMES, parallel
 from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig
 from gpt2core.taskbench.patterns import PATTERNS
 from taskloom import local_run
@@ -56,6 +56,8 @@ def _listed(text: str, everything: tuple[str, ...]) -> list[str]:
 @click.option("--pattern", default="stencil_1d", show_default=True, help=f"all, or with commas: {', '.join(PATTERNS)}")
 @click.option("--scheduler", default=",".join(COMPARED), show_default=True,
               help=f"all, or with commas: {', '.join(parallel())}")  # fmt: skip
+@click.option("--runtime", default=DEFAULT.runtime, show_default=True,
+              help=f"of omp-for and omp-task: {', '.join((AUTO, *RUNTIMES))}, or a library's path")  # fmt: skip
 @click.option("--kernel", type=click.Choice(KERNELS), default=DEFAULT.kernel, show_default=True,
               help="what tasks do: multiply-adds in registers, or stream through memory")  # fmt: skip
 @click.option("--width", type=int, default=DEFAULT.width, show_default=True, help="points of a timestep")
@@ -69,7 +71,7 @@ def _listed(text: str, everything: tuple[str, ...]) -> list[str]:
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="draw efficiency over time per task")
 @json_option
 def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
-    """Minimum effective task granularity of the task runtime and of fork-join, as Task Bench defines it.
+    """Minimum effective task granularity of schedulers, as Task Bench defines it.
 
     METG(50 %) is the smallest time per task (elapsed x threads / tasks) at which the kernel still runs at half of its
     peak rate. Every task of every timed run checks that its inputs are those of the timestep before.

@@ -180,6 +180,26 @@ def test_unknown_runs_are_not_found(empty_api):
         assert getattr(empty_api, method)(path, status=404)["type"] == "/problems/not-found"
 
 
+def test_a_run_goes_to_a_node_that_has_its_openmp_runtime(empty_api):
+    """Before any node is known it waits; then what none has is refused, and blocks wait for a node with all of it."""
+    api = empty_api
+
+    def waits_for(experiment):
+        return api.get(f"/runs/{api.runs(experiment)[0]['id']}")["queue"]["reason"]
+
+    asked = {"base": {"scheduler": "omp-task"}, "axes": {"runtime": ["libgomp", "libomp"]}}
+    both, any_at_all = api.submit(**asked)["id"], api.submit(base={"scheduler": "omp-for"})["id"]
+    plain = api.worker("plain")
+    assert (waits_for(both), waits_for(any_at_all)) == ("no-runtime", "no-runtime")
+    plain.claim(status=204)
+    assert api.submit(422, **asked)["errors"][0]["pointer"].startswith("/axes/runtime")
+    half = api.worker("half", labels={"runtime-auto": "installed", "runtime-libgomp": "installed"}, cores=[2, 3])
+    assert waits_for(both) == "no-runtime"
+    assert half.claim()["run_id"] == api.runs(any_at_all)[0]["id"]
+    full = {f"runtime-{name}": "installed" for name in ("auto", "libgomp", "libomp")}
+    assert api.worker("full", labels=full, cores=[4, 5]).claim()["run_id"] in {run["id"] for run in api.runs(both)}
+
+
 def test_a_queued_run_says_where_it_stands_and_what_it_waits_for(api, make_result):
     def queue(run_id):
         found = api.get(f"/runs/{run_id}")["queue"]

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stages import run_program
+from toys import toy, wide
 
 from gpt2core.compile import atomics, clock
 from gpt2core.compile.jit import address_of, kernel, runtime
@@ -31,61 +32,12 @@ from gpt2core.step.builder import Builder
 from gpt2core.step.control import CELLS, STEPS_DONE, STOP
 from gpt2core.step.grid import Grid
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Constant, Op, Own, Program, Read, Reduce, Tensor, Update
-from gpt2core.step.signature import Int64s, OwnInt64s, Scalar, Step, TileInt
+from gpt2core.step.ops import Program, Reduce, Tensor, Update
+from gpt2core.step.signature import Int64s, Scalar, Step, TileInt
 from gpt2core.step.tensors import TensorSpec, plan_arena
 
 ITEMS = 20_000
 WAIT_S = 0.3
-
-
-@kernel
-def stamp(
-    stamps: Int64s, before: Int64s, inputs: Int64s, violations: OwnInt64s, step: Step, number: TileInt,
-    first: TileInt, last: TileInt, dawdle: TileInt,
-):  # fmt: skip
-    """Task `number` checks that its inputs carry this step, dawdles some rounds, then stamps itself.
-
-    Writes:   stamps (tasks,), its own, which carries the step before, to this one; violations (any,) +=
-    Reads:    before: the same stamps; inputs: whose, from `first` to `last`
-    """
-    for i in range(first, last):
-        if before[inputs[i]] != step + 1:
-            violations[0] += 1
-    if stamps[number] != step:
-        violations[0] += 1
-    for _ in range(dawdle):
-        atomics.pause()
-    stamps[number] = step + 1
-
-
-def toy(inputs: list[list[int]], dawdle: list[int]) -> tuple[Program, Memory]:
-    """Task i reads the values of inputs[i], all below i, and writes its own."""
-    flat = [j for each in inputs for j in each]
-    shapes = {"stamps": (len(inputs),), "inputs": (len(flat) + 1,), "violations": (8, 8), "control": (CELLS,)}
-    plans = {"temporary": plan_arena(TensorSpec(name, shape, "int64") for name, shape in shapes.items())}
-    step = Builder(plans)
-    at = 0
-    for number, each in enumerate(inputs):
-        columns = {"number": (number,), "first": (at,), "last": (at + len(each),), "dawdle": (dawdle[number],)}
-        step.op(
-            "stamp", "forward", stamp,
-            Grid((str(number),), columns, {"inputs": ([(j, j + 1) for j in each],)}), [(1, 1)],
-            stamps=Update(Tensor("stamps"), "number"), before=Read(Tensor("stamps"), "inputs"),
-            inputs=Constant(Tensor("inputs")), violations=Own("violations"),
-        )  # fmt: skip
-        at += len(each)
-    memory = Memory(plans)
-    memory.arrays["inputs"][: len(flat)] = flat
-    return step.build(), memory
-
-
-def wide(step: Program, *parts: slice) -> Program:
-    """The ops of each part as one op of many tiles."""
-    ops = [step.ops[part] for part in parts]
-    return dataclasses.replace(
-        step, ops=tuple(Op(None, each[0].calls, tuple(tile for op in each for tile in op.tiles)) for each in ops)
-    )
 
 
 def run_tasks(step: Program, memory: Memory, sync: str, threads: int, steps: int) -> None:

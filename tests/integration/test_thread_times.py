@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from patience import until
 from stages import run_program
-from test_runtime import toy, wide
+from toys import toy, wide
 
 from gpt2core.compile.jit import runtime
 from gpt2core.measure.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait

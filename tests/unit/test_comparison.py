@@ -245,3 +245,15 @@ def test_one_bit_of_one_loss_refuses_the_comparison(side):
     found = compare(a, b)
     assert (found.verdict, found.ratio) == ("refused", None)
     assert "disagree from step 2" in found.reason
+
+
+def test_runtimes_are_compared_if_asked_for_and_told_if_they_changed_unasked(side):
+    """Runs of two schedulers have two runtimes; runs of one should have one, whatever `auto` took."""
+    ours, old, new = ({"scheduler": told} for told in (None, {"version": "GOMP_5.0"}, {"version": "GOMP_5.1"}))
+    task = side(1, A_S, scheduler="task", environment=ours)
+    omp = side(100, A_S, scheduler="omp-task", environment=new)
+    assert compare(task, omp).differs == []
+    mixed = side(100, A_S[1:], scheduler="omp-task", environment=new) + side(
+        200, A_S[:1], scheduler="omp-task", environment=old
+    )
+    assert any("GOMP_5.0" in difference for difference in compare(task, mixed).differs)

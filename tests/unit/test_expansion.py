@@ -126,6 +126,7 @@ def test_sequential_order_repeats_each_variant_before_the_next_and_pairs_nothing
         ({"base": {"cores": [0, 1]}, "requires": {"cores": 1}}, "/base/cores", "requires.cores = 1"),
         ({"base": {"data": "../secrets"}}, "/base/data", "no path"),
         ({"base": {"checkpoint": "/etc/passwd"}}, "/base/checkpoint", "no path"),
+        ({"axes": {"runtime": ["libgomp", "/tmp/libomp.so"]}}, "/axes/runtime/1", "no path"),
         ({"base": {"save": "x"}}, "/base/save", "writes no file"),
         ({"base": {"trace": "x"}}, "/base/trace", "writes no file"),
         ({"requires": {"memory_bytes": 1000}}, "/base/model", "requires.memory_bytes = 1000"),
@@ -152,6 +153,11 @@ def test_every_variants_errors_are_named_once():
         ({"requires": {"cores": 3}}, Capacity(cores=2), "/requires/cores"),
         ({"base": {"model": "gpt2-1.5b"}}, Capacity(cores=2, memory_bytes=8 << 30), "/base/model"),
         ({"requires": {"memory_bytes": 9 << 30}}, Capacity(memory_bytes=8 << 30), "/requires/memory_bytes"),
+        (
+            {"axes": {"scheduler": ["task", "omp-task"]}, "base": {"runtime": "libomp"}},
+            Capacity(runtimes=frozenset({"runtime-auto", "runtime-libgomp"})),
+            "/base/runtime",
+        ),
     ],
 )
 def test_what_no_known_node_has_is_refused_and_without_nodes_it_is_not(body, capacity, pointer):

@@ -26,7 +26,7 @@ def offer(cores: int = 2, **changes: Any) -> Offer:
     return Offer(**(given | changes))
 
 
-GPU, FAST = ("arch", "gpu"), ("disk", "fast")
+GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "installed")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,7 @@ GPU, FAST = ("arch", "gpu"), ("disk", "fast")
             "no-label",
             "all of the labels arch=gpu, disk=fast",
         ),
+        (wish(labels=frozenset({LIBOMP})), [offer()], "no-runtime", "no worker has the OpenMP runtime libomp"),
         (wish(cores=4), [offer(2), offer(3)], "too-few-cores", "needs 4 cores; the largest worker has 3"),
         (
             wish(cores=4, labels=frozenset({GPU})),

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from gpt2core.compile.atomics import fetch_add, load_acquire, store_release
 from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import address_of, bare, inlined, runtime
+from gpt2core.compile.jit import address_of, bare, runtime
 from gpt2core.measure.tracing import (
     APART,
     BARRIER,
     ENTERED,
-    LAST_BEGIN,
     LINE,
     STARVATION,
     bare_record,
     note_usage,
+    note_wait_ended,
     note_waited,
 )
 from gpt2core.schedulers.dispatch import run_task
@@ -73,12 +73,12 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
                     tile = fetch_add(tickets, 1)
                     while tile < count:
                         run_task(tasks, context, record, thread, step, first + tile)
-                        idle, since = BARRIER, end_wait(record, thread, cause, since)
+                        idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
                         tile = fetch_add(tickets, 1)
                 else:
                     for tile in range(count * thread // sharing, count * (thread + 1) // sharing):
                         run_task(tasks, context, record, thread, step, first + tile)
-                        idle, since = BARRIER, end_wait(record, thread, cause, since)
+                        idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
             if since:
                 note_waited(record, thread, cause, since, ticks())
             if thread == 0:
@@ -95,14 +95,6 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     barrier(barriers, threads, spin)  # thread 0 has written down when the last step ended
     if since:
         note_waited(record, thread, cause, since, record.step_end[control[STEPS_DONE] - 1])
-
-
-@inlined
-def end_wait(record, thread, cause, since):
-    """Write down a wait that ended with the task that just ran, if there was one; 0, as none is open any more."""
-    if since:
-        note_waited(record, thread, cause, since, record.waited[thread, LAST_BEGIN])
-    return 0
 
 
 class ForkJoinRun(OnTeam):

@@ -134,7 +134,7 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
     if len(result.threads) != config.threads:
         raise BadResult(f"`result.threads` has {len(result.threads)} entries; there were {config.threads} threads")
     timed_s = math.fsum(result.step_s[config.warmup_steps :])
-    spent_s = math.fsum(t.useful_s + t.barrier_s + t.starvation_s + t.idle_s for t in result.threads)
+    spent_s = math.fsum(t.useful_s + (t.barrier_s or 0.0) + (t.starvation_s or 0.0) + t.idle_s for t in result.threads)
     if spent_s > MEASURED * timed_s * config.threads:
         raise BadResult(f"`result.threads` spent {spent_s:g} s in {timed_s:g} s of {config.threads} threads")
 
@@ -153,6 +153,6 @@ def _check_config(given: Mapping[str, Any], spec: Mapping[str, Any]) -> TrainCon
     if asked.cores is not None:  # whichever thread is on which
         chosen["cores"], wanted["cores"] = set(config.cores or ()), set(asked.cores)
     for name, value in wanted.items():
-        if value is not None and chosen[name] != value:
-            raise BadResult(f"`result.config.{name}` is {chosen[name]!r}; the run asked for {value!r}")
+        if value is not None and chosen.get(name) != value:
+            raise BadResult(f"`result.config.{name}` is {chosen.get(name)!r}; the run asked for {value!r}")
     return config

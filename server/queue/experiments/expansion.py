@@ -17,8 +17,9 @@ from typing import Any
 
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.schedulers import AUTO, RUNTIMES, scheduler
 from gpt2core.step import slicing
-from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
+from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, RUNTIME, ExperimentRequest, runtime_label
 from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge, InvalidRequest
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.memory import MAX_SLICES, slices
@@ -48,6 +49,12 @@ class Variant:
     shape: str  # equal for configurations whose steps take equally long on one node
     memory_bytes: int
 
+    @property
+    def runtime(self) -> str | None:
+        """The OpenMP runtime that it needs of its node, if it needs one."""
+        needed: str | None = scheduler(self.config.scheduler).runtime_of(self.config)
+        return needed
+
     def cores_needed(self, asked: int | None) -> int:
         if asked is not None:
             return asked
@@ -72,6 +79,7 @@ class Capacity:
 
     cores: int | None = None
     memory_bytes: int | None = None
+    runtimes: frozenset[str] | None = None  # labels of OpenMP runtimes that some node has
 
 
 def canonical_sha256(value: object) -> str:
@@ -368,6 +376,8 @@ def _check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refu
         value = getattr(config, name)
         if value is not None and not NAME.fullmatch(value):
             refuse(name, value, "a name that workers map to a file; no path")
+    if "/" in config.runtime:
+        refuse("runtime", config.runtime, "one of " + ", ".join((AUTO, *RUNTIMES)) + "; no path")
     for name in ("save", "trace"):
         if getattr(config, name) is not None:
             refuse(name, getattr(config, name), "nothing: a submitted run writes no file of its own")
@@ -387,6 +397,10 @@ def _check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refu
                 asked.cores,
                 f"at most the cores of the largest known node ({capacity.cores})",
             )
+    needed = variant.runtime
+    if needed is not None and capacity.runtimes is not None and runtime_label(needed) not in capacity.runtimes:
+        found = ", ".join(sorted(label.removeprefix(RUNTIME) for label in capacity.runtimes)) or "none"
+        refuse("runtime", needed, f"an OpenMP runtime that a known node has: {found}")
     if capacity.memory_bytes is not None and variant.memory_bytes > capacity.memory_bytes:
         refuse(
             "model",

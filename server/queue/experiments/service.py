@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.result import median
 from taskloom.contract.experiments import (
+    INSTALLED,
     KEPT,
     DryRun,
     ExperimentDetail,
@@ -23,6 +24,7 @@ from taskloom.contract.experiments import (
     PlannedRun,
     StoppingState,
     build_label,
+    runtime_label,
 )
 from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, now, utc
@@ -87,7 +89,12 @@ def submit(
             session.flush()
             if key_id is not None:
                 session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
-            wanted = {**request.requires.labels, **{build_label(build): KEPT for build in request.builds}}
+            runtimes = {variant.runtime for variant in variants if variant.runtime is not None}
+            wanted = {
+                **request.requires.labels,
+                **{build_label(build): KEPT for build in request.builds},
+                **{runtime_label(runtime): INSTALLED for runtime in runtimes},
+            }
             labels = [json.dumps([key, value]) for key, value in wanted.items()]
             if labels:
                 required = [{"experiment_id": experiment.id, "label": label} for label in labels]

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
+from gpt2core.spec.schedulers import AUTO
 from taskloom.contract.demand import PoolSummary
+from taskloom.contract.experiments import RUNTIME
 from taskloom.contract.runs import QueuePlace, WaitingReason
 from taskloom.server.db import now
 from taskloom.server.queue.attempts.models import Attempt, is_active
@@ -83,6 +85,8 @@ def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
     left = list(offers)
     for label in sorted(wish.labels):
         if not any(label in offer.labels for offer in left):
+            if label[0].startswith(RUNTIME):
+                return "no-runtime", f"no {kind} has {_runtime(label[0])}"
             return "no-label", f"no {kind} has the label {'='.join(label)}"
     tests: list[tuple[Callable[[Offer], bool], WaitingReason, Callable[[], str]]] = [
         (
@@ -123,6 +127,11 @@ def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
             return reason, text()
         left = some
     return None
+
+
+def _runtime(label: str) -> str:
+    name = label.removeprefix(RUNTIME)
+    return "an OpenMP runtime" if name == AUTO else f"the OpenMP runtime {name}"
 
 
 def place(session: Session, settings: Settings, run: Run) -> QueuePlace | None:

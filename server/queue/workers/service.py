@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from taskloom.contract.experiments import RUNTIME
 from taskloom.contract.runs import ProgressSeen
 from taskloom.contract.workers import CurrentAttempt, WorkerPage, WorkerRegistration, WorkerState, WorkerSummary
 from taskloom.server import paging, values
@@ -216,6 +217,10 @@ def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
 
 
 def capacity(session: Session) -> Capacity:
-    """The most cores and the most memory of the known workers, each by itself."""
-    rows = session.execute(select(Worker.cores, Worker.memory_bytes).where(Worker.removed_at.is_(None))).all()
-    return Capacity(max((len(cores) for cores, _ in rows), default=None), max((m for _, m in rows), default=None))
+    """The most cores, the most memory and all OpenMP runtimes of the known workers, each by itself."""
+    known = select(Worker.cores, Worker.memory_bytes, Worker.labels).where(Worker.removed_at.is_(None))
+    rows = session.execute(known).all()
+    if not rows:
+        return Capacity()
+    runtimes = frozenset(label for row in rows for label in row.labels if label.startswith(RUNTIME))
+    return Capacity(max(len(row.cores) for row in rows), max(row.memory_bytes for row in rows), runtimes)

@@ -1,0 +1,93 @@
+"""The compiled loop of omp-for: what a compiler makes of `omp for` in a parallel region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpt2core.compile.atomics import load_acquire, store_release
+from gpt2core.compile.clock import ticks
+from gpt2core.compile.foreign import call_c
+from gpt2core.compile.jit import address_of, bare, runtime
+from gpt2core.measure.tracing import (
+    BARRIER,
+    ENTERED,
+    STARVATION,
+    bare_record,
+    note_usage,
+    note_wait_ended,
+    note_waited,
+)
+from gpt2core.node.openmp import ENTRY_POINTS
+from gpt2core.schedulers.dispatch import run_task
+from gpt2core.schedulers.openmp.team import OnOpenMP
+from gpt2core.schedulers.scheduler import Stage
+from gpt2core.step.control import LAST, STEPS_DONE, STOP
+
+GOMP_BARRIER = ENTRY_POINTS.index("GOMP_barrier")
+LOOP_START = ENTRY_POINTS.index("GOMP_loop_nonmonotonic_dynamic_start")
+LOOP_NEXT = ENTRY_POINTS.index("GOMP_loop_nonmonotonic_dynamic_next")
+LOOP_END = ENTRY_POINTS.index("GOMP_loop_end_nowait")
+LOW_BYTE = 0xFF  # of a result that is a bool
+
+
+@runtime
+def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openmp, bounds, threads, dynamic):
+    """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set.
+
+    openmp: addresses of ENTRY_POINTS; bounds (P, 8): where each thread is told its part of a loop.
+    """
+    tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
+    op_first, openmp = bare(op_first), bare(openmp)
+    stop, done, last = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, LAST)
+    ops, start = op_first.shape[0] - 1, control[STEPS_DONE]
+    begin, end = address_of(bounds, thread * bounds.shape[1]), address_of(bounds, thread * bounds.shape[1] + 1)
+    note_usage(record, thread, start)
+    record.waited[thread, ENTERED] = ticks()
+    call_c(openmp[GOMP_BARRIER], ())
+    if thread == 0:
+        record.begin[0] = ticks()
+    call_c(openmp[GOMP_BARRIER], ())  # nobody works before the begin
+    since, cause = 0, BARRIER  # of a wait that the next task, or else the next barrier, ends
+    for step in range(start, steps):
+        for op in range(ops):
+            first, count, idle = op_first[op], op_first[op + 1] - op_first[op], STARVATION
+            if dynamic:
+                more = call_c(openmp[LOOP_START], (first, first + count, 1, 1, begin, end))
+                while more & LOW_BYTE:
+                    for task in range(bounds[thread, 0], bounds[thread, 1]):
+                        run_task(tasks, context, record, thread, step, task)
+                        idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
+                    more = call_c(openmp[LOOP_NEXT], (begin, end))
+                call_c(openmp[LOOP_END], ())
+            else:  # as compilers cut schedule(static): the first threads take one more
+                each, more = count // threads, count % threads
+                mine = first + each * thread + min(thread, more)
+                for task in range(mine, mine + each + (thread < more)):
+                    run_task(tasks, context, record, thread, step, task)
+                    idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
+            if since:
+                note_waited(record, thread, cause, since, ticks())
+            if thread == 0 and op == ops - 1 and load_acquire(stop):
+                store_release(last, step + 1)  # a number: a slow thread may read it one step late
+            since, cause = ticks(), idle
+            call_c(openmp[GOMP_BARRIER], ())
+        if thread == 0:
+            record.step_end[step] = ticks()
+            store_release(done, step + 1)
+        note_usage(record, thread, step + 1)
+        if load_acquire(last) == step + 1:
+            break
+    call_c(openmp[GOMP_BARRIER], ())  # thread 0 has written down when the last step ended
+    if since:
+        note_waited(record, thread, cause, since, record.step_end[control[STEPS_DONE] - 1])
+
+
+class OmpForRun(OnOpenMP):
+    def loop(self, _: Stage) -> tuple[Callable[..., None], list[Any]]:
+        threads = len(self.job.cores)
+        dynamic = int(self.job.options.get("assignment") == "dynamic")
+        bounds = np.zeros((threads, 8), np.int64)
+        return omp_for_loop, [self.job.bound.op_first, self.loaded.address, bounds, threads, dynamic]

@@ -1,0 +1,23 @@
+"""omp-task: each task is an OpenMP task with depend clauses, created anew in every step."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gpt2core.schedulers.openmp.scheduler import OpenMP
+from gpt2core.schedulers.scheduler import Job, Prepared
+
+
+class OmpTask(OpenMP):
+    name, order = "omp-task", "graph"
+    options = ("policy", "runtime")
+    tells_waiting = False  # a runtime tells a tool, OMPT, which has to be a shared library
+    finest: ClassVar = {"sync": "none", "policy": "breadth-first"}
+
+    def prepare(self, job: Job) -> Prepared:
+        from gpt2core.schedulers.openmp.task_loop import OmpTaskRun
+
+        return OmpTaskRun(job)
+
+
+SCHEDULER = OmpTask()

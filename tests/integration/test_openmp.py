@@ -1,0 +1,164 @@
+"""What an OpenMP runtime is refused for, how a run under one is stopped, watched and measured."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apart import Apart, processes
+
+from gpt2core.node import openmp
+from gpt2core.run import train
+from gpt2core.schedulers.openmp import runtime
+from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.spec.errors import Cancelled, ConfigError, CoreError, Stalled
+from gpt2core.spec.result import ThreadStat
+
+HERE = list(openmp.find())
+CORES = sorted(os.sched_getaffinity(0))[:2]
+SMALL = TrainConfig(model="tiny", batch=2, seq=16, steps=6, warmup=2, token_slice=8, data="synthetic",
+                    threads=len(CORES), scheduler="omp-task")  # fmt: skip
+VARIANTS = [("omp-for", "step"), *(("omp-task", sync) for sync in SYNCS)]
+
+pytestmark = pytest.mark.skipif(not HERE, reason="no OpenMP runtime on this node")
+each_runtime = pytest.mark.parametrize("name", HERE)
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Apart]:
+    with processes() as call:
+        yield call
+
+
+def failure(config: TrainConfig, emit: Any = lambda _: None, stop: Any = None) -> tuple[type, str]:
+    """What a run ends with."""
+    try:
+        train.train(config, emit, stop)
+    except CoreError as error:
+        return type(error), str(error)
+    raise AssertionError("the run succeeded")
+
+
+def refusals(library: str, wanted: str) -> tuple[list[str], list[str]]:
+    """Why a run is refused beside a library that is loaded, and which events it emitted."""
+    ctypes.CDLL(library)
+    events: list[str] = []
+    kind, why = failure(dataclasses.replace(SMALL, runtime=wanted), lambda event: events.append(event["event"]))
+    return [kind.__name__, why], events
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="one runtime only on this node")
+def test_no_second_runtime_is_loaded_into_a_process(apart: Apart) -> None:
+    first, second = (str(openmp.choose(name).path) for name in HERE[:2])
+    (kind, why), events = apart("second", refusals, second, first)
+    assert kind == "MachineError"
+    assert second in why
+    assert "two OpenMP runtimes" in why
+    assert events == []  # before anything is compiled or allocated
+
+
+def twice(name: str) -> str:
+    runtime.load(name, CORES)
+    assert runtime.load("auto", CORES).file.name == name
+    try:
+        runtime.load(name, [*CORES, CORES[0]])
+    except CoreError as error:
+        return str(error)
+    return ""
+
+
+@each_runtime
+def test_a_runtime_serves_one_team(name: str, apart: Apart) -> None:
+    assert f"{name} binds its threads to the cores {CORES} in this process" in apart((name, "one team"), twice, name)
+
+
+def test_a_runtime_that_is_not_here_or_not_usable_is_refused_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "there is no such file" in failure(dataclasses.replace(SMALL, runtime=str(tmp_path / "libomp.so")))[1]
+    old = tmp_path / "libgomp.so.1"
+    content = openmp.choose(HERE[0]).path.read_bytes()
+    old.write_bytes(content.replace(b"\0GOMP_taskwait_depend\0", b"\0GOMP_taskwait_depens\0"))
+    assert "has no GOMP_taskwait_depend" in failure(dataclasses.replace(SMALL, runtime=str(old)))[1]
+    monkeypatch.setattr(openmp, "FILES", {**openmp.FILES, "libiomp5": ("libiomp-none.so",)})
+    kind, why = failure(dataclasses.replace(SMALL, runtime="libiomp5"))
+    assert kind.__name__ == "MachineError"
+    assert "this node does not have it" in why
+    monkeypatch.setattr(openmp, "_folders", lambda: [tmp_path])
+    assert "has no GOMP_taskwait_depend" in failure(dataclasses.replace(SMALL, runtime="libgomp"))[1]
+    assert "it has none" in failure(dataclasses.replace(SMALL, runtime="auto"))[1]
+
+
+@pytest.mark.parametrize("wanted", ["openmp", "", None, 3, "/lib\0"])
+def test_a_runtime_is_a_known_name_or_a_path(wanted: object) -> None:
+    with pytest.raises(ConfigError, match="runtime"):
+        TrainConfig(runtime=wanted)  # type: ignore[arg-type]
+
+
+def stopped(config: TrainConfig) -> tuple[type, str]:
+    """How a long run ends that is stopped after its first timed step."""
+    stop = threading.Event()
+
+    def emit(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] > 2:
+            stop.set()
+
+    return failure(dataclasses.replace(config, steps=100_000), emit, stop)
+
+
+@each_runtime
+@pytest.mark.parametrize(("scheduler", "sync"), VARIANTS)
+def test_a_run_can_be_cancelled(name: str, scheduler: str, sync: str, apart: Apart) -> None:
+    config = dataclasses.replace(SMALL, runtime=name, scheduler=scheduler, sync=sync)
+    kind, _ = apart(name, stopped, config)
+    assert kind is Cancelled
+
+
+def stalled(config: TrainConfig) -> tuple[type, str]:
+    """How a run ends whose threads never come back from a barrier: in its place they call pause(2)."""
+    os.environ["TASKLOOM_STALL_S"] = "0.5"
+    address = runtime.load(config.runtime, CORES).address
+    pause = ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p).value
+    address[openmp.ENTRY_POINTS.index("GOMP_barrier")] = pause
+    return failure(config)
+
+
+@each_runtime
+@pytest.mark.parametrize("scheduler", ["omp-for", "omp-task"])
+def test_a_stall_is_told_and_the_process_can_end(name: str, scheduler: str) -> None:
+    config = dataclasses.replace(SMALL, runtime=name, scheduler=scheduler)
+    with processes() as call:
+        kind, why = call("stall", stalled, config)
+    assert kind is Stalled
+    assert "no task has ended for 0.5 s" in why
+
+
+def measured(config: TrainConfig) -> tuple[list[ThreadStat], list[float], list[Any], dict[str, Any]]:
+    result = train.train(config)
+    return list(result.threads), list(result.step_s[2:]), list(result.ops), dict(result.environment["scheduler"])
+
+
+@each_runtime
+@pytest.mark.parametrize(("scheduler", "sync"), VARIANTS)
+def test_threads_ops_and_runtime_are_told(name: str, scheduler: str, sync: str, apart: Apart) -> None:
+    config = dataclasses.replace(SMALL, runtime=name, scheduler=scheduler, sync=sync)
+    threads, step_s, ops, told = apart(name, measured, config)
+    elapsed_s = math.fsum(step_s)
+    assert [thread.observed_cores for thread in threads] == [(core,) for core in CORES]
+    assert sum(op.time_s for op in ops) == pytest.approx(sum(t.useful_s for t in threads), rel=1e-9)
+    for thread in threads:
+        total_s = thread.useful_s + (thread.scheduling_s or 0.0) + thread.waiting_s + thread.idle_s
+        split = thread.scheduling_s, thread.barrier_s, thread.starvation_s
+        assert all(part is None for part in split) if scheduler == "omp-task" else None not in split
+        assert total_s == pytest.approx(elapsed_s, rel=1e-12)
+    assert told["runtime"] == name
+    assert told["path"] == str(openmp.choose(name).path)
+    assert told["settings"]["OMP_PLACES"] == ",".join(f"{{{core}}}" for core in CORES)
+    assert {"KMP_BLOCKTIME", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} <= told["settings"].keys()
