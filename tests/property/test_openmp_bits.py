@@ -41,7 +41,7 @@ KINDS: list[dict[str, Any]] = [
 ]  # fmt: skip
 REPEATS = 3
 
-pytestmark = pytest.mark.parametrize("threads", [1, 2, 3, 8])
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("threads", [1, 2, 3, 8])]
 runtimes = pytest.mark.parametrize(
     "runtime",
     [pytest.param(each, marks=pytest.mark.skipif(each not in openmp.find(), reason="not on this node"))
