@@ -6,7 +6,7 @@ import { Dot, XAxis, YAxis, plain, scale, schedulerColour } from './scale.js';
 
 const ROW = 24;
 /** Room for names at the left: a third of a narrow plot. @param {number} width @param {string[]} names */
-const leftOf = (width, names) => Math.min(Math.max(60, ...names.map((name) => name.length * 6.6 + 14)), width * 0.36);
+const leftOf = (width, names) => Math.min(Math.max(60, ...names.map((name) => name.length * 6.6 + 14)), width * 0.42);
 
 /** @param {{names: string[], left: number, top: number}} props */
 function Names({ names, left, top }) {

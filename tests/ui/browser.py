@@ -1,0 +1,88 @@
+"""A browser that tells of everything a page must not do."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response
+
+PATIENCE_MS = 60_000
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ["--no-sandbox", "--force-color-profile=srgb"]
+
+
+def executable() -> str | None:
+    """The system's Chromium; None where it is not installed (Debian: chromium)."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@dataclass
+class Tab:
+    """A page and what went wrong on it. `refusals`: statuses that this test provokes."""
+
+    page: Page
+    url: str
+    refusals: set[int] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("request", self._request)
+        self.page.on("response", self._response)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            self.wrong.append(f"console: {message.text}")
+
+    def _request(self, request: Request) -> None:
+        self.asked.append(request.url)
+        parts = urlsplit(request.url)
+        if parts.scheme != "blob" and parts.netloc != urlsplit(self.url).netloc:
+            self.wrong.append(f"elsewhere: {request.url}")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400 and response.status not in self.refusals:
+            self.wrong.append(f"{response.status}: {response.url}")
+
+    def open(self, address: str) -> Page:
+        """Go to a page of the dashboard, and wait until it shows what it has."""
+        self.page.goto(f"{self.url}/ui/{address}")
+        return self.settle()
+
+    def settle(self) -> Page:
+        self.page.locator("main h1").first.wait_for()
+        self.page.locator("main .skeleton").first.wait_for(state="detached")
+        return self.page
+
+    def violations(self) -> list[str]:
+        """What axe finds against WCAG 2.2 AA and good practice."""
+        found = Axe().run(self.page).response["violations"]
+        return [f"{each['id']}: {node['html'][:160]} {node['failureSummary']}" for each in found
+                for node in each["nodes"]]  # fmt: skip
+
+    def sound(self) -> None:
+        """Nothing went wrong, and nothing is left in the browser that other sites or ports could see."""
+        assert self.wrong == []
+        assert self.page.context.cookies() == []
+
+
+def open_tab(browser: Browser, url: str, **options: Any) -> tuple[BrowserContext, Tab]:
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "accept_downloads": True, **options})
+    return context, Tab(context.new_page(), url)
+
+
+def saved(page: Page, press: Any, folder: Path) -> str:
+    """The text of the file that pressing saves."""
+    with page.expect_download() as download:
+        press()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path.read_text()

@@ -1,0 +1,57 @@
+"""A proxy that serves a server below a path, as an institute's front page does."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+
+PREFIX = "/lab/taskloom"
+LEFT_OUT = {"connection", "content-length", "transfer-encoding", "date", "server", "host"}
+
+
+@contextlib.contextmanager
+def proxy_of(url: str) -> Iterator[str]:
+    """The address below which the proxy serves it; everything else of the proxy is a 404."""
+    client = httpx.Client(base_url=url, timeout=httpx.Timeout(30, read=None))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            if not self.path.startswith(f"{PREFIX}/"):
+                self.send_error(404)
+                return
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            # The proxy is who asks: what a browser says of its own address is the proxy's to judge.
+            headers = {k: v for k, v in self.headers.items() if k.lower() not in LEFT_OUT | {"origin"}}
+            path = self.path.removeprefix(PREFIX)
+            with client.stream(self.command, path, content=body, headers=headers) as told:
+                self.send_response(told.status_code)
+                for name, value in told.headers.items():
+                    if name.lower() not in LEFT_OUT:
+                        self.send_header(name, value)
+                self.send_header("Connection", "close")
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    for part in told.iter_raw():
+                        self.wfile.write(part)
+                        self.wfile.flush()
+            self.close_connection = True
+
+        do_GET = do_POST = do_PUT = do_DELETE = answer
+
+        def log_message(self, format: str, *arguments: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}{PREFIX}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        client.close()

@@ -1,0 +1,94 @@
+"""`make screenshots`: every page of the dashboard, light and dark, as pictures to look at.
+
+Without --server, a server, a worker and a few experiments of their own are started first, which takes minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "e2e")]
+
+import httpx  # noqa: E402
+from browser import ARGUMENTS, executable, open_tab  # noqa: E402
+from playwright.sync_api import sync_playwright  # noqa: E402
+
+PAGES = {
+    "now": "", "experiments": "experiments", "runs": "experiments?view=runs", "new": "new",
+    **{f"experiment-{view}": f"experiment?id={{experiment}}&view={view}"
+       for view in ("answer", "scaling", "causes", "roofs", "forecast", "memory", "runs", "design")},
+    **{f"run-{view}": f"run?id={{traced}}&view={view}"
+       for view in ("steps", "timeline", "graph", "ops", "validity", "log", "attempts", "settings", "files")},
+    "compare": "compare?a=experiment_id%3D{experiment}%2C{a}&b=experiment_id%3D{experiment}%2C{b}",
+    "timelines": "compare?a={traced}&b={other}&step=1", "history": "history?series={series}", "fleet": "fleet",
+    "access": "access",
+}  # fmt: skip
+
+
+def shown(url: str) -> dict[str, Any]:
+    """The largest finished experiment, two of its traced runs, and a selection for each side of its first axis."""
+
+    def asked(path: str, **params: Any) -> Any:
+        return httpx.get(f"{url}/api/v1/{path}", params=params, timeout=120).raise_for_status().json()
+
+    experiments = [each for each in asked("experiments", limit=100)["items"] if each["state"] == "finished"]
+    chosen = max(experiments, key=lambda each: each["by_state"].get("succeeded", 0))
+    runs = asked("runs", experiment_id=chosen["id"], state="succeeded", limit=500)["items"]
+    traced = [run for run in runs if run["attempts"] > 1] or runs
+    last = max(traced, key=lambda run: (run["settings"]["threads"], run["settings"]["scheduler"] == "task"))
+    rest = {name: value for name, value in last["variant"].items() if name != "scheduler"}
+    other = next((run for run in traced if run["id"] != last["id"] and rest.items() <= run["variant"].items()), last)
+    selections = ["%2C".join(f"{k}%3D{v}" for k, v in run["variant"].items()) for run in (other, last)]
+    series = asked("analysis/history")["items"]
+    first = max(series, key=lambda each: len(each["points"]))["points"][0]["run_id"]
+    return {"experiment": chosen["id"], "traced": last["id"], "other": other["id"], "a": selections[0],
+            "b": selections[1], "series": first}  # fmt: skip
+
+
+@contextlib.contextmanager
+def own_server() -> Iterator[str]:
+    from conftest import made
+
+    with tempfile.TemporaryDirectory() as folder, made(Path(folder)) as world:
+        yield world.home.url
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--server", help="take what this server has; it asks for no key")
+    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "build" / "screenshots")
+    parser.add_argument("--only", help="pages whose names begin so")
+    options = parser.parse_args()
+    path = executable()
+    if path is None:
+        sys.exit("no Chromium is installed (Debian: chromium)")
+    options.out.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        url = options.server or stack.enter_context(own_server())
+        known = shown(url)
+        playwright = stack.enter_context(sync_playwright())
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        for scheme in ("light", "dark"):
+            for name, address in PAGES.items():
+                if options.only and not name.startswith(options.only):
+                    continue
+                size = {"width": 1360, "height": 900}
+                context, tab = open_tab(browser, url, color_scheme=scheme, viewport=size, reduced_motion="reduce")
+                page = tab.open(address.format(**known))
+                page.wait_for_timeout(400)  # canvases are painted in the frame after
+                whole = name not in ("runs", "experiment-runs")
+                page.screenshot(path=options.out / f"{name}-{scheme}.png", full_page=whole)
+                print(f"{name}-{scheme}.png", *tab.wrong, flush=True)
+                context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

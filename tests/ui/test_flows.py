@@ -1,0 +1,165 @@
+"""What people do with it, with a real server, worker and trainer."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+from conftest import PROBLEM, submit
+from patience import until
+from playwright.sync_api import expect
+from processes import house
+
+from taskloom import Client
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
+
+
+def test_a_question_is_asked_watched_and_answered(world, tab):
+    page = tab.open("new")
+    tab.refusals = {422}  # what is refused while one types
+    page.get_by_label("Question").fill("asked in a browser")
+    for name, value in PROBLEM.items():
+        page.get_by_label(name, exact=True).fill(str(value))
+    page.get_by_label("threads", exact=True).fill("1, 99")
+    expect(page.locator("#set-threads-refused")).to_contain_text("cores of the largest known node")
+    page.get_by_label("threads", exact=True).fill("2")  # the worker that breaks has one core
+    page.get_by_label("Repetitions").fill("1")
+    expect(page.locator(".verdict")).to_contain_text("2 runs")
+    expect(page.locator("pre.command").first).to_contain_text("--scheduler fork-join,task")
+    page.get_by_role("button", name="Run 2 runs").click()
+    expect(page.get_by_role("heading", name="asked in a browser")).to_be_visible()
+    expect(page.get_by_text("2 succeeded")).to_be_visible(timeout=120_000)  # nobody reloads it
+    shown = int(re.search(r"id=(\d+)", page.url).group(1))
+    # One pair decides nothing.
+    expect(page.locator(".verdict")).to_contain_text("undecided", timeout=120_000)
+    assert world.client.experiment(shown).state == "finished"
+    page.get_by_role("button", name="Report").click()
+    page.get_by_role("link", name="Ask again").click()
+    expect(page.get_by_label("Question")).to_have_value("asked in a browser")
+
+
+def test_a_failed_run_shows_its_log_and_is_tried_again(world, tab):
+    page = tab.open(f"run?id={world.failed_run}")
+    expect(page.locator(".verdict")).to_contain_text("failed")
+    expect(page.get_by_text("the reactor is melting").first).to_be_visible()
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("link", name="Attempts").click()
+    expect(page.get_by_role("row", name=re.compile("retry"))).to_be_visible()
+    until(lambda: world.client.run(world.failed_run).state == "failed", "it to fail again")
+    expect(page.locator(".verdict")).to_contain_text("failed")
+
+
+def test_a_run_that_waits_says_why(world, tab):
+    waiting = world.client.run(world.waiting_run).queue.waiting_for
+    page = tab.open(f"run?id={world.waiting_run}")
+    expect(page.locator(".verdict")).to_contain_text(waiting)
+    page = tab.open("fleet")
+    expect(page.get_by_text(waiting).first).to_be_visible()
+
+
+def test_runs_are_compared_with_the_keyboard_alone(world, tab):
+    page = tab.open("")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("e")
+    tab.settle()
+    expect(page.get_by_role("heading", name="Experiments")).to_be_focused()
+    page.keyboard.press("/")
+    page.keyboard.type("fork-join or")
+    page.wait_for_url("**name=fork-join*")
+    expect(page.locator("tr[data-row]")).to_have_count(1)
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    tab.settle()
+    page.get_by_role("link", name="Runs", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.get_by_label(re.compile("Mark run")).first.wait_for()
+    for _ in range(2):
+        page.keyboard.press("j")
+        page.keyboard.press("x")
+    page.keyboard.press("c")
+    tab.settle()
+    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    expect(page.locator(".verdict")).to_be_visible()
+    a, b = (run.id for run in world.runs[:2])
+    assert f"a={a}&b={b}" in page.url
+
+
+def test_a_hidden_tab_asks_nothing(world, tab):
+    page = tab.open("")
+    hide = "Object.defineProperty(document, 'hidden', {value: true, configurable: true})"
+    page.evaluate(f"{hide}; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_timeout(500)
+    tab.asked.clear()
+    submit(world.client, name="while it is hidden", base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
+    page.wait_for_timeout(3000)
+    assert tab.asked == []
+    show = "Object.defineProperty(document, 'hidden', {value: false, configurable: true})"
+    page.evaluate(f"{show}; document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.get_by_role("link", name="while it is hidden")).to_be_visible()
+
+
+@pytest.fixture
+def apart(tmp_path):
+    """A server of its own, without a worker."""
+    with house(tmp_path, f"sqlite:///{tmp_path / 'apart.db'}", reap_after_s=0.5) as home, Client(home.url) as client:
+        yield home, client
+
+
+def test_the_first_visit_says_what_to_do(apart, new_tab):
+    tab = new_tab(apart[0].url)
+    for page in ("", "experiments", "experiments?view=runs", "history", "fleet"):
+        tab.open(page)
+        assert tab.violations() == []
+    expect(tab.page.get_by_text("taskloom worker --server")).to_be_visible()
+    tab.open("")
+    expect(tab.page.get_by_text("taskloom submit")).to_be_visible()
+
+
+def test_a_server_that_comes_back_goes_on_where_it_was(apart, new_tab):
+    home, client = apart
+    first = submit(client, name="before", base=PROBLEM)
+    tab = new_tab(home.url)
+    page = tab.open("")
+    expect(page.get_by_role("link", name="before")).to_be_visible()
+    home.server.end()
+    expect(page.get_by_text("stale since")).to_be_visible()
+    expect(page.get_by_role("link", name="before")).to_be_visible()  # what is known stays
+    home.start_server()
+    expect(page.get_by_text("stale since")).to_be_hidden()
+    client.cancel_experiment(first)
+    submit(client, name="after", base=PROBLEM)
+    expect(page.get_by_role("link", name="after")).to_be_visible()
+
+
+def test_a_key_is_asked_for_and_again_when_it_is_revoked(apart, new_tab):
+    home, _ = apart
+    made = httpx.post(f"{home.url}/api/v1/keys", json={"scope": "admin", "name": "mine"}).json()
+    tab = new_tab(home.url)
+    tab.refusals = {401}
+    page = tab.page
+    page.goto(f"{home.url}/ui/access")
+    expect(page.get_by_role("heading", name="This server asks for a key")).to_be_visible()
+    page.get_by_label("Key", exact=True).fill(made["token"])
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("mine (key:1)")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("mine (key:1)")).to_be_visible()
+    assert made["token"] not in page.url
+    page.get_by_label("Name").fill("another")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_text("shown here and never again")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("another"))).to_be_visible()
+    assert tab.violations() == []
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    httpx.post(f"{home.url}/api/v1/keys/1/revoke", headers=headers).raise_for_status()
+    page.reload()
+    expect(page.get_by_role("heading", name="This key opens nothing")).to_be_visible()
+    other = page.context.new_page()
+    other.goto(f"{home.url}/ui/access")
+    expect(other.get_by_role("heading", name="This server asks for a key")).to_be_visible()

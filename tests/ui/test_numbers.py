@@ -1,0 +1,116 @@
+"""What a page shows equals what the API says."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections import Counter
+
+import httpx
+import pytest
+from browser import saved
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
+
+
+def asked(world, path, **params):
+    return httpx.get(f"{world.home.url}/api/v1/{path}", params=params, timeout=60).raise_for_status()
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def plot(page, title):
+    return page.locator("figure.plot", has=page.get_by_role("heading", name=title, exact=True))
+
+
+def test_the_verdict_comes_first(world, tab):
+    sweep = asked(world, "analysis/sweep", experiment_id=world.compared).json()
+    row = sweep["rows"][0]
+    page = tab.open(f"experiment?id={world.compared}")
+    verdict = page.locator(".verdict").first
+    expect(verdict).to_contain_text(f"{row['ratio']:.3f}")
+    expect(verdict).to_contain_text(row["verdict"])
+    assert "astest" not in verdict.inner_text()
+    disturbed = asked(world, f"experiments/{world.compared}").json()["flagged_runs"]
+    if disturbed:
+        expect(verdict).to_contain_text(f"{disturbed} of {len(world.runs)} runs had disturbed steps")
+
+
+def test_medians_and_ratios_of_an_experiment(world, tab, tmp_path):
+    scaling = asked(world, "analysis/scaling", experiment_id=world.compared).json()["rows"]
+    page = tab.open(f"experiment?id={world.compared}")
+    shown = rows_of(saved(page, plot(page, "Median step").get_by_role("button", name="CSV").click, tmp_path))
+    assert [float(row["median_step_ms"]) for row in shown] == pytest.approx(
+        [row["step_s"]["median"] * 1e3 for row in scaling], rel=1e-5
+    )
+    sweep = asked(world, "analysis/sweep", experiment_id=world.compared).json()["rows"]
+    shown = rows_of(saved(page, plot(page, "task against fork-join").get_by_role("button", name="CSV").click, tmp_path))
+    assert [float(row["ratio"]) for row in shown] == pytest.approx([row["ratio"] for row in sweep], rel=1e-5)
+    plot(page, "Median step").get_by_role("button", name="Table").click()
+    expect(plot(page, "Median step").get_by_role("row")).to_have_count(len(scaling) + 1)
+    svg = saved(page, plot(page, "task against fork-join").get_by_role("button", name="SVG").click, tmp_path)
+    assert "fork-join time / task time" in svg
+    assert "var(--" not in svg
+
+
+def test_a_comparison(world, tab, tmp_path):
+    schedulers = (("a", "fork-join"), ("b", "task"))
+    sides = {side: f"experiment_id={world.compared},scheduler={scheduler}" for side, scheduler in schedulers}
+    found = asked(world, "analysis/compare", **sides).json()
+    page = tab.open("compare?" + str(httpx.QueryParams(sides)))
+    expect(page.locator(".verdict")).to_contain_text(found["reason"])
+    shown = rows_of(saved(page, plot(page, "Ratio").get_by_role("button", name="CSV").click, tmp_path))[0]
+    assert (shown["verdict"], float(shown["ratio"])) == (found["verdict"], found["ratio"])
+    pairs = rows_of(saved(page, plot(page, "Pairs").get_by_role("button", name="CSV").click, tmp_path))
+    wanted = {run.id: run.median_step_s * 1e3 for run in world.runs}
+    assert {int(row["run"]): float(row["median_step_ms"]) for row in pairs} == pytest.approx(wanted)
+
+
+def test_a_history(world, tab, tmp_path):
+    series = asked(world, "analysis/history").json()["items"][0]
+    page = tab.open(f"history?series={series['points'][0]['run_id']}")
+    figure = page.locator("figure.plot").first
+    shown = rows_of(saved(page, figure.get_by_role("button", name="CSV").click, tmp_path))
+    assert [(int(row["run"]), float(row["step_ms"])) for row in shown] == [
+        (point["run_id"], pytest.approx(point["step_s"] * 1e3)) for point in series["points"]
+    ]
+
+
+def test_a_trace(world, tab, tmp_path):
+    run = next(run.id for run in world.runs if run.variant["scheduler"] == "task" and run.attempts > 1)
+    raw = asked(world, f"runs/{run}/artifacts/trace.json.gz").content
+    trace = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    wanted: Counter[str] = Counter()
+    for thread in trace["threads"]:
+        for what, duration in zip(thread["what"], thread["duration_ns"], strict=True):
+            if what >= 0:
+                wanted[" ".join(trace["call_ops"][trace["calls"]["op"][what]])] += duration
+    page = tab.open(f"run?id={run}&view=timeline")
+    page.locator("canvas[data-painted]").wait_for()
+    shown = rows_of(saved(page, plot(page, "Timeline, as traced").get_by_role("button", name="CSV").click, tmp_path))
+    told = {f"{row['op']} {row['phase']}": float(row["time_ms"]) for row in shown if row["phase"] != "waiting"}
+    assert told == pytest.approx({name: ns / 1e6 for name, ns in wanted.items()}, rel=1e-5)
+
+
+def test_why_a_task_ran_when_it_did(world, tab):
+    run = next(run.id for run in world.runs if run.variant["scheduler"] == "task" and run.attempts > 1)
+    page = tab.open(f"run?id={run}&view=timeline")
+    canvas = page.locator("canvas[data-painted]")
+    canvas.wait_for()
+    canvas.focus()
+    for _ in range(3):
+        page.keyboard.press("n")
+    expect(page.locator(".chosen")).to_contain_text("on thread 0")
+    before = canvas.get_attribute("data-painted")
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowRight")
+    expect(canvas).not_to_have_attribute("data-painted", before or "")
+    page.wait_for_url("**t=*")
+    seen = canvas.get_attribute("data-painted")
+    page.reload()
+    expect(page.locator("canvas[data-painted]")).to_have_attribute("data-painted", seen or "", timeout=20_000)

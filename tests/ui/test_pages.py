@@ -1,0 +1,82 @@
+"""Each page by its address: sound, accessible, light and dark, narrow, reloaded, behind a prefix."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import HOSTILE
+from playwright.sync_api import expect
+from prefix import proxy_of
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
+
+PAGES = (
+    "", "experiments", "experiments?view=runs", "new", "history", "fleet", "access", "compare",
+    "experiment?id=COMPARED", "experiment?id=COMPARED&view=scaling", "experiment?id=COMPARED&view=causes",
+    "experiment?id=COMPARED&view=roofs", "experiment?id=COMPARED&view=forecast", "experiment?id=COMPARED&view=memory",
+    "experiment?id=COMPARED&view=runs", "experiment?id=COMPARED&view=design",
+    "run?id=RUN", "run?id=RUN&view=timeline", "run?id=RUN&view=graph", "run?id=RUN&view=ops",
+    "run?id=RUN&view=validity", "run?id=RUN&view=log", "run?id=RUN&view=attempts", "run?id=RUN&view=settings",
+    "run?id=RUN&view=files",
+    "run?id=FAILED", "run?id=WAITING", "compare?a=experiment_id%3DCOMPARED%2Cscheduler%3Dfork-join&"
+    "b=experiment_id%3DCOMPARED%2Cscheduler%3Dtask&step=1",
+)  # fmt: skip
+
+
+def address(world, page):
+    found = page.replace("COMPARED", str(world.compared)).replace("RUN", str(world.runs[0].id))
+    return found.replace("FAILED", str(world.failed_run)).replace("WAITING", str(world.waiting_run))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_accessible(world, new_tab, page, scheme):
+    tab = new_tab(world.home.url, color_scheme=scheme, reduced_motion="reduce")
+    tab.open(address(world, page))
+    assert tab.violations() == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_that_is_loaded_again_says_the_same_and_fits_a_narrow_window(world, new_tab, page):
+    tab = new_tab(world.home.url, viewport={"width": 640, "height": 450})  # 1280 at 200 %
+    shown = tab.open(address(world, page))
+    heading = shown.locator("main h1").inner_text()
+    shown.reload()
+    tab.settle()
+    expect(shown.locator("main h1")).to_have_text(heading)
+    assert shown.evaluate("document.scrollingElement.scrollWidth") <= 640
+
+
+def test_all_of_it_works_behind_a_path_prefix(world, new_tab):
+    with proxy_of(world.home.url) as url:
+        tab = new_tab(url)
+        page = tab.page
+        page.goto(f"{url}/")
+        tab.settle()
+        assert page.url == f"{url}/ui/"
+        for name in ("Experiments", "New", "Compare", "History", "Fleet", "Access", "Now"):
+            page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+            tab.settle()
+        page.goto(f"{url}/ui/run?id={world.runs[0].id}&view=timeline")
+        page.locator("canvas[data-painted]").wait_for()
+        page.go_back()
+        tab.settle()
+        assert all(asked.startswith((url, "blob:")) for asked in tab.asked)
+
+
+def test_hostile_names_are_text(world, tab):
+    one = f"experiment?id={world.hostile}"
+    for where in ("experiments", one, f"{one}&view=design", "fleet"):
+        page = tab.open(where)
+        expect(page.get_by_text(HOSTILE).first).to_be_visible()
+        assert page.locator("img").count() == 0
+        assert page.evaluate("document.querySelectorAll('main script, main b').length") == 0
+
+
+def test_an_address_that_leads_nowhere_says_so(world, tab):
+    tab.refusals = {404, 422}
+    page = tab.open(f"experiments?sort={'x'}")
+    expect(page.get_by_role("alert")).to_contain_text("sort")
+    page.goto(f"{world.home.url}/ui/run?id=999999")
+    expect(page.get_by_role("alert")).to_contain_text("Not found")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    assert page.goto(f"{world.home.url}/ui/nothing").status == 404
