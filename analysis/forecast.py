@@ -260,7 +260,8 @@ def curves(
     dynamic: bool = False,
     schedulers: Sequence[str] = REPLAYED,
 ) -> list[Curve]:
-    """Both schedulers on each number of cores; measured_s by (scheduler, threads). overhead_s: added to each task."""
+    """Schedulers on each number of cores, replayed in the order that they keep; measured_s by (scheduler, threads).
+    overhead_s: added to each task."""
     found = []
     for scheduler in schedulers:
         forecast_s = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gpt2core.spec import schedulers
 from gpt2core.spec.result import median
 from taskloom.analysis.forecast import REPLAYED, Ceiling, Curve, curves, waits_for_ops
 from taskloom.analysis.processes import Facts, Process
@@ -54,7 +55,7 @@ def sources(processes: Sequence[Process], profiled: Container[int]) -> list[int]
     for alike in _by_tiles(by_variant(processes)):
         candidates = _profiled(alike, profiled)
         if candidates:
-            found += (_source(candidates, scheduler)[1].run_id for scheduler in REPLAYED)
+            found += (_source(candidates, scheduler)[1].run_id for scheduler in _schedulers(candidates))
     return list(dict.fromkeys(found))
 
 
@@ -98,6 +99,13 @@ def _source(profiled: Sequence[tuple[Group, Process]], scheduler: str) -> tuple[
     return min(profiled, key=farness)
 
 
+def _schedulers(profiled: Sequence[tuple[Group, Process]]) -> list[str]:
+    """REPLAYED, and the others that have a one-thread run of their own, which tells their overhead."""
+    own = dict.fromkeys(run.config["scheduler"] for _, run in profiled)
+    others = [name for name in own if (facts := schedulers.facts(name)) is not None and facts.order != "program"]
+    return list(dict.fromkeys([*REPLAYED, *others]))
+
+
 def _overhead_s(process: Process, profile: Profile) -> float:
     return max(0.0, (process.median_step_s - profile.work_s) / len(profile.seconds))
 
@@ -112,15 +120,19 @@ def _forecast(
     source, process = _source(profiled, "task")
     profile = profiles[process.run_id]
     overhead_s = _overhead_s(process, profile)
+    runs = {scheduler: _source(profiled, scheduler)[1] for scheduler in _schedulers(profiled)}
     measured_s: dict[tuple[str, int], float] = {}
     for group in alike:
         config = group[0].config
-        if waits_for_ops(config["scheduler"]) or config["sync"] == profile.config.get("sync"):
+        facts, run = schedulers.facts(config["scheduler"]), runs.get(config["scheduler"])
+        if facts is None or run is None:
+            continue
+        same_runtime = "runtime" not in facts.options or config.get("runtime") == run.config.get("runtime")
+        if same_runtime and (facts.order == "ops" or config["sync"] == profile.config.get("sync")):
             measured_s.setdefault((config["scheduler"], int(config["threads"])), step_interval(group).median)
     wanted = sorted({*cores, *(threads for _, threads in measured_s)})
     dynamic = any(g[0].config.get("assignment") == "dynamic" for g in alike if waits_for_ops(g[0].config["scheduler"]))
     ceilings = [Ceiling(peaks, "grows"), Ceiling(peaks, "held")] if peaks else [None]
-    runs = {scheduler: _source(profiled, scheduler)[1] for scheduler in REPLAYED}
     found = [
         curve
         for ceiling in ceilings

@@ -1,14 +1,14 @@
-"""METG(50 %) of our task runtime against OpenMP's tasks: the same graphs, kernels, validation, threads and cores.
+"""METG(50 %) of our task runtime against OpenMP's: the same graphs, kernels, validation, threads and cores.
 
     python -m bench.metg --rounds 6
 
-The peer is bench/openmp_tasks.c, built here with GCC and, where there is one, Clang. Every sweep is a fresh process; in
-each round every system runs each pattern once, in a random order, so rounds are pairs. A sweep that other processes
-disturbed is repeated. Efficiency is a share of the kernel's best rate in this run, each compiler's own; of the memory
-kernel, of the best in the same sweep, because what memory gives may change from one to the next. The ratio is
-METG of the peer's tasks / METG of ours, above 1 where ours is finer, with an exact interval from six rounds on. Our
-schedulers replay a recorded graph, the peer's tasks are created anew in every timestep. Raw points, the machine and a
-table are written to --out (.json and .md).
+OpenMP's runtimes run our tasks (omp-task, omp-for), each runtime that is here. The peer is bench/openmp_tasks.c, built
+here with GCC and, where there is one, Clang: it shows if calling a runtime through its entry points costs anything.
+Every sweep is a fresh process; in each round every system runs each pattern once, in a random order, so rounds are
+pairs. A sweep that other processes disturbed is repeated. Efficiency is a share of the kernel's best rate in this run,
+each compiler's own; of the memory kernel, of the best in the same sweep, because what memory gives may change from one
+to the next. The ratio is METG of another system / METG of ours, above 1 where ours is finer, with an exact interval
+from six rounds on. Raw points, the machine and a table are written to --out (.json and .md).
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from typing import Any
 from bench.ratios import HOW, NO_RATIO, ratio, told
 from bench.record import ROOT, head, machine, results, save
 from bench.step import child
-from gpt2core.node import host
+from gpt2core.node import host, openmp
 from gpt2core.process import launch
+from gpt2core.schedulers.openmp.runtime import SPINNING
 from gpt2core.spec.result import median
+from gpt2core.spec.schedulers import AUTO
 from gpt2core.taskbench import patterns
 from gpt2core.taskbench.granularity import (
     COMPARED as SCHEDULERS,
@@ -53,12 +55,15 @@ from gpt2core.taskbench.granularity import (
 COMPILERS = {"gcc": "GCC", "clang": "LLVM"}
 FLAGS = ("-O3", "-march=native", "-fopenmp")
 MODES = {"tasks": "task", "loop": "for"}  # of the peer: task depend, and a parallel loop a timestep
+OPENMP = ("omp-task", "omp-for")
+SAME = {"GCC tasks": "ours omp-task libgomp", "LLVM tasks": "ours omp-task libomp"}  # one runtime, called by a compiler
 BASE = "ours task"
 QUIET, PATIENCE_S, ATTEMPTS = 0.03, 60.0, 5  # a sweep counts if others took no more of the machine, else it is repeated
 COMPARED = (
-    "Our schedulers replay a graph that was recorded once; OpenMP's tasks are created anew in every timestep, with "
-    "their dependences, and its loop creates none: the ratio to tasks is of replay to creation, that to the loop of a "
-    "runtime that may order tasks freely to one that waits after every timestep."
+    "What is compared: `task` replays a graph that was recorded once (static replay); OpenMP's tasks are created anew "
+    "in every timestep, with their dependences (dynamic creation), and its loop creates none but waits after every "
+    "timestep. Systems named ours run our kernels, omp-task and omp-for through the runtime's entry points; GCC and "
+    "LLVM are the peer in C."
 )
 Sweeps = dict[tuple[str, str], list[list[Point]]]  # (pattern, system) -> a sweep for each round
 
@@ -144,13 +149,16 @@ def measure(
     disturbed = 0
     for round_no in range(rounds):
         for pattern in order.sample(config.pattern, len(config.pattern)):
-            for system in order.sample(["ours", *built], len(built) + 1):
+            systems = ["ours", *openmp.find(), *built]
+            for system in order.sample(systems, len(systems)):
                 found: dict[str, list[Point]] = {}
                 for attempt in range(ATTEMPTS):
                     wait_for_idleness()
                     begun = Usage.now()
-                    if system == "ours":
-                        found = run_ours(dataclasses.replace(config, pattern=(pattern,)), folder / "result.json")
+                    if system not in built:
+                        how = {} if system == "ours" else {"scheduler": OPENMP, "runtime": system}
+                        asked = dataclasses.replace(config, pattern=(pattern,), **how)
+                        found = run_ours(asked, folder / "result.json")
                     else:
                         found = {f"{COMPILERS[system]} {name}": run_peer(config, pattern, built[system], mode)
                                  for name, mode in MODES.items()}  # fmt: skip
@@ -204,11 +212,14 @@ def wait_for_idleness() -> None:
 
 
 def run_ours(config: MetgConfig, result: Path) -> dict[str, list[Point]]:
-    """One process of ours: a sweep of each scheduler."""
+    """One process of ours: a sweep of each scheduler, named with its runtime if it has one of somebody else's."""
     child(launch.metg_command(result), json.dumps(config.to_dict()), launch.environment())
     names = {field.name for field in dataclasses.fields(Point)}
+    runtime = "" if config.runtime == AUTO else f" {config.runtime}"
     return {
-        f"ours {sweep['scheduler']}": [Point(**{k: v for k, v in p.items() if k in names}) for p in sweep["points"]]
+        f"ours {sweep['scheduler']}{runtime}": [
+            Point(**{k: v for k, v in point.items() if k in names}) for point in sweep["points"]
+        ]
         for sweep in json.loads(result.read_text(encoding="utf-8"))["sweeps"]
     }
 
@@ -223,7 +234,7 @@ def run_peer(config: MetgConfig, pattern: str, program: Path, mode: str) -> list
     )  # fmt: skip
     places = {
         "OMP_NUM_THREADS": str(config.threads), "OMP_PROC_BIND": "true", "OMP_DYNAMIC": "false",
-        "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores), "OMP_WAIT_POLICY": "active",
+        "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores), **SPINNING,
     }  # fmt: skip
     printed = child([str(program), *map(str, settings)], text, {**os.environ, **places})
     points = []
@@ -263,7 +274,13 @@ def compare(pattern: str, sweeps: Sweeps, kernel: str) -> dict[str, Any]:
             "reached": sum(value is not None for value in values[system]),
             **(ratio([a for a, _ in pairs], [b for _, b in pairs]) if pairs else NO_RATIO),
         })  # fmt: skip
-    return {"pattern": pattern, "base": BASE, "rows": rows}
+    called = {}
+    for peer, mine in SAME.items():
+        both = zip(values.get(mine, []), values.get(peer, []), strict=peer in of and mine in of)
+        pairs = [(a, b) for a, b in both if a is not None and b is not None]
+        if pairs:
+            called[peer] = ratio([a for a, _ in pairs], [b for _, b in pairs])
+    return {"pattern": pattern, "base": BASE, "rows": rows, "called_through_entry_points": called}
 
 
 def spread(found: list[float]) -> dict[str, float | None]:
@@ -293,6 +310,12 @@ def table(report: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     for comparison in report["comparisons"]:
         lines += [row_line(comparison["pattern"], row) for row in comparison["rows"]]
+    lines += ["", "The same runtime called through its entry points / by compiled C, METG:", ""]
+    lines += [
+        f"- {comparison['pattern']}, {SAME[peer]} / {peer}: {found['ratio']:.2f} {told(found['ratio_interval'], 2)}"
+        for comparison in report["comparisons"]
+        for peer, found in comparison["called_through_entry_points"].items()
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -141,3 +141,11 @@ def test_a_broken_profile_says_what_is_wrong(change, reason):
     assert len(profile_of(good).seconds) == 2
     with pytest.raises(ValueError, match=reason):
         profile_of({**good, **change})
+
+
+def test_schedulers_are_replayed_in_the_order_that_they_keep():
+    four = curves(ROWS, [1, 2], None, schedulers=("fork-join", "omp-for", "task", "omp-task"))
+    steps = [[point.step_s for point in curve.points] for curve in four]
+    assert steps[0] == steps[1] != steps[2] == steps[3]
+    (cheap,), (dear,) = (curves(ROWS, [2], None, overhead_s, schedulers=("omp-task",)) for overhead_s in (0.0, 0.5))
+    assert dear.points[0].step_s > cheap.points[0].step_s
