@@ -35,7 +35,7 @@ plan, PLANS = train.plan, {}
 def planned_once(monkeypatch):
     """The plan of a configuration is the same each time, and takes longer than these runs."""
 
-    def remembered(config: TrainConfig, run_bytes: int) -> prepare.Plan:
+    def remembered(config: TrainConfig, run_bytes: int = 0) -> prepare.Plan:
         key = repr(config)
         if key not in PLANS:
             PLANS[key] = plan(config, run_bytes)
