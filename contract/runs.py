@@ -107,6 +107,24 @@ class ProgressSeen(Progress):
             return None
 
 
+class ProgressPoint(Model):
+    """How far a trainer was at a heartbeat."""
+
+    attempt_no: int
+    step: int
+    at: datetime
+    loss: float | None
+    tokens_per_s: float | None
+    step_s: float | None = Field(description="mean time of the steps since the point before")
+
+
+class ProgressCurve(Model):
+    """The live curve of a run, oldest first; empty once it has a result, whose samples have every step."""
+
+    run_id: int
+    items: list[ProgressPoint]
+
+
 class AttemptSummary(Model):
     """One execution of a run by one worker under one lease."""
 

@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
 from taskloom.server import logs, migrate, openapi, problems, replicas, submissions
+from taskloom.server.access import browsers
 from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.headers import Head, SecurityHeaders
 from taskloom.server.access.keys import service as keys_service
@@ -59,6 +60,7 @@ from taskloom.server.read.events.routes import router as events
 from taskloom.server.read.events.service import look_at_all
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.routes import router as experiments_read
+from taskloom.server.read.experiments.verdicts import Verdicts
 from taskloom.server.read.exports.routes import router as exports
 from taskloom.server.read.fleet.routes import of_queue, of_workers
 from taskloom.server.read.overview.routes import router as overview
@@ -149,7 +151,9 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         reaping = _repeat(reap, settings.reap_after_s, settings.reap_every_s, stopping)
         watching = _repeat(_watch_queue(context), 0.0, settings.poll_s, stopping)
         alerting = _repeat(functools.partial(_look_at_alerts, context, reading), 0.0, settings.poll_s, stopping)
-        loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting)]
+        verdicts = Verdicts(database, settings, reading.answers.pool)
+        judging = _repeat(verdicts.look, 0.0, settings.poll_s, stopping)
+        loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting, judging)]
         listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
         try:
             yield
@@ -180,10 +184,12 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     app.include_router(pages.api)
     app.include_router(dashboard.api)
     problems.install(app)
-    openapi.install(app, operations(app), public)
+    openapi.install(app, operations(app), public, settings.root_path)
     app.add_middleware(problems.Unexpected)
+    browsers.install(app, settings.cors_origins)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Observing, metrics=context.metrics)
+    app.add_middleware(browsers.Below, root_path=settings.root_path)
     app.add_middleware(Head)
     return app
 

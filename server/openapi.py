@@ -59,7 +59,7 @@ def _add_examples(document: dict[str, Any]) -> None:
                     media["example"] = examples.of(media["schema"])
 
 
-def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: bool) -> None:
+def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: bool, root_path: str) -> None:
     """Make app.openapi() give this document, built once."""
 
     def document() -> dict[str, Any]:
@@ -69,6 +69,8 @@ def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: b
                 [(model, "serialization") for model in UNROUTED], ref_template="#/components/schemas/{model}"
             )
             made["components"]["schemas"] |= named["$defs"]
+            if root_path:
+                made["servers"] = [{"url": root_path}]
             made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             for methods in made["paths"].values():
                 for operation in methods.values():

@@ -73,6 +73,13 @@ class Settings(BaseSettings):
         None, description="where answers are kept; else FILE.answers beside SQLite's FILE, or ./answers"
     )
     max_answer_bytes: int = Field(1 << 30, ge=0, description="kept answers; those unused for longest go first")
+    cors_origins: str = Field(
+        "", description="origins whose pages may read answers, with a key, separated by commas: https://plots.example.org"
+    )
+    root_path: str = Field(
+        "", pattern=r"^(/[A-Za-z0-9._~-]+)*$", description="the path below which a proxy serves this server: /taskloom"
+    )
+    keep_verdicts: bool = Field(True, description="compare an experiment's variants once it has ended, for lists")
     max_page: int = Field(500, ge=1, description="items one page of a list may hold")
     max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches so many")
     busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for another process's write")

@@ -58,7 +58,7 @@ def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempo
     detail, new = service.submit(
         context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id
     )
-    headers = {"Location": f"/api/v1/experiments/{detail.id}"}
+    headers = {"Location": f"{context.settings.root_path}/api/v1/experiments/{detail.id}"}
     if new:
         context.waiting.changed()
     else:

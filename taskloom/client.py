@@ -372,7 +372,7 @@ class Client:
             with self._http.stream("GET", path, params=query) as answer:
                 if not answer.is_success:
                     answer.read()
-                for chunk in _checked(answer).iter_raw():
+                for chunk in _checked(answer).iter_bytes():
                     write(chunk)
                 return str(answer.headers.get("ETag"))
         except httpx.HTTPError as error:

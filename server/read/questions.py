@@ -17,13 +17,14 @@ from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.report import page as report_page
 from taskloom.analysis.sweep import Sweep
 from taskloom.contract.analysis import Comparison, ScalingTable
-from taskloom.contract.experiments import DryRun, ExperimentRequest
+from taskloom.contract.experiments import DryRun, ExperimentRequest, Verdict
 from taskloom.contract.samples import SamplesPage
 from taskloom.contract.variants import VariantTable
 from taskloom.server.db import Database
 from taskloom.server.read.analysis import alerts, service
 from taskloom.server.read.analysis.selection import parse
 from taskloom.server.read.experiments.variants import variants
+from taskloom.server.read.experiments.verdicts import verdict
 from taskloom.server.read.plans import plan
 from taskloom.server.read.samples import service as samples
 from taskloom.server.read.work import Sources
@@ -84,6 +85,7 @@ QUESTIONS: Mapping[str, Question] = {
     "suspects": Question(lambda s, *args: alerts.suspects(s.database, *args), list[alerts.Suspect]),
     "report": Question(_report, dict[str, Any]),
     "page": Question(_page, bytes),
+    "verdict": Question(lambda s, experiment_id, _: verdict(s.database, experiment_id), Verdict),
     "variants": Question(lambda s, *args: variants(s.database, *args), VariantTable),
     "samples": Question(_samples, SamplesPage),
     "plan": Question(_plan, DryRun),

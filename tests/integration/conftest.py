@@ -72,7 +72,7 @@ def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
 
     def start(public: bool = False, **settings: object) -> Caller:
         # The reaper looks, and alerts are confirmed, when a test says so, unless the test says otherwise.
-        quiet = {"reap_after_s": 3600.0, "confirm_alerts": False, "analysis_processes": 0}
+        quiet = {"reap_after_s": 3600.0, "confirm_alerts": False, "keep_verdicts": False, "analysis_processes": 0}
         folders = {"artifact_root": artifacts, "answer_root": artifacts.with_name("answers")}
         given = {"database_url": database_url, **folders, **quiet, **settings}
         server = ThreadedServer(Settings.model_validate(given), public)

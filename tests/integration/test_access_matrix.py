@@ -38,6 +38,7 @@ REQUESTS = {
     "experiments_index": (200, None, None),
     "overview_overview": (200, None, None),
     "exports_show": (200, "/api/v1/exports/runs", None),
+    "runs_progress": (200, "/api/v1/runs/1/progress", None),
     "keys_whoami": (200, None, None),
     "queue_runs": (200, None, None),
     "workers_attempts": (200, "/api/v1/workers/w1/attempts", None),

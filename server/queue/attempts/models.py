@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ColumnElement, ForeignKey, Index, String, Text, bindparam, text
+from sqlalchemy import BigInteger, CheckConstraint, ColumnElement, ForeignKey, Index, String, Text, bindparam, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from taskloom.server.db import LASTING_IDS, Base, one_of
@@ -72,6 +72,21 @@ class OutputLine(Base):
         Index("uq_output_line_no", "attempt_id", "line_no", unique=True),
         Index("ix_output_line_run", "run_id", "id"),
     )
+
+
+class ProgressPoint(Base):
+    """How far an attempt's trainer was at a heartbeat; gone once the run has a result, which has every step."""
+
+    __tablename__ = "progress_point"
+
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id", ondelete="CASCADE"), primary_key=True)
+    step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    at: Mapped[float]
+    loss: Mapped[float | None]
+    tokens_per_s: Mapped[float | None]
+
+    __table_args__ = (Index("ix_progress_point_run", "run_id", "attempt_id", "step"),)
 
 
 class Digest(Base):

@@ -19,7 +19,7 @@ from taskloom.contract.runs import (
 )
 from taskloom.server.db import LOCKED, Database, db_now, now, utc
 from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
-from taskloom.server.queue.attempts import cores, output, rules
+from taskloom.server.queue.attempts import cores, curve, output, rules
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result, is_active
@@ -76,6 +76,7 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
         first = run.started_at == facts.now
         attempt.expires_at = facts.now + settings.lease_s
         attempt.progress = beat.progress.model_dump()
+        curve.add(session, attempt, beat.progress, facts.now)
         if beat.output is not None:
             output.add(session, attempt, beat.output, facts.now, settings.max_output_lines)
     if first:
@@ -119,6 +120,8 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
             attempt.error = payload.error
         if change.canonical:
             _make_canonical(session, attempt, run, payload, upload.outcome)
+            if upload.outcome == "succeeded":
+                curve.forget(session, run)
         if change.run == "trace":
             run.purpose, run.losses = "tracing", 0
         session.add(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi.responses import JSONResponse
 
 from taskloom.contract.results import TrainResult
-from taskloom.contract.runs import LogPage, RunDetail, SampleList, StateChangePage
+from taskloom.contract.runs import LogPage, ProgressCurve, RunDetail, SampleList, StateChangePage
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Context, Ctx, Id, Paged
 from taskloom.server.errors import InvalidTransition, NoResult, NotFound
-from taskloom.server.queue.attempts import output
+from taskloom.server.queue.attempts import curve, output
 from taskloom.server.queue.runs import changes as history
 from taskloom.server.queue.runs import service
 from taskloom.server.routing import Router
@@ -41,6 +41,15 @@ def result(context: Ctx, run_id: Id) -> JSONResponse:
 def log(context: Ctx, run_id: Id, page: Paged) -> LogPage:
     """What the trainers of the run's attempts printed, the first lines of each."""
     return output.page(context.database, run_id, page.cursor, page.limit)
+
+
+@router.get("/{run_id}/progress", READERS, errors=(NotFound,))
+def progress(context: Ctx, run_id: Id) -> ProgressCurve:
+    """The live curve of a run: loss, tokens/s and step time at each heartbeat.
+
+    It is empty once the run has a result, whose samples have every step.
+    """
+    return curve.of_run(context.database, run_id)
 
 
 @router.get("/{run_id}/changes", READERS, errors=(NotFound,))

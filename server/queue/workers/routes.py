@@ -33,7 +33,7 @@ def _register(context: Context, caller: Caller, registration: WorkerRegistration
         context.waiting.changed()
     if new:
         response.status_code = 201
-        response.headers["Location"] = f"/api/v1/workers/{summary.worker_id}"
+        response.headers["Location"] = f"{context.settings.root_path}/api/v1/workers/{summary.worker_id}"
     return summary
 
 

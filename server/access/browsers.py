@@ -1,0 +1,56 @@
+"""What browsers elsewhere and slow lines need: answers of named origins, and compressed ones."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from taskloom.server.errors import StartRefused
+
+ORIGIN = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+")
+ASKED = ("Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID")
+SHOWN = ("Attempt-No", "Content-Disposition", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-Id")
+PACKED = ("application/vnd.apache.parquet", "application/vnd.apache.arrow.file", *DEFAULT_EXCLUDED_CONTENT_TYPES)
+
+
+def install(app: FastAPI, cors_origins: str) -> None:
+    """Compress answers where the client takes that, and let pages of these origins read them. Raises StartRefused."""
+    app.add_middleware(Compressed)
+    origins = [origin.strip() for origin in cors_origins.split(",") if origin.strip()]
+    for origin in origins:
+        if ORIGIN.fullmatch(origin) is None:
+            raise StartRefused(f"TASKLOOM_CORS_ORIGINS: {origin!r} is no origin such as https://plots.example.org")
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "HEAD", "POST", "PUT", "DELETE"),
+            allow_headers=ASKED,
+            expose_headers=SHOWN,
+        )
+
+
+class Compressed:
+    """ASGI middleware: gzip, but for artifacts, which are sent byte for byte."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain = app
+        self._compressed = GZipMiddleware(app, minimum_size=1000, compresslevel=4, exclude_content_types=PACKED)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_artifact = scope["type"] == "http" and "/artifacts/" in scope["path"]
+        await (self._plain if is_artifact else self._compressed)(scope, receive, send)
+
+
+class Below:
+    """ASGI middleware: the path below which a proxy serves this server; the proxy may strip it or not."""
+
+    def __init__(self, app: ASGIApp, root_path: str) -> None:
+        self._app, self._root_path = app, root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, "root_path": self._root_path}, receive, send)

@@ -1,0 +1,65 @@
+"""The live curve of a run: what its heartbeats said, kept until there is a result, which has every step."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from taskloom.contract.runs import Progress, ProgressCurve, ProgressPoint
+from taskloom.server.db import Database, utc
+from taskloom.server.errors import NotFound
+from taskloom.server.queue.attempts.models import Attempt
+from taskloom.server.queue.attempts.models import ProgressPoint as Row
+from taskloom.server.queue.runs.models import Run
+
+MOST = 2000  # points of an attempt: at a heartbeat in 15 s more than eight hours
+
+
+def add(session: Session, attempt: Attempt, seen: Progress, at: float) -> None:
+    """Keep a point, if the trainer has come further. The attempt is locked."""
+    if seen.stage != "training" or not seen.step:
+        return
+    known = select(func.max(Row.step), func.count()).where(Row.attempt_id == attempt.id)
+    last, count = session.execute(known).one()
+    if count < MOST and (last is None or seen.step > last):
+        session.add(
+            Row(
+                attempt_id=attempt.id,
+                step=seen.step,
+                run_id=attempt.run_id,
+                at=at,
+                loss=seen.loss,
+                tokens_per_s=seen.tokens_per_s,
+            )
+        )
+
+
+def forget(session: Session, run: Run) -> None:
+    """The run has a result."""
+    session.execute(delete(Row).where(Row.run_id == run.id))
+
+
+def of_run(database: Database, run_id: int) -> ProgressCurve:
+    """Raises NotFound."""
+    with database.read() as session:
+        if session.get(Run, run_id) is None:
+            raise NotFound(f"there is no run {run_id}")
+        query = select(Row, Attempt.attempt_no).join(Attempt, Attempt.id == Row.attempt_id)
+        rows = session.execute(query.where(Row.run_id == run_id).order_by(Row.attempt_id, Row.step)).all()
+    before = {now[0]: last[0] for last, now in pairwise(rows) if last[0].attempt_id == now[0].attempt_id}
+    return ProgressCurve(
+        run_id=run_id,
+        items=[
+            ProgressPoint(
+                attempt_no=attempt_no,
+                step=row.step,
+                at=utc(row.at),
+                loss=row.loss,
+                tokens_per_s=row.tokens_per_s,
+                step_s=(row.at - before[row].at) / (row.step - before[row].step) if row in before else None,
+            )
+            for row, attempt_no in rows
+        ],
+    )

@@ -1,0 +1,109 @@
+"""What an experiment says, kept once it has ended, so that lists can tell it: the first comparison of its sweep."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from anyio import to_thread
+from sqlalchemy import or_, select, update
+
+from taskloom.analysis.comparison import NOISE_FLOOR
+from taskloom.analysis.sweep import Pooled, Sweep, SweepRow
+from taskloom.contract.experiments import Verdict
+from taskloom.server.db import Database, db_now
+from taskloom.server.errors import NotFound, ServerError, TooManyQuestions
+from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.read.analysis import service
+from taskloom.server.read.pool import Pool
+from taskloom.server.settings import Settings
+
+RECENT_S = 7 * 86400.0  # what ended before is not looked at any more
+AT_ONCE = 4
+log = logging.getLogger("taskloom.server")
+
+
+def verdict(database: Database, experiment_id: int) -> Verdict:
+    """What the sweep says of an experiment. Raises NotFound."""
+    found = service.sweep(database, experiment_id, None, NOISE_FLOOR)
+    chosen = _first(found)
+    if chosen is None:
+        best = "" if found.best is None else f": {found.best.name}, {_seconds(found.best_step_s)} a step"
+        return Verdict(sentence=f"Nothing is compared{best}." if best else "No run has succeeded.", verdict="none")
+    return Verdict(
+        sentence=_sentence(found, chosen),
+        verdict=chosen.verdict,
+        a=str(chosen.a),
+        b=str(chosen.b),
+        ratio=chosen.ratio,
+        low=chosen.ratio_low,
+        high=chosen.ratio_high,
+    )
+
+
+def _first(found: Sweep) -> Pooled | SweepRow | None:
+    """The comparison with the most threads, over all places where there are several."""
+    if any(row.verdict == "refused" for row in found.rows):
+        return next(row for row in found.rows if row.verdict == "refused")
+    if found.pooled:
+        return max(found.pooled, key=lambda row: row.threads)
+    return max(found.rows, key=lambda row: row.at.get("threads", 0), default=None)
+
+
+def _sentence(found: Sweep, row: Pooled | SweepRow) -> str:
+    threads = row.threads if isinstance(row, Pooled) else row.at.get("threads")
+    where = "" if threads is None else f" on {threads} thread{'s' * (threads > 1)}"
+    several = f" (first of {found.comparisons} comparisons)" if found.comparisons > 1 else ""
+    if row.verdict == "refused" or row.ratio is None:
+        return f"{row.b} against {row.a}{where} is refused: {getattr(row, 'reason', 'nothing to compare')}."
+    interval = "" if row.ratio_low is None else f" [{row.ratio_low:.3f}, {row.ratio_high:.3f}]"
+    figures = f"{row.ratio:.3f}{interval} times as fast as {row.a}{where}"
+    told = {
+        "faster": f"{row.b} is {figures}",
+        "slower": f"{row.b} is slower: {figures}",
+        "same": f"{row.b} and {row.a} are the same within the noise floor{where}: ratio {row.ratio:.3f}{interval}",
+        "undecided": f"Nothing is decided between {row.b} and {row.a}{where}: ratio {row.ratio:.3f}{interval}",
+    }
+    return f"{told[row.verdict]}{several}."
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g} s" if value >= 1 else f"{value * 1e3:.4g} ms"
+
+
+class Verdicts:
+    """Has experiments that ended looked at, in the processes that compute analyses."""
+
+    def __init__(self, database: Database, settings: Settings, pool: Pool) -> None:
+        self._database, self._settings, self._pool = database, settings, pool
+
+    async def look(self) -> None:
+        """Keep what the experiments say that ended last."""
+        if not self._settings.keep_verdicts:
+            return
+        for experiment_id, finished_at in await to_thread.run_sync(self._ended):
+            try:
+                kept = json.loads(await self._pool.answer("verdict", (experiment_id, finished_at), None))
+            except TooManyQuestions:
+                return  # the next look tries again
+            except NotFound:
+                continue
+            except ServerError as error:
+                log.warning("experiment %s has no verdict: %s", experiment_id, error)
+                kept = None
+            await to_thread.run_sync(self._keep, experiment_id, finished_at, kept)
+
+    def _ended(self) -> list[tuple[int, float]]:
+        unseen = or_(Experiment.verdict_at.is_(None), Experiment.verdict_at < Experiment.finished_at)
+        ended = select(Experiment.id, Experiment.finished_at).where(
+            Experiment.finished_at > db_now() - RECENT_S, unseen
+        )
+        with self._database.read() as session:
+            rows = session.execute(ended.order_by(Experiment.finished_at.desc()).limit(AT_ONCE))
+            return [(experiment_id, finished_at or 0.0) for experiment_id, finished_at in rows]
+
+    def _keep(self, experiment_id: int, finished_at: float, kept: dict[str, Any] | None) -> None:
+        of_it = update(Experiment).where(Experiment.id == experiment_id)
+        with self._database.write() as session:
+            session.execute(of_it.values(verdict=kept, verdict_at=finished_at))
