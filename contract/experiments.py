@@ -170,7 +170,7 @@ class ExperimentPage(Model):
 
     items: list[ExperimentSummary]
     next_cursor: str | None = Field(
-        description="give it as `cursor` for the next page; null on the last. A page looks at 20,000 at most"
+        description="give it as `cursor` for the next page; null on the last. A page looks at 5,000 at most"
     )
     total: int | None = Field(None, description="experiments on all pages; null unless `total` asks for it")
 

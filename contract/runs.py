@@ -222,9 +222,9 @@ class RunPage(Model):
 
     items: list[RunRow]
     next_cursor: str | None = Field(
-        description="give it as `cursor` for the next page; null on the last. A page looks at 20,000 runs at most"
+        description="give it as `cursor` for the next page; null on the last. A page looks at 5,000 runs at most"
     )
-    total: int | None = Field(None, description="runs on all pages; null unless `total` asks for it and it is cheap")
+    total: int | None = Field(None, description="runs on all pages; null unless asked for and known from an index")
 
 
 class StateChange(Model):

@@ -1,4 +1,4 @@
-"""how far trainers were at each heartbeat, while they run"""
+"""how far trainers were at each heartbeat, while they run; what ended lately is counted from an index"""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("attempt_id", "step", name=op.f("pk_progress_point")),
     )
     op.create_index("ix_progress_point_run", "progress_point", ["run_id", "attempt_id", "step"])
+    op.drop_index("ix_run_finished_at", "run")
+    op.create_index("ix_run_finished_at", "run", ["finished_at", "id", "state"])
 
 
 def downgrade() -> None:
+    op.drop_index("ix_run_finished_at", "run")
+    op.create_index("ix_run_finished_at", "run", ["finished_at", "id"])
     op.drop_table("progress_point")

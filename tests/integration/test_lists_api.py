@@ -82,7 +82,7 @@ FILTERS = {
 SORTS = ("id", "created_at", "started_at", "finished_at", "median_step_s")
 
 
-@pytest.mark.parametrize("window", [4, 20_000])
+@pytest.mark.parametrize("window", [4, 5_000])
 def test_lists_of_runs_are_what_a_look_at_every_row_gives(api, runs, monkeypatch, window):
     monkeypatch.setattr(keyset, "WINDOW", window)
     for (name, (query, belongs)), sort, minus in itertools.product(FILTERS.items(), SORTS, ("", "-")):
@@ -99,7 +99,8 @@ def test_runs_are_counted_where_that_is_cheap(api, runs):  # noqa: ARG001
     assert api.get("/runs", limit=1)["total"] is None
     for query, count in (({}, 10), ({"state": "succeeded"}, 6), ({"experiment_id": 1, "filter": "threads=2"}, 4)):
         assert api.get("/runs", limit=1, total="true", **query)["total"] == count
-    assert api.get("/runs", limit=1, total="true", filter="threads=2")["total"] is None
+    for query in ({"filter": "threads=2"}, {"label": "room=a"}, {"state": "succeeded", "node": "node-of-w1"}):
+        assert api.get("/runs", limit=1, total="true", **query)["total"] is None
 
 
 def test_a_row_says_where_and_how_long_a_run_ran_and_what_went_wrong(api, runs):

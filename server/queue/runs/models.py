@@ -83,7 +83,7 @@ class Run(Base):
         # What lists are sorted by, and what they begin with: server/read/lists.
         Index("ix_run_created_at", "created_at", "id"),
         Index("ix_run_started_at", "started_at", "id"),
-        Index("ix_run_finished_at", "finished_at", "id"),
+        Index("ix_run_finished_at", "finished_at", "id", "state"),  # what ended lately is counted from it alone
         Index("ix_run_median_step_s", "median_step_s", "id"),
         Index("ix_run_node", "node", "id"),
         Index("ix_run_flagged", "id", sqlite_where=text(FLAGGED), postgresql_where=text(FLAGGED)),

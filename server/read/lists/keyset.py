@@ -17,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from taskloom.server import paging
 from taskloom.server.errors import BadCursor
 
-WINDOW = 20_000
+WINDOW = 5_000
 
 Condition = ColumnElement[bool]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -14,34 +15,55 @@ from taskloom.contract.runs import WaitingReason
 from taskloom.server.db import Database, now, utc
 from taskloom.server.queue.experiments import service as experiments
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run, is_queued
+from taskloom.server.queue.runs.models import Run, RunEvent, is_queued
 from taskloom.server.queue.runs.queue import Outlook
 from taskloom.server.queue.workers import service as workers
+from taskloom.server.queue.workers.models import Worker
 from taskloom.server.read.analysis import alerts
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.eta import Eta, eta
 from taskloom.server.settings import Settings
 
 HOUR_S, DAY_S = 3600.0, 86400.0
+AT_LATEST_S = 15.0  # silent workers and the passing of time are no change of their own
 ACTIVE, LATEST, ALERTS, FIRST_QUEUED = 20, 10, 5, 500
 OPEN = ("queued", "leased", "running", "quarantined")
 
 
 class Overviews:
-    """The overview as it was a moment ago at most."""
+    """The overview, looked at anew where something has changed, and no more than a tenth of the time."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database, self._settings = database, settings
         self._turn = threading.Lock()
-        self._kept: tuple[float, Overview] | None = None
+        self._kept: Overview | None = None
+        self._mark: tuple[Any, ...] = ()  # what has changed up to it
+        self._next_at = self._at_latest = 0.0
 
     def get(self) -> Overview:
         """Called on any thread; those who ask at the same moment wait for one look."""
         with self._turn:
-            if self._kept is None or time.monotonic() - self._kept[0] >= self._settings.events_every_s:
-                overview = look(self._database, self._settings)
-                self._kept = time.monotonic(), overview
-            return self._kept[1]
+            begun = time.monotonic()
+            if self._kept is not None and begun < self._next_at:
+                return self._kept
+            mark = _mark(self._database)
+            if self._kept is None or mark != self._mark or begun >= self._at_latest:
+                self._kept, self._mark = look(self._database, self._settings), mark
+                self._at_latest = begun + AT_LATEST_S
+            took_s = time.monotonic() - begun
+            self._next_at = begun + max(self._settings.events_every_s, 10 * took_s)
+            return self._kept
+
+
+def _mark(database: Database) -> tuple[Any, ...]:
+    """Another one when runs, workers or alerts have changed; told from the ends of indexes and small tables."""
+    with database.read() as session:
+        events = session.execute(select(func.max(RunEvent.id))).scalar_one()
+        known = select(
+            func.count(), func.max(Worker.registered_at), func.max(Worker.left_at), func.max(Worker.removed_at)
+        )
+        raised = select(func.count(), func.max(Alert.changed_at))
+        return (events, *session.execute(known).one(), *session.execute(raised.select_from(Alert)).one())
 
 
 def look(database: Database, settings: Settings) -> Overview:
@@ -90,7 +112,8 @@ def _runs(session: Session, at: float) -> RunCounts:
 
 def _ended(session: Session, since: float) -> dict[str, int]:
     """How many runs have ended since, by their state."""
-    ended = select(Run.state, func.count()).where(Run.finished_at >= since).group_by(Run.state)
+    state = Run.state.concat("")  # grouped by the column itself, SQLite would look along the index of all states
+    ended = select(state, func.count()).where(Run.finished_at >= since).group_by(state)
     return dict.fromkeys(EndedRuns.model_fields, 0) | {row[0]: row[1] for row in session.execute(ended)}
 
 

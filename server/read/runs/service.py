@@ -103,7 +103,8 @@ def look(filters: Filters, sort: Sort) -> Look:
 
 
 def _total(session: Session, filters: Filters) -> int | None:
-    """How many there are; None where every run's settings or labels would have to be looked at."""
-    if filters.experiment_id is None and (filters.settings or filters.labels):
+    """How many there are; None where no index knows it, so that every run would have to be looked at."""
+    conditions = filters.conditions()
+    if filters.experiment_id is None and (filters.settings or filters.labels or len(conditions) > 1):
         return None
-    return session.execute(select(func.count()).select_from(Run).where(*filters.conditions().values())).scalar_one()
+    return session.execute(select(func.count()).select_from(Run).where(*conditions.values())).scalar_one()
