@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from taskloom.server import migrate, paging
+from taskloom.server import migrate
 from taskloom.server.logs import JsonFormatter
 from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.runs import changes
@@ -70,7 +70,7 @@ def test_a_request_keeps_its_id_or_gets_one(api, given, kept):
 
 
 def test_each_line_of_a_request_has_its_id(api, caplog):
-    lines, cursor = [], paging.encode(0)
+    lines = []
 
     class Keep(logging.Handler):
         def emit(self, record):
@@ -81,7 +81,8 @@ def test_each_line_of_a_request_has_its_id(api, caplog):
     root = logging.getLogger("taskloom")
     root.addHandler(handler)
     try:
-        api.submit()
+        api.submit(axes={"seed": [1, 2]})
+        cursor = api.get("/runs", limit=1)["next_cursor"]
         api.sql("UPDATE run SET variant = '[]'")
         with caplog.at_level(logging.INFO):
             api.http.get(f"/api/v1/runs?cursor={cursor}", headers={"X-Request-Id": "mine"})
