@@ -292,7 +292,11 @@ class Lease(Model):
     expires_at: datetime
     deadline_at: datetime
     deadline_s: float = Field(description="seconds from the claim; the worker's own clock suffices")
-    build: str | None = Field(None, description="hash of the sources of the trainer that is to run it; null: any")
+    build: str | None = Field(
+        None,
+        description="hash of the sources of the trainer that is to run it; left out: any",
+        exclude_if=lambda build: build is None,  # the first workers refuse fields that they do not know
+    )
 
 
 OUTPUT_LINES = 100  # that one heartbeat carries

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from postgres_server import Postgres, postgres_server
 from sqlalchemy.engine import make_url
@@ -17,6 +18,10 @@ from gpt2core.spec.config import PHASES, TrainConfig
 from gpt2core.spec.result import SCHEMA
 from taskloom.server import migrate
 from taskloom.server.db import Database
+
+# Tests assert behaviour, never time: an example may be slow because the machine is.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 MakeResult = Callable[..., dict[str, Any]]
 

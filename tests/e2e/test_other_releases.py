@@ -18,6 +18,7 @@ from runs import ended, submit
 
 from taskloom import Client
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 FIRST = "5563814"  # before import names, answers that grow, and validated results
 OPEN_ANSWERS = "26d03ee"  # the first whose clients leave aside what they do not know
@@ -26,7 +27,6 @@ CLIENT = """
 import json, sys
 from taskloom import Client
 
-pytestmark = pytest.mark.slow
 with Client(sys.argv[1]) as client:
     run = client.run(1)
     client.workers() and list(client.workers())

@@ -403,7 +403,7 @@ def test_the_report_is_one_document_and_one_page(api, explained):
     page = api.http.get(f"/reports/{explained}")
     assert page.headers["content-type"].startswith("text/html")
     assert "script" not in page.headers["content-security-policy"]
-    assert page.text.count("<svg") == 10
+    assert page.text.count("<svg") == 11
     assert document["conclusion"].partition("<")[0][:60] in page.text
 
 

@@ -40,7 +40,7 @@ def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -
     """What to create for a graph. policy: see replay.record; breadth-first leaves the order to the runtime."""
     markers = np.zeros(MARKERS + len(program.regions), np.int64)
     address = int(markers.ctypes.data)
-    gated = graph.crossing != ((graph.end, graph.begin),)
+    gated = list(graph.crossing) != [(graph.end, graph.begin)]
     last, losses = set[int](), set[int]()
     if gated:  # the waits of the graph as clauses of the tasks before them
         gate = graph.label.index("gate")
