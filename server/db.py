@@ -116,6 +116,8 @@ class Database:
         self.engine: Engine = create_engine(parsed, pool_size=10, max_overflow=40, hide_parameters=True, **options)
         if self.is_sqlite:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
+        self._closed = False
+        event.listen(self.engine, "checkin", self._returned)
         self._writing = self.engine.execution_options(writes=True)
         self.heard: Callable[[object], None] = lambda _: None  # told the facts of each transaction that committed
         # SQLite has one writer. Threads of this process queue here rather than in its busy handler, which sleeps.
@@ -157,7 +159,13 @@ class Database:
                     _enforce_foreign_keys(connection, True)
 
     def close(self) -> None:
+        """Close every connection: those in use, by threads that go on, when they are returned."""
+        self._closed = True
         self.engine.dispose()
+
+    def _returned(self, _: object, entry: ConnectionPoolEntry) -> None:
+        if self._closed:
+            entry.invalidate()
 
 
 # How a row is locked that is read to be changed: nobody else changes or locks it until the transaction's end, but rows
