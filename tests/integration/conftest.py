@@ -106,12 +106,20 @@ def api(start_server: StartServer) -> Caller:
 
 
 @pytest.fixture(scope="session")
-def empty_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
-    """A server that many tests share, which only ask it what it refuses."""
+def shared_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    """The server of `empty_api`."""
     path = tmp_path_factory.mktemp("shared") / "test.db"
     shutil.copy(migrated, path)
     with servers_on(f"sqlite:///{path}", path.parent / "artifacts") as start:
         yield start()
+
+
+@pytest.fixture
+def empty_api(shared_api: Caller) -> Iterator[Caller]:
+    """A server that many tests share, which only ask it what it refuses."""
+    yield shared_api
+    stored = "SELECT (SELECT count(*) FROM experiment), (SELECT count(*) FROM worker), (SELECT count(*) FROM api_key)"
+    assert shared_api.sql(stored) == [(0, 0, 0)], "this test stores something: it takes a server of its own (api)"
 
 
 @pytest.fixture

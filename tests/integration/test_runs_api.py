@@ -180,9 +180,8 @@ def test_unknown_runs_are_not_found(empty_api):
         assert getattr(empty_api, method)(path, status=404)["type"] == "/problems/not-found"
 
 
-def test_a_run_goes_to_a_node_that_has_its_openmp_runtime(empty_api):
+def test_a_run_goes_to_a_node_that_has_its_openmp_runtime(api):
     """Before any node is known it waits; then what none has is refused, and blocks wait for a node with all of it."""
-    api = empty_api
 
     def waits_for(experiment):
         return api.get(f"/runs/{api.runs(experiment)[0]['id']}")["queue"]["reason"]
