@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from gpt2core.spec.config import PHASES
 from taskloom.analysis.report import lanes, plots, tokens
 from taskloom.analysis.report.conclusion import at, faster_above_1, milliseconds, ratio_of, threads, variant_name
+from taskloom.analysis.report.elements import figure, interval, mib, ms, ms_interval, number, share, table
 
 Document = Mapping[str, Any]
 STYLE = tokens.stylesheet() + """
@@ -55,42 +56,6 @@ def page(document: Document) -> str:
     )
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    def cells(kind: str, values: Sequence[str]) -> str:
-        shown = (f"<{kind}{' class=l' if i < left else ''}>{escape(value)}</{kind}>" for i, value in enumerate(values))
-        return f"<tr>{''.join(shown)}</tr>"
-
-    return f"<figure><table>{cells('th', columns)}{''.join(cells('td', row) for row in rows)}</table></figure>"
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
-
-
-def _ms(value_s: float) -> str:
-    return f"{value_s * 1e3:,.4g}" if value_s < 1 else f"{value_s * 1e3:,.0f}"
-
-
-def _ms_interval(low_s: float | None, high_s: float | None) -> str:
-    return "" if low_s is None or high_s is None else f" [{_ms(low_s)}, {_ms(high_s)}]"
-
-
-def _mib(size: int | None) -> str:
-    return "-" if size is None else f"{size / 2**20:,.1f}"
-
-
-def _interval(low: float | None, high: float | None, digits: int = 3) -> str:
-    return "" if low is None or high is None else f" [{low:,.{digits}f}, {high:,.{digits}f}]"
-
-
 def _subtitle(document: Document) -> str:
     experiment, design = document["experiment"], document["design"]
     problem = design["problem"]
@@ -115,10 +80,10 @@ def _answer(document: Document) -> str:
             at(row),
             f"{row['b']} against {row['a']}",
             row["verdict"],
-            _number(row["ratio"], 3) + _interval(row["ratio_low"], row["ratio_high"]),
+            number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
             "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
-            _number(row["superiority"]),
-            _number((row.get("instructions") or {}).get("ratio"), 3),
+            number(row["superiority"]),
+            number((row.get("instructions") or {}).get("ratio"), 3),
             "pairs" if row["paired"] else "not paired",
         )
         for row in sweep["rows"]
@@ -128,7 +93,7 @@ def _answer(document: Document) -> str:
             f"all {row['places']} slicings, {threads(row['threads'])}",
             f"{row['b']} against {row['a']}",
             row["verdict"],
-            _number(row["ratio"], 3) + _interval(row["ratio_low"], row["ratio_high"]),
+            number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
             f"{row['p_adjusted']:.2g}",
             "-",
             "-",
@@ -142,8 +107,8 @@ def _answer(document: Document) -> str:
     told = f" Instructions are not known: {'; '.join(lacking)}." if lacking else ""
     legend = f"{ratio_of(sweep)} (Hodges-Lehmann); above 1: {faster_above_1(sweep)} is faster"
     return (
-        _figure(plots.ratios(document), f"{legend}. Grey band: the noise floor. Grey dots: undecided, or equivalent.")
-        + _table(columns, [*pooled, *rows], 3)
+        figure(plots.ratios(document), f"{legend}. Grey band: the noise floor. Grey dots: undecided, or equivalent.")
+        + table(columns, [*pooled, *rows], 3)
         + f'<p class="soft">Ratio: {escape(legend)}; instructions: the same of those of a step.{escape(told)}</p>'
     )
 
@@ -152,8 +117,8 @@ def _runtime(document: Document) -> str:
     rows = [
         (
             variant_name({**row, "sync": ""}),
-            _ms(row["step_s"]["median"]) + _ms_interval(row["step_s"]["low"], row["step_s"]["high"]),
-            f"{_ms(row['step_s']['q1'])} to {_ms(row['step_s']['q3'])}",
+            ms(row["step_s"]["median"]) + ms_interval(row["step_s"]["low"], row["step_s"]["high"]),
+            f"{ms(row['step_s']['q1'])} to {ms(row['step_s']['q3'])}",
             "-" if row["step_s"]["cv"] is None else f"{row['step_s']['cv']:.1%}",
             f"{row['step_s']['n']} {row['step_s']['over']}",
             ", ".join(map(str, row["outliers"])) or "-",
@@ -172,13 +137,13 @@ def _runtime(document: Document) -> str:
                 cell
                 for name in ("", "_forward", "_backward")
                 for cell in (
-                    _number(row[f"speedup{name}"])
-                    + _interval(row[f"speedup{name}_low"], row[f"speedup{name}_high"], 2),
-                    _number(row[f"efficiency{name}"]),
+                    number(row[f"speedup{name}"])
+                    + interval(row[f"speedup{name}_low"], row[f"speedup{name}_high"], 2),
+                    number(row[f"efficiency{name}"]),
                 )
             ),
-            _number(row["speedup_best_serial"])
-            + _interval(row["speedup_best_serial_low"], row["speedup_best_serial_high"], 2),
+            number(row["speedup_best_serial"])
+            + interval(row["speedup_best_serial_low"], row["speedup_best_serial_high"], 2),
         )
         for row in document["scaling"]["rows"]
         if row["threads"] > 1
@@ -186,15 +151,15 @@ def _runtime(document: Document) -> str:
     overlap = any(row["phases_overlap"] for row in document["scaling"]["rows"])
     return (
         "<h2>Runtime, speedup, samples</h2>"
-        + _figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median.")
-        + _table(columns, rows)
-        + _figure(plots.samples(document), "Every timed step (dots) and the median of each process (rings); black ones "
+        + figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median.")
+        + table(columns, rows)
+        + figure(plots.samples(document), "Every timed step (dots) and the median of each process (rings); black ones "
                   "are outliers, more than 1.5 interquartile ranges beyond a quartile: they count like all others.")
-        + (_table(SPEEDUPS, speedups) if speedups else "")
+        + (table(SPEEDUPS, speedups) if speedups else "")
         + f'<p class="soft">{escape(document["scaling"]["base"])}.{OVERLAP if overlap else ""}</p>'
-        + _figure(plots.speedup(document), "Speedup against one thread of the same scheduler and slices, with its 95 % "
+        + figure(plots.speedup(document), "Speedup against one thread of the same scheduler and slices, with its 95 % "
                   "interval; short bars: what work and span allow.")
-        + _figure(plots.phase_speedups(document), "The same of forward and backward alone."
+        + figure(plots.phase_speedups(document), "The same of forward and backward alone."
                   + (OVERLAP if overlap else ""))
     )  # fmt: skip
 
@@ -202,7 +167,7 @@ def _runtime(document: Document) -> str:
 def _levels(found: Mapping[str, Any]) -> tuple[str, str, str]:
     """Where the variance is, and how many timed steps a process is worth."""
     advised = found.get("steps_advised")
-    return _share(found.get("process")), _share(found.get("step")), "-" if advised is None else str(advised)
+    return share(found.get("process")), share(found.get("step")), "-" if advised is None else str(advised)
 
 
 def _causes(document: Document) -> str:
@@ -213,19 +178,19 @@ def _causes(document: Document) -> str:
         spans = ("parallelism", "fork_join_parallelism")
         rows.append((
             variant_name(row["variant"]),
-            *(_number(None if found is None else found[name], 3) for name in names),
-            _number(None if scaled is None else scaled["computation"], 3),
-            *(_number(None if bounds is None else bounds[name], 1) for name in spans),
-            _number(None if bounds is None else bounds["gain_limit"]),
+            *(number(None if found is None else found[name], 3) for name in names),
+            number(None if scaled is None else scaled["computation"], 3),
+            *(number(None if bounds is None else bounds[name], 1) for name in spans),
+            number(None if bounds is None else bounds["gain_limit"]),
         ))  # fmt: skip
     columns = ["variant", "parallel efficiency", "load balance", "serialisation", "transfer", "computation scalability",
                "T1/Tinf, graph", "T1/Tinf, barriers", "tasks gain at most"]  # fmt: skip
     return (
         "<h2>Where the time went</h2>"
-        + _figure(plots.efficiency(document), "Useful time is spent in tasks; the rest is waiting or scheduling.")
-        + _table(columns, rows)
-        + _figure(lanes.traced(document), _traced_caption(document["traced"]))
-        + _figure(
+        + figure(plots.efficiency(document), "Useful time is spent in tasks; the rest is waiting or scheduling.")
+        + table(columns, rows)
+        + figure(lanes.traced(document), _traced_caption(document["traced"]))
+        + figure(
             lanes.timeline(document),
             "Forecast: one step replayed from the measured task times of a one-thread run, without a bandwidth limit: "
             "where fork-join leaves cores idle at barriers and tasks go past each other.",
@@ -255,10 +220,10 @@ def _memory_bound(document: Document) -> str:
     rows = [
         (
             variant_name(row["variant"]), phase["phase"], phase["answer"],
-            f"{phase['memory_time_share']:.0%}", _number(phase["computation_scalability"]),
+            f"{phase['memory_time_share']:.0%}", number(phase["computation_scalability"]),
             f"{phase['achieved_gflop_per_s']:.1f}", f"{phase['achieved_gb_per_s']:.1f}",
-            f"{phase['bandwidth_share']:.0%}", _number(phase["intensity"], 1), f"{row['mfu']:.1%}",
-            _share(row.get("mfu_registers")),
+            f"{phase['bandwidth_share']:.0%}", number(phase["intensity"], 1), f"{row['mfu']:.1%}",
+            share(row.get("mfu_registers")),
         )
         for row in sharing or shown
         for phase in sorted(row["phases"], key=lambda phase: PHASES.index(phase["phase"]))
@@ -268,9 +233,9 @@ def _memory_bound(document: Document) -> str:
     chosen = next((row for row in shown if row["variant"] == best), shown[-1])
     ops = [
         (
-            op["op"], op["phase"], f"{op['time_share']:.1%}", _number(op["intensity"], 1),
-            _number(op["achieved_gflop_per_s"], 1), _number(op["achieved_gb_per_s"], 1),
-            _share(op["share"]), _share(op.get("registers_share")), op["bound"],
+            op["op"], op["phase"], f"{op['time_share']:.1%}", number(op["intensity"], 1),
+            number(op["achieved_gflop_per_s"], 1), number(op["achieved_gb_per_s"], 1),
+            share(op["share"]), share(op.get("registers_share")), op["bound"],
         )
         for op in chosen["ops"]
     ]  # fmt: skip
@@ -278,15 +243,15 @@ def _memory_bound(document: Document) -> str:
     name = variant_name(chosen["variant"])
     return (
         "<h2>Is it memory bound?</h2>"
-        + _table(["variant", "phase", "memory bound", "below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
+        + table(["variant", "phase", "memory bound", "below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
                   "of the bandwidth", "flop/byte", "MFU, products", "MFU, registers"], rows, 3)
         + '<p class="soft">Memory bound: at least half of the time is in ops below the ridge, and the same work takes '
         "more useful time than on one thread (computation scalability below 0.9); one of both: partly. MFU: model-FLOP "
         "utilisation by the step, of what products of 1024 x 1024 and of what multiply-adds in registers reached with "
         "as many threads.</p>"
-        + _figure(plots.roofline(chosen), f"Roofline of {name}: roofs measured on the node with as many threads; "
+        + figure(plots.roofline(chosen), f"Roofline of {name}: roofs measured on the node with as many threads; "
                   "the area of a circle is its share of time.")
-        + f"<details><summary>Ops of {escape(name)}</summary>{_table(columns, ops, 2)}</details>"
+        + f"<details><summary>Ops of {escape(name)}</summary>{table(columns, ops, 2)}</details>"
     )  # fmt: skip
 
 
@@ -299,7 +264,7 @@ def _forecast(document: Document) -> str:
         error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}."
         runs = " and ".join(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
         caption = f"Slices {slices}: forecast from the one-thread runs {runs}.{error}"
-        parts.append(_figure(plots.forecast(one), caption))
+        parts.append(figure(plots.forecast(one), caption))
     if found["forecasts"]:
         assumed = "".join(f"<li>{escape(told)}</li>" for told in found["forecasts"][0]["assumptions"])
         parts.append(f"<p>Assumed:</p><ul>{assumed}</ul>")
@@ -307,13 +272,13 @@ def _forecast(document: Document) -> str:
         rows = [
             (
                 f"{curve['scheduler']} {one['source']['batch_slice']}x{one['source']['token_slice']}",
-                curve["bandwidth"], str(point["cores"]), _ms(point["step_s"]), _number(point["speedup"]),
-                "-" if point["measured_s"] is None else _ms(point["measured_s"]),
+                curve["bandwidth"], str(point["cores"]), ms(point["step_s"]), number(point["speedup"]),
+                "-" if point["measured_s"] is None else ms(point["measured_s"]),
                 "-" if point["error"] is None else f"{point['error']:+.1%}",
             )
             for one in found["forecasts"] for curve in one["curves"] for point in curve["points"]
         ]  # fmt: skip
-        parts.append(f"<details><summary>All points</summary>{_table(columns, rows, 2)}</details>")
+        parts.append(f"<details><summary>All points</summary>{table(columns, rows, 2)}</details>")
     parts += [f'<p class="soft">{escape(reason)}</p>' for reason in found["missing"]]
     return "".join(parts)
 
@@ -324,8 +289,8 @@ def _memory(document: Document) -> str:
     rows = [
         (
             variant_name(row["variant"]),
-            *(_mib(size) for size in row["memory"]["measured_bytes"].values()),
-            _mib(row["memory"]["peak_rss_bytes"]),
+            *(mib(size) for size in row["memory"]["measured_bytes"].values()),
+            mib(row["memory"]["peak_rss_bytes"]),
             "-" if row["memory"]["arenas_share"] is None else f"{row['memory']['arenas_share']:.0%}",
             "yes" if row["memory"]["exact"] else "no",
         )
@@ -336,8 +301,8 @@ def _memory(document: Document) -> str:
     resident = [
         (
             variant_name(row["variant"]),
-            *(_mib(row["memory"]["resident_bytes"].get(name)) for name in pieces),
-            _mib(row["memory"]["peak_rss_bytes"]),
+            *(mib(row["memory"]["resident_bytes"].get(name)) for name in pieces),
+            mib(row["memory"]["peak_rss_bytes"]),
             f"{row['memory']['explained']:.0%}",
         )
         for row in document["memory"]
@@ -345,14 +310,14 @@ def _memory(document: Document) -> str:
     ]
     return (
         "<h2>Memory</h2>"
-        + _figure(
+        + figure(
             plots.memory(document),
             "Arenas, exact to the byte, and the peak of the process. Below: what the memory of the run with "
             "the highest peak consisted of, by when it grew.",
         )
-        + _table(["MiB", *kinds, "peak RSS", "arenas of it", "as the formula says"], rows)
-        + (_table(["resident, MiB", *pieces, "peak RSS", "explained"], resident) if resident else "")
-        + _figure(plots.memory_growth(document), "All arenas together, by the formula, against batch and sequence.")
+        + table(["MiB", *kinds, "peak RSS", "arenas of it", "as the formula says"], rows)
+        + (table(["resident, MiB", *pieces, "peak RSS", "explained"], resident) if resident else "")
+        + figure(plots.memory_growth(document), "All arenas together, by the formula, against batch and sequence.")
     )
 
 
@@ -376,7 +341,7 @@ def _design(document: Document) -> str:
     rows = [(name, json.dumps(value)) for name, value in design.items() if name != "problem"]
     request = escape(json.dumps(document["experiment"]["request"], indent=2))
     return (
-        f"<h2>Design</h2>{_table(['', ''], rows, 2)}<details><summary>The request, to run it again</summary>"
+        f"<h2>Design</h2>{table(['', ''], rows, 2)}<details><summary>The request, to run it again</summary>"
         f"<pre>{request}</pre></details>"
     )
 
@@ -385,7 +350,7 @@ def _environment(document: Document) -> str:
     found = document["environment"]
     rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in found["known"].items()]
     differs = "; ".join(found["differs"]) or "nothing differs between the runs"
-    return f'<h2>Environment</h2>{_table(["", ""], rows, 2)}<p class="soft">{escape(differs)}</p>'
+    return f'<h2>Environment</h2>{table(["", ""], rows, 2)}<p class="soft">{escape(differs)}</p>'
 
 
 def _raw(document: Document) -> str:
@@ -398,5 +363,5 @@ def _raw(document: Document) -> str:
     ]  # fmt: skip
     return (
         f"<h2>Raw samples</h2><details><summary>{len(rows)} processes</summary>"
-        f"{_table(['variant', 'run', 'milliseconds of each timed step (*: an outlier)'], rows, 3)}</details>"
+        f"{table(['variant', 'run', 'milliseconds of each timed step (*: an outlier)'], rows, 3)}</details>"
     )

@@ -1,0 +1,47 @@
+"""What the report's page is made of: tables, figures, and numbers as their cells show them; "-" where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A table whose first columns, `left` of them, are text."""
+
+    def cells(kind: str, values: Sequence[str]) -> str:
+        shown = (f"<{kind}{' class=l' if i < left else ''}>{escape(value)}</{kind}>" for i, value in enumerate(values))
+        return f"<tr>{''.join(shown)}</tr>"
+
+    return f"<figure><table>{cells('th', columns)}{''.join(cells('td', row) for row in rows)}</table></figure>"
+
+
+def figure(svg: str, caption: str) -> str:
+    """A plot with its caption; nothing where there is no plot."""
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def share(value: float | None) -> str:
+    """In percent."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def ms(value_s: float) -> str:
+    """Milliseconds, without their unit."""
+    return f"{value_s * 1e3:,.4g}" if value_s < 1 else f"{value_s * 1e3:,.0f}"
+
+
+def ms_interval(low_s: float | None, high_s: float | None) -> str:
+    return "" if low_s is None or high_s is None else f" [{ms(low_s)}, {ms(high_s)}]"
+
+
+def mib(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**20:,.1f}"
+
+
+def interval(low: float | None, high: float | None, digits: int = 3) -> str:
+    return "" if low is None or high is None else f" [{low:,.{digits}f}, {high:,.{digits}f}]"
