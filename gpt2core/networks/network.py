@@ -49,15 +49,23 @@ class Network(Protocol):
         """Raise ConfigError for a setting that this network cannot follow; here: for files of weights."""
         for name in ("checkpoint", "save"):
             if getattr(config, name) is not None:
-                raise ConfigError(name, getattr(config, name), f"nothing: {config.model.network} has no file format")
+                raise _no_file_format(config, name)
 
-    def read(self, config: TrainConfig, weights: Weights) -> None:
-        """Fill the weights from config.checkpoint. Raises InputError; nothing is written unless all sizes agree."""
-        raise NotImplementedError
+    def read(self, config: TrainConfig, weights: Weights) -> None:  # noqa: ARG002
+        """Fill the weights from config.checkpoint; here: refused, as by `check`.
 
-    def write(self, config: TrainConfig, weights: Weights) -> None:
-        """Write the weights to config.save, whole or not at all. Raises InputError."""
-        raise NotImplementedError
+        Raises InputError; nothing is written unless all sizes agree.
+        """
+        raise _no_file_format(config, "checkpoint")
+
+    def write(self, config: TrainConfig, weights: Weights) -> None:  # noqa: ARG002
+        """Write the weights to config.save, whole or not at all; here: refused, as by `check`. Raises InputError."""
+        raise _no_file_format(config, "save")
+
+
+def _no_file_format(config: TrainConfig, setting: str) -> ConfigError:
+    """The refusal of a file of weights for a network that has no format for them."""
+    return ConfigError(setting, getattr(config, setting), f"nothing: {config.model.network} has no file format")
 
 
 def fusion_of(config: TrainConfig) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -84,9 +85,9 @@ class OnTeam(Prepared):
         self.job = job
         self.observed = [()] * len(job.cores)
 
+    @abstractmethod
     def loop(self, stage: Stage) -> tuple[Callable[..., None], list[Any]]:
         """The compiled loop of a stage, and what it takes after the arguments that all take (see `run`)."""
-        raise NotImplementedError
 
     def team(self) -> Team:
         """The team that runs the next stage."""

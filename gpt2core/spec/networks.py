@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -16,7 +17,7 @@ NETWORKS = {
 DEFAULT = "gpt2"  # the network of a model that names none
 
 
-class Model:
+class Model(ABC):
     """The sizes of a network's model. A network has a frozen dataclass of its own, whose fields are the JSON keys."""
 
     network: ClassVar[str]
@@ -24,9 +25,9 @@ class Model:
     context: int  # most positions of a sample
     vocab: int  # tokens, or classes, that a target is one of
 
+    @abstractmethod
     def step_flop(self, samples: int, positions: int) -> int:
         """Flop that a training step of the model takes, however it is computed."""
-        raise NotImplementedError
 
     @classmethod
     def from_sizes(cls, sizes: Mapping[str, Any]) -> Self:

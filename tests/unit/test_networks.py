@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gpt2core.networks.network import network_of
+from gpt2core.networks.network import Network, network_of
 from gpt2core.spec import networks
 from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -54,3 +54,16 @@ def test_an_unknown_network_is_refused_with_those_that_are_known(network: object
 def test_sizes_that_the_network_does_not_have_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"model\.hidden"):
         TrainConfig({"network": "gpt2", "hidden": 3})
+
+
+def test_a_network_without_a_file_format_refuses_files_of_weights() -> None:
+    class Formless(Network):
+        """It has no format of its own."""
+
+    network, config = Formless(), TrainConfig("tiny", checkpoint="in.bin", save="out.bin")
+    with pytest.raises(ConfigError, match=r"checkpoint.*gpt2 has no file format"):
+        network.check(config)
+    with pytest.raises(ConfigError, match=r"checkpoint.*gpt2 has no file format"):
+        network.read(config, {})
+    with pytest.raises(ConfigError, match=r"save.*gpt2 has no file format"):
+        network.write(config, {})

@@ -62,7 +62,7 @@ class Runtime:
     cores: tuple[int, ...]
     settings: Mapping[str, str]
     leader: Leader
-    library: ctypes.CDLL
+    shared_object: ctypes.CDLL
     address: NDArray[np.int64]
 
 

@@ -26,11 +26,11 @@ class OpenMPTeam(Team):
 
     def start(self, member: Callable[[int], None]) -> list[threading.Thread]:
         """Have the runtime's leader open the region; a thread that ends with it."""
-        library = self.loaded.library
-        body = OUTLINED(lambda _: member(library.omp_get_thread_num()))
+        shared_object = self.loaded.shared_object
+        body = OUTLINED(lambda _: member(shared_object.omp_get_thread_num()))
         threads, flags = ctypes.c_uint(len(self.cores)), ctypes.c_uint(0)
         until_it_ends = threading.Thread(
-            target=lambda: self.loaded.leader.call(lambda: library.GOMP_parallel(body, None, threads, flags)),
+            target=lambda: self.loaded.leader.call(lambda: shared_object.GOMP_parallel(body, None, threads, flags)),
             name="openmp",
             daemon=True,
         )
@@ -41,7 +41,7 @@ class OpenMPTeam(Team):
         """The affinity that the runtime gave this thread. Raises MachineError if it is not the thread's core, or if
         threads are missing."""
         name, core = self.loaded.file.name, self.cores[thread]
-        count = self.loaded.library.omp_get_num_threads()
+        count = self.loaded.shared_object.omp_get_num_threads()
         if count != len(self.cores):
             raise MachineError(f"{name} gave {count} threads, not {len(self.cores)}")
         observed = tuple(sorted(os.sched_getaffinity(0)))  # of the calling thread
