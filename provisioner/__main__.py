@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from taskloom.contract import logs
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
 from taskloom.provisioner.loop import Provisioner, log
 from taskloom.provisioner.metrics import Metrics
@@ -40,11 +41,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
+    logs.to_standard_error(logs.JsonFormatter(), "httpx")
     try:
         pools = read(given.pools, given.server)
         token = pools.token()
         pools.log_folder.expanduser().mkdir(parents=True, exist_ok=True)
         jobs = Jobs(pools.name, given.state or default_state(pools.name))
+        metrics = Metrics(given.metrics_port)
     except (PoolsFileRefused, AlreadyRunning, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -53,13 +56,14 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda *_: stop.set())
     server = Server(pools.server, token)
     try:
-        provisioner = Provisioner(pools, jobs, server, Metrics(given.metrics_port))
+        provisioner = Provisioner(pools, jobs, server, metrics)
         if given.plan:
             lines = provisioner.plan()
             if lines is not None:
                 print(json.dumps({"plan": lines}) if given.json else "\n".join(lines))
             return EXIT_FAILED if lines is None else EXIT_OK
-        log("started", f"provisioning {len(pools.pools)} pools for {pools.server}", server=pools.server)
+        text = f"provisioning {len(pools.pools)} pools for {pools.server}"
+        log("started", text, server=pools.server, metrics=metrics.url)
         provisioner.run(stop, given.once)
         log("stopped", "provisioner stopped; its jobs go on")
     except ServerRefused as error:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import shlex
-import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from taskloom.contract.demand import PoolJob, PoolReport
@@ -21,12 +19,12 @@ from taskloom.provisioner.server import Server, ServerSilent
 from taskloom.provisioner.slurm import SlurmFailed, SlurmUnknown
 
 LONGEST_BACKOFF_S = 600.0
+LOGGER = logging.getLogger("taskloom.provisioner")
 
 
-def log(event: str, message: str, **fields: Any) -> None:
-    """One JSON object a line on standard error."""
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    print(json.dumps({"at": at, "event": event, "message": message, **fields}), file=sys.stderr, flush=True)
+def log(event: str, message: str, level: int = logging.INFO, **fields: Any) -> None:
+    """A line of the log that names its event."""
+    LOGGER.log(level, message, extra={"fields": {"event": event, **fields}})
 
 
 class Provisioner:
@@ -63,7 +61,7 @@ class Provisioner:
             try:
                 self._server.report(pool.name, self._report(pool, jobs, decision))
             except ServerSilent as error:
-                log("server-silent", str(error))
+                log("server-silent", str(error), logging.WARNING)
         self._metrics.last_round.set_to_current_time()
 
     def plan(self) -> list[str] | None:
@@ -90,7 +88,7 @@ class Provisioner:
             listed = slurm.queue()
         except (SlurmFailed, SlurmUnknown) as error:
             self._metrics.failures.labels("slurm").inc()
-            log("slurm-silent", f"{error}; nothing is submitted until it answers")
+            log("slurm-silent", f"{error}; nothing is submitted until it answers", logging.WARNING)
             return None
         gone = self._jobs.update(listed, [pool.name for pool in self._pools.pools])
         for job in gone:
@@ -100,7 +98,7 @@ class Provisioner:
             demand = self._server.demand()
         except ServerSilent as error:
             self._metrics.failures.labels("server").inc()
-            log("server-silent", str(error))
+            log("server-silent", str(error), logging.WARNING)
             return None
         present = {worker.labels.get("slurm_job", "") for worker in demand.workers}
         for job in self._jobs.explain(present):
@@ -143,7 +141,8 @@ class Provisioner:
         self._not_before[pool.name] = self._clock() + delay_s
         self._problem[pool.name] = problem
         self._metrics.submissions.labels(pool.name, outcome).inc()
-        log(f"submission-{outcome}", f"{problem}; next try in {delay_s:g} s", pool=pool.name, delay_s=delay_s)
+        text = f"{problem}; next try in {delay_s:g} s"
+        log(f"submission-{outcome}", text, logging.WARNING, pool=pool.name, delay_s=delay_s)
 
     def _cancel(self, pool: Pool, decision: Decision) -> None:
         """A waiting job goes that two rounds in succession found to be needed by nothing."""
@@ -155,7 +154,7 @@ class Provisioner:
             try:
                 slurm.cancel(job.job_id)
             except (SlurmFailed, SlurmUnknown) as error:
-                log("cancel-failed", str(error), pool=pool.name, job_id=job.job_id)
+                log("cancel-failed", str(error), logging.WARNING, pool=pool.name, job_id=job.job_id)
             else:
                 self._jobs.explain([job.job_id])
                 self._metrics.cancellations.labels(pool.name).inc()

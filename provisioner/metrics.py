@@ -9,7 +9,7 @@ from taskloom.provisioner.jobs import Job
 
 
 class Metrics:
-    """Served at /metrics on a port of this machine's loopback, if there is a port."""
+    """Served at `url` if there is a port, on this machine's loopback; 0: on a free port. Raises OSError."""
 
     def __init__(self, port: int | None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -33,8 +33,13 @@ class Metrics:
         self.last_round = Gauge(
             "taskloom_provision_last_round_timestamp_seconds", "when the last whole round was", registry=registry
         )
+        self.url: str | None = None
         if port is not None:
-            start_http_server(port, addr="127.0.0.1", registry=registry)
+            try:
+                served, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+            except OSError as error:
+                raise OSError(f"metrics: port {port} of 127.0.0.1: {error.strerror}") from error
+            self.url = f"http://127.0.0.1:{served.server_port}/metrics"
 
     def note(self, pool: str, decision: Decision, jobs: list[Job]) -> None:
         """A pool as it is after a round."""

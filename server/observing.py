@@ -56,4 +56,4 @@ class Observing:
         # Without the query: addresses are enough to find a request by.
         fields = {"method": scope["method"], "path": scope["path"], "status": status}
         text = "%s %s: %d"
-        log.log(level, text, *fields.values(), extra={**fields, "duration_s": round(duration_s, 6)})
+        log.log(level, text, *fields.values(), extra={"fields": {**fields, "duration_s": round(duration_s, 6)}})

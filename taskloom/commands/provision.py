@@ -14,7 +14,8 @@ from taskloom import extras
 @click.argument("pools", metavar="POOLS.toml")
 @click.option("--server", metavar="URL", help="instead of the file's")
 @click.option("--state", metavar="FILE", help="where it notes its jobs [~/.local/state/taskloom/provision-NAME.json]")
-@click.option("--metrics-port", type=click.IntRange(1, 65535), help="serve Prometheus metrics here, on loopback")
+@click.option("--metrics-port", type=click.IntRange(0, 65535),
+              help="serve Prometheus metrics here, on loopback; 0: on a free port, which the log names")  # fmt: skip
 @click.option("--plan", is_flag=True, help="print what would be submitted now; submit nothing")
 @click.option("--once", is_flag=True, help="one round, then exit")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from taskloom.server import migrate
-from taskloom.server.logs import JsonFormatter
+from taskloom.server.logs import RequestFormatter
 from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.runs import changes
 from taskloom.server.queue.runs.models import Run
@@ -77,7 +77,7 @@ def test_each_line_of_a_request_has_its_id(api, caplog):
             lines.append(json.loads(self.format(record)))
 
     handler = Keep()
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(RequestFormatter())
     root = logging.getLogger("taskloom")
     root.addHandler(handler)
     try:
