@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from bench.ratios import HOW, ratio, told
-from bench.record import ROOT, Measured, head, out_option, save
+from bench.record import ROOT, Measured, head, machine, out_option, save
 from gpt2core.process import launch
 from gpt2core.spec.result import median
 
@@ -44,6 +44,7 @@ def main() -> None:
     for tree in trees.values():
         for case in cases:
             measure(tree, case)  # compiles what is missing, and measures products
+    before = machine()
     runs: list[Measured] = []
     order = random.Random(1337)
     for round_no in range(given.rounds):
@@ -55,9 +56,10 @@ def main() -> None:
                 runs.append({"round": round_no, "case": case, "tree": name, **got})
                 said = ", ".join(f"{WHAT[key]} {value * 1e3:.4g} ms" for key, value in got.items())
                 print(f"[{round_no + 1}/{given.rounds}] {case}, {name}: {said}", flush=True)
-            runs[-1]["same_losses"] = runs[-2]["same_losses"] = losses["ours"] == losses["before"]
+            if all(losses.values()):  # METG has none
+                runs[-1]["same_losses"] = runs[-2]["same_losses"] = losses["ours"] == losses["before"]
     report = {
-        **head("taskloom.bench.revisions/1"),
+        **head("taskloom.bench.revisions/1", {**before, "load_average_after": list(os.getloadavg())}),
         "revisions": {name: revision(tree) for name, tree in trees.items()},
         "runs": runs,
         "rows": [row(runs, case, key) for case in cases for key in measured(runs, case)],
@@ -118,9 +120,9 @@ def measured(runs: list[Measured], case: str) -> list[str]:
 def row(runs: list[Measured], case: str, key: str) -> Measured:
     """One figure of a case in both trees."""
     of = {tree: [r[key] for r in runs if r["case"] == case and r["tree"] == tree] for tree in ("ours", "before")}
-    same = all(r["same_losses"] for r in runs if r["case"] == case)
+    same = [r["same_losses"] for r in runs if r["case"] == case and "same_losses" in r]
     return {"case": case, "what": WHAT[key], "ours_s": median(of["ours"]), "before_s": median(of["before"]),
-            "same_losses": same, **ratio(of["ours"], of["before"])}  # fmt: skip
+            "same_losses": all(same) if same else None, **ratio(of["ours"], of["before"])}  # fmt: skip
 
 
 def table(report: Measured) -> str:
@@ -128,14 +130,14 @@ def table(report: Measured) -> str:
     lines = [
         f"# {report['revisions']['ours']} against {report['revisions']['before']}, {report['at'][:10]}", "",
         f"Machine: {of['cpu_model']}, {of['cores']} cores, Linux {of['kernel']}; load average "
-        f"{of['load_average'][0]:.1f} before, {os.getloadavg()[0]:.1f} after.", "",
+        f"{of['load_average'][0]:.1f} before, {of['load_average_after'][0]:.1f} after.", "",
         f"Ratio: ours / before, below 1 where ours is faster, {HOW}.", "",
         "| case | what | before | ours | ratio | 95 % | same losses |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for r in report["rows"]:
         scale, unit = (1e3, "ms") if r["ours_s"] > 1e-4 else (1e9, "ns")
         figures = f"{r['before_s'] * scale:.4g} {unit} | {r['ours_s'] * scale:.4g} {unit} | {r['ratio']:.3f}"
-        same = "yes" if r["same_losses"] else "no"
+        same = {True: "yes", False: "no", None: "-"}[r["same_losses"]]
         lines.append(f"| {r['case']} | {r['what']} | {figures} | {told(r['ratio_interval'])} | {same} |")
     return "\n".join(lines) + "\n"
 

@@ -7,13 +7,12 @@ import json
 import select
 import signal
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from processes import house
-from runs import ended, submit, submit_many, succeeded, training
+from runs import ended, submit, training
 
 from taskloom import Client
 
@@ -21,7 +20,6 @@ CONNECTIONS = 45
 BEGUN_S = 2.0  # in which the server has read all requests
 LEASE_S = 10.0  # agents give up a run that is not heard of for so long
 STOPS_S = 25.0  # shorter than systemd and Compose wait by the shipped files
-RUNS = 60
 
 
 def abandon(url: str, head: str, body: bytes = b"") -> None:
@@ -36,39 +34,26 @@ def abandon(url: str, head: str, body: bytes = b"") -> None:
         select.select([connection], [], [], BEGUN_S)  # an answer to the last one is not waited for any longer
 
 
-def dry_runs(url: str, of: int, experiment: int) -> None:
+def dry_runs(url: str, of: int) -> None:
     """Dry runs of 10,000 runs each, other ones for each `of`."""
-    del experiment
     seeds = list(range(of * 10_000, of * 10_000 + 10_000))
     body = json.dumps({"base": {"model": "tiny"}, "axes": {"seed": seeds}}).encode()
     abandon(url, "POST /api/v1/experiments?dry_run=true HTTP/1.1", body)
 
 
-def sweeps(url: str, of: int, experiment: int) -> None:
-    """Sweeps of an experiment, other ones for each `of`."""
-    abandon(url, f"GET /api/v1/analysis/sweep?experiment_id={experiment}&axis=seed&noise_floor=0.0{of + 1} HTTP/1.1")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("ask", [dry_runs, sweeps])
-def test_control_goes_on_beside_requests_that_nobody_waits_for(
-    ask: Callable[[str, int, int], None], tmp_path: Path, database_url: str
-) -> None:
+def test_control_goes_on_beside_requests_that_nobody_waits_for(tmp_path: Path, database_url: str) -> None:
     settings = {"heartbeat_s": 0.2, "lease_s": LEASE_S, "reap_every_s": 0.2}
     with house(tmp_path, database_url, **settings) as home, Client(home.url) as user:
-        experiment = submit_many(user, RUNS)
-        fleet = home.start_fleet(4)
-        succeeded(user, experiment, RUNS)
-        fleet.end()
         gate = tmp_path / "gate"
         home.start_worker("gated", FAKE_TRAINER_GATE=str(gate))
         run_id = submit(user)
         training(user, run_id)
         for of in range(3):
-            ask(home.url, of, experiment)
+            dry_runs(home.url, of)
         gate.touch()
         assert ended(user, run_id).state == "succeeded"
         assert user.run(run_id).attempts == 1  # heartbeats that wait for so long cost the lease
-        ask(home.url, 3, experiment)
+        dry_runs(home.url, 3)
         home.server.popen.send_signal(signal.SIGTERM)
         assert home.server.popen.wait(STOPS_S) == 0

@@ -1,6 +1,8 @@
 import gzip
+import html
 import json
 import math
+import re
 
 import pytest
 from patience import until
@@ -394,6 +396,21 @@ def test_history_of_an_unknown_run_is_not_found(empty_api):
     assert empty_api.post("/analysis/history/7/confirm", status=404)["type"] == "/problems/not-found"
 
 
+FIGURES = [
+    "Ratios: fork-join time / task time",
+    "Time of a step by variant and phase",
+    "Distribution of samples",
+    "Speedup",
+    "Speedup of forward and backward",
+    "Where the threads' time went",
+    "Timeline of one step",
+    "Roofline of task (sync step) 1x64, 2 threads",
+    "Forecast",
+    "Memory by variant",
+    "Growth of memory",
+]
+
+
 def test_the_report_is_one_document_and_one_page(api, explained):
     document = api.get("/analysis/report", experiment_id=explained)
     assert document["schema"] == "taskloom.report/1"
@@ -403,7 +420,7 @@ def test_the_report_is_one_document_and_one_page(api, explained):
     page = api.http.get(f"/reports/{explained}")
     assert page.headers["content-type"].startswith("text/html")
     assert "script" not in page.headers["content-security-policy"]
-    assert page.text.count("<svg") == 11
+    assert [html.unescape(label) for label in re.findall(r'<svg [^>]*aria-label="([^"]*)"', page.text)] == FIGURES
     assert document["conclusion"].partition("<")[0][:60] in page.text
 
 
