@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
+import json
 import shutil
 import socket
 import threading
@@ -150,3 +152,41 @@ def house(api: Caller, make_result: Callable[..., dict[str, Any]]) -> Caller:
     api.worker("w2")
     api.tokens = tokens
     return api
+
+
+PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
+                               "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0}}}}  # fmt: skip
+# Two rows of two tasks each: a barrier between the ops costs 2 of 6 s on two cores.
+PROFILE = {
+    "schema": "taskloom-profile-1", "config": {"sync": "step"}, "environment": {}, "ops": [["fc", "forward"]],
+    "tasks": {"op": [0] * 4, "layer": [None] * 4, "label": [""] * 4, "mean_s": [1.0, 3.0, 3.0, 1.0],
+              "flop": [10**12] * 4, "bytes": [10**6] * 4},
+    "op_first": [0, 2, 4], "nodes": [-1, 0, 1, 2, 3, -1],
+    "edges": [[0, 1], [0, 2], [1, 3], [2, 4], [3, 5], [4, 5]], "crossing": [[5, 0]],
+}  # fmt: skip
+
+
+@pytest.fixture
+def explained(api: Caller, make_result: Callable[..., dict[str, Any]]) -> int:
+    """Both schedulers on one and two threads, one run each, with all that a result can tell, and a profile."""
+    made = api.submit(
+        base={"model": "tiny", "token_slice": 64, "batch_slice": 1},
+        axes={"scheduler": ["fork-join", "task"], "threads": [1, 2]},
+    )
+    node = api.worker()
+    step_s = {("fork-join", 1): 8.0, ("fork-join", 2): 6.0, ("task", 1): 8.0, ("task", 2): 4.0}
+    for _ in range(made["runs"]):
+        lease = node.claim()
+        spec = lease["spec"]
+        threads, s = spec["threads"], step_s[spec["scheduler"], spec["threads"]]
+        result = make_result([9, s, s], scheduler=spec["scheduler"], threads=threads, environment=PEAKS)
+        split = {"barrier_s": 2 * s - 16 / threads, "starvation_s": 0.0, "scheduling_s": 0.0, "idle_s": 0.0}
+        result["threads"] = [{"thread": i, "useful_s": 16 / threads, **split} for i in range(threads)]
+        result["graph"] = {"t1_s": 8.0, "tinf_s": 4.0, "fork_join_tinf_s": 6.0}
+        result["ops"] = [{"op": "fc", "phase": "forward", "calls": 8, "time_s": 16.0, "flop": 10**12, "bytes": 10**9}]
+        result["memory_bytes"] = {"weights": 1, "peak_rss": 10**9}
+        result["resident_bytes"] = {"interpreter": 9 * 10**8, "arenas": 5 * 10**7}
+        if threads == 1:
+            node.leave(lease, "profile.json.gz", gzip.compress(json.dumps(PROFILE).encode()))
+        node.upload(lease, result)
+    return int(made["id"])

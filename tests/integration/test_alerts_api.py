@@ -1,0 +1,155 @@
+"""What became slower: found in histories, run again, confirmed or dismissed."""
+
+import pytest
+from patience import until
+
+from taskloom.contract.experiments import KEPT, build_label
+
+
+def run_all(node, make_result, step_s, core_hash="abc"):
+    """Execute what is queued with one version of the core; each run takes the next of step_s."""
+    for s in step_s:
+        lease = node.claim()
+        environment = {"core_hash": core_hash}
+        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"], environment=environment))
+
+
+NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(("again", "state"), [(1.1, "confirmed"), (1.0, "dismissed")])
+def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(api, make_result, again, state):
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12)
+    node = api.worker()
+    run_all(node, make_result, NOISE)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
+    (series,) = api.get("/analysis/history")["items"]
+    (alert,) = series["alerts"]
+    assert (alert["change"]["cause"], alert["change"]["differs"]) == ("unproven", ["core_hash: abc / new"])
+    assert (alert["state"], alert["change"]["first_after"], len(series["points"])) == ("suspected", 7, 12)
+    made = api.post("/analysis/history/7/confirm", status=201)
+    assert (made["runs"], made["request"]["confirms"]) == (6, 7)
+    assert api.post("/analysis/history/7/confirm", status=201)["id"] == made["id"]
+    assert api.get("/analysis/history")["items"][0]["alerts"][0]["state"] == "confirming"
+    run_all(node, make_result, [s * again for s in NOISE], "new")
+    (alert,) = api.get("/analysis/history", run_id=3)["items"][0]["alerts"]
+    assert (alert["state"], alert["confirming_experiment_id"]) == (state, made["id"])
+
+
+OLD, NEW = "a" * 64, "b" * 64
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(
+    ("old_again", "state", "cause"), [(1.0, "confirmed", "software"), (1.1, "dismissed", "environment")]
+)
+def test_builds_that_a_worker_has_kept_run_in_turn(api, make_result, old_again, state, cause):
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12)
+    node = api.worker(labels={build_label(OLD): KEPT, build_label(NEW): KEPT})
+    run_all(node, make_result, NOISE, OLD)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], NEW)
+    made = api.post("/analysis/history/7/confirm", status=201)
+    assert (made["request"]["builds"], made["runs"]) == ([OLD, NEW], 16)
+    assert api.worker("without-builds").claim(204) is None
+    blocks = []
+    for i in range(16):
+        lease = node.claim()
+        blocks.append(lease["build"])
+        s = (old_again if lease["build"] == OLD else 1.1) * NOISE[i // 2 % 6]
+        node.upload(lease, make_result([9, s, s], environment={"core_hash": lease["build"]}))
+    assert all({*blocks[i : i + 2]} == {OLD, NEW} for i in range(0, 16, 2))
+    assert api.post("/analysis/history/7/confirm", status=201)["id"] == made["id"]
+    (series,) = api.get("/analysis/history", run_id=3)["items"]
+    (alert,) = series["alerts"]
+    assert (alert["state"], alert["change"]["cause"]) == (state, cause)
+    assert "old and new build in turn" in alert["reason"]
+
+
+def test_builds_that_no_worker_has_kept_are_not_asked_for(api, make_result):
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12)
+    node = api.worker(labels={build_label(NEW): KEPT})
+    run_all(node, make_result, NOISE, OLD)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], NEW)
+    assert api.post("/analysis/history/7/confirm", status=201)["request"]["builds"] == []
+
+
+@pytest.mark.both_databases
+def test_what_became_slower_is_run_again_without_being_asked(start_server, make_result):
+    api, other = (start_server(confirm_alerts=True, poll_s=0.05) for _ in range(2))
+    node = api.worker()
+
+    def run_experiment(level):
+        made = api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
+        run_all(node, make_result, [s * level for s in NOISE], "abc" if level == 1.0 else "new")
+        return made["id"]
+
+    def experiments():
+        return {each["id"] for each in api.get("/experiments")["items"]}
+
+    known = {run_experiment(1.0), run_experiment(1.0)}
+    slower = run_experiment(1.1)
+    (confirming,) = until(lambda: experiments() - known - {slower})
+    asked = api.get(f"/experiments/{confirming}")
+    suspected = asked["request"]["confirms"]
+    assert suspected in (12, 13)  # where ranks place the change
+    assert asked["runs"] == 6
+    assert other.post(f"/analysis/history/{suspected}/confirm", status=201)["id"] == confirming
+    run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
+    (alert,) = api.get("/analysis/history", run_id=13)["items"][0]["alerts"]
+    assert (alert["state"], alert["confirming_experiment_id"]) == ("confirmed", confirming)
+    known = experiments() | {run_experiment(1.1), run_experiment(1.1)}
+    until(lambda: searched(api))
+    assert experiments() == known
+
+
+@pytest.mark.both_databases
+def test_a_restart_forgets_neither_alerts_nor_what_is_still_to_be_searched(start_server, make_result):
+    first = start_server(poll_s=3600)
+    node = first.worker()
+    for level in (1.0, 1.0, 1.1):
+        first.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
+        run_all(node, make_result, [s * level for s in NOISE], "abc" if level == 1.0 else "new")
+    assert first.get("/analysis/alerts")["items"] == []
+
+    second = start_server(confirm_alerts=True, poll_s=0.05)
+    (alert,) = until(lambda: second.get("/analysis/alerts", state="confirming")["items"])
+    assert alert["ratio"] == pytest.approx(1.1, rel=0.01)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
+    (confirmed,) = until(lambda: second.get("/analysis/alerts", state="confirmed")["items"])
+    assert {**confirmed, "state": "", "reason": "", "changed_at": ""} == {
+        **alert, "state": "", "reason": "", "changed_at": "", "ratio": confirmed["ratio"],
+    }  # fmt: skip
+    assert confirmed["changed_at"] > alert["changed_at"]
+    assert first.get("/analysis/alerts")["items"] == [confirmed]
+
+
+def test_a_key_that_an_owner_chose_is_not_in_the_way_of_a_confirmation(api, make_result):
+    api.submit(headers={"Idempotency-Key": "confirm run 7"})
+    node = api.worker()
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12, priority=1)
+    run_all(node, make_result, [s * level for level in (1.0, 1.1) for s in NOISE])
+    assert api.post("/analysis/history/7/confirm", status=201)["request"]["confirms"] == 7
+
+
+def searched(api):
+    """Whether every experiment that ended has been searched for what became slower."""
+    unsearched = "finished_at IS NOT NULL AND (alerts_at IS NULL OR alerts_at < finished_at)"
+    return not api.sql(f"SELECT id FROM experiment WHERE {unsearched}")
+
+
+def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start_server, make_result):
+    api = start_server(poll_s=0.05, analysis_processes=1)  # a process of its own searches
+    node = api.worker()
+    for level in (1.0, 1.1):
+        api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
+        run_all(node, make_result, [s * level for s in NOISE])
+    until(lambda: searched(api))
+    assert [row["state"] for row in api.get("/analysis/alerts")["items"]] == ["suspected"]
+    assert len(api.get("/experiments")["items"]) == 2
+    assert api.get("/analysis/history")["items"][0]["alerts"][0]["state"] == "suspected"
+
+
+def test_history_of_an_unknown_run_is_not_found(empty_api):
+    assert empty_api.get("/analysis/history", 404, run_id=7)["type"] == "/problems/not-found"
+    assert empty_api.post("/analysis/history/7/confirm", status=404)["type"] == "/problems/not-found"
