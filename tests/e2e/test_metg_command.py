@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from test_command_line import taskloom, told
+from command_line import taskloom, told
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
