@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import io
-import json
-import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from taskloom import DEFAULT_SERVER, events, frames
-from taskloom.contract import problems
+from taskloom import events, frames
+from taskloom.connection import Connection, Query, parameters, understood
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary, Comparison, ScalingTable
 from taskloom.contract.artifacts import ArtifactList
 from taskloom.contract.demand import PoolPage, PoolSummary, QueuedRun, QueuedRunPage
@@ -31,7 +26,7 @@ from taskloom.contract.runs import LogPage, RunDetail, RunPage, RunRow, SampleLi
 from taskloom.contract.samples import RunSamples, SamplesPage
 from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.contract.workers import WorkerPage, WorkerSummary
-from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
+from taskloom.errors import NotUnderstood
 from taskloom.events import Event
 
 if TYPE_CHECKING:  # these load NumPy, which few questions need
@@ -42,34 +37,11 @@ if TYPE_CHECKING:  # these load NumPy, which few questions need
     from taskloom.analysis.outlook import Outlook
     from taskloom.analysis.sweep import Sweep
 
-M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
-Item = TypeVar("Item")
-Query = Mapping[str, Any]
 
 
-class Client:
+class Client(Connection):
     """A connection to one server. Safe to share between threads; close it, or use it in `with`."""
-
-    def __init__(self, server: str | None = None, token: str | None = None, timeout_s: float = 30.0) -> None:
-        self.server = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
-        token = token or os.environ.get("TASKLOOM_TOKEN")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        try:
-            self._http = httpx.Client(base_url=f"{self.server}/api/v1", headers=headers, timeout=timeout_s)
-        except httpx.InvalidURL as error:
-            raise ServerUnreachable(self.server, str(error)) from error
-
-    def close(self) -> None:
-        self._http.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def submit(self, request: ExperimentRequest, idempotency_key: str | None = None) -> ExperimentDetail:
         """Queue an experiment. A key given twice with the same request submits it once."""
@@ -86,7 +58,7 @@ class Client:
         filters: `state`, `name`, `submitter`, `label`, `since`, `until`, `finished_since`, `finished_until`; instants
         as "7d" or a datetime; several values as a list.
         """
-        return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), _query(filters))
+        return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), parameters(filters))
 
     def experiment(self, experiment_id: int) -> ExperimentDetail:
         return self._ask("GET", f"/experiments/{experiment_id}", ExperimentDetail)
@@ -106,7 +78,7 @@ class Client:
         filters: `node`, `label`, `filter` (settings, as {"scheduler": "task"}), `flagged`, `since`, `until`,
         `finished_since`, `finished_until`; instants as "7d" or a datetime; several values as a list.
         """
-        query = _query({"experiment_id": experiment_id, "state": state, **filters})
+        query = parameters({"experiment_id": experiment_id, "state": state, **filters})
         return self._pages(lambda each: self._page("/runs", RunPage, each), query)
 
     def run(self, run_id: int) -> RunDetail:
@@ -158,7 +130,7 @@ class Client:
         partial = target.with_name(target.name + ".partial")
         try:
             with partial.open("wb") as file:
-                self._stream(f"/exports/{table}", file.write, {**_query(filters), "format": format})
+                self._stream(f"/exports/{table}", file.write, {**parameters(filters), "format": format})
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
@@ -171,7 +143,7 @@ class Client:
         """
         make = frames.maker(library)
         content = io.BytesIO()
-        self._stream(f"/exports/{table}", content.write, {**_query(filters), "format": "ndjson"})
+        self._stream(f"/exports/{table}", content.write, {**parameters(filters), "format": "ndjson"})
         return make(content.getvalue(), filters.get("columns"))
 
     def samples(self, run_id: int) -> SampleList:
@@ -316,101 +288,12 @@ class Client:
     def _rows(self, name: str, kind: type[T], **query: Any) -> list[T]:
         """What an analysis lists: the `rows` or `items` of its answer, which from older servers is the bare array."""
         answer = self._ask_analysis(name, query)
-        found = _understood(answer, dict[str, Any] | list[Any])  # type: ignore[arg-type]
+        found = understood(answer, dict[str, Any] | list[Any])  # type: ignore[arg-type]
         rows = found.get("rows", found.get("items")) if isinstance(found, dict) else found
-        return _understood(answer, list[kind], rows)  # type: ignore[valid-type]
+        return understood(answer, list[kind], rows)  # type: ignore[valid-type]
 
     def _analysis(self, name: str, kind: type[T], **query: Any) -> T:
-        return _understood(self._ask_analysis(name, query), kind)
+        return understood(self._ask_analysis(name, query), kind)
 
     def _ask_analysis(self, name: str, query: Query) -> httpx.Response:
         return self._send("GET", f"/analysis/{name}", query={k: v for k, v in query.items() if v is not None})
-
-    def _page(self, path: str, model: type[M], query: Query) -> M:
-        return self._ask("GET", path, model, query=query)
-
-    @staticmethod
-    def _pages(fetch: Callable[[Query], Any], query: Query) -> Iterator[Any]:
-        cursor: str | None = None
-        while True:
-            page = fetch({**query, "cursor": cursor} if cursor else query)
-            yield from page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        model: type[M],
-        body: BaseModel | None = None,
-        query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> M:
-        return _understood(self._send(method, path, body, query, headers), model)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: BaseModel | None = None,
-        query: Query | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
-        content = None if body is None else body.model_dump_json(exclude_unset=True)
-        sent = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
-        try:
-            answer = self._http.request(method, path, content=content, params=query, headers=sent)
-        except httpx.HTTPError as error:
-            raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
-        return _checked(answer)
-
-    def _stream(self, path: str, write: Callable[[bytes], object], query: Query | None = None) -> str:
-        """Write what is at an address; its ETag."""
-        try:
-            with self._http.stream("GET", path, params=query) as answer:
-                if not answer.is_success:
-                    answer.read()
-                for chunk in _checked(answer).iter_bytes():
-                    write(chunk)
-                return str(answer.headers.get("ETag"))
-        except httpx.HTTPError as error:
-            raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
-
-
-def _understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
-    """The answer, or a part of it, as what it is. Raises NotUnderstood."""
-    adapter = TypeAdapter(kind)
-    try:
-        return adapter.validate_json(answer.content) if part is ... else adapter.validate_python(part)
-    except ValidationError as error:
-        raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
-
-
-def _query(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters as parameters: what is None is left out."""
-    query: dict[str, Any] = {}
-    for name, value in given.items():
-        if name == "filter" and isinstance(value, Mapping):
-            query[name] = [f"{setting}={v if isinstance(v, str) else json.dumps(v)}" for setting, v in value.items()]
-        elif name == "columns" and not isinstance(value, str) and value is not None:
-            query[name] = ",".join(value)
-        elif isinstance(value, datetime.datetime):
-            query[name] = value.astimezone(datetime.UTC).isoformat()
-        elif value is not None:
-            query[name] = value
-    return query
-
-
-def _checked(answer: httpx.Response) -> httpx.Response:
-    """The answer, if it is none that refuses. Raises Problem."""
-    if answer.is_success:
-        return answer
-    try:
-        problem = problems.Problem.model_validate_json(answer.content)
-    except ValidationError:
-        problem = problems.Problem(
-            type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=answer.text[:500]
-        )
-    raise from_problem(problem)

@@ -1,0 +1,134 @@
+"""How questions go to a server and answers come back: requests, pages, streams, refusals as exceptions (errors.py)."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from taskloom import DEFAULT_SERVER
+from taskloom.contract import problems
+from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
+
+M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+Query = Mapping[str, Any]
+
+
+class Connection:
+    """A connection to one server."""
+
+    def __init__(self, server: str | None = None, token: str | None = None, timeout_s: float = 30.0) -> None:
+        self.server = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
+        token = token or os.environ.get("TASKLOOM_TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            self._http = httpx.Client(base_url=f"{self.server}/api/v1", headers=headers, timeout=timeout_s)
+        except httpx.InvalidURL as error:
+            raise ServerUnreachable(self.server, str(error)) from error
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _page(self, path: str, model: type[M], query: Query) -> M:
+        return self._ask("GET", path, model, query=query)
+
+    @staticmethod
+    def _pages(fetch: Callable[[Query], Any], query: Query) -> Iterator[Any]:
+        cursor: str | None = None
+        while True:
+            page = fetch({**query, "cursor": cursor} if cursor else query)
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        model: type[M],
+        body: BaseModel | None = None,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> M:
+        return understood(self._send(method, path, body, query, headers), model)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | None = None,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        content = None if body is None else body.model_dump_json(exclude_unset=True)
+        sent = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
+        try:
+            answer = self._http.request(method, path, content=content, params=query, headers=sent)
+        except httpx.HTTPError as error:
+            raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
+        return _checked(answer)
+
+    def _stream(self, path: str, write: Callable[[bytes], object], query: Query | None = None) -> str:
+        """Write what is at an address; its ETag."""
+        try:
+            with self._http.stream("GET", path, params=query) as answer:
+                if not answer.is_success:
+                    answer.read()
+                for chunk in _checked(answer).iter_bytes():
+                    write(chunk)
+                return str(answer.headers.get("ETag"))
+        except httpx.HTTPError as error:
+            raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
+
+
+def understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
+    """The answer, or a part of it, as what it is. Raises NotUnderstood."""
+    adapter = TypeAdapter(kind)
+    try:
+        return adapter.validate_json(answer.content) if part is ... else adapter.validate_python(part)
+    except ValidationError as error:
+        raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
+
+
+def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters as parameters: what is None is left out."""
+    query: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "filter" and isinstance(value, Mapping):
+            query[name] = [f"{setting}={v if isinstance(v, str) else json.dumps(v)}" for setting, v in value.items()]
+        elif name == "columns" and not isinstance(value, str) and value is not None:
+            query[name] = ",".join(value)
+        elif isinstance(value, datetime.datetime):
+            query[name] = value.astimezone(datetime.UTC).isoformat()
+        elif value is not None:
+            query[name] = value
+    return query
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    """The answer, if it is none that refuses. Raises Problem."""
+    if answer.is_success:
+        return answer
+    try:
+        problem = problems.Problem.model_validate_json(answer.content)
+    except ValidationError:
+        problem = problems.Problem(
+            type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=answer.text[:500]
+        )
+    raise from_problem(problem)
