@@ -72,7 +72,9 @@ def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key
         raise SystemExit(f"{record['schema']} is no recording of {', '.join(KINDS)}")
     times, own_base = KINDS[record["schema"]]
     base = base or own_base or record["rows"][0]["variant"]
-    more = "".join(f", {option[2:]} {value}" for option, value in pairwise(record["command"]) if option in CHANGING)
+    # Runs of newer recordings say how they were clipped.
+    options = [each for each in CHANGING if each[2:].replace("-", "_") not in record.get("runs", [{}])[0]]
+    more = "".join(f", {option[2:]} {value}" for option, value in pairwise(record["command"]) if option in options)
     cases: dict[str, dict[str, dict[int, float]]] = {}
     for case, variant, number, seconds in times(record):
         cases.setdefault(case + more, {}).setdefault(variant, {})[number] = seconds
@@ -87,6 +89,7 @@ def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key
 def _steps(record: Mapping[str, Any]) -> Times:
     for run in record["runs"]:
         case = f"B{run['batch']} T{run['seq']}, {run['threads']} thread{'s' * (run['threads'] > 1)}, {run['precision']}"
+        case += f", grad-clip {run['grad_clip']:g}" if run.get("grad_clip") else ""
         warmup = (run.get("config") or {}).get("warmup", 2)
         yield case, run["variant"], run["round"], median(run["step_s"][warmup:])
 

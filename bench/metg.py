@@ -15,22 +15,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import random
-import resource
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.quiet import ATTEMPTS, QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
 from bench.record import ROOT, head, machine, results, save
 from bench.step import child
-from gpt2core.node import host, openmp
+from gpt2core.node import openmp
 from gpt2core.process import launch
 from gpt2core.schedulers.openmp.runtime import SPINNING
 from gpt2core.spec.result import median
@@ -58,7 +58,6 @@ MODES = {"tasks": "task", "loop": "for"}  # of the peer: task depend, and a para
 OPENMP = ("omp-task", "omp-for")
 SAME = {"GCC tasks": "ours omp-task libgomp", "LLVM tasks": "ours omp-task libomp"}  # one runtime, called by a compiler
 BASE = "ours task"
-QUIET, PATIENCE_S, ATTEMPTS = 0.03, 60.0, 5  # a sweep counts if others took no more of the machine, else it is repeated
 COMPARED = (
     "What is compared: `task` replays a graph that was recorded once (static replay); OpenMP's tasks are created anew "
     "in every timestep, with their dependences (dynamic creation), and its loop creates none but waits after every "
@@ -151,24 +150,9 @@ def measure(
         for pattern in order.sample(config.pattern, len(config.pattern)):
             systems = ["ours", *openmp.find(), *built]
             for system in order.sample(systems, len(systems)):
-                found: dict[str, list[Point]] = {}
-                for attempt in range(ATTEMPTS):
-                    wait_for_idleness()
-                    begun = Usage.now()
-                    if system not in built:
-                        how = {} if system == "ours" else {"scheduler": OPENMP, "runtime": system}
-                        asked = dataclasses.replace(config, pattern=(pattern,), **how)
-                        found = run_ours(asked, folder / "result.json")
-                    else:
-                        found = {f"{COMPILERS[system]} {name}": run_peer(config, pattern, built[system], mode)
-                                 for name, mode in MODES.items()}  # fmt: skip
-                    others = Usage.now().others_since(begun)
-                    if others <= QUIET:
-                        break
-                    print(f"{pattern}, {system}: other processes took {100 * others:.0f} % of the machine, "
-                          f"attempt {attempt + 1} of {ATTEMPTS}", flush=True)  # fmt: skip
-                else:
-                    disturbed += 1
+                sweep = functools.partial(run, config, pattern, system, built, folder)
+                found, others = undisturbed(sweep, f"{pattern}, {system}")
+                disturbed += others > QUIET
                 for name, points in found.items():
                     sweeps.setdefault((pattern, name), []).append(points)
                     value = metg_s(points, peak_iterations_per_s([points]))
@@ -177,38 +161,15 @@ def measure(
     return sweeps, disturbed
 
 
-@dataclasses.dataclass(frozen=True)
-class Usage:
-    """Seconds of processor time: of the whole machine, and of the children of this process that have ended."""
-
-    at_s: float
-    machine_s: float
-    children_s: float
-
-    @classmethod
-    def now(cls) -> Usage:
-        spent, children = host.cpu_times_ticks(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        busy = sum(value for name, value in spent.items() if name not in ("idle", "iowait"))
-        return cls(time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), children.ru_utime + children.ru_stime)
-
-    def others_since(self, before: Usage) -> float:
-        """Share of the machine that was not the children's: other processes, and what a hypervisor took."""
-        others_s = self.machine_s - before.machine_s - (self.children_s - before.children_s)
-        return others_s / (self.at_s - before.at_s) / (os.cpu_count() or 1)
-
-
-def wait_for_idleness() -> None:
-    """Return once other processes have left the machine alone for a moment, or after PATIENCE_S."""
-    told = False
-    end_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end_s:
-        before = Usage.now()
-        time.sleep(0.25)
-        if Usage.now().others_since(before) <= QUIET:
-            return
-        if not told:
-            print("waiting until other processes leave the machine alone", flush=True)
-            told = True
+def run(
+    config: MetgConfig, pattern: str, system: str, built: Mapping[str, Path], folder: Path
+) -> dict[str, list[Point]]:
+    """A system's sweep of a pattern."""
+    if system not in built:
+        how = {} if system == "ours" else {"scheduler": OPENMP, "runtime": system}
+        return run_ours(dataclasses.replace(config, pattern=(pattern,), **how), folder / "result.json")
+    return {f"{COMPILERS[system]} {name}": run_peer(config, pattern, built[system], mode)
+            for name, mode in MODES.items()}  # fmt: skip
 
 
 def run_ours(config: MetgConfig, result: Path) -> dict[str, list[Point]]:

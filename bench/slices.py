@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.metg import QUIET, Usage, wait_for_idleness
+from bench.quiet import QUIET, undisturbed
 from bench.ratios import HOW, ratio, told
 from bench.record import Measured, head, out_option, save
 from bench.step import child, parse_shape
@@ -159,15 +159,8 @@ class Trial:
 
     def run_quietly(self, case: Case, way: Slices) -> Measured:
         """One process, or a second one if others took part of the machine during the first."""
-        found: Measured = {}
-        for _ in range(ATTEMPTS):
-            wait_for_idleness()
-            begun = Usage.now()
-            found = self.run(case, way)
-            found["others"] = Usage.now().others_since(begun)
-            if found["others"] <= QUIET:
-                break
-        return found
+        found, others = undisturbed(lambda: self.run(case, way), f"{case}, {name(way)}", ATTEMPTS)
+        return {**found, "others": others}
 
     def run(self, case: Case, way: Slices) -> Measured:
         """One process."""

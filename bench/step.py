@@ -1,22 +1,25 @@
-"""A training step of ours against PyTorch's, eager and compiled: same weights, tokens, threads, cores and precision.
+"""A training step of ours against PyTorch's, as installed and tuned (bench.torch_peers), eager and compiled: same
+weights, tokens, threads, cores and precision.
 
     python -m bench.step --shapes 4x64,4x256 --threads 1,2 --precisions fp32,bf16 --rounds 7 --steps 12
 
-Without options: all shapes and both precisions of the targets, on one thread and on all cores, an hour or two.
+Without options: all shapes and both precisions of the targets, with and without clipping, on one thread and on all
+cores: some hours. First in the table stands the ratio to the fastest peer of each case.
 
-Every measurement is a fresh process; in each round every variant runs once, in a random order, so rounds are pairs.
-A process counts by the median of its timed steps; variants are compared by the ratios of their rounds, with an exact
-interval from six rounds on. Occasions differ: several recordings, hours apart, are put together by `python -m
-bench.combine`. Losses are compared first: where they differ by more than
-LOSS_TOLERANCE, relative, no ratio is shown. Our ops are held against the node's roof, if it was measured (`taskloom
-doctor --peaks`). Raw samples, the machine and tables are written to --out (.json and .md); with --budget-s no round
-begins that would end later.
+Every measurement is a fresh process; in each round every variant runs once, in a random order, so rounds are pairs. One
+that other processes disturbed is repeated (bench.quiet). A process counts by the median of its timed steps; variants
+are compared by the ratios of their rounds, with an exact interval from six rounds on. Occasions differ: several
+recordings, hours apart, are put together by `python -m bench.combine`. Losses are compared first: where they differ by
+more than LOSS_TOLERANCE, relative, no ratio is shown. Our ops are held against the node's roof, if it was measured
+(`taskloom doctor --peaks`). Raw samples, the machine and tables are written to --out (.json and .md); with --budget-s
+no round begins that would end later.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import random
@@ -29,8 +32,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.quiet import ATTEMPTS, QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
-from bench.record import ROOT, Measured, head, out_option, save
+from bench.record import ROOT, Measured, head, machine, out_option, save
+from bench.torch_peers import PEERS, environment
 from gpt2core.data.sources import open_tokens, write_tokens
 from gpt2core.networks.gpt2.checkpoint import initial_weights, write_checkpoint
 from gpt2core.networks.gpt2.tensors import weight_specs
@@ -40,7 +45,6 @@ from gpt2core.spec.result import median
 from taskloom.analysis.roofline import peaks_of, roofline
 
 OURS = ("task", "fork-join", "serial")
-PEERS = {"torch-eager": False, "torch-compile": True}  # whether compiled
 LOSS_TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
 MIB = 1 << 20
 
@@ -53,10 +57,12 @@ class Case:
     seq: int
     threads: int
     precision: str = "fp32"
+    grad_clip: float = 0.0
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
-        return f"B{self.batch} T{self.seq}, {threads}, {self.precision}"
+        clipped = f", grad-clip {self.grad_clip:g}" if self.grad_clip else ""
+        return f"B{self.batch} T{self.seq}, {threads}, {self.precision}{clipped}"
 
 
 def arguments() -> argparse.Namespace:
@@ -68,19 +74,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
     parser.add_argument("--precisions", default="fp32,bf16", help=", ".join(LOSS_TOLERANCE))
     parser.add_argument("--grad-accum", type=int, default=1, help="micro-batches of a step")
-    parser.add_argument("--grad-clip", type=float, default=0.0, help="limit on the gradients' norm; 0: none")
-    parser.add_argument("--variants", default="task,torch-eager,torch-compile", help=", ".join((*OURS, *PEERS)))
+    parser.add_argument("--grad-clip", default="0,1", help="limits on the gradients' norm, with commas; 0: none")
+    parser.add_argument("--variants", default="task,torch-compile,torch-tuned,torch-tuned-compile",
+                        help=", ".join((*OURS, *PEERS)))  # fmt: skip
     parser.add_argument("--rounds", type=int, default=6, help="processes of each variant")
     parser.add_argument("--steps", type=int, default=6, help="steps of each process, warm-up included")
     parser.add_argument("--warmup", type=int, default=2, help="of these, not timed")
     parser.add_argument("--budget-s", type=float, help="no round but the first begins that would end after so long")
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="processes at most where others disturb them")
     parser.add_argument("--seed", type=int, default=1337, help="of weights and of the order within rounds")
     out_option(parser, "step")
     given = parser.parse_args()
     unknown = set(given.variants.split(",")) - {*OURS, *PEERS}
     unknown |= set(given.precisions.split(",")) - set(LOSS_TOLERANCE)
-    if unknown or given.rounds < 1 or given.warmup >= given.steps:
-        parser.error("unknown variant or precision, no rounds, or no timed step")
+    if unknown or min(given.rounds, given.attempts) < 1 or given.warmup >= given.steps:
+        parser.error("unknown variant or precision, no rounds, no attempt, or no timed step")
     return given
 
 
@@ -88,25 +96,30 @@ def main() -> None:
     given = arguments()
     shapes = [parse_shape(text) for text in given.shapes.split(",")]
     cases = [
-        Case(batch, seq, int(threads), precision)
+        Case(batch, seq, int(threads), precision, float(grad_clip))
         for batch, seq in shapes
         for threads in given.threads.split(",")
         for precision in given.precisions.split(",")
+        for grad_clip in given.grad_clip.split(",")
     ]
     variants = given.variants.split(",")
+    before = machine()
     with tempfile.TemporaryDirectory(prefix="bench-step-") as name:
         base = prepare(Path(name), given, max(batch * seq for batch, seq in shapes))
         runs = []
         begun_s = time.monotonic()
         for round_no in range(given.rounds):
-            runs += measure(cases, variants, base, round_no, random.Random(given.seed + round_no), Path(name))
+            order = random.Random(given.seed + round_no)
+            runs += measure(cases, variants, base, round_no, order, Path(name), given.attempts)
             spent_s = time.monotonic() - begun_s
             if given.budget_s is not None and spent_s * (round_no + 2) / (round_no + 1) > given.budget_s:
                 break
+    comparisons = [compare(case, variants, runs, base.warmup_steps) for case in cases]
     report = {
-        **head("taskloom.bench.step/1"),
+        **head("taskloom.bench.step/1", {**before, "load_average_after": list(os.getloadavg())}),
         "runs": runs,
-        "comparisons": [compare(case, variants, runs, base.warmup_steps) for case in cases],
+        "comparisons": comparisons,
+        "headlines": [line for each in comparisons if (line := headline(each, comparisons, runs, base.warmup_steps))],
         "roofs": [roof for case in cases for variant in variants if (roof := roof_of(case, variant, runs)) is not None],
     }
     save(given.out, report, table(report))
@@ -129,25 +142,24 @@ def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainC
     write_tokens(folder / "tokens.bin", text[: most_tokens * given.grad_accum * given.steps + 1])
     return TrainConfig(
         model=model, batch=1, seq=1, steps=given.steps, warmup=given.warmup, seed=given.seed,
-        grad_accum=given.grad_accum, grad_clip=given.grad_clip,
+        grad_accum=given.grad_accum,
         data=str(folder / "tokens.bin"), checkpoint=str(folder / "initial.bin"),
     )  # fmt: skip
 
 
 def measure(
-    cases: Sequence[Case], variants: Sequence[str], base: TrainConfig, round_no: int, order: random.Random, folder: Path
-) -> list[Measured]:
+    cases: Sequence[Case], variants: Sequence[str], base: TrainConfig, round_no: int, order: random.Random,
+    folder: Path, attempts: int,
+) -> list[Measured]:  # fmt: skip
     """Run every variant of every case once."""
     runs: list[Measured] = []
     for case in cases:
         for variant in order.sample(variants, len(variants)):
             cores = tuple(launch.allowed_cores()[: case.threads])
             config = dataclasses.replace(base, cores=cores, **dataclasses.asdict(case))
-            if variant in PEERS:
-                result = run_torch(config, PEERS[variant])
-            else:
-                result = run_ours(dataclasses.replace(config, scheduler=variant), folder / "result.json")
-            runs.append({"round": round_no, "variant": variant, **dataclasses.asdict(case), **result})
+            run = functools.partial(run_torch if variant in PEERS else run_ours, config, variant, folder)
+            result, others = undisturbed(run, f"{case}, {variant}", attempts)
+            runs.append({"round": round_no, "variant": variant, **dataclasses.asdict(case), **result, "others": others})
             step_s = median(result["step_s"][base.warmup_steps :])
             print(
                 f"[round {round_no + 1}, {len(runs)}/{len(cases) * len(variants)}] {case}: {variant} "
@@ -158,20 +170,29 @@ def measure(
     return runs
 
 
-def run_ours(config: TrainConfig, result: Path) -> Measured:
+def run_ours(config: TrainConfig, variant: str, folder: Path) -> Measured:
     """One process of our trainer. Its cores are pinned by itself."""
-    child(launch.command(result), json.dumps(config.to_dict()), launch.environment())
+    result = folder / "result.json"
+    spec = dataclasses.replace(config, scheduler=variant).to_dict()
+    child(launch.command(result), json.dumps(spec), launch.environment())
     measured = json.loads(result.read_text(encoding="utf-8"))
     kept = ("losses", "step_s", "phase_s", "ops", "environment", "config", "warnings")
-    return {**{key: measured[key] for key in kept}, "peak_rss_bytes": measured["memory_bytes"]["peak_rss"]}
+    faults = [measured["validity"]["steps"][kind] for kind in ("minor_faults", "major_faults")]
+    return {
+        **{key: measured[key] for key in kept},
+        "peak_rss_bytes": measured["memory_bytes"]["peak_rss"],
+        "page_faults": [None if None in pair else sum(pair) for pair in zip(*faults, strict=True)],
+        "threads_on": [thread["observed_cores"] for thread in measured["threads"]],
+    }
 
 
-def run_torch(config: TrainConfig, compiled: bool) -> Measured:
+def run_torch(config: TrainConfig, variant: str, _: Path) -> Measured:
     """One process of PyTorch."""
     command = [sys.executable, "-m", "bench.torch_step"]
-    spec = json.dumps({"config": config.to_dict(), "compiled": compiled})
-    measured: Measured = json.loads(child(command, spec, dict(os.environ)))
-    return measured
+    spec = {"config": config.to_dict(), **dataclasses.asdict(PEERS[variant])}
+    settings = environment(PEERS[variant], config.cores or ())
+    measured: Measured = json.loads(child(command, json.dumps(spec), {**os.environ, **settings}))
+    return {**measured, "environment": {**measured["environment"], "settings": settings}}
 
 
 def child(command: Sequence[str], stdin: str, environment: dict[str, str]) -> str:
@@ -224,24 +245,60 @@ def compare(case: Case, variants: Sequence[str], runs: Sequence[Measured], warmu
             "loss_difference": loss_difference,
             **(ratio(medians[variant], medians[variants[0]]) if agrees else NO_RATIO),
             "peak_rss_bytes": median([float(r["peak_rss_bytes"]) for r in mine]),
+            "page_faults": median([float(n) for r in mine for n in r["page_faults"][warmup:]]),
+            "bound": all(len(cores) == 1 for r in mine for cores in r["threads_on"]),
+            "disturbed": sum(r["others"] > QUIET for r in mine),
         })  # fmt: skip
     return {"case": dataclasses.asdict(case), "label": str(case), "base": variants[0], "rows": rows}
 
 
+def headline(
+    comparison: Measured, comparisons: Sequence[Measured], runs: Sequence[Measured], warmup: int
+) -> Measured | None:
+    """The ratio of a case to its fastest peer, and what clipping costs the base; None without a peer."""
+    base, rows = comparison["base"], {row["variant"]: row for row in comparison["rows"]}
+    peers = [row for name, row in rows.items() if name in PEERS and row["ratio"] is not None]
+    if base in PEERS or not peers:
+        return None
+    fastest = min(peers, key=lambda row: row["median_step_s"])
+    case = Case(**comparison["case"])
+    same = dataclasses.replace(case, grad_clip=0.0)
+    clipping = None
+    if case.grad_clip and dataclasses.asdict(same) in [other["case"] for other in comparisons]:
+        clipped, free = ([median(r["step_s"][warmup:]) for r in of_case(each, base, runs)] for each in (case, same))
+        clipping = ratio(clipped, free)
+    kept = ("ratio", "ratio_middle", "ratio_interval", "rounds")
+    return {
+        "label": comparison["label"], "peer": fastest["variant"], **{key: fastest[key] for key in kept},
+        "memory_share": rows[base]["peak_rss_bytes"] / fastest["peak_rss_bytes"], "clipping": clipping,
+    }  # fmt: skip
+
+
 def table(report: Measured) -> str:
     """The comparisons as Markdown."""
-    base = report["comparisons"][0]["base"]
+    base, on = report["comparisons"][0]["base"], report["machine"]
     lines = [
         f"# A training step: {base} against its peers, {report['at'][:10]}", "",
-        f"Machine: {report['machine']['cpu_model']}, {report['machine']['cores']} cores, "
-        f"{report['machine']['memory_bytes'] / (1 << 30):.0f} GiB, Linux {report['machine']['kernel']}; "
+        f"Machine: {on['cpu_model']}, {on['cores']} cores, {on['memory_bytes'] / (1 << 30):.0f} GiB, Linux "
+        f"{on['kernel']}; load average {on['load_average'][0]:.1f} before, {on['load_average_after'][0]:.1f} after; "
         f"command: `python -m bench.step {' '.join(report['command'])}`", "",
         f"Ratio: step of the variant / step of {base}, above 1 where {base} is faster, {HOW}. "
         "Spread: fastest and slowest process's median. Losses: the largest relative "
-        f"difference to {base}'s.", "",
-        "| case | variant | median step, ms | spread, ms | ratio | 95 % | peak RSS, MiB | losses, rel. |",
-        "|---|---|---|---|---|---|---|---|",
+        f"difference to {base}'s. Faults: page faults of a step, the median. Bound: each thread that worked to one "
+        f"core. Disturbed: processes that count though others took more than {QUIET:.0%} of the machine.", "",
     ]  # fmt: skip
+    if report["headlines"]:
+        lines += [
+            f"Against the fastest peer of each case (memory: peak RSS of {base} / the peer's; clipping: step of {base} "
+            "with clipping / without):", "",
+            "| case | fastest peer | ratio | 95 % | memory | clipping |", "|---|---|---|---|---|---|",
+            *(headline_line(each) for each in report["headlines"]), "",
+        ]  # fmt: skip
+    lines += [
+        "| case | variant | median step, ms | spread, ms | ratio | 95 % | peak RSS, MiB | losses, rel. "
+        "| faults | bound | disturbed |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
     for comparison in report["comparisons"]:
         for row in comparison["rows"]:
             refused = row["ratio"] is None
@@ -250,11 +307,22 @@ def table(report: Measured) -> str:
                 f"| {row['min_step_s'] * 1e3:.2f} to {row['max_step_s'] * 1e3:.2f} "
                 f"| {'losses disagree' if refused else format(row['ratio'], '.3f')} "
                 f"| {told(row['ratio_interval'])} | {row['peak_rss_bytes'] / MIB:.0f} "
-                f"| {row['loss_difference']:.1e} |"
+                f"| {row['loss_difference']:.1e} | {row['page_faults']:.0f} | {'yes' if row['bound'] else 'no'} "
+                f"| {row['disturbed']} |"
             )
     for roof in report["roofs"]:
         lines += ["", *roof_lines(roof)]
     return "\n".join(lines) + "\n"
+
+
+def headline_line(of: Measured) -> str:
+    """The ratio to a case's fastest peer as Markdown."""
+    clipping = of["clipping"]
+    costs = "-" if clipping is None else f"{clipping['ratio']:.3f} ({told(clipping['ratio_interval'])})"
+    return (
+        f"| {of['label']} | {of['peer']} | {of['ratio']:.3f} | {told(of['ratio_interval'])} "
+        f"| {of['memory_share']:.0%} | {costs} |"
+    )
 
 
 def roof_lines(roof: Measured) -> list[str]:

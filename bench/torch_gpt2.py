@@ -42,12 +42,21 @@ class Block(nn.Module):
 
 
 class GPT2(nn.Module):
-    """The mean next-token loss of (B, T) tokens; the head is the token embedding, without padding."""
+    """The mean next-token loss of (B, T) tokens; the head is the token embedding.
 
-    def __init__(self, sizes: ModelConfig) -> None:
+    padded: its products are over the padded vocabulary. A bias of -inf keeps the padding out of the softmax, so the
+    loss is the same and the padding's gradients are zero.
+    """
+
+    def __init__(self, sizes: ModelConfig, padded: bool = False) -> None:
         super().__init__()
         self.sizes = sizes
-        self.wte = nn.Embedding(sizes.vocab, sizes.channels)
+        rows = sizes.padded_vocab if padded else sizes.vocab
+        self.wte = nn.Embedding(rows, sizes.channels)
+        self.logits_bias: Tensor | None
+        self.register_buffer("logits_bias", torch.zeros(rows) if padded else None)
+        if self.logits_bias is not None:
+            self.logits_bias[sizes.vocab :] = -torch.inf
         self.wpe = nn.Embedding(sizes.context, sizes.channels)
         self.blocks = nn.ModuleList(Block(sizes.channels, sizes.heads) for _ in range(sizes.layers))
         self.lnf = nn.LayerNorm(sizes.channels, eps=1e-5)
@@ -56,7 +65,7 @@ class GPT2(nn.Module):
         x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
-        logits = F.linear(self.lnf(x), self.wte.weight)
+        logits = F.linear(self.lnf(x), self.wte.weight, self.logits_bias)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
@@ -83,7 +92,7 @@ def weights_of(model: GPT2) -> Weights:
     for name, parameters in parameters_by_name(model).items():
         arrays = [parameter.detach().numpy().copy() for parameter in parameters]
         out[name] = arrays[0] if name in NOT_STACKED else np.stack(arrays)
-    padding = model.sizes.padded_vocab - model.sizes.vocab
+    padding = model.sizes.padded_vocab - len(out["wte"])
     out["wte"] = np.pad(out["wte"], ((0, padding), (0, 0)))
     return out
 
@@ -94,7 +103,7 @@ def load_weights(model: GPT2, weights: Mapping[str, np.ndarray]) -> None:
         for name, parameters in parameters_by_name(model).items():
             array = torch.from_numpy(np.array(weights[name]))
             if name == "wte":
-                array = array[: model.sizes.vocab]
+                array = array[: model.wte.num_embeddings]
             layers = [array] if name in NOT_STACKED else list(array)
             for parameter, layer in zip(parameters, layers, strict=True):
                 parameter.copy_(layer)
@@ -171,11 +180,11 @@ def write_llmc_checkpoint(path: Path, model: GPT2) -> None:
             stream.write(array.astype("<f4").tobytes())
 
 
-def read_llmc_checkpoint(path: str | Path) -> GPT2:
-    """A model from a llm.c checkpoint of version 3."""
+def read_llmc_checkpoint(path: str | Path, padded: bool = False) -> GPT2:
+    """A model from a llm.c checkpoint of version 3, with or without the padding of its vocabulary."""
     header = np.fromfile(path, dtype="<i4", count=256)
     context, vocab, layers, heads, channels, _ = (int(value) for value in header[2:8])
-    model = GPT2(ModelConfig(layers, heads, channels, vocab, context))
+    model = GPT2(ModelConfig(layers, heads, channels, vocab, context), padded)
     values, at = np.memmap(path, dtype="<f4", mode="r", offset=1024), 0
     weights: Weights = {}
     for name, array in weights_of(model).items():

@@ -1,8 +1,9 @@
-"""One PyTorch run in a process of its own: the settings (TrainConfig as JSON, and `compiled`) on standard input, the
-measurements as one JSON line on standard output. The model and its step are in bench.torch_gpt2.
+"""One PyTorch run in a process of its own: the settings (TrainConfig and a Peer of bench.torch_peers, as JSON) on
+standard input, the measurements as one JSON line on standard output. The model and its step are in bench.torch_gpt2.
 
 PyTorch at its usual best on a CPU: fused AdamW, scaled_dot_product_attention, gradients set to None, optionally
 torch.compile, whose compilation falls in the warm-up steps. bf16 is autocast of the forward pass over fp32 weights.
+A tuned one has a padded vocabulary; the rest of its tuning is in the environment that it is started with.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import sys
 import time
 from typing import Any
 
+import psutil
+
+BUSY_SHARE = 0.1  # of the busiest thread's time, from which on a thread took part in the work
+
 
 def main() -> None:
     spec = json.loads(sys.stdin.read())
-    cores, threads = spec["config"]["cores"], spec["config"]["threads"]
-    os.sched_setaffinity(0, cores)  # before PyTorch counts cores and starts threads
-    os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.sched_setaffinity(0, spec["config"]["cores"])  # before PyTorch counts cores and starts threads
     json.dump(measure(spec), sys.stdout)
 
 
 def measure(spec: dict[str, Any]) -> dict[str, Any]:
-    """Losses, seconds of each step and of its phases, and the peak memory of this process."""
+    """Losses, seconds and page faults of each step, seconds of its phases, and the peak memory of this process."""
     import torch
 
     from bench.torch_gpt2 import batch_of, new_adamw, read_llmc_checkpoint
@@ -35,14 +38,20 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     config = TrainConfig.from_dict(spec["config"])
     assert config.checkpoint is not None
     torch.set_num_threads(config.threads)
-    model = read_llmc_checkpoint(config.checkpoint)
-    optimizer = new_adamw(model, config, fused=True)
+    model = read_llmc_checkpoint(config.checkpoint, padded=spec["tuned"])
+    optimizer = new_adamw(model, config, fused=not spec["compiled_optimizer"])
+    update: Any = torch.compile(optimizer.step) if spec["compiled_optimizer"] else optimizer.step
     stream = open_tokens(config)
-    step_of: Any = torch.compile(model) if spec["compiled"] else model
+    step_of: Any = torch.compile(model, mode=spec["mode"]) if spec["compiled"] else model
     losses: list[float] = []
+    faults = [page_faults()]
     ends = [time.perf_counter_ns()]
     phase_s: dict[str, list[float]] = {"forward": [], "backward": [], "update": []}
+    before: dict[int, float] = {}
     for step in range(config.steps):
+        if step == config.warmup_steps:
+            before = thread_times_s()
+            ends[-1] = time.perf_counter_ns()
         for seconds in phase_s.values():
             seconds.append(0.0)
         losses.append(0.0)
@@ -59,23 +68,43 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
             at = backward_end
         if config.grad_clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
-        optimizer.step()
+        update()
         optimizer.zero_grad(set_to_none=True)
         ends.append(time.perf_counter_ns())
         phase_s["update"][-1] = (ends[-1] - at) / 1e9
+        faults.append(page_faults())
     return {
         "losses": losses,
         "step_s": [(end - begin) / 1e9 for begin, end in itertools.pairwise(ends)],
         "phase_s": phase_s,
+        "page_faults": [after - before for before, after in itertools.pairwise(faults)],
+        "threads_on": threads_on(before),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "environment": {
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
-            "observed_cores": sorted(os.sched_getaffinity(0)),
             "mkl": torch.backends.mkl.is_available(),
             "mkldnn": torch.backends.mkldnn.is_available(),
         },
     }
+
+
+def page_faults() -> int:
+    """Page faults of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_minflt + usage.ru_majflt
+
+
+def thread_times_s() -> dict[int, float]:
+    """Processor time of each thread so far, by its id."""
+    return {thread.id: thread.user_time + thread.system_time for thread in psutil.Process().threads()}
+
+
+def threads_on(before: dict[int, float]) -> list[list[int]]:
+    """For each thread that took part in the work since then: the cores that it may run on."""
+    spent_s = {thread: at_s - before.get(thread, 0.0) for thread, at_s in thread_times_s().items()}
+    busiest_s = max(spent_s.values())
+    return sorted(sorted(os.sched_getaffinity(t)) for t, s in spent_s.items() if s > BUSY_SHARE * busiest_s)
 
 
 if __name__ == "__main__":

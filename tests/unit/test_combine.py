@@ -47,6 +47,16 @@ def test_what_was_asked_otherwise_is_another_case():
     assert len(combined([record(at, [1.5]), record(at, [1.7], grad_clip=1)], "task")) == 2
 
 
+def test_recordings_whose_runs_say_how_they_were_clipped_go_with_those_whose_command_does():
+    at = "2026-11-21T20:00:00+00:00"
+    both = record(at, [1.5], grad_clip="0,1")
+    both["runs"] = [{**run, "grad_clip": clip} for clip in (0.0, 1.0) for run in both["runs"]]
+    rows = combined([both, record(at, [1.5]), record(at, [1.7], grad_clip=1)], "task")
+    assert [(row["case"], row["rounds"]) for row in rows] == [
+        ("B4 T64, 2 threads, fp32", [2]), ("B4 T64, 2 threads, fp32, grad-clip 1", [2]),
+    ]  # fmt: skip
+
+
 def metg(at, seconds):
     """Two systems whose tasks of one iteration cost so much beside their iteration of a microsecond, by round."""
     sweeps = [

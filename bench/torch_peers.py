@@ -1,0 +1,67 @@
+"""PyTorch's ways of running the step that bench.step compares with: as installed, and tuned as a careful user would.
+
+Tuned: memory that was freed is kept (default malloc gives large blocks back, and each comes again page by page), the
+products of the logits are over a vocabulary padded as ours, with the same loss, and OpenMP's threads are bound. What
+goes beyond that was tried: variants of their own, so that the fastest is known.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from gpt2core.node import openmp
+
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+# As PyTorch's tuning guide has it.
+JEMALLOC = {
+    "MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto,"
+    "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000"
+}
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # malloc advises them, as our arenas do
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """One way. mode: of torch.compile; settings: of the environment; preload: a library."""
+
+    compiled: bool
+    tuned: bool = False
+    mode: str | None = None
+    compiled_optimizer: bool = False
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    preload: str | None = None
+
+
+PEERS = {
+    "torch-eager": Peer(compiled=False),
+    "torch-compile": Peer(compiled=True),
+    "torch-tuned": Peer(compiled=False, tuned=True),
+    "torch-tuned-compile": Peer(compiled=True, tuned=True),
+    "torch-tuned-hugepages": Peer(compiled=True, tuned=True, settings=HUGE_PAGES),
+    "torch-tuned-jemalloc": Peer(compiled=True, tuned=True, settings=JEMALLOC, preload="jemalloc"),
+    "torch-tuned-iomp5": Peer(compiled=True, tuned=True, settings={"KMP_BLOCKTIME": "1"}, preload="iomp5"),
+    "torch-tuned-max-autotune": Peer(compiled=True, tuned=True, mode="max-autotune"),
+    "torch-tuned-optimizer": Peer(compiled=True, tuned=True, compiled_optimizer=True),
+}
+
+
+def environment(peer: Peer, cores: Sequence[int]) -> dict[str, str]:
+    """What a peer's process finds in its environment beside what this process does. Raises SystemExit."""
+    found = {"OMP_NUM_THREADS": str(len(cores))}
+    if peer.tuned:
+        places = ",".join(f"{{{core}}}" for core in cores)
+        found |= {**KEEP_MEMORY, "OMP_PROC_BIND": "close", "OMP_PLACES": places}
+    if peer.preload is not None:
+        found["LD_PRELOAD"] = library(peer.preload)
+    return {**found, **peer.settings}
+
+
+def library(name: str) -> str:
+    """A library as LD_PRELOAD takes it. Raises SystemExit if this machine has none of that name."""
+    runtime = openmp.find().get(f"lib{name}")
+    found = ctypes.util.find_library(name) if runtime is None else str(runtime)
+    if found is None:
+        raise SystemExit(f"no library {name} on this machine")
+    return found

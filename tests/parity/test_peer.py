@@ -1,0 +1,70 @@
+"""The peer of bench.step, tuned: its padding changes nothing, and it runs as it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.step import Case, compare, headline, headline_line, run_ours, run_torch
+from bench.torch_gpt2 import GPT2, batch_of, load_weights, new_adamw, random_model, weights_of, write_llmc_checkpoint
+from gpt2core.data.sources import open_tokens
+from gpt2core.process import launch
+from gpt2core.spec.config import ModelConfig, TrainConfig
+
+pytestmark = pytest.mark.parity
+
+SMALL = ModelConfig(layers=2, heads=4, channels=48, vocab=260, context=32)  # padded to 384
+SETTINGS = TrainConfig(SMALL, batch=2, seq=16, steps=6, warmup=2, data="stdlib", lr=3e-4)
+
+
+def test_the_padding_takes_no_part() -> None:
+    """In double precision, so that nothing but the sum's order could differ."""
+    plain, padded = random_model(SMALL, 1, torch.float64), GPT2(SMALL, padded=True).to(torch.float64)
+    load_weights(padded, weights_of(plain))
+    assert len(padded.wte.weight) == SMALL.padded_vocab
+    stream = open_tokens(SETTINGS)
+    optimizers = [new_adamw(model, SETTINGS) for model in (plain, padded)]
+    for number in range(3):
+        losses = []
+        for model, optimizer in zip((plain, padded), optimizers, strict=True):
+            loss = model(*batch_of(stream, number, SETTINGS.batch, SETTINGS.seq))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        assert losses[0] == pytest.approx(losses[1], rel=1e-13)
+        torch.testing.assert_close(padded.wte.weight.grad[: SMALL.vocab], plain.wte.weight.grad)
+        assert not padded.wte.weight.grad[SMALL.vocab :].any()
+        assert not padded.wte.weight[SMALL.vocab :].any()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_tuned_peer_is_bound_and_its_losses_are_ours(tmp_path: Path, precision: str) -> None:
+    write_llmc_checkpoint(tmp_path / "initial.bin", random_model(SMALL, seed=1))
+    cores = tuple(launch.allowed_cores()[:2])
+    case = Case(SETTINGS.batch, SETTINGS.seq, len(cores), precision, grad_clip=1.0)
+    config = dataclasses.replace(
+        SETTINGS, **dataclasses.asdict(case), cores=cores, checkpoint=str(tmp_path / "initial.bin"), steps=40
+    )
+    runs = []
+    for variant in ("task", "torch-tuned", "torch-eager"):
+        measured = (run_ours if variant == "task" else run_torch)(config, variant, tmp_path)
+        runs.append({**dataclasses.asdict(case), "round": 0, "variant": variant, "others": 0.0, **measured})
+    found = compare(case, ["task", "torch-tuned", "torch-eager"], runs, config.warmup_steps)
+    rows = {row["variant"]: row for row in found["rows"]}
+    assert rows["task"]["bound"]
+    assert rows["torch-tuned"]["bound"]
+    assert rows["torch-eager"]["bound"] == (len(cores) == 1)
+    assert all(row["ratio"] is not None for row in rows.values()), rows  # losses agree
+    assert all(len(run["page_faults"]) == config.steps for run in runs)
+    assert runs[1]["environment"]["settings"]["MALLOC_MMAP_MAX_"] == "0"
+    assert "MALLOC_MMAP_MAX_" not in {**os.environ, **runs[2]["environment"]["settings"]}
+    told = headline(found, [found], runs, config.warmup_steps)
+    assert told is not None
+    fastest = min((row for name, row in rows.items() if name != "task"), key=lambda row: row["median_step_s"])
+    assert (told["peer"], told["ratio"]) == (fastest["variant"], fastest["ratio"])
+    assert f"| {fastest['variant']} |" in headline_line(told)
