@@ -1,6 +1,8 @@
 """docker-compose.yml against the Compose specification, and the Dockerfile against what is packaged."""
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -57,3 +59,20 @@ def test_the_image_holds_every_package_and_owns_what_is_mounted(compose):
     store = compose["x-server"]["environment"]["TASKLOOM_ARTIFACT_ROOT"]
     assert f"mkdir -p {store}" in dockerfile
     assert compose["x-server"]["volumes"] == [f"artifacts:{store}"]
+
+
+@pytest.mark.parametrize("key", [None, "tlk_1_secret"])
+def test_the_job_script_of_a_worker_takes_a_key_where_there_is_one(tmp_path, key):
+    """In the environment, since Slurm shows arguments."""
+    printing = tmp_path / "taskloom"
+    printing.write_text('#!/bin/sh\nprintf "%s\\n" "token=$TASKLOOM_TOKEN" "$@"\n')
+    printing.chmod(0o755)
+    if key is not None:
+        (tmp_path / "key").write_text(key + "\n")
+    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TASKLOOM_TOKEN_FILE": str(tmp_path / "key")}
+    script = ROOT / "deploy/taskloom-worker.slurm"
+    done = subprocess.run(["bash", script], env=given, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [
+        f"token={key or ''}", "worker", "--drain", "release", "--idle-exit", "120s", "--label", "partition=none",
+    ]  # fmt: skip
+    assert "#SBATCH --open-mode=append\n" in script.read_text()

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ from processes import House, gone
 from taskloom import Client
 
 pytestmark = pytest.mark.slurm
+
+JOB_SCRIPT = Path(__file__).parents[2] / "deploy/taskloom-worker.slurm"
 
 
 def test_the_queue_brings_its_workers_and_they_leave(slurm: Cluster, client: Client, provision: Provision) -> None:
@@ -236,6 +239,22 @@ def test_nothing_is_submitted_while_the_queue_cannot_be_read(
     assert not logged(home, "submitted")
     broken.unlink()
     all_succeed(client, experiment_id)
+    until(lambda: slurm.jobs() == [], "the worker to leave", LONG)
+
+
+def test_the_job_script_brings_a_worker_by_hand_and_needs_no_key_where_the_server_asks_for_none(
+    slurm: Cluster, home: House, client: Client
+) -> None:
+    experiment_id = submit(client)
+    settings = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TASKLOOM_SERVER": home.url,
+        "TASKLOOM_TOKEN_FILE": str(home.folder / "no-key"), "TASKLOOM_IDLE_EXIT": "4s", "TASKLOOM_PEAKS": "never",
+        "XDG_STATE_HOME": str(home.folder / "state"),
+    }  # fmt: skip
+    exported = ",".join(["ALL", *(f"{name}={value}" for name, value in settings.items())])
+    slurm.command("sbatch", f"--export={exported}", f"--output={home.folder}/by-hand.log", str(JOB_SCRIPT))
+    all_succeed(client, experiment_id)
+    assert [worker.labels["partition"] for worker in client.workers()] == ["main"]
     until(lambda: slurm.jobs() == [], "the worker to leave", LONG)
 
 
