@@ -117,8 +117,11 @@ class Database:
         if self.is_sqlite:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         self._closed = False
-        event.listen(self.engine, "checkin", self._returned)
         self._writing = self.engine.execution_options(writes=True)
+        # SQLite counts commits for each connection by itself: always the same one is asked.
+        self._watching = create_engine(parsed, pool_size=1, max_overflow=0) if self.is_sqlite else self.engine
+        for engine in {self.engine, self._watching}:
+            event.listen(engine, "checkin", self._returned)
         self.heard: Callable[[object], None] = lambda _: None  # told the facts of each transaction that committed
         # SQLite has one writer. Threads of this process queue here rather than in its busy handler, which sleeps.
         self._turn: contextlib.AbstractContextManager[Any] = (
@@ -139,6 +142,12 @@ class Database:
             yield session
         for fact in session.info.get(FACTS, ()):
             self.heard(fact)
+
+    def mark(self) -> object:
+        """Another value than before if anything was committed meanwhile, by whomever; costs no look at a table."""
+        asked = "PRAGMA data_version" if self.is_sqlite else "SELECT CAST(pg_current_snapshot() AS text)"
+        with self._watching.connect() as connection:
+            return connection.exec_driver_sql(asked).scalar_one()
 
     @contextlib.contextmanager
     def migrating(self) -> Iterator[Connection]:
@@ -162,6 +171,7 @@ class Database:
         """Close every connection: those in use, by threads that go on, when they are returned."""
         self._closed = True
         self.engine.dispose()
+        self._watching.dispose()
 
     def _returned(self, _: object, entry: ConnectionPoolEntry) -> None:
         if self._closed:

@@ -3,6 +3,7 @@
 import contextlib
 
 import pytest
+from patience import until
 
 from taskloom.server.db import Database
 
@@ -17,3 +18,20 @@ def test_a_connection_in_use_when_the_database_is_closed_is_closed_once_it_is_re
         connection.execute("SELECT 1")
     with contextlib.closing(connection), pytest.raises(Exception, match="closed"):
         connection.execute("SELECT 1")
+
+
+def test_the_mark_changes_where_something_was_committed_and_nowhere_else(api, start_server):
+    mark = api.context.database.mark
+
+    def stays():
+        before = mark()
+        api.get("/overview")
+        return mark() == before
+
+    until(stays, "a look that changes no mark")  # PostgreSQL's own housekeeping may
+    before = mark()
+    api.submit()
+    here = mark()
+    assert here != before
+    start_server().submit()  # by another server
+    assert mark() != here

@@ -1,7 +1,10 @@
 import json
 
 import pytest
-from patience import DEADLINE_S
+from patience import DEADLINE_S, until
+from sqlalchemy import event
+
+from taskloom.server.read.events import stream as streams
 
 pytestmark = pytest.mark.both_databases
 
@@ -197,3 +200,26 @@ def test_every_attempt_has_its_lines(api):
     printed(node, lease, 2, "too late", status=409)
     printed(node, second, 1, "second")
     assert [(i["attempt_no"], i["text"]) for i in api.get("/runs/1/log")["items"]] == [(1, "first"), (2, "second")]
+
+
+def test_nothing_is_looked_at_while_nothing_is_committed(listen, monkeypatch):
+    monkeypatch.setattr(streams, "AT_LATEST_S", 3600.0)
+    database = listen.api.context.database
+    marks, asked = [], []
+    real = database.mark
+    reading = listen.api.reading.streams
+    monkeypatch.setattr(reading, "_mark", lambda: marks.append(real()) or marks[-1])
+    stream = listen("/events?topic=overview&topic=workers")
+    assert {stream.next()[2]["topic"] for _ in range(2)} == {"overview", "workers"}
+    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+
+    def nothing():
+        """Whether nothing but marks was asked for while there were twenty."""
+        asked.clear()
+        looked = len(marks)
+        until(lambda: len(marks) > looked + 20, "twenty more marks")
+        return all("pg_current_snapshot" in statement for statement in asked)
+
+    until(nothing, "the looks to stop")
+    listen.api.worker()
+    assert stream.next()[2]["topic"] in ("overview", "workers")

@@ -43,7 +43,7 @@ class Topic:
 class Seen:
     """What there is to tell: the state, and lines with their ids; more: there are more lines than one look takes in.
 
-    passing: fields of the state that are no news by themselves.
+    again: the state was kept, and may have changed since. passing: fields of it that are no news by themselves.
     """
 
     topic: Topic
@@ -51,6 +51,7 @@ class Seen:
     ended: bool
     lines: list[tuple[int, LogLine]] = field(default_factory=list)
     more: bool = False
+    again: bool = False
     passing: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -64,7 +65,8 @@ def look_at_all(
     seen = look(database, {topic: line for topic, line in topics.items() if topic.id})
     if OVERVIEW in topics:
         passing = {"at": True, "eta_s": True, "experiments": {"__all__": {"eta_s"}}}
-        seen[OVERVIEW] = Seen(OVERVIEW, overviews.get(), ended=False, passing=passing)
+        overview, is_current = overviews.latest()
+        seen[OVERVIEW] = Seen(OVERVIEW, overview, ended=False, again=not is_current, passing=passing)
     if WORKERS in topics:
         page = workers.page(database, settings, None, settings.max_page)
         seen[WORKERS] = Seen(WORKERS, page, ended=False, passing={"items": {"__all__": {"seen_at", "ends_at"}}})

@@ -1,6 +1,7 @@
 """Server-sent events: the state as it is, again whenever it has changed, and lines as they come, until it has ended.
 
-One look at the database, now and then, serves every stream; what it finds new is told to those who listen to it.
+One look at the database, where something was committed since, serves every stream; what it finds new is told to those
+who listen to it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from taskloom.server.settings import Settings
 
 MEDIA_TYPE = "text/event-stream"
 ALIVE_EVERY_S = 15.0
+AT_LATEST_S = 15.0  # workers fall silent without a commit
 BEHIND = 100  # pieces of news that wait for a listener; one that is further behind is ended, and comes again
 Look = Callable[[Mapping[Topic, int]], dict[Topic, Seen]]
 ID = re.compile(r"([0-9a-f]{16})\.([0-9]{1,9})")
@@ -116,13 +118,15 @@ class _Watched:
 class Streams:
     """The streams that one server keeps open; used from its event loop only."""
 
-    def __init__(self, look: Look, room: WaitingRoom, settings: Settings) -> None:
-        """look: gives each topic that there is, with the lines after the one of this id; called on any thread."""
-        self._look_at, self._room = look, room
+    def __init__(self, look: Look, mark: Callable[[], object], room: WaitingRoom, settings: Settings) -> None:
+        """look: gives each topic that there is, with the lines after the one of this id; mark: another value if there
+        may be news. Both are called on any thread."""
+        self._look_at, self._mark, self._room = look, mark, room
         self._every_s, self._longest_s, self._most = settings.events_every_s, settings.stream_s, settings.max_streams
         self._open = 0
         self._watched: dict[Topic, _Watched] = {}
         self._watching: asyncio.Task[None] | None = None
+        self._looked_at: object = None  # the mark of the last look; None: look again in any case
 
     async def answer(self, topic: Topic, last_event_id: str | None) -> StreamingResponse:
         """The stream after the event `last_event_id`. Raises NotFound or TooManyStreams."""
@@ -260,18 +264,31 @@ class Streams:
     def _is_known(self, topic: Topic, heard: Heard) -> None:
         watched = self._watched[topic]
         watched.told = watched.told or heard
+        self._looked_at = None  # something may have come between its own look and now
 
     async def _watch(self) -> None:
         """Look for everybody, as long as anybody listens and the server goes on."""
+        at_latest = 0.0
         try:
             while self._watched and await self._room.rest(self._every_s):
+                try:
+                    mark = await to_thread.run_sync(self._mark)
+                except Exception:
+                    log.exception("the look for event streams failed; it goes on")
+                    continue
+                if mark == self._looked_at and time.monotonic() < at_latest:
+                    continue
+                self._looked_at, at_latest = mark, time.monotonic() + AT_LATEST_S
                 asked = {topic: watched.told for topic, watched in self._watched.items() if watched.told is not None}
                 try:
                     lines = {topic: told.line for topic, told in asked.items()}
                     found = await to_thread.run_sync(self._look_at, lines) if lines else {}
                 except Exception:
                     log.exception("the look for event streams failed; it goes on")
+                    self._looked_at = None
                     continue
+                if any(seen.more or seen.again for seen in found.values()):
+                    self._looked_at = None
                 for topic, told in asked.items():
                     self._tell(topic, told, found.get(topic))
         finally:

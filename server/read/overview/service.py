@@ -31,7 +31,8 @@ OPEN = ("queued", "leased", "running", "quarantined")
 
 
 class Overviews:
-    """The overview, looked at anew where something has changed, and no more than a tenth of the time."""
+    """The overview, looked at anew where something has changed, for no more than a tenth of the time, and else for no
+    more than a five-hundredth."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database, self._settings = database, settings
@@ -42,17 +43,21 @@ class Overviews:
 
     def get(self) -> Overview:
         """Called on any thread; those who ask at the same moment wait for one look."""
+        return self.latest()[0]
+
+    def latest(self) -> tuple[Overview, bool]:
+        """The same, and whether it is of this moment: not where it was looked at just before."""
         with self._turn:
             begun = time.monotonic()
             if self._kept is not None and begun < self._next_at:
-                return self._kept
+                return self._kept, False
             mark = _mark(self._database)
             if self._kept is None or mark != self._mark or begun >= self._at_latest:
                 self._kept, self._mark = look(self._database, self._settings), mark
-                self._at_latest = begun + AT_LATEST_S
+                self._at_latest = begun + max(AT_LATEST_S, 500 * (time.monotonic() - begun))
             took_s = time.monotonic() - begun
             self._next_at = begun + max(self._settings.events_every_s, 10 * took_s)
-            return self._kept
+            return self._kept, True
 
 
 def _mark(database: Database) -> tuple[Any, ...]:
