@@ -89,7 +89,7 @@ bench-server: .venv/installed-dev  ## the server under load, on SQLite and Postg
 bench-agent: .venv/installed  ## what the agent's heartbeats cost a run
 	$(BIN)/python -m bench.agent_cost $(ARGS)
 
-example: .venv/installed   ## the report of docs/examples anew, about 20 minutes (ARGS=calibrate: the node's A/A runs)
+example: .venv/installed   ## the report of docs/examples anew, about 15 minutes (ARGS=calibrate: the node's A/A runs)
 	$(BIN)/python -m bench.example $(ARGS)
 
 clean:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpt2core.spec.schedulers import facts
+
 Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
 
@@ -14,8 +16,8 @@ def conclusion(document: Document) -> str:
     if not document["scaling"]["rows"]:
         return "No run has succeeded: there is nothing to conclude."
     sentences = (
-        *_fastest(document), *_comparisons(document), *_waiting(document), *_memory_bound(document),
-        *_forecast(document), *_reservations(document),
+        *_fastest(document), *_comparisons(document), *_runtimes(document), *_waiting(document),
+        *_memory_bound(document), *_forecast(document), *_reservations(document),
     )  # fmt: skip
     return " ".join(sentences)
 
@@ -28,20 +30,29 @@ def milliseconds(value_s: float) -> str:
 
 def ratio_of(sweep: Mapping[str, Any]) -> str:
     """What a sweep's ratios are: fork-join time / task time."""
-    sides = {(row["a"], row["b"]) for row in sweep["rows"]}
-    first, second = sides.pop() if len(sides) == 1 else ("first", "second")
+    bases, others = {row["a"] for row in sweep["rows"]}, {row["b"] for row in sweep["rows"]}
+    first = bases.pop() if len(bases) == 1 else "first"
+    second = others.pop() if len(others) == 1 else "other"
     return f"{first} time / {second} time"
 
 
 def faster_above_1(sweep: Mapping[str, Any]) -> str:
     """Who is faster where a sweep's ratio is above 1."""
     sides = {row["b"] for row in sweep["rows"]}
-    return str(sides.pop()) if len(sides) == 1 else "the second"
+    return str(sides.pop()) if len(sides) == 1 else "the other"
+
+
+def place(sweep: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """What a row of a sweep is about: task, 2 threads; without its value where all rows have the same one."""
+    several = len({each["b"] for each in sweep["rows"]}) > 1
+    return f"{row['b']}, {at(row)}" if several else at(row)
 
 
 def variant_name(variant: Mapping[str, Any]) -> str:
-    """task 1x64, 2 threads"""
-    sync = f" (sync {variant['sync']})" if variant["scheduler"] == "task" and variant.get("sync") else ""
+    """task (sync none) 1x64, 2 threads; sync where steps of the graph may overlap."""
+    known = facts(variant["scheduler"])
+    overlaps = known is not None and known.order == "graph"
+    sync = f" (sync {variant['sync']})" if overlaps and variant.get("sync") else ""
     slices = f"{variant['batch_slice']}x{variant['token_slice']}"
     return f"{variant['scheduler']}{sync} {slices}, {threads(variant['threads'])}"
 
@@ -89,6 +100,11 @@ def _comparisons(document: Document) -> Iterator[str]:
     for row in document["sweep"]["rows"]:
         if row["verdict"] == "refused":
             yield f"{row['b']} against {row['a']} is refused: {row['reason']}."
+
+
+def _runtimes(document: Document) -> Iterator[str]:
+    for name, schedulers in document["environment"].get("runtimes", {}).items():
+        yield f"{' and '.join(schedulers)} ran under {name}."
 
 
 def at(row: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.fingerprint import FINGERPRINT, environment_differences
 from taskloom.analysis.memory import MemoryRow
 from taskloom.analysis.outlook import outlook
-from taskloom.analysis.processes import Process
+from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import timeline
 from taskloom.analysis.report.card import report_card
@@ -119,12 +119,25 @@ def _design(asked: Asked, processes: Sequence[Process], noise_floor: float) -> d
 
 def _environment(processes: Sequence[Process]) -> dict[str, Any]:
     if not processes:
-        return {"known": {}, "differs": []}
+        return {"known": {}, "differs": [], "runtimes": {}}
     first = processes[0].environment
     return {
         "known": {name: first[name] for name in FINGERPRINT if name in first},
         "differs": environment_differences(processes),
+        "runtimes": _runtimes(processes),
     }
+
+
+def _runtimes(processes: Sequence[Process]) -> dict[str, list[str]]:
+    """Somebody else's runtimes, by name and version, and the schedulers that ran under each."""
+    found: dict[str, list[str]] = {}
+    for facts in distinct(processes):
+        told = facts.environment.get("scheduler") or {}
+        if "runtime" in told:
+            schedulers = found.setdefault(f"{told['runtime']} ({told['version']})", [])
+            if facts.config["scheduler"] not in schedulers:
+                schedulers.append(str(facts.config["scheduler"]))
+    return found
 
 
 def _samples(processes: Sequence[Process]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
-from taskloom.analysis.report.conclusion import at, faster_above_1, milliseconds, ratio_of, threads, variant_name
+from taskloom.analysis.report.conclusion import faster_above_1, milliseconds, place, ratio_of, threads, variant_name
 from taskloom.analysis.report.svg import (
     INK,
     SOFT,
@@ -104,7 +104,7 @@ def ratios(document: Document) -> str:
     """The ratios of the sweep with their intervals over the noise floor; right of 1, the second is faster."""
     sweep = document["sweep"]
     pooled = [(f"all {row['places']} places, {threads(row['threads'])}", row) for row in sweep["pooled"]]
-    rows = [*pooled, *((at(row), row) for row in sweep["rows"] if row["ratio"] is not None)]
+    rows = [*pooled, *((place(sweep, row), row) for row in sweep["rows"] if row["ratio"] is not None)]
     if not rows:
         return ""
     first, second, floor = ratio_of(sweep), faster_above_1(sweep), sweep["noise_floor"]
@@ -140,8 +140,8 @@ def samples(document: Document) -> str:
         colour, count = colour_of(row["variant"]["scheduler"]), len(row["processes"])
         for j, process in enumerate(row["processes"]):
             y = top + ROW * i + 5 + (ROW - 10) * (j + 0.5) / count
-            for place, s in enumerate(process["step_s"]):
-                shade = INK if place in process["outlier_steps"] else colour
+            for number, s in enumerate(process["step_s"]):
+                shade = INK if number in process["outlier_steps"] else colour
                 parts.append(f'<circle cx="{x(1e3 * s):.1f}" cy="{y:.1f}" r="1.6" fill="{shade}" fill-opacity="0.45"/>')
             middle = median(process["step_s"])
             told = f"run {process['run_id']}: {milliseconds(middle)}" + ", an outlier" * process["outlier"]

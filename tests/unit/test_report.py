@@ -81,6 +81,24 @@ def test_the_conclusion_says_what_the_verdicts_do(document):
     assert "rules not fully kept: 8, 11" in told
 
 
+def test_several_schedulers_are_told_apart_and_their_runtime_is_named(make_result):
+    made = []
+    for block in range(7):
+        for scheduler in ("fork-join", "omp-for", "omp-task"):
+            told = {"runtime": "libomp", "version": "LLVM OMP 5.0"} if scheduler != "fork-join" else None
+            environment = {} if told is None else {"scheduler": told}
+            result = make_result([9, 4 + 0.01 * block, 4], scheduler=scheduler, threads=2, environment=environment)
+            result["memory_bytes"] = result["resident_bytes"] = {}
+            made.append(Process(len(made) + 1, result, {"scheduler": scheduler}, (1, block)))
+    document = make_document(made)
+    assert document["environment"]["runtimes"] == {"libomp (LLVM OMP 5.0)": ["omp-for", "omp-task"]}
+    assert "omp-for and omp-task ran under libomp (LLVM OMP 5.0)." in document["conclusion"]
+    text = page(document)
+    assert "fork-join time / other time (Hodges-Lehmann); above 1: the other is faster" in text
+    assert ">omp-task, everything else equal<" in text
+    assert ">omp-task (sync step) 1x64, 2 threads<" in text
+
+
 def test_the_card_says_which_rules_hold(processes):
     card = {rule["number"]: rule["holds"] for rule in make_document(processes)["card"]}
     assert card == {**dict.fromkeys(range(1, 12), "yes"), 8: "no", 11: "no"}
