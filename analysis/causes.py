@@ -107,6 +107,9 @@ def _efficiency(group: Group, reference: Group | None) -> EfficiencyRow:
             starved, idle, barrier = (times or [] for times in waited)
             serial = [a + b for a, b in zip(starved, idle, strict=True)]
             split = split_waiting(useful_s, serial, barrier, elapsed_s)
+            known = schedulers.facts(group[0].config["scheduler"])
+            if threads > 1 and known is not None and not known.tells_scheduling:
+                missing.append("the runtime does not tell looking for a task from having none: both count as waiting")
         base = None if reference is None else thread_times(reference, "useful_s")
         if base is None or reference is None or math.fsum(base) <= 0:
             missing.append("no one-thread run of the same tiles: nothing is known of computation scalability")

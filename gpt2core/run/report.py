@@ -92,12 +92,12 @@ class Report:
         ]
 
     def thread_stats(self, elapsed_s: float) -> list[ThreadStat]:
-        """What each thread did with the timed steps' time. Scheduling is what nothing else accounts for; where the
-        scheduler does not tell it from waiting, that is waiting."""
+        """What each thread did with the timed steps' time. Scheduling is what nothing else accounts for; where nobody
+        tells it from having no task, that is starvation."""
         scale, warmup = self.measured.calibration.seconds_per_tick, self.config.warmup_steps
         late = np.maximum(self.measured.record.waited[:, tracing.ENTERED] - self.measured.begins[warmup], 0)
         busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale
-        told = schedulers.scheduler(self.config.scheduler).tells_waiting
+        all_told = schedulers.scheduler(self.config.scheduler).tells_scheduling
         out = []
         for i, core in enumerate(self.measured.planned.cores):
             waited = self.measured.record.waited[i] * scale
@@ -105,6 +105,8 @@ class Report:
             idle_s = float(waited[tracing.APART] + late[i] * scale)
             useful_s = float(self.measured.record.op_time[i].sum() * scale)
             rest_s = elapsed_s - useful_s - barrier_s - starvation_s - idle_s
+            told = all_told or i == 0
+            starvation_s += 0.0 if told else rest_s
             out.append(ThreadStat(
                 thread=i,
                 core=core,
@@ -112,9 +114,9 @@ class Report:
                 useful_s=useful_s,
                 phase_useful_s={name: float(busy[i, at]) for at, name in enumerate(PHASES)},
                 scheduling_s=rest_s if told else None,
-                waiting_s=barrier_s + starvation_s if told else rest_s,
-                barrier_s=barrier_s if told else None,
-                starvation_s=starvation_s if told else None,
+                waiting_s=barrier_s + starvation_s,
+                barrier_s=barrier_s,
+                starvation_s=starvation_s,
                 idle_s=idle_s,
                 calls=int(self.measured.record.op_calls[i].sum()),
             ))  # fmt: skip

@@ -169,7 +169,7 @@ class TrainConfig:
     )
     runtime: str = setting(
         schedulers.AUTO,
-        "omp-for and omp-task: the OpenMP runtime, auto (the first that is here of libomp, libiomp5, libgomp), one of "
+        "omp-for and omp-task: the OpenMP runtime, auto (the first that is here of libgomp, libomp, libiomp5), one of "
         "these names, or a library's path",
     )
     op_threads: Mapping[str, int] | None = setting(

@@ -46,9 +46,9 @@ class OpStat:
 class ThreadStat:
     """One thread of the team over the timed steps: where it ran and what it did with the time.
 
-    Useful, scheduling, waiting and idle time add up to the timed steps' time; waiting = barrier + starvation. Where
-    somebody else's runtime does not tell what a thread does between its tasks, waiting is all of that, and scheduling,
-    barrier and starvation are null.
+    Useful, scheduling, waiting and idle time add up to the timed steps' time; waiting = barrier + starvation. Under
+    omp-task thread 0 alone has scheduling, which is what creating tasks takes; the others' is null, as no runtime tells
+    looking for a task from having none: both are starvation there.
     """
 
     thread: int
@@ -56,10 +56,10 @@ class ThreadStat:
     observed_cores: tuple[int, ...]  # the affinity mask read back inside the thread
     useful_s: float  # in tasks
     phase_useful_s: Mapping[str, float]
-    scheduling_s: float | None  # the rest: finding, releasing and noting tasks
+    scheduling_s: float | None  # the rest: creating, finding, releasing and noting tasks
     waiting_s: float
-    barrier_s: float | None  # until all others came
-    starvation_s: float | None  # no task was ready, or the op had too few tiles
+    barrier_s: float  # until all others came
+    starvation_s: float  # no task was ready, or the op had too few tiles
     idle_s: float  # had no part in the work: not in the loop yet, or left out by op_threads
     calls: int
 

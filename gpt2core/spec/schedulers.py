@@ -20,8 +20,8 @@ SCHEDULERS = {
     "omp-for": "gpt2core.schedulers.openmp.omp_for",
     "omp-task": "gpt2core.schedulers.openmp.omp_task",
 }
-# OpenMP's runtimes by name, in the order in which AUTO takes them.
-RUNTIMES = ("libomp", "libiomp5", "libgomp")
+# OpenMP's runtimes by name, in the order in which AUTO takes them: the finest first (docs/decisions/0018).
+RUNTIMES = ("libgomp", "libomp", "libiomp5")
 AUTO = "auto"
 
 
@@ -33,7 +33,8 @@ class Facts:
     order: ClassVar[Literal["program", "ops", "graph"]]
     options: ClassVar[tuple[str, ...]] = ()  # settings of TrainConfig that only it reads
     most_threads: ClassVar[int | None] = None
-    tells_waiting: ClassVar[bool] = True  # whether it is known what a thread does between its tasks
+    # Whether it is known how long each thread looks for tasks; else that of thread 0 alone, which creates them.
+    tells_scheduling: ClassVar[bool] = True
     finest: ClassVar[Mapping[str, Any]] = {}  # settings that cost least a task: those of METG
 
     def overlaps(self, sync: str) -> bool:

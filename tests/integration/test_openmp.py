@@ -155,9 +155,16 @@ def test_threads_ops_and_runtime_are_told(name: str, scheduler: str, sync: str, 
     assert sum(op.time_s for op in ops) == pytest.approx(sum(t.useful_s for t in threads), rel=1e-9)
     for thread in threads:
         total_s = thread.useful_s + (thread.scheduling_s or 0.0) + thread.waiting_s + thread.idle_s
-        split = thread.scheduling_s, thread.barrier_s, thread.starvation_s
-        assert all(part is None for part in split) if scheduler == "omp-task" else None not in split
         assert total_s == pytest.approx(elapsed_s, rel=1e-12)
+        assert thread.waiting_s == thread.barrier_s + thread.starvation_s
+        assert min(thread.barrier_s, thread.starvation_s) >= 0
+        looks_alone = scheduler == "omp-task" and thread.thread > 0
+        assert (thread.scheduling_s is None) == looks_alone
+        assert looks_alone or thread.scheduling_s >= 0
+    if scheduler == "omp-task":
+        creator, *others = threads
+        assert (creator.barrier_s > 0) == (sync != "none")  # it waits in taskwait, or at the gate
+        assert all(thread.barrier_s == 0 and thread.starvation_s > 0 for thread in others)
     assert told["runtime"] == name
     assert told["path"] == str(openmp.choose(name).path)
     assert told["settings"]["OMP_PLACES"] == ",".join(f"{{{core}}}" for core in CORES)

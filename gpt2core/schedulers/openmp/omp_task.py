@@ -11,7 +11,7 @@ from gpt2core.schedulers.scheduler import Job, Prepared
 class OmpTask(OpenMP):
     name, order = "omp-task", "graph"
     options = ("policy", "runtime")
-    tells_waiting = False  # a runtime tells a tool, OMPT, which has to be a shared library
+    tells_scheduling = False  # no runtime tells looking for a task from having none, its tool interface included
     finest: ClassVar = {"sync": "none", "policy": "breadth-first"}
 
     def prepare(self, job: Job) -> Prepared:

@@ -3,6 +3,10 @@
 Depend clauses order the tasks of one parent only, so several creators could not express the graph: there is one, as in
 most OpenMP programs. It waits where the graph does: a taskwait for sync = phase and step. With sync = none it passes
 the graph's gate (step/graph.py) before it creates another step, so that no more than two are under way.
+
+Waiting is known without the runtime's help: the creator waits from the call of a wait to its return, every other
+thread in the barrier behind all steps, both but for the tasks that they run meanwhile. Whether the runtime looked for a
+task or had none it does not tell; nor does OMPT, whose events begin and end where these calls do.
 """
 
 from __future__ import annotations
@@ -17,7 +21,16 @@ from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.foreign import call_c
 from gpt2core.compile.jit import address_of, bare, entry_of, inlined, runtime
-from gpt2core.measure.tracing import ENTERED, LINE, bare_record, note_usage
+from gpt2core.measure.tracing import (
+    BARRIER,
+    ENTERED,
+    LAST_BEGIN,
+    LINE,
+    STARVATION,
+    bare_record,
+    note_usage,
+    note_waited,
+)
 from gpt2core.node.openmp import ENTRY_POINTS
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.openmp.creation import EVEN, HEAD, LOSS, ODD, TASKWAIT, Creation, plan
@@ -35,6 +48,7 @@ DEPEND, PRIORITY = 8, 16  # flags of GOMP_task
 FRAME, STEP, TASK = range(3)  # cells of a task's argument, which the runtime copies
 ARGUMENT_CELLS = 3
 OPENMP, TASKS, CONTEXT, CONTROL, SEEN, RECORD = range(6)  # rows of the frame
+LAST_STEP, SINCE, CAUSE = range(3)  # cells of a thread's row of `seen`; SINCE: of a wait that is open, or 0
 
 
 @entry_of(types.CPointer(types.int64))
@@ -43,10 +57,13 @@ def run_task_entry(argument):
     frame = frame_at(argument[FRAME])
     record, seen = record_at(frame, RECORD), matrix(frame, SEEN)
     thread = call_c(vector(frame, OPENMP)[THREAD_NUM], ()) & 0x7FFFFFFF
-    if argument[STEP] > seen[thread, 0]:
-        seen[thread, 0] = argument[STEP]
+    if argument[STEP] > seen[thread, LAST_STEP]:
+        seen[thread, LAST_STEP] = argument[STEP]
         note_usage(record, thread, argument[STEP])
     run_task(matrix(frame, TASKS), matrix(frame, CONTEXT), record, thread, argument[STEP], argument[TASK])
+    if seen[thread, SINCE]:
+        note_waited(record, thread, seen[thread, CAUSE], seen[thread, SINCE], record.waited[thread, LAST_BEGIN])
+        seen[thread, SINCE] = ticks()
 
 
 @entry_of(types.CPointer(types.int64))
@@ -63,6 +80,16 @@ def end_step(record, done, step):
     store_release(done, step + 1)
 
 
+@inlined
+def wait(openmp, call, arguments, record, seen, thread, cause):
+    """Call a function that returns once tasks are complete; since when this thread has had none. What it waited before
+    each task that it ran meanwhile is written down by run_task_entry."""
+    seen[thread, CAUSE], seen[thread, SINCE] = cause, ticks()
+    call_c(openmp[call], arguments)
+    since, seen[thread, SINCE] = seen[thread, SINCE], 0
+    return since
+
+
 @runtime
 def omp_task_loop(thread, tasks, context, record, control, steps, creation, openmp, bodies, frame, argument):
     """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set.
@@ -70,27 +97,28 @@ def omp_task_loop(thread, tasks, context, record, control, steps, creation, open
     openmp: addresses of ENTRY_POINTS; bodies: of run_task_entry and end_step_entry; argument: room for a task's.
     """
     control, openmp, record = bare(control), bare(openmp), bare_record(record)
-    first = control[STEPS_DONE]
+    first, seen = control[STEPS_DONE], matrix(frame, SEEN)
     note_usage(record, thread, first)
-    matrix(frame, SEEN)[thread, 0] = first
+    seen[thread, LAST_STEP] = first
     record.waited[thread, ENTERED] = ticks()
     call_c(openmp[GOMP_BARRIER], ())
     if thread == 0:
         record.begin[0] = ticks()
         for step in range(first, steps):
-            create_step(creation, openmp, bodies, frame, argument, step)
+            create_step(creation, openmp, bodies, frame, argument, record, seen, step)
             if creation.gated:
-                pass_gate(creation, openmp, bodies, frame, argument, step)
+                pass_gate(creation, openmp, bodies, argument, record, seen, step)
             else:
                 end_step(record, address_of(control, STEPS_DONE), step)
             if load_acquire(address_of(control, STOP)):
                 break
-    call_c(openmp[GOMP_BARRIER], ())  # behind it all tasks are complete
+    since = wait(openmp, GOMP_BARRIER, (), record, seen, thread, STARVATION)  # behind it all tasks are complete
+    note_waited(record, thread, STARVATION, since, record.step_end[control[STEPS_DONE] - 1])
     note_usage(record, thread, control[STEPS_DONE])
 
 
 @inlined
-def create_step(creation, openmp, bodies, frame, argument, step):
+def create_step(creation, openmp, bodies, frame, argument, record, seen, step):
     """Create a step's tasks in the program's order, and wait where the graph does."""
     argument[FRAME], argument[STEP] = address_of(frame, 0), step
     flags = DEPEND + PRIORITY * creation.prioritised
@@ -98,7 +126,8 @@ def create_step(creation, openmp, bodies, frame, argument, step):
     for i in range(creation.order.shape[0]):
         task = creation.order[i]
         if task == TASKWAIT:
-            call_c(openmp[GOMP_TASKWAIT], ())
+            since = wait(openmp, GOMP_TASKWAIT, (), record, seen, 0, BARRIER)
+            note_waited(record, 0, BARRIER, since, ticks())
             continue
         if creation.ends[task] >= 0:
             creation.depend[creation.ends[task]] = end
@@ -107,7 +136,7 @@ def create_step(creation, openmp, bodies, frame, argument, step):
 
 
 @inlined
-def pass_gate(creation, openmp, bodies, frame, argument, step):
+def pass_gate(creation, openmp, bodies, argument, record, seen, step):
     """Create the task that ends a step, then wait until its loss is known and the step before it is complete."""
     end = address_of(creation.markers, ODD if step & 1 else EVEN)
     before = address_of(creation.markers, EVEN if step & 1 else ODD)
@@ -116,7 +145,8 @@ def pass_gate(creation, openmp, bodies, frame, argument, step):
     clause[HEAD], clause[HEAD + 1] = end, before
     create(openmp, bodies[1], argument, DEPEND, clause, 0, 0)
     clause[HEAD] = address_of(creation.markers, LOSS)
-    call_c(openmp[GOMP_TASKWAIT_DEPEND], (address_of(clause, 0),))
+    since = wait(openmp, GOMP_TASKWAIT_DEPEND, (address_of(clause, 0),), record, seen, 0, STARVATION)
+    note_waited(record, 0, STARVATION, since, ticks())
 
 
 @inlined
