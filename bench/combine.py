@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from bench import peers
 from bench.ratios import told
 from bench.record import Measured, head, results, save
 from gpt2core.spec.result import median
-from gpt2core.taskbench.granularity import Point, metg_s, peak_iterations_per_s
 from taskloom.analysis.estimators import logarithms
 from taskloom.analysis.pooling import pool
 
@@ -102,16 +102,9 @@ def _schedulers(record: Mapping[str, Any]) -> Times:
 
 def _granularities(record: Mapping[str, Any]) -> Times:
     """METG(50 %), where a round reached it."""
-    kernel = record["config"]["kernel"]
-    points_of = [[Point(**point) for point in sweep["points"]] for sweep in record["sweeps"]]
-    by_builder: dict[str, list[list[Point]]] = {}
-    for sweep, points in zip(record["sweeps"], points_of, strict=True):
-        by_builder.setdefault(sweep["system"].split()[0], []).append(points)
-    for sweep, points in zip(record["sweeps"], points_of, strict=True):
-        peers = [points] if kernel == "memory" else by_builder[sweep["system"].split()[0]]  # as bench.metg has it
-        value = metg_s(points, peak_iterations_per_s(peers))
-        if value is not None:
-            yield f"METG, {sweep['pattern']}, {kernel}", sweep["system"], sweep["round"], value
+    for (pattern, system), by_round in peers.values(record).items():
+        for number, value in by_round.items():
+            yield f"METG, {pattern}, {record['config']['kernel']}", system, number, value
 
 
 # How a benchmark's recordings are read, and what its ratios are against: null for the first row's variant.

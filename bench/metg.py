@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench import peers
 from bench.quiet import ATTEMPTS, QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
 from bench.record import ROOT, head, machine, results, save
@@ -54,15 +55,22 @@ from gpt2core.taskbench.granularity import (
 
 COMPILERS = {"gcc": "GCC", "clang": "LLVM"}
 FLAGS = ("-O3", "-march=native", "-fopenmp")
-MODES = {"tasks": "task", "loop": "for"}  # of the peer: task depend, and a parallel loop a timestep
+# Of the peer: task depend, and a parallel loop a timestep, as one writes them; and both as our schedulers do it.
+MODES = {"tasks": "task", "loop": "for", "tasks as ours": "task-as-ours", "loop as ours": "for-as-ours"}
 OPENMP = ("omp-task", "omp-for")
-SAME = {"GCC tasks": "ours omp-task libgomp", "LLVM tasks": "ours omp-task libomp"}  # one runtime, called by a compiler
+# One runtime, the same work: called by what a compiler made of C, and through its entry points.
+SAME = {
+    f"{compiler} {peer} as ours": f"ours {scheduler} {runtime}"
+    for compiler, runtime in (("GCC", "libgomp"), ("LLVM", "libomp"))
+    for peer, scheduler in (("tasks", "omp-task"), ("loop", "omp-for"))
+}
 BASE = "ours task"
 COMPARED = (
     "What is compared: `task` replays a graph that was recorded once (static replay); OpenMP's tasks are created anew "
     "in every timestep, with their dependences (dynamic creation), and its loop creates none but waits after every "
     "timestep. Systems named ours run our kernels, omp-task and omp-for through the runtime's entry points; GCC and "
-    "LLVM are the peer in C."
+    "LLVM are the peer in C, as one writes it, and as ours: creating, waiting, timing and noting as omp-task and "
+    "omp-for do."
 )
 Sweeps = dict[tuple[str, str], list[list[Point]]]  # (pattern, system) -> a sweep for each round
 
@@ -226,7 +234,7 @@ def compare(pattern: str, sweeps: Sweeps, kernel: str) -> dict[str, Any]:
 
     values = {system: [value(system, points) for points in mine] for system, mine in of.items()}
     rows = []
-    for system in sorted(of, key=lambda name: (not name.startswith("ours"), name.endswith("loop"), name)):
+    for system in sorted(of, key=lambda name: (not name.startswith("ours"), " loop" in name, name)):
         pairs = [(a, b) for a, b in zip(values[system], values[BASE], strict=True) if a is not None and b is not None]
         rows.append({
             "system": system,
@@ -271,7 +279,7 @@ def table(report: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     for comparison in report["comparisons"]:
         lines += [row_line(comparison["pattern"], row) for row in comparison["rows"]]
-    lines += ["", "The same runtime called through its entry points / by compiled C, METG:", ""]
+    lines += ["", peers.table(report), "The same runtime called through its entry points / by compiled C, METG:", ""]
     lines += [
         f"- {comparison['pattern']}, {SAME[peer]} / {peer}: {found['ratio']:.2f} {told(found['ratio_interval'], 2)}"
         for comparison in report["comparisons"]
