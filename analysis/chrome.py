@@ -66,7 +66,7 @@ class Process:
             yield self.metadata(row, "thread_name", {"name": name})
             yield self.metadata(row, "thread_sort_index", {"sort_index": -1 if row == steps_row else row})
         for span in found.steps():
-            yield self.complete(steps_row, span, f'"step {span.step + 1}","cat":"step","args":{{')
+            yield self.complete(steps_row, span, f'"step {span.step}","cat":"step","args":{{')
         described = [self.described(call) for call in range(len(found.call_task))]
         for thread, spans in enumerate(found.threads):
             end_ns = 0

@@ -85,7 +85,7 @@ def pcf(trace: Trace) -> str:
         (OP, "Op", [(number, f"{op} {phase}") for number, (op, phase) in kinds]),
         (LAYER, "Layer", [(layer + 1, f"layer {layer}") for layer in layers]),
         (PHASE, "Phase", list(enumerate(PHASES, start=1))),
-        (ITERATION, "Iteration", []),
+        (ITERATION, "Iteration", [(span.step + 1, f"step {span.step}") for span in trace.steps()]),
         (WAIT, "Wait", [(1, "barrier"), (2, "starvation"), (3, "no part in the work")]),
     ]
     lines = [

@@ -12,12 +12,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from gpt2core.process import launch
-from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told
+from gpt2core.process.child import Child, Exited, Printed, Told
 from gpt2core.spec.errors import ConfigError
 from taskloom import extras
 from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]
+GRACE_S = 3.0  # between asking a trainer to stop and killing it: nothing of its run is kept
 
 
 class Settings(Protocol):
@@ -73,6 +74,7 @@ def run(
                 return _listen(inbox, path, on_event, on_line)
             except Stopped:
                 if child is not None:
+                    on_line(f"stopping: the trainer ends with its step, or is killed after {GRACE_S:g} s")
                     _stop(child, inbox)
                 return LocalEnding(1, None, {"slug": "cancelled", "detail": "stopped on request"})
             finally:

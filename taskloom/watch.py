@@ -1,4 +1,4 @@
-"""Follows an experiment to its end with a live progress bar."""
+"""Follows an experiment to its end and shows how far it is."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable, Iterable
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from taskloom import tables
 from taskloom.client import Client
 from taskloom.contract.experiments import ExperimentDetail
 from taskloom.contract.runs import LogLine, RunDetail, RunSummary
+from taskloom.progress import Bar
 
 POLL_S, MOST_POLL_S = 0.5, 5.0
-SAY_EVERY_S = 10.0  # without a terminal
 ENDED = ("succeeded", "failed", "cancelled", "quarantined")
 
 
@@ -50,7 +49,7 @@ def until_finished(
     check: Callable[[], None] = lambda: None,
     follow_logs: bool = False,
 ) -> ExperimentDetail:
-    """The experiment once all its runs have ended. The bar is on `console`, unless it is not to be shown.
+    """The experiment once all its runs have ended. Its progress is on `console`, unless it is not to be shown.
 
     `check` is called with every look, and may raise. follow_logs: print on `console` what the trainers do.
     """
@@ -58,27 +57,20 @@ def until_finished(
     def tell(line: LogLine) -> None:
         console.print(f"run {line.run_id}: {line.text}", markup=False, highlight=False, soft_wrap=True)
 
-    begun = said_at = time.monotonic()
+    begun = time.monotonic()
     logs = Logs(client, tell)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, disable=not shown, transient=True) as bar:
-        task = bar.add_task("waiting for a worker")
+    with Bar(console, shown, "waiting for a worker") as bar:
         while True:
             check()
             experiment = client.experiment(experiment_id)
             ended = sum(experiment.by_state.get(state, 0) for state in ENDED)
-            bar.update(task, total=experiment.runs, completed=ended)
+            bar.update(completed=ended, total=experiment.runs)
             if follow_logs:
                 logs.look(client.runs(experiment_id))
             if ended >= experiment.runs:
                 return experiment
             if shown:
-                doing = _doing(client, experiment_id)
-                bar.update(task, description=doing)
-                if not console.is_terminal and time.monotonic() - said_at >= SAY_EVERY_S:  # where no bar is drawn
-                    said_at = time.monotonic()
-                    text = f"{said_at - begun:.0f} s: {ended} of {experiment.runs} runs ended; {doing}"
-                    console.print(text, markup=False, highlight=False, soft_wrap=True)
+                bar.update(_doing(client, experiment_id))
             time.sleep(pause_s(time.monotonic() - begun))
 
 

@@ -88,7 +88,7 @@ def traced(document: Document) -> str:
         foot = top + threads * LANE + curve
         for step, begin_s, until_s in row["steps"]:
             parts.append(line([(x(until_s), top - 4), (x(until_s), foot)], INK, 1.2, "3 3"))
-            parts.append(text(x(begin_s) + 3, foot - curve + 9, f"step {step + 1}", size=10, colour=SOFT))
+            parts.append(text(x(begin_s) + 3, foot - curve + 9, f"step {step}", size=10, colour=SOFT))
         y = Scale(0, threads, foot, foot - curve + 12)
         width_s = end_s / len(row["busy"])
         points = [(x(width_s * (i + 0.5)), y(count)) for i, count in enumerate(row["busy"])]

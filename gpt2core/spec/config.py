@@ -112,11 +112,13 @@ class ModelConfig(Model):
 
 PRESETS = {
     "tiny": ModelConfig(layers=2, heads=4, channels=64, vocab=256, context=128, name="tiny"),
+    "small": ModelConfig(4, 4, 256, 256, 256, "small"),
     "gpt2-124m": ModelConfig(12, 12, 768, 50257, 1024, "gpt2-124m"),
     "gpt2-350m": ModelConfig(24, 16, 1024, 50257, 1024, "gpt2-350m"),
     "gpt2-774m": ModelConfig(36, 20, 1280, 50257, 1024, "gpt2-774m"),
     "gpt2-1.5b": ModelConfig(48, 25, 1600, 50257, 1024, "gpt2-1.5b"),
 }
+PRESETS["gpt2"] = PRESETS["gpt2-124m"]  # the name by which Hugging Face knows it
 
 
 OTHER_NETWORKS = tuple(name for name in networks.NETWORKS if name != networks.DEFAULT)

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -26,6 +26,7 @@ server_option = click.option(
 )
 
 
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="list every disturbed run")
 limit_option = click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="at most so many")
 
 
@@ -55,6 +56,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def say_warnings(out: Console, complete: Sequence[str], brief: Sequence[str], verbose: bool) -> None:
+    """Warnings, with disturbed runs in one line unless all are wanted. brief: empty if an older server answers."""
+    in_full = verbose or not brief
+    for warning in complete if in_full else brief:
+        more = "" if warning in complete else ": -v lists them"
+        out.print(f"warning: {warning}{more}", markup=False, highlight=False, soft_wrap=True)
+
+
 def failure(message: str, told: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:
     """Say on standard error what went wrong, as JSON if asked; raise the answer to leave with the exit code."""
     click.echo(json.dumps(dict(told)) if as_json else f"error: {message}", err=True)
@@ -62,10 +71,10 @@ def failure(message: str, told: Mapping[str, Any], exit_code: int, as_json: bool
 
 
 def console() -> Console:
-    """For tables: as wide as the terminal, or wide enough that nothing is cut where there is none."""
-    from rich.console import Console
+    """For tables: as wide as the terminal, or wide enough for most where there is none."""
+    from taskloom.screen import Screen
 
-    return Console() if sys.stdout.isatty() else Console(width=160)
+    return Screen() if sys.stdout.isatty() else Screen(width=160)
 
 
 def error_console() -> Console:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
@@ -18,35 +17,23 @@ from gpt2core.spec.errors import ConfigError
 from taskloom import local_run, trace_files, train_tables
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.options import single_settings, train_options
+from taskloom.progress import Bar
 
 
-class Live:
-    """The trainer's events as a progress bar."""
-
-    def __init__(self, shown: bool) -> None:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self.bar = Progress(*columns, TimeElapsedColumn(), console=error_console(), disable=not shown, transient=True)
-        self._task = self.bar.add_task("starting the trainer", total=None)
-        self._shown = shown
-
-    def event(self, event: Mapping[str, Any]) -> None:
-        match event.get("event"):
-            case "measuring":
-                text = f"choosing a library for the product {event.get('product', '')} (once on a machine)"
-                self.bar.update(self._task, description=text, completed=event.get("done"), total=event.get("total"))
-            case "compiling":
-                text = f"compiling {event.get('kernel', '')} (once after installing)"
-                self.bar.update(self._task, description=text, completed=event.get("done"), total=event.get("total"))
-            case "planned":
-                self.bar.update(self._task, description="first step")
-            case "step":
-                text = f"loss {event.get('loss', 0):.4f}  {event.get('tokens_per_s', 0):,.0f} tokens/s"
-                self.bar.update(self._task, description=text, completed=event.get("step"), total=event.get("steps"))
-            case "warning" if self._shown:
-                self.line(f"warning: {event.get('message')}")
-
-    def line(self, text: str) -> None:
-        self.bar.console.print(text, markup=False, highlight=False)
+def show(bar: Bar, event: Mapping[str, Any]) -> None:
+    """An event of the trainer on the bar. Its warnings are in its result, and printed with that."""
+    match event.get("event"):
+        case "measuring":
+            text = f"choosing a library for the product {event.get('product', '')} (once on a machine)"
+            bar.update(text, event.get("done"), event.get("total"))
+        case "compiling":
+            bar.update(f"compiling {event.get('kernel', '')} (once after installing)",
+                       event.get("done"), event.get("total"))  # fmt: skip
+        case "planned":
+            bar.update("first step")
+        case "step":
+            text = f"loss {event.get('loss', 0):.4f}  {event.get('tokens_per_s', 0):,.0f} tokens/s"
+            bar.update(text, event.get("step"), event.get("steps"))
 
 
 @click.command()
@@ -64,15 +51,15 @@ def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
     config = TrainConfig.from_dict(settings)
     local_run.check_cores(config)
     form = trace_files.format_of(Path(config.trace)) if config.trace else None
-    for name, path in (("save", config.save), ("trace", config.trace)):
+    for name, path in (("save", config.save), ("trace", config.trace), ("graph", graph)):
         if path is not None and not Path(path).absolute().parent.is_dir():  # hours later would be too late
-            raise ConfigError(name, path, "a file in a folder that exists")
-    live = Live(shown=not as_json)
-    with tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder, live.bar:
+            raise ConfigError(name, str(path), "a file in a folder that exists")
+    bar = Bar(error_console(), not as_json, "starting the trainer")
+    with tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder, bar:
         raw = Path(folder) / "trace.json.gz"
         command = partial(launch.command, plan_only=plan, graph=graph)
         inner = config if form is None else dataclasses.replace(config, trace=str(raw))
-        ending = local_run.run(inner, command, live.event, live.line)
+        ending = local_run.run(inner, command, partial(show, bar), bar.line)
         if ending.result is not None and config.trace and form and not plan:
             trace = trace_files.read(raw)
             trace_files.write(Path(config.trace), form, [(trace.title, trace)])

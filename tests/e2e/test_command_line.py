@@ -200,7 +200,7 @@ def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(ho
     events = check_chrome((tmp_path / "both.json").read_text())
     names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert {name.split(": ")[1].split(",")[0] for name in names} == {"fork-join", "task sync step"}
-    begins = [(e["pid"], e["ts"]) for e in events if e["name"] == "step 3"]
+    begins = [(e["pid"], e["ts"]) for e in events if e["name"] == "step 2"]
     assert len({ts for _, ts in begins}) == 1
     assert {pid for pid, _ in begins} == {1, 2}
     with Client(home.url) as client:

@@ -42,6 +42,8 @@ def test_a_network_has_models_of_its_own_class(name: str) -> None:
 def test_a_gpt2_names_no_network_in_json() -> None:
     model = TrainConfig("tiny").to_dict()["model"]
     assert model == {"layers": 2, "heads": 4, "channels": 64, "vocab": 256, "context": 128, "name": "tiny"}
+    assert TrainConfig("gpt2").model is TrainConfig("gpt2-124m").model
+    assert TrainConfig("small").model == ModelConfig(4, 4, 256, 256, 256, "small")
     assert TrainConfig({"network": "gpt2", **model}).model == PRESETS["tiny"] == ModelConfig(**model)
 
 

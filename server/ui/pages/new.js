@@ -89,7 +89,7 @@ function Form({ first, fields }) {
     <div class="main-side"><div class="stack">
       <section class="panel stack tight"><div class="field"><label for="question">Question</label><input id="question" value=${request.name ?? ''} maxlength="200" placeholder="fork-join or tasks?" onInput=${(/** @type {any} */ event) => set({ name: event.target.value })} data-find /></div>
         <p class="soft">Several values, as <code>1, 2, 4</code>, make an axis: every combination of the axes is run.</p></section>
-      <section class="panel"><h2>What is trained</h2><div class="fields">${PROBLEM.map(field)}</div><datalist id="models">${['tiny', 'gpt2-124m', 'gpt2-350m', 'gpt2-774m', 'gpt2-1.5b'].map((name) => html`<option key=${name} value=${name}></option>`)}</datalist></section>
+      <section class="panel"><h2>What is trained</h2><div class="fields">${PROBLEM.map(field)}</div><datalist id="models">${['tiny', 'small', 'gpt2-124m', 'gpt2-350m', 'gpt2-774m', 'gpt2-1.5b'].map((name) => html`<option key=${name} value=${name}></option>`)}</datalist></section>
       <section class="panel"><h2>How it is parallelised</h2><div class="fields">${PARALLEL.map(field)}</div></section>
       <section class="panel"><h2>How often, and until when</h2><div class="fields">
         ${numberField('repetitions', 'Repetitions', request.repetitions, (value) => set({ repetitions: value ?? undefined }), 'each variant so often, each in a fresh process; six give an interval', { min: 1, max: 1000 })}

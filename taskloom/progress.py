@@ -1,0 +1,61 @@
+"""What a command is doing: a bar on a terminal, elsewhere a line now and then, so that it is not silent for long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+SAY_EVERY_S = 10.0  # where there is no terminal; later on a tenth of the time so far
+
+
+class Bar:
+    """Shown between `with` and its end. Without `shown` nothing is said but `line`s."""
+
+    def __init__(self, console: Console, shown: bool, text: str, say_every_s: float = SAY_EVERY_S) -> None:
+        self._console, self._say_every_s = console, say_every_s
+        self._drawn, self._said = shown and console.is_terminal, shown and not console.is_terminal
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._progress = Progress(
+            *columns, TimeElapsedColumn(), console=console, disable=not self._drawn, transient=True
+        )
+        self._task = self._progress.add_task(text, total=None)
+        self._state: tuple[str, int | None, int | None] = (text, None, None)
+        self._ended = threading.Event()
+        self._speaker = threading.Thread(target=self._speak, name="progress", daemon=True)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        if self._said:
+            self._speaker.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._said:
+            self._speaker.join()
+        self._progress.stop()
+
+    def update(self, text: str | None = None, completed: int | None = None, total: int | None = None) -> None:
+        """Say something else, or how far it is; what is not given stays."""
+        before = self._state
+        self._state = (before[0] if text is None else text, before[1] if completed is None else completed,
+                       before[2] if total is None else total)  # fmt: skip
+        self._progress.update(self._task, description=text, completed=completed, total=total)
+
+    def line(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _speak(self) -> None:
+        begun, passed_s = time.monotonic(), 0.0
+        while not self._ended.wait(max(self._say_every_s, passed_s / 10)):
+            passed_s = time.monotonic() - begun
+            text, completed, total = self._state
+            far = f" ({completed or 0} of {total})" if total is not None else ""
+            self.line(f"{passed_s:.0f} s: {text}{far}")

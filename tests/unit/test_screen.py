@@ -1,0 +1,55 @@
+"""Tables on narrow terminals: every figure in one piece, every column there."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.table import Table
+
+from taskloom.screen import Screen
+from taskloom.tables import new_table
+
+
+def printed(table: Table, width: int) -> list[str]:
+    file = io.StringIO()
+    Screen(file=file, width=width).print(table)
+    return [line.rstrip() for line in file.getvalue().splitlines() if line.strip()]
+
+
+def runs() -> Table:
+    table = new_table(None, "run", "experiment", "variant", "state", "rep", "median step", "tokens/s", "final loss",
+                      left=4)  # fmt: skip
+    table.add_row("1", "1", "scheduler=fork-join threads=2", "succeeded", "0", "1,234.5 ms", "12,345", "5.54518")
+    table.add_row("2", "1", "scheduler=task threads=2", "succeeded", "1", "12.5 ms", "6,789", "5.54518")
+    return table
+
+
+def test_a_table_that_fits_stays_as_it_is() -> None:
+    lines = printed(runs(), 160)
+    assert lines[0].split() == [
+        "run", "experiment", "variant", "state", "rep", "median", "step", "tokens/s", "final", "loss"
+    ]  # fmt: skip
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_no_figure_and_no_column_is_cut(width: int) -> None:
+    lines = printed(runs(), width)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= width
+    for cell in ("1,234.5 ms", "12,345", "5.54518", "12.5 ms", "6,789", "scheduler=fork-join", "succeeded"):
+        assert cell in text
+    for name in ("run", "experiment", "variant", "state", "rep", "median", "tokens/s", "final"):
+        assert name in text
+    assert "…" not in text
+
+
+def test_text_is_wrapped_between_words_before_a_row_becomes_a_block() -> None:
+    wide = printed(runs(), 88)
+    assert [line.split() for line in wide[:2]] == [
+        ["median", "final"], ["run", "experiment", "variant", "state", "rep", "step", "tokens/s", "loss"]
+    ]  # fmt: skip
+    assert any(line.split() == ["threads=2"] for line in wide)
+    blocks = printed(runs(), 60)
+    assert ["median", "step", "1,234.5", "ms"] in [line.split() for line in blocks]
