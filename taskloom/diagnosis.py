@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+import json
 import os
 import platform
 import struct
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from gpt2core.node import host
+from gpt2core.node.load import MOST_BUSY_CORES
 from gpt2core.process import launch
+from gpt2core.spec.settings import cache_folder
 
 STEAL_SAMPLE_S = 0.5
 BUSY_LOAD_PER_CORE = 0.2
@@ -132,6 +135,26 @@ def blas() -> Check:
     return ok("BLAS", ", ".join(found))
 
 
+def products() -> Check:
+    """Tables of products of this user, of which doctor needs to know no more than how they were measured."""
+    loads: dict[Path, list[float]] = {}
+    for path in cache_folder().glob("products-*.json"):
+        try:
+            rows = json.loads(path.read_text(encoding="utf-8"))["choices"]
+            loads[path] = [each.get("busy_cores") or 0.0 for each in rows]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return warn("products", f"{path} cannot be read", f"rm {path}")
+    count = sum(map(len, loads.values()))
+    worst = [path for path, each in loads.items() if max(each, default=0.0) > MOST_BUSY_CORES]
+    if not worst:
+        return ok("products", f"{count} choices kept, none made beside others' load")
+    disturbed = sum(busy > MOST_BUSY_CORES for each in loads.values() for busy in each)
+    most = max(busy for each in loads.values() for busy in each)
+    found = f"{disturbed} of {count} choices were made while others kept up to {most:.1f} cores busy"
+    advice = f"to have them made anew, which makes results another fingerprint: rm {' '.join(map(str, worst))}"
+    return warn("products", found, advice)
+
+
 def perf_counters() -> Check:
     number = PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
@@ -184,6 +207,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     memory,
     huge_pages,
     blas,
+    products,
     perf_counters,
     clock,
     steal,

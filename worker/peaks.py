@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from gpt2core.node import host, peaks
+from gpt2core.node import load, peaks
 from gpt2core.process.child import Child, Exited, Told
 from gpt2core.spec.settings import make_cache_folder
 from taskloom.worker import orphan
@@ -20,9 +18,6 @@ from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.execution import Command
 from taskloom.worker.report import Report
 from taskloom.worker.settings import Settings
-
-LOOK_S = 0.5
-MOST_BUSY_CORES = 0.25  # of the whole machine, kept by others: what is measured beside them would be too low for good
 
 
 def measure_once(
@@ -37,8 +32,8 @@ def measure_once(
     with _alone():
         if peaks.read(settings.cores) is not None:  # another worker of this node was faster
             return
-        busy = _busy_cores()
-        if busy > MOST_BUSY_CORES:
+        busy = load.Others().busy_cores()
+        if busy > load.MOST_BUSY_CORES:
             text = f"peaks not measured: others keep {busy:.1f} cores busy; later: taskloom doctor --peaks"
             report.say("peaks-skipped", text, busy_cores=busy)
             return
@@ -60,17 +55,6 @@ def _alone() -> Iterator[None]:
     with (make_cache_folder() / "peaks.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _busy_cores() -> float:
-    """How many cores of the machine other processes keep busy, as seen over a moment; 0 if it does not say."""
-    every = range(os.cpu_count() or 1)
-    before_s, begun = host.core_times_s(every)[0], time.monotonic()
-    time.sleep(LOOK_S)
-    after_s = host.core_times_s(every)[0]
-    if before_s is None or after_s is None:
-        return 0.0
-    return (after_s - before_s) / (time.monotonic() - begun)
 
 
 def _run(settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command) -> int:

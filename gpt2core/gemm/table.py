@@ -21,7 +21,7 @@ import numpy as np
 
 from gpt2core.gemm.libraries import Library
 from gpt2core.gemm.multiply import new_scratch, product_of_floats, time_product
-from gpt2core.node import host, pages
+from gpt2core.node import host, load, pages
 from gpt2core.node.files import replacing
 from gpt2core.spec.errors import MachineError
 from gpt2core.spec.settings import cache_folder
@@ -43,6 +43,14 @@ class Choice:
 
     def __str__(self) -> str:
         return f"{self.name}/{self.piece}" if self.piece else self.name
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A choice, and how many cores other processes kept busy while it was made; None: that was not noted."""
+
+    choice: Choice
+    busy_cores: float | None = None
 
 
 class Products:
@@ -72,7 +80,8 @@ def choose(
 ) -> Products:
     """The kept table of what this node's fastest of several libraries is for each product, completed by measuring.
 
-    tell gets events `measuring` (done, total, product).
+    What is kept stays: a choice decides how results are rounded. So each is kept with the load beside which it was
+    made, and `taskloom doctor` tells of those made beside others. tell gets events `measuring` (done, total, product).
     """
     worth = [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
     if len(libraries) == 1 or not worth:
@@ -83,12 +92,15 @@ def choose(
         fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then takes the first one's choices
         table, kept = _read(path)
         missing = [product for product in worth if product not in kept]
+        others, made = load.Others(), {}
         for done, product in enumerate(missing):
             tell({"event": "measuring", "done": done, "total": len(missing), "product": str(product)})
-            kept[product] = measure(product, libraries)
-        if missing:
+            made[product] = measure(product, libraries)
+        if made:
+            busy_cores = others.busy_cores()
+            kept |= {product: Kept(choice, busy_cores) for product, choice in made.items()}
             _write(path, table, kept)
-    return Products(libraries, kept, table)
+    return Products(libraries, {product: each.choice for product, each in kept.items()}, table)
 
 
 def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
@@ -132,11 +144,14 @@ def _path(libraries: Sequence[Library]) -> Path:
     return cache_folder() / f"products-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
 
 
-def _read(path: Path) -> tuple[str, dict[Product, Choice]]:
+def _read(path: Path) -> tuple[str, dict[Product, Kept]]:
     """The table's id and choices; a new id if there is none. Raises MachineError for a file that is not one."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return found["id"], {Product(*each["product"]): Choice(*each["choice"]) for each in found["choices"]}
+        return found["id"], {
+            Product(*each["product"]): Kept(Choice(*each["choice"]), each.get("busy_cores"))
+            for each in found["choices"]
+        }
     except FileNotFoundError:
         return uuid.uuid4().hex[:8], {}
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -145,7 +160,14 @@ def _read(path: Path) -> tuple[str, dict[Product, Choice]]:
         ) from error
 
 
-def _write(path: Path, table: str, choices: Mapping[Product, Choice]) -> None:
-    rows = [{"product": [p.trans_a, p.trans_b, p.m, p.n, p.k], "choice": [c.name, c.piece]} for p, c in choices.items()]
+def _write(path: Path, table: str, choices: Mapping[Product, Kept]) -> None:
+    rows = [
+        {
+            "product": [p.trans_a, p.trans_b, p.m, p.n, p.k],
+            "choice": [each.choice.name, each.choice.piece],
+            "busy_cores": each.busy_cores,
+        }
+        for p, each in choices.items()
+    ]
     with replacing(path) as part:
         part.write_text(json.dumps({"schema": SCHEMA, "id": table, "choices": rows}), encoding="utf-8")

@@ -30,7 +30,7 @@ from gpt2core.gemm import registers
 from gpt2core.gemm.libraries import Library
 from gpt2core.gemm.multiply import multiply, new_scratch
 from gpt2core.gemm.packing import DOT_BF16
-from gpt2core.node import peaks
+from gpt2core.node import load, peaks
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
 from gpt2core.schedulers.team import Team
@@ -128,7 +128,7 @@ def triad_gb_per_s(cores: Sequence[int]) -> float:
 
 def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The peaks by number of threads, on the first of the cores this process may use."""
-    cores, libraries = allowed_cores(), gemm.available()
+    cores, libraries, others = allowed_cores(), gemm.available(), load.Others()
     found: dict[str, dict[str, float | None]] = {}
     for done, count in enumerate(counts):
         tell({"event": "peak", "done": done, "total": len(counts), "threads": count})
@@ -147,6 +147,7 @@ def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> di
             "version": ", ".join(blas.version for blas in libraries),
         },
         "load_average": os.getloadavg()[0],
+        "busy_cores": others.busy_cores(),
         "threads": found,
     }
 
@@ -161,8 +162,7 @@ def main() -> int:
     def work(_: threading.Event) -> None:
         trainer.started()
         found = measure(peaks.thread_counts(len(allowed_cores())), trainer.emit)
-        peaks.keep(found)
-        trainer.deliver(arguments.result, found)
+        trainer.deliver(arguments.result, peaks.keep(found))
 
     return trainer.main(work)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpt2core.node import host
+from gpt2core.node.load import MOST_BUSY_CORES
 from gpt2core.spec import schedulers
 from gpt2core.spec.config import parse_cores
 from gpt2core.spec.errors import ConfigError
@@ -163,6 +164,7 @@ def summary(mine: Sequence[Sequence[Point]], peak: float) -> dict[str, Any]:
         "metg_s": median(found) if found else None,
         "metg_min_s": min(found, default=None),
         "metg_max_s": max(found, default=None),
+        "reached": len(found),
         "repetitions": len(mine),
         "grains": [
             {
@@ -175,8 +177,16 @@ def summary(mine: Sequence[Sequence[Point]], peak: float) -> dict[str, Any]:
     }
 
 
-def result(config: MetgConfig, sweeps: Sequence[Sweep], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What `taskloom metg --json` prints."""
+def _warnings(busy_cores: float) -> list[str]:
+    if busy_cores <= MOST_BUSY_CORES:
+        return []
+    return [f"other processes kept {busy_cores:.1f} cores busy meanwhile: the figures are too high"]
+
+
+def result(
+    config: MetgConfig, sweeps: Sequence[Sweep], environment: Mapping[str, Any], busy_cores: float = 0.0
+) -> dict[str, Any]:
+    """What `taskloom metg --json` prints. busy_cores: kept busy by other processes meanwhile."""
     peak = peak_iterations_per_s([sweep.points for sweep in sweeps])
     return {
         "schema": SCHEMA,
@@ -184,6 +194,8 @@ def result(config: MetgConfig, sweeps: Sequence[Sweep], environment: Mapping[str
         "environment": dict(environment),
         "peak_per_s": peak * WORK[config.kernel],
         "unit": UNIT[config.kernel],
+        "busy_cores": busy_cores,
+        "warnings": _warnings(busy_cores),
         "metg": [
             {
                 "pattern": pattern,

@@ -28,7 +28,7 @@ Emit = Callable[[dict[str, Any]], None]
 def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, Any]:
     """Run all sweeps. Raises ConfigError for cores that are not there, Violated, Cancelled if `stop` is set."""
     from gpt2core.measure import environment  # they load Numba: after the cheap checks
-    from gpt2core.node import pinning
+    from gpt2core.node import load, pinning
     from gpt2core.taskbench.bench import Streams, TaskBench
 
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
@@ -39,6 +39,7 @@ def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, 
     for bench in benches.values():
         bench.run(1, 1)
     sweeps: list[Sweep] = []
+    others = load.Others()
     order, total = random.Random(0), len(pairs) * config.repetitions
     for repetition in range(config.repetitions):
         for pattern, scheduler in order.sample(pairs, len(pairs)):
@@ -53,10 +54,11 @@ def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, 
                 if points[-1].iterations_per_s < GIVE_UP * points[0].iterations_per_s:
                     break
             sweeps.append(Sweep(pattern, scheduler, repetition, tuple(points)))
+    busy_cores = others.busy_cores()
     about = environment.describe("none", "", cores)
     for name in config.scheduler:
         about.update({"scheduler": dict(told)} if (told := schedulers.scheduler(name).environment({})) else {})
-    return result(config, sweeps, about)
+    return result(config, sweeps, about, busy_cores)
 
 
 def main() -> int:

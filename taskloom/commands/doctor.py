@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,20 +11,25 @@ import click
 from rich import box
 from rich.table import Table
 
-from gpt2core.node import peaks
+from gpt2core.node import load, peaks
 from taskloom import diagnosis, local_run
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
+from taskloom.errors import EXIT_WORK_FAILED
+from taskloom.progress import Bar
 from taskloom.tables import number
 
 
 @click.command()
 @click.option("--peaks", "measure", is_flag=True,
               help="measure what the node reaches at most, by number of threads; later runs carry it")  # fmt: skip
+@click.option("--force", is_flag=True, help="with --peaks: measure even while other processes keep cores busy")
 @json_option
-def doctor(measure: bool, as_json: bool) -> None:
+def doctor(measure: bool, force: bool, as_json: bool) -> None:
     """Is this machine fit to measure on, and what can it do? Warnings do not change the exit code."""
+    if force and not measure:
+        raise click.UsageError("--force goes with --peaks")
     checks = diagnosis.examine()
-    found = measured_peaks(as_json) if measure else peaks.read()
+    found = measured_peaks(force, as_json) if measure else peaks.read()
     if as_json:
         fit = all(check.status == "ok" for check in checks)
         print_json({"fit": fit, "checks": [dataclasses.asdict(check) for check in checks], "peaks": found})
@@ -37,20 +43,23 @@ def doctor(measure: bool, as_json: bool) -> None:
     console().print(table, *([] if found is None else [peaks_table(found)]))
 
 
-def measured_peaks(as_json: bool) -> dict[str, Any]:
-    """Measure here and now, in a child process."""
-    screen = error_console()
-    text = "measuring the node's peaks; nothing else should run"
-    with screen.status(text) as status:
+def measured_peaks(force: bool, as_json: bool) -> dict[str, Any]:
+    """Measure here and now, in a child process, unless other processes keep the machine busy; what is kept then."""
+    busy = load.Others().busy_cores()
+    if busy > load.MOST_BUSY_CORES and not force:
+        message = (
+            f"other processes keep {busy:.1f} cores busy (load average {os.getloadavg()[0]:.1f}), and peaks measured "
+            f"beside more than {load.MOST_BUSY_CORES:g} are too low: stop them, or measure all the same with --force"
+        )
+        raise failure(message, {"error": message, "busy_cores": busy}, EXIT_WORK_FAILED, as_json)
+    with Bar(error_console(), not as_json, "measuring the node's peaks; nothing else should run") as bar:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["event"] == "peak":
-                status.update(f"{text}; {event['threads']} threads, {event['done'] + 1} of {event['total']}")
+                text = f"measuring the node's peaks with {event['threads']} threads; nothing else should run"
+                bar.update(text, event["done"], event["total"])
 
-        def pass_on(line: str) -> None:  # what the child has to say if it fails
-            screen.print(line, markup=False, highlight=False)
-
-        ending = local_run.run(peaks.Everything(), peaks.command, show, pass_on)
+        ending = local_run.run(peaks.Everything(), peaks.command, show, bar.line)
     if ending.result is None:
         error = dict(ending.error or {})
         message = str(error.pop("detail", "the measurement failed"))
@@ -61,7 +70,10 @@ def measured_peaks(as_json: bool) -> dict[str, Any]:
 def peaks_table(found: Mapping[str, Any]) -> Table:
     """What the node reaches by number of threads."""
     blas = found["blas"]
-    title = f"peaks, measured {found['measured_at']} with {blas['name']} {blas['version']}"
+    title = f"peaks, measured {found['measured_at']} with {blas['name']} {blas['version']}{_beside(found)}"
+    earlier = found.get("earlier")
+    if earlier:
+        title += f"; {earlier['figures']} figures were better on {earlier['measured_at']}{_beside(earlier)} and stay"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     rates = {
         "gflop_per_s": "fp32 products, GFLOP/s",
@@ -75,3 +87,9 @@ def peaks_table(found: Mapping[str, Any]) -> Table:
         told = (number(reached[name], 0) for name in rates)
         table.add_row(threads, *told, f"{reached['triad_gb_per_s']:.1f}")
     return table
+
+
+def _beside(measurement: Mapping[str, Any]) -> str:
+    """The load of a measurement; older ones did not note it."""
+    busy = measurement.get("busy_cores")
+    return "" if busy is None else f" while others kept {busy:.1f} cores busy"

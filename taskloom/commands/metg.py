@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from gpt2core.process import launch
@@ -18,34 +18,24 @@ from gpt2core.spec.schedulers import AUTO, RUNTIMES, parallel
 from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig
 from gpt2core.taskbench.patterns import PATTERNS
 from taskloom import local_run
-from taskloom.commands.output import console, error_console, failure, json_option, print_json
+from taskloom.commands.output import console, error_console, failure, json_option, print_json, say_warnings
 from taskloom.metg_plot import svg
+from taskloom.progress import Bar
 from taskloom.tables import NONE, number, seconds
 
 DEFAULT = MetgConfig()
 SCALE = {"flop/s": "GFLOP/s", "B/s": "GB/s"}
 
 
-class Live:
-    """The child's events as a progress bar."""
-
-    def __init__(self, shown: bool) -> None:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self.bar = Progress(*columns, TimeElapsedColumn(), console=error_console(), disable=not shown, transient=True)
-        self._task = self.bar.add_task("starting", total=None)
-
-    def event(self, event: Mapping[str, Any]) -> None:
-        match event.get("event"):
-            case "compiling":
-                self.bar.update(self._task, description="graphs and kernels (compiled once after installing)")
-            case "sweep":
-                self.bar.update(self._task, completed=event.get("done"), total=event.get("total"))
-            case "point":
-                text = f"{event.get('pattern')} {event.get('scheduler')}: {seconds(event.get('task_s'))} a task"
-                self.bar.update(self._task, description=text)
-
-    def line(self, text: str) -> None:
-        self.bar.console.print(text, markup=False, highlight=False)
+def show(bar: Bar, event: Mapping[str, Any]) -> None:
+    """An event of the child on the bar."""
+    match event.get("event"):
+        case "compiling":
+            bar.update("graphs and kernels (compiled once after installing)")
+        case "sweep":
+            bar.update(completed=event.get("done"), total=event.get("total"))
+        case "point":
+            bar.update(f"{event.get('pattern')} {event.get('scheduler')}: {seconds(event.get('task_s'))} a task")
 
 
 def _listed(text: str, everything: tuple[str, ...]) -> list[str]:
@@ -85,9 +75,8 @@ def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
         given["threads"] = len(allowed)
     config = MetgConfig.from_dict(given)
     local_run.check_cores(config)
-    live = Live(shown=not as_json)
-    with live.bar:
-        ending = local_run.run(config, launch.metg_command, live.event, live.line)
+    with Bar(error_console(), not as_json, "starting") as bar:
+        ending = local_run.run(config, launch.metg_command, partial(show, bar), bar.line)
     if ending.result is None:
         error = dict(ending.error or {})
         message = str(error.pop("detail", "the measurement failed"))
@@ -101,6 +90,7 @@ def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
         print_json(ending.result)
     else:
         console().print(summary_table(ending.result), *grain_tables(ending.result), sep="\n")
+        say_warnings(console(), ending.result["warnings"], (), verbose=True)
 
 
 def summary_table(found: Mapping[str, Any]) -> Table:
@@ -113,11 +103,11 @@ def summary_table(found: Mapping[str, Any]) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("pattern", "scheduler"):
         table.add_column(name)
-    for name in ("METG(50 %)", "smallest", "largest", "repetitions"):
+    for name in ("METG(50 %)", "smallest", "largest", "reached in"):
         table.add_column(name, justify="right")
     for row in found["metg"]:
         values = (seconds(row[name]) for name in ("metg_s", "metg_min_s", "metg_max_s"))
-        table.add_row(row["pattern"], row["scheduler"], *values, str(row["repetitions"]))
+        table.add_row(row["pattern"], row["scheduler"], *values, f"{row['reached']} of {row['repetitions']}")
     return table
 
 

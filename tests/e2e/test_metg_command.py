@@ -18,11 +18,13 @@ def test_metg_prints_its_result_and_draws_it(tmp_path: Path) -> None:
     figure = tmp_path / "metg.svg"
     found = told(taskloom("metg", *SMALL, "--pattern", "stencil_1d,tree", "--plot", str(figure), "--json"))
     assert found["schema"] == "taskloom.metg/1"
-    assert set(found) == {"schema", "config", "environment", "peak_per_s", "unit", "metg", "sweeps"}
+    assert set(found) == {
+        "schema", "config", "environment", "peak_per_s", "unit", "busy_cores", "warnings", "metg", "sweeps"
+    }  # fmt: skip
     pairs = [(row["pattern"], row["scheduler"]) for row in found["metg"]]
     assert pairs == [(p, s) for p in ("stencil_1d", "tree") for s in ("task", "fork-join")]
     for row in found["metg"]:
-        assert {"metg_s", "metg_min_s", "metg_max_s", "repetitions", "grains"} < set(row)
+        assert {"metg_s", "metg_min_s", "metg_max_s", "reached", "repetitions", "grains"} < set(row)
         assert all(set(point) == {"grain", "task_s", "efficiency"} for point in row["grains"])
         assert row["grains"][0]["grain"] == 64
     root = ElementTree.parse(figure).getroot()

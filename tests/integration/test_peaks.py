@@ -94,6 +94,29 @@ def test_what_is_kept_is_what_results_carry():
     assert peaks.read() is None
 
 
+def measured(at, blas="mkl 1", **rates):
+    return {"schema": peaks.SCHEMA, "measured_at": at, "busy_cores": 0.1, "blas": blas, "threads": {"1": rates}}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_later_measurement_never_replaces_a_better_figure():
+    peaks.keep(measured("monday", gflop_per_s=200.0, triad_gb_per_s=20.0, registers_gflop_per_s=None))
+    kept = peaks.keep(measured("tuesday", gflop_per_s=90.0, triad_gb_per_s=21.0, registers_gflop_per_s=210.0))
+    assert kept == peaks.read()
+    assert kept["threads"] == {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 21.0, "registers_gflop_per_s": 210.0}}
+    assert kept["measured_at"] == "tuesday"
+    assert kept["earlier"] == {"measured_at": "monday", "busy_cores": 0.1, "figures": 1}
+    better = peaks.keep(measured("wednesday", gflop_per_s=201.0, triad_gb_per_s=22.0, registers_gflop_per_s=211.0))
+    assert "earlier" not in better
+
+
+@pytest.mark.usefixtures("small")
+def test_products_of_another_library_are_other_figures():
+    peaks.keep(measured("monday", gflop_per_s=200.0, triad_gb_per_s=20.0))
+    kept = peaks.keep(measured("tuesday", "mkl 2", gflop_per_s=90.0, triad_gb_per_s=10.0))
+    assert kept["threads"] == {"1": {"gflop_per_s": 90.0, "triad_gb_per_s": 20.0}}
+
+
 def test_another_node_is_another_file(monkeypatch):
     mine = peaks.path()
     monkeypatch.setattr(peaks.host, "cpu_model", lambda: "Some other CPU")

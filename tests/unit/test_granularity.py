@@ -67,6 +67,16 @@ def test_the_result_has_a_row_for_each_pattern_and_scheduler_with_its_spread() -
     assert row["metg_min_s"] == pytest.approx(2 * OVERHEAD_S, rel=0.02)
     assert row["metg_max_s"] == pytest.approx(6 * OVERHEAD_S, rel=0.02)
     assert len(found["sweeps"]) == 12
+    assert (row["reached"], row["repetitions"]) == (3, 3)
+    assert found["warnings"] == []
+
+
+def test_it_is_told_in_how_many_sweeps_half_of_the_peak_was_crossed_and_beside_what_load() -> None:
+    config = MetgConfig(scheduler=("task",), threads=2, repetitions=3)
+    reached = [Sweep("stencil_1d", "task", i, points()[: 3 if i else None]) for i in range(3)]
+    found = result(config, reached, {}, busy_cores=1.26)
+    assert (found["metg"][0]["reached"], found["metg"][0]["repetitions"]) == (1, 3)
+    assert found["warnings"] == ["other processes kept 1.3 cores busy meanwhile: the figures are too high"]
 
 
 @pytest.mark.parametrize(

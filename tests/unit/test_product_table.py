@@ -20,6 +20,7 @@ from gpt2core.gemm.table import Choice, Products
 from gpt2core.node import pages
 from gpt2core.spec.errors import MachineError
 from gpt2core.step.ops import Product
+from taskloom import diagnosis
 
 WIDE, TALL = Product(0, 1, 32, 3200, 64), Product(1, 0, 768, 96, 128)
 
@@ -65,6 +66,23 @@ def test_what_was_measured_is_kept_and_completed():
     assert set(again.choices) == {WIDE, TALL}
     assert load("auto", [WIDE, TALL], told.append).choices == again.choices
     assert len(told) == 2
+
+
+def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
+    load("auto", [WIDE], silent)
+    (path,) = cache.glob("products-*.json")
+    kept = json.loads(path.read_text())
+    assert kept["choices"][0]["busy_cores"] >= 0.0
+    kept["choices"][0]["busy_cores"] = 0.0
+    path.write_text(json.dumps(kept))
+    assert diagnosis.products().status == "ok"
+    kept["choices"][0]["busy_cores"] = 1.5
+    path.write_text(json.dumps(kept))
+    load("auto", [WIDE, TALL], silent)  # completes the table and leaves what is kept
+    assert json.loads(path.read_text())["choices"][0] == kept["choices"][0]
+    found = diagnosis.products()
+    assert (found.status, found.advice.endswith(f"rm {path}")) == ("warn", True)
+    assert "while others kept up to" in found.found
 
 
 def test_measuring_keeps_no_memory():

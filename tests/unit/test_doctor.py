@@ -1,0 +1,58 @@
+"""`taskloom doctor --peaks` beside other processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpt2core.node import load, peaks
+from taskloom.cli import main
+
+ROOF = """
+import json, pathlib, sys
+json.load(sys.stdin)
+found = {"schema": %r, "measured_at": "today", "busy_cores": 1.5, "blas": {"name": "own", "version": "1"},
+         "threads": {"1": dict.fromkeys(%r, 10.0)}}
+print(json.dumps({"event": "peak", "done": 0, "total": 1, "threads": 1}))
+pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
+print(json.dumps({"event": "result"}))
+"""
+RATES = ("gflop_per_s", "bf16_gflop_per_s", "registers_gflop_per_s", "bf16_registers_gflop_per_s", "triad_gb_per_s")
+
+
+@pytest.fixture(autouse=True)
+def beside_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever is busy here is too much; what would be measured is known."""
+    script = tmp_path / "roof.py"
+    script.write_text(ROOF % (peaks.SCHEMA, RATES))
+    monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(load, "MOST_BUSY_CORES", -1.0)
+    monkeypatch.setattr(peaks, "command", lambda result: [sys.executable, str(script), str(result)])
+
+
+def doctor(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *arguments])
+
+
+def test_peaks_are_not_measured_beside_other_processes() -> None:
+    refused = doctor("--peaks")
+    assert refused.exit_code == 1
+    assert "other processes keep" in refused.stderr
+    assert "--force" in refused.stderr
+    told: dict[str, Any] = json.loads(doctor("--peaks", "--json").stderr)
+    assert told["busy_cores"] >= 0.0
+
+
+def test_with_force_they_are_and_the_load_is_shown() -> None:
+    measured = doctor("--peaks", "--force")
+    assert measured.exit_code == 0, measured.stderr
+    assert "measured today with own 1 while others kept 1.5 cores busy" in " ".join(measured.stdout.split())
+
+
+def test_force_goes_with_peaks() -> None:
+    assert doctor("--force").exit_code == 2
