@@ -20,7 +20,7 @@ from taskloom.analysis.fingerprint import core_differences, differing, environme
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Facts, Process, distinct
 from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
-from taskloom.analysis.validity import marks
+from taskloom.analysis.validity import marks, summary
 
 NOISE_FLOOR = 0.01  # relative; smaller differences are called the same
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
@@ -54,7 +54,8 @@ class Comparison:
 
     ratio_middle: the median of the pairs' ratios, or the ratio of medians; n: what the ratio rests on, in `unit`s;
     scope: whom it is about where it comes from several occasions; e_value: of the pairs' signs, valid whenever one
-    looks; sequential: interval and p-value are so too; diagnosis: what speaks against independent values.
+    looks; sequential: interval and p-value are so too; diagnosis: what speaks against independent values; brief: the
+    marks in one line.
     """
 
     a: Side
@@ -79,6 +80,7 @@ class Comparison:
     sequential: bool = False
     diagnosis: list[str] = field(default_factory=list)
     instructions: InstructionsRatio | None = None
+    brief: list[str] = field(default_factory=list)
 
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
@@ -87,10 +89,13 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         raise ValueError("a side is empty")
     sides = _side(a), _side(b)
     differs = _differences([*a, *b])
-    marked = marks([*a, *b])
+    marked, brief = marks([*a, *b]), summary([*a, *b])
     refusal = _refusal(a, b)
     if refusal is not None:
-        return Comparison(*sides, "refused", None, None, None, False, None, None, noise_floor, differs, marked, refusal)
+        refused = Comparison(
+            *sides, "refused", None, None, None, False, None, None, noise_floor, differs, marked, refusal
+        )
+        return replace(refused, brief=brief)
     evidence = weigh(a, b)
     found = evidence.estimate
     decision = _decide(found, noise_floor, evidence.broken)
@@ -121,6 +126,7 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         sequential=found.test == "signs",
         diagnosis=list(evidence.diagnosis),
         instructions=_instructions(a, b),
+        brief=brief,
     )
 
 

@@ -17,7 +17,7 @@ from taskloom.analysis.fingerprint import core_differences, environment_differen
 from taskloom.analysis.levels import Levels, levels
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.statistics import Interval, outliers, step_interval
-from taskloom.analysis.validity import marks
+from taskloom.analysis.validity import marks, summary
 from taskloom.analysis.variants import Group, by_variant
 
 PLACE = ("threads", "cores")
@@ -64,9 +64,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
+    """Rows, what their speedups are relative to, and what speaks against them. brief: the warnings with all disturbed
+    runs in one."""
+
     base: str
     rows: list[Row]
     warnings: list[str]
+    brief: list[str] = field(default_factory=list)
 
 
 def scaling(processes: Sequence[Process]) -> Table:
@@ -90,7 +94,10 @@ def scaling(processes: Sequence[Process]) -> Table:
         rows.append(_row(group, agrees, base, best))
     text = "speedup: T(1) of the same scheduler and slices; speedup_best_serial: the fastest one-thread median. "
     return Table(
-        text + "; ".join(bases) if bases else "no one-thread run: no speedup", rows, list(dict.fromkeys(warnings))
+        text + "; ".join(bases) if bases else "no one-thread run: no speedup",
+        rows,
+        list(dict.fromkeys([*warnings, *marks(processes)])),
+        list(dict.fromkeys([*warnings, *summary(processes)])),
     )
 
 
@@ -187,6 +194,7 @@ def _per_thread(speedup: _Speedup, threads: int) -> float | None:
 def _warnings(
     processes: Sequence[Process], variants: Sequence[Sequence[Process]], agreeing: Sequence[bool]
 ) -> list[str]:
+    """What speaks against the table, or a variant of it; single runs are apart."""
     warnings = [f"measured on unlike machines: {d}" for d in environment_differences(processes)]
     warnings += [f"equally many threads on other cores: {d}" for d in core_differences(processes)]
     for group, agrees in zip(variants, agreeing, strict=True):
@@ -197,7 +205,6 @@ def _warnings(
             )
         if any(len(set(f.environment.get("cores", range(threads)))) < threads for f in distinct(group)):
             warnings.append(f"{_name(group[0])} with {threads} threads had fewer cores than threads")
-    warnings += marks(processes)
     if processes and all(len(group) == 1 for group in variants):
         warnings.append("one process a variant: intervals are over its steps, not over processes; speedups have none")
     return warnings

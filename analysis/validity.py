@@ -31,9 +31,30 @@ def marks(processes: Sequence[Process]) -> list[str]:
     return [f"run {process.run_id}: {mark}" for process in processes for mark in _marks(process)]
 
 
+def summary(processes: Sequence[Process]) -> list[str]:
+    """What `marks` says of all runs in one line: how many were disturbed, and how much; none if no run was."""
+    loads = [foreign_share(process) or 0.0 for process in processes if disturbed(process)]
+    flagged = sum(bool(_flagged(process)) for process in processes)
+    count = sum(disturbed(process) or bool(_flagged(process)) for process in processes)
+    if not count:
+        return []
+    reasons = []
+    if loads:
+        low, high = f"{min(loads):.0%}".removesuffix("%"), f"{max(loads):.0%}".removesuffix("%")
+        reasons.append(f"foreign load {high} %" if low == high else f"foreign load {low} to {high} %")
+    if flagged:
+        reasons.append(f"flagged steps in {flagged}")
+    return [f"{count} of {len(processes)} runs disturbed ({', '.join(reasons)})"]
+
+
+def _flagged(process: Process) -> list[list[str]]:
+    """The reasons of each timed step that is flagged."""
+    return [step for step in (process.result.get("flagged") or [])[process.config["warmup"] :] if step]
+
+
 def _marks(process: Process) -> list[str]:
     found = []
-    flagged = [step for step in (process.result.get("flagged") or [])[process.config["warmup"] :] if step]
+    flagged = _flagged(process)
     if flagged:
         reasons = Counter(reason for step in flagged for reason in step)
         told = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())

@@ -80,7 +80,8 @@ def write(document: Mapping[str, Any], out: Path, name: str) -> None:
 
 def told(document: Mapping[str, Any]) -> list[str]:
     """What to look at first: the forecast's errors, runs that do not count, flagged steps, the answer."""
-    lines = ["", document["conclusion"], "", "forecast from one thread against the measured step on more:"]
+    lines = ["", *(f"- {point}" for point in document["answer"]), ""]
+    lines.append("forecast from one thread against the measured step on more:")
     for one in document["forecast"]["forecasts"]:
         slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
         for curve in one["curves"]:

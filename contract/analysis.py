@@ -88,6 +88,7 @@ class Comparison(Model):
     sequential: bool = Field(False, description="a stop rule looked at the results: all judged by the signs")
     diagnosis: list[str] = Field(default_factory=list, description="what speaks against independent values")
     instructions: Instructions | None = Field(None, description="the same of instructions; null where it is refused")
+    brief: list[str] = Field(default_factory=list, description="`marks` in one line; empty if there are none")
 
 
 class Levels(Model):
@@ -147,6 +148,7 @@ class ScalingRows(Model):
     base: str = Field(description="what speedups are relative to, with its absolute time")
     rows: list[ScalingRow]
     warnings: list[str]
+    brief: list[str] = Field(default_factory=list, description="`warnings` with all disturbed runs in one")
 
 
 class ScalingTable(ScalingRows):

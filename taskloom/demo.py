@@ -16,16 +16,15 @@ import click
 from gpt2core.process import launch
 from taskloom import tables, watch
 from taskloom.client import Client
-from taskloom.commands.output import console, error_console, print_json
+from taskloom.commands.output import console, error_console, print_json, say_warnings
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.stopping import Stopped, Stopping
 
 PATIENCE_S = 30.0  # for a process to start, or to stop
 REPETITIONS = 6  # the fewest processes that give a 95 % interval of their median
-SMALL = {"layers": 4, "heads": 4, "channels": 256, "vocab": 256, "context": 256}
 MODELS: dict[str, dict[str, Any]] = {
-    "small": {"model": SMALL, "batch": 4, "seq": 128, "steps": 12, "batch_slice": 1, "token_slice": 64},
+    "small": {"model": "small", "batch": 4, "seq": 128, "steps": 12, "batch_slice": 1, "token_slice": 64},
     "gpt2-124m": {"model": "gpt2-124m", "batch": 4, "seq": 64, "steps": 5, "batch_slice": 1, "token_slice": 64},
 }
 
@@ -103,7 +102,9 @@ def start(folder: Path, processes: Processes) -> str:
     return url
 
 
-def carry_out(model: str, repetitions: int, folder: Path, processes: Processes, as_json: bool) -> int:
+def carry_out(
+    model: str, repetitions: int, folder: Path, processes: Processes, as_json: bool, verbose: bool
+) -> int:
     """The demo proper; its exit code."""
     out, notes = console(), error_console()
     began = time.monotonic()
@@ -125,9 +126,9 @@ def carry_out(model: str, repetitions: int, folder: Path, processes: Processes, 
         return 0
     title = f"{model}: {finished.runs} runs in {time.monotonic() - began:.0f} s, {repetitions} processes a row"
     out.print(tables.scaling(table, title))
+    out.print(table.base, markup=False, highlight=False, soft_wrap=True)
+    say_warnings(out, table.warnings, table.brief, verbose)
     for line in (
-        table.base,
-        *(f"warning: {warning}" for warning in table.warnings),
         "",
         f"this table as JSON: {folder / 'scaling.json'}",
         "the dashboard of these results, and the API under it (/docs):",

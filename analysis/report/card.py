@@ -87,8 +87,9 @@ def _comparable(document: Document) -> tuple[str, str]:
 def _validity(document: Document) -> tuple[str, str]:
     if not any(row["waiting"] for row in document["efficiency"]):
         return "no", "the results bring no evidence"
-    marks = document["marks"]
-    return ("partly", f"{len(marks)} marks: " + "; ".join(marks[:4])) if marks else ("yes", "no step flagged, no load")
+    if not document["marks"]:
+        return "yes", "no step flagged, no load"
+    return "partly", document["disturbed"] or document["marks"][0]
 
 
 def _stopping(document: Document) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""One paragraph from the verdicts: no figure that is not in the document, no claim that a verdict does not make."""
+"""The answer from the verdicts: no figure that is not in the document, no claim that a verdict does not make."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
 
 
-def conclusion(document: Document) -> str:
-    """The answer in words."""
+LARGE_ERROR = 0.1  # of a forecast against measured steps: with a larger one it is no answer
+
+
+def answer(document: Document) -> list[str]:
+    """Up to five points: the verdict on the axis, what disturbed the runs, the fastest variant, why, on more cores."""
     if not document["scaling"]["rows"]:
-        return "No run has succeeded: there is nothing to conclude."
-    sentences = (
-        *_fastest(document), *_comparisons(document), *_runtimes(document), *_waiting(document),
-        *_memory_bound(document), *_forecast(document), *_reservations(document),
-    )  # fmt: skip
-    return " ".join(sentences)
+        return ["No run has succeeded: there is nothing to conclude."]
+    verdict, fastest = list(_comparisons(document)), [*_fastest(document), *_runtimes(document)]
+    first, third = (verdict, fastest) if verdict else (fastest, [])
+    causes = (*_waiting(document), *_memory_bound(document))
+    points = (first, _reservations(document), third, causes, _forecast(document))
+    return [text for sentences in points if (text := " ".join(sentences))]
 
 
 def milliseconds(value_s: float) -> str:
@@ -183,12 +186,16 @@ def _key(row: Mapping[str, Any]) -> str:
 
 
 def _forecast(document: Document) -> Iterator[str]:
-    found = document["forecast"]["forecasts"]
-    if not found:
+    known = [each for each in document["forecast"]["forecasts"] if each["worst_error"] is not None]
+    if not known:
         return
-    errors = [forecast["worst_error"] for forecast in found if forecast["worst_error"] is not None]
-    if errors:
-        yield f"From one thread, replaying the graph forecasts the measured steps on more within {max(errors):.1%}."
+    found = [each for each in known if each["worst_error"] <= LARGE_ERROR]
+    if not found:
+        least = min(each["worst_error"] for each in known)
+        yield f"Forecasts for more cores miss the steps measured here by {least:.0%} or more: they are no answer."
+        return
+    errors = [each["worst_error"] for each in found]
+    yield f"From one thread, replaying the graph forecasts the measured steps on more within {max(errors):.1%}."
     widest = max(found, key=lambda forecast: forecast["tasks"])
     by_scheduler: dict[str, list[float]] = {}
     for curve in widest["curves"]:
@@ -201,6 +208,11 @@ def _forecast(document: Document) -> Iterator[str]:
     yield f"On {cores} cores, under the assumptions listed, slices {slices} would give a speedup of {told}."
 
 
+def doubt(error: float) -> str:
+    """What a forecast's caption adds where its error is too large."""
+    return "" if error <= LARGE_ERROR else f", more than {LARGE_ERROR:.0%}: this forecast is no answer"
+
+
 def _between(low: float, high: float) -> str:
     return f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
 
@@ -211,10 +223,11 @@ def _reservations(document: Document) -> Iterator[str]:
             f"{len(document['left_out'])} runs with foreign load beside them do not count, by the rule asked for; "
             "they are listed and their samples are shown."
         )
-    disturbed = {mark.partition(":")[0] for mark in document["marks"] if mark.startswith("run ")}
-    if disturbed:
-        count, runs = len(disturbed), document["design"]["processes"]
-        yield f"{count} of {runs} processes were disturbed (flagged steps or foreign load); they count, and are marked."
+    disturbed = document["disturbed"]
+    if disturbed is None:
+        yield "No run was disturbed."
+    else:
+        yield f"{disturbed}: {'the others' if document['left_out'] else 'they'} count, and are marked."
     broken = [rule for rule in document["card"] if rule["holds"] != "yes"]
     if broken:
         numbers = ", ".join(str(rule["number"]) for rule in broken)

@@ -16,12 +16,12 @@ from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import timeline
 from taskloom.analysis.report.card import report_card
-from taskloom.analysis.report.conclusion import conclusion
+from taskloom.analysis.report.conclusion import answer
 from taskloom.analysis.scaling import scaling
 from taskloom.analysis.statistics import outliers, outliers_of_each
 from taskloom.analysis.sweep import axes_of, sweep
 from taskloom.analysis.trace import Trace
-from taskloom.analysis.validity import disturbed, marks
+from taskloom.analysis.validity import disturbed, marks, summary
 from taskloom.analysis.variants import by_variant, variant_of
 
 SCHEMA = "taskloom.report/1"
@@ -77,11 +77,13 @@ def build(
         "timeline": timeline.replayed(ahead, profiles),
         "traced": timeline.traced(everyone, traces or {}),
         "marks": [*marks(everyone), *unreadable],
+        "disturbed": next(iter(summary(everyone)), None),
         "left_out": sorted({p.run_id for p in everyone} - {p.run_id for p in processes}),
         "calibration": None if calibration is None else dict(calibration),
     }
     document["card"] = report_card(document)
-    document["conclusion"] = conclusion(document)
+    document["answer"] = answer(document)
+    document["conclusion"] = " ".join(document["answer"])
     return document
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpt2core.spec.config import PHASES
 from taskloom.analysis.report import lanes, plots, tokens
-from taskloom.analysis.report.conclusion import at, faster_above_1, milliseconds, ratio_of, threads, variant_name
+from taskloom.analysis.report.conclusion import at, doubt, faster_above_1, milliseconds, ratio_of, threads, variant_name
 from taskloom.analysis.report.elements import figure, interval, mib, ms, ms_interval, number, share, table
 
 Document = Mapping[str, Any]
@@ -17,7 +17,8 @@ STYLE = tokens.stylesheet() + """
 body{font:16px/1.5 system-ui,sans-serif;max-width:66rem;margin:2rem auto;padding:0 1rem;color:var(--ink);
 background:var(--paper);font-variant-numeric:tabular-nums}
 h1{margin-bottom:.2em;overflow-wrap:anywhere}h2{margin:2.2em 0 .4em;border-bottom:1px solid var(--line)}
-.lead{font-size:1.1em;background:var(--tint);border-left:4px solid var(--accent);padding:.8em 1em}
+.lead{font-size:1.1em;background:var(--tint);border-left:4px solid var(--accent);padding:.8em 1em .8em 2em}
+.lead li+li{margin-top:.4em}.lead li:first-child{font-weight:600}
 .soft,figcaption,th{color:var(--soft)}a,summary{color:var(--accent)}
 table{border-collapse:collapse;font-size:.88em;margin:.8em 0}th,td{padding:.25em .7em;text-align:right;
 border-bottom:1px solid var(--line);vertical-align:top}th{border-bottom:2px solid var(--edge)}
@@ -45,7 +46,8 @@ def page(document: Document) -> str:
     experiment = document["experiment"]
     title = f"Experiment {experiment['experiment_id']}: {document['question']}"
     parts = [f"<h1>{escape(document['question'])}</h1>", _subtitle(document)]
-    parts.append(f'<h2>Answer</h2><p class="lead">{escape(document["conclusion"])}</p>')
+    points = "".join(f"<li>{escape(point)}</li>" for point in document["answer"])
+    parts.append(f'<h2>Answer</h2><ul class="lead">{points}</ul>')
     if document["scaling"]["rows"]:
         parts += [_answer(document), _runtime(document), _causes(document), _memory_bound(document)]
         parts += [_forecast(document), _memory(document)]
@@ -261,7 +263,7 @@ def _forecast(document: Document) -> str:
     for one in found["forecasts"]:
         slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
         worst = one["worst_error"]
-        error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}."
+        error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}{doubt(worst)}."
         runs = " and ".join(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
         caption = f"Slices {slices}: forecast from the one-thread runs {runs}.{error}"
         parts.append(figure(plots.forecast(one), caption))

@@ -13,7 +13,7 @@ from rich.table import Table
 from taskloom import analysis_tables, request_file
 from taskloom.analysis.report import page
 from taskloom.client import Client
-from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.commands.output import console, json_option, print_json, server_option, verbose_option
 from taskloom.options import several_settings, train_options
 
 experiment_argument = click.argument("experiment_id", metavar="ID", type=int)
@@ -149,9 +149,12 @@ def calibrate(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="the file  [default: report-ID.html]"
 )
 @click.option("--leave-out-disturbed", is_flag=True, help="runs with foreign load beside them do not count")
+@verbose_option
 @server_option
 @json_option
-def report(experiment_id: int, output: Path | None, leave_out_disturbed: bool, server: str, as_json: bool) -> None:
+def report(
+    experiment_id: int, output: Path | None, leave_out_disturbed: bool, verbose: bool, server: str, as_json: bool
+) -> None:
     """Everything in one self-contained page: question, answer, tables, plots, report card; with --json its document."""
     with Client(server) as client:
         document = client.report(experiment_id, leave_out_disturbed)
@@ -164,7 +167,9 @@ def report(experiment_id: int, output: Path | None, leave_out_disturbed: bool, s
     if as_json and target is None:
         print_json(document)
     elif not as_json:
-        _show(document, [document["conclusion"], f"written to {target}"], as_json=False)
+        points = document.get("answer") or [document["conclusion"]]  # older servers have the text alone
+        shown = [*(f"- {point}" for point in points), *(document["marks"] if verbose else ()), f"written to {target}"]
+        _show(document, shown, as_json=False)
 
 
 COMMANDS = (report, calibrate, sweep, efficiency, roofline, forecast, memory, history, confirm)

@@ -6,7 +6,28 @@ import click
 
 from taskloom import tables
 from taskloom.client import Client
-from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.commands.output import console, json_option, print_json, say_warnings, server_option, verbose_option
+from taskloom.contract.analysis import Comparison
+from taskloom.errors import EXIT_WORK_FAILED
+
+VERDICTS = ("faster", "slower", "same", "undecided", "refused")
+
+
+class Verdicts(click.ParamType[tuple[str, ...]]):
+    """Verdicts, with commas between."""
+
+    name = "VERDICT,..."
+
+    def convert(
+        self, value: str | tuple[str, ...], parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):  # click converts defaults as well
+            return value
+        found = tuple(part.strip() for part in value.split(","))
+        for part in found:
+            if part not in VERDICTS:
+                self.fail(f"{part!r} is none of {', '.join(VERDICTS)}", parameter, context)
+        return found
 
 
 @click.command()
@@ -15,20 +36,36 @@ from taskloom.commands.output import console, json_option, print_json, server_op
 @click.option("--noise-floor", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
               help="a smaller difference is none; to be declared beforehand  [default: 0.01]")  # fmt: skip
 @click.option("--leave-out-flagged", is_flag=True, help="steps that the trainer flagged do not count")
+@click.option("--fail-on", type=Verdicts(), default=(), help="exit 1 on these verdicts, as slower,refused")
+@verbose_option
 @server_option
 @json_option
 def compare(
-    a: str, b: str, noise_floor: float | None, leave_out_flagged: bool, server: str, as_json: bool
+    a: str,
+    b: str,
+    noise_floor: float | None,
+    leave_out_flagged: bool,
+    fail_on: tuple[str, ...],
+    verbose: bool,
+    server: str,
+    as_json: bool,
 ) -> None:
     """Compare two runs, or two selections of runs: verdict on B against A, ratio of medians, its interval.
 
-    A and B are run ids as 12,13, or experiment_id=7,scheduler=task,threads=2.
+    A and B are run ids as 12,13, or experiment_id=7,scheduler=task,threads=2. The verdict is faster, slower, same,
+    undecided or refused. The exit code is 0 whatever it is, or 1 if --fail-on names it.
     """
     with Client(server) as client:
         answer = client.compare(a, b, noise_floor, leave_out_flagged)
     if as_json:
         print_json(answer)
-        return
+    else:
+        _print(answer, verbose)
+    if answer.verdict in fail_on:
+        raise click.exceptions.Exit(EXIT_WORK_FAILED)
+
+
+def _print(answer: Comparison, verbose: bool) -> None:
     out = console()
     out.print(tables.comparison(answer))
     verdict = f"B is {answer.verdict}" if answer.verdict in ("faster", "slower") else answer.verdict
@@ -38,6 +75,6 @@ def compare(
         verdict += f" [{answer.ratio_low:.3f}, {answer.ratio_high:.3f}]"
     lines = [verdict, answer.reason, *tables.instructions(answer.instructions)]
     lines += [f"differs beside the settings: {', '.join(answer.differs)}"] if answer.differs else []
-    lines += [f"marked: {mark}" for mark in answer.marks]
     for line in lines:
-        out.print(line, markup=False, highlight=False)
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    say_warnings(out, answer.marks, answer.brief, verbose)

@@ -9,16 +9,17 @@ from pathlib import Path
 import click
 
 from taskloom import extras
-from taskloom.commands.output import json_option
-from taskloom.demo import MODELS, REPETITIONS, carry_out, with_processes
+from taskloom.commands.output import json_option, verbose_option
+from taskloom.demo import MODELS, REPETITIONS, Processes, carry_out, with_processes
 
 
 @click.command()
 @click.option("--model", type=click.Choice(list(MODELS)), default="small", show_default=True)
 @click.option("--repetitions", type=click.IntRange(1), default=REPETITIONS, show_default=True)
 @click.option("--folder", type=click.Path(path_type=Path), help="a new folder  [default: runs/demo-DATE-TIME]")
+@verbose_option
 @json_option
-def demo(model: str, repetitions: int, folder: Path | None, as_json: bool) -> None:
+def demo(model: str, repetitions: int, folder: Path | None, verbose: bool, as_json: bool) -> None:
     """Compare serial, fork-join and task on 1 core and on all; keep the database and the logs in a folder."""
     extras.require("server", "worker")
     folder = (folder or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
@@ -26,4 +27,8 @@ def demo(model: str, repetitions: int, folder: Path | None, as_json: bool) -> No
         folder.mkdir(parents=True)
     except OSError as error:
         raise click.BadParameter(f"{folder}: {error.strerror}", param_hint="--folder") from error
-    sys.exit(with_processes(folder, lambda processes: carry_out(model, repetitions, folder, processes, as_json)))
+
+    def work(processes: Processes) -> int:
+        return carry_out(model, repetitions, folder, processes, as_json, verbose)
+
+    sys.exit(with_processes(folder, work))

@@ -24,14 +24,14 @@ FIGURES = [
 def test_the_report_is_one_document_and_one_page(api, explained):
     document = api.get("/analysis/report", experiment_id=explained)
     assert document["schema"] == "taskloom.report/1"
-    assert document["conclusion"].startswith("The smallest median has task")  # of too few to be proven
+    assert any(point.startswith("The smallest median has task") for point in document["answer"])  # too few for proof
     assert document["timeline"]["rows"][0]["scheduler"] == "fork-join"
     assert len(document["card"]) == 11
     page = api.http.get(f"/reports/{explained}")
     assert page.headers["content-type"].startswith("text/html")
     assert "script" not in page.headers["content-security-policy"]
     assert [html.unescape(label) for label in re.findall(r'<svg [^>]*aria-label="([^"]*)"', page.text)] == FIGURES
-    assert document["conclusion"].partition("<")[0][:60] in page.text
+    assert f"<li>{html.escape(document['answer'][0])}</li>" in page.text
 
 
 def one_bit(result):
@@ -70,6 +70,7 @@ def test_one_run_that_spoils_a_comparison_is_told_wherever_it_counts(api, make_r
         assert "see " in compared["reason"]
     table = api.get("/analysis/scaling", experiment_id=made["id"])
     assert any(told in warning for warning in table["warnings"])
+    assert (table["brief"] != table["warnings"]) == (spoil is foreign_load)
     assert [row["agrees"] for row in table["rows"]] == [True, spoil is not one_bit]
     report = api.get("/analysis/report", experiment_id=made["id"])
     assert report["card"][rule - 1]["holds"] != "yes"

@@ -12,7 +12,7 @@ from taskloom.analysis.memory import MemoryRow, memory
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.report import Asked, build, page, to_show
-from taskloom.analysis.report.conclusion import conclusion
+from taskloom.analysis.report.conclusion import answer
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.variants import by_variant, variant_of
 
@@ -68,6 +68,14 @@ def make_document(processes, traces=None, stopping=None, **request):
 
 def test_the_conclusion_says_what_the_verdicts_do(document):
     told = document["conclusion"]
+    assert told == " ".join(document["answer"])
+    verdict, disturbed, fastest, causes, ahead = document["answer"]
+    assert verdict.startswith("With 2 threads task is 1.")
+    assert disturbed.startswith("No run was disturbed. Measuring rules not fully kept: ")
+    assert fastest.startswith("The smallest median has task")
+    assert "useful" in causes
+    assert "memory bound" in causes
+    assert "On 128 cores" in ahead
     assert "The smallest median has task (sync step) 1x64, 2 threads: 4,012 ms a step" in told
     assert "proven faster than " in told  # not of all others, so nothing is called the fastest
     assert "With 2 threads task is 1." in told
@@ -117,17 +125,39 @@ def test_the_card_says_which_rules_hold(processes):
 
 
 def test_only_what_is_proven_faster_than_all_others_is_the_fastest(document):
-    assert "Fastest" not in conclusion(document)
+    assert "Fastest" not in document["conclusion"]
     document["sweep"]["beats_share"] = 1.0
-    assert conclusion(document).startswith("Fastest is task")
+    assert answer(document)[2].startswith("Fastest is task")
     document["sweep"]["beats_share"] = 0.0
-    assert "proven faster than no other" in conclusion(document)
+    assert "proven faster than no other" in answer(document)[2]
+
+
+def test_a_forecast_that_misses_what_was_measured_is_no_answer(document):
+    assert "is no answer" not in page(document)
+    for forecast in document["forecast"]["forecasts"]:
+        forecast["worst_error"] = 0.41
+    assert answer(document)[4] == (
+        "Forecasts for more cores miss the steps measured here by 41% or more: they are no answer."
+    )
+    assert "Largest error against a measured step: 41.0%, more than 10%: this forecast is no answer." in page(document)
+    for forecast in document["forecast"]["forecasts"]:
+        forecast["worst_error"] = None
+    assert len(answer(document)) == 4
+
+
+def test_without_a_comparison_the_fastest_variant_comes_first(document):
+    document["sweep"]["rows"] = document["sweep"]["pooled"] = []
+    points = answer(document)
+    assert points[0].startswith("The smallest median has task")
+    assert points[1].startswith("No run was disturbed.")
+    assert len(points) == 4
 
 
 def test_disturbed_processes_are_never_passed_over(document):
-    assert "were disturbed" not in conclusion(document)
-    document["marks"] = ["run 3: 2 of 9 timed steps are flagged", "run 3: foreign load", "run 5: foreign load"]
-    assert f"2 of {document['design']['processes']} processes were disturbed" in conclusion(document)
+    document["disturbed"] = "2 of 28 runs disturbed (foreign load 10 to 87 %)"
+    told = "2 of 28 runs disturbed (foreign load 10 to 87 %): they count, and are marked."
+    assert answer(document)[1].startswith(told)
+    assert f"<li>{told}" in page({**document, "answer": answer(document)})
 
 
 def test_a_ratio_cannot_be_read_backwards(document):
@@ -223,7 +253,8 @@ def test_runs_with_foreign_load_stay_or_are_left_out_as_declared(processes):
     assert (stay["design"]["processes"], left["design"]["processes"]) == (28, 27)
     assert stay["marks"] == left["marks"] == ["run 1: foreign load: other processes used 31.2% of its cores"]
     assert sum(len(row["processes"]) for row in left["samples"]) == 28
-    assert "1 runs with foreign load beside them do not count" in left["conclusion"]
+    assert "1 runs with foreign load beside them do not count" in left["answer"][1]
+    assert stay["disturbed"] == left["disturbed"] == "1 of 28 runs disturbed (foreign load 31 %)"
 
 
 def test_an_experiment_without_results_has_a_report_too():

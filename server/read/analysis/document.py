@@ -126,7 +126,9 @@ class Report(Model):
     timeline: ReplayedStep | None
     traced: list[dict[str, Any]] = Field(description="consecutive steps of a traced run of each scheduler")
     marks: list[str]
+    disturbed: str | None = Field(description="the marks of runs in one line; null if no run was disturbed")
     left_out: list[int] = Field(description="runs that do not count: others used their cores")
     calibration: ReportCalibration | None
     card: list[CardRule]
-    conclusion: str
+    answer: list[str] = Field(description="the verdict on the axis first, then what disturbed the runs")
+    conclusion: str = Field(description="the answer as one text")

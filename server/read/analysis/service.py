@@ -68,7 +68,9 @@ def scaling(database: Database, experiment_id: int) -> ScalingTable:
         planned = session.get_one(Experiment, experiment_id).runs
     table = dataclasses.asdict(scale_processes(processes))
     if len(processes) < planned:
-        table["warnings"].insert(0, f"{planned - len(processes)} of {planned} runs have not succeeded (yet)")
+        missing = f"{planned - len(processes)} of {planned} runs have not succeeded (yet)"
+        for told in (table["warnings"], table["brief"]):
+            told.insert(0, missing)
     return ScalingTable.model_validate({**table, "experiment_id": experiment_id})
 
 
