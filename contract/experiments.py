@@ -15,6 +15,9 @@ MOST_BUILDS = 8
 KEPT = "kept"  # value of the labels of builds
 RUNTIME, INSTALLED = "runtime-", "installed"  # how keys of the labels of OpenMP runtimes begin; their value
 Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/@+-]{1,60}$")]
+Tags = Annotated[list[Tag], Field(max_length=20)]
+Notes = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]
 
 
 def build_label(build: str) -> str:
@@ -62,6 +65,8 @@ class ExperimentRequest(Request):
     """An experiment: every combination of the axes' values over the base, each `repetitions` times."""
 
     name: str = Field("", max_length=200)
+    tags: Tags = Field(default_factory=list, description="words to find it by; they can be changed later")
+    notes: Notes = Field("", description="whatever people should know of it; they can be changed later")
     base: RunSpec = Field(default_factory=RunSpec)
     axes: dict[str, Values] = Field(default_factory=dict, description="setting -> values; all combinations are run")
     zip: list[dict[str, Values]] = Field(
@@ -112,6 +117,14 @@ class ExperimentRequest(Request):
     }
 
 
+class ExperimentChange(Request):
+    """What may be changed of an experiment at any time; what is not given, or null, stays."""
+
+    name: str | None = Field(None, max_length=200, pattern=r"^[^\x00]*$")
+    tags: Tags | None = Field(None, description="all tags it is to have")
+    notes: Notes | None = None
+
+
 class Verdict(Model):
     """What an experiment that has ended says, kept since its end."""
 
@@ -131,6 +144,7 @@ class ExperimentSummary(Model):
 
     id: int
     name: str
+    tags: list[str] = Field(default_factory=list)
     state: Literal["active", "finished", "cancelled"]
     runs: int
     by_state: dict[str, int] = Field(description="how many of its runs are in each state")
@@ -162,6 +176,7 @@ class ExperimentDetail(ExperimentSummary):
     """An experiment with the request that made it."""
 
     request: dict[str, Any]
+    notes: str = ""
     stopping: StoppingState | None = Field(None, description="null without `stop`")
 
 

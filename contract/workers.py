@@ -35,6 +35,11 @@ class WorkerRegistration(Request):
         le=MOST,
         description="when the process started, since that boot: of two processes the older one is refused",
     )
+    spool_id: Text | None = Field(
+        None, min_length=1, max_length=200,
+        description="the folder in which its results wait: of two processes with one worker_id that are both at work, "
+        "the later one is refused if it has another",
+    )  # fmt: skip
     node: Text = Field(min_length=1, max_length=200, description="the machine's name")
     cores: list[Annotated[int, Field(ge=0, le=1 << 16)]] = Field(
         min_length=1, max_length=4096, description="cores a trainer may be pinned to"

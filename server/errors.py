@@ -260,6 +260,20 @@ class TooManyPools(ServerError):
     slug, title, status = "too-many-pools", "Too many pools", 422
 
 
+class TooManyWebhooks(ServerError):
+    """This server keeps as many webhooks as it may: one that nobody needs is deleted first."""
+
+    slug, title, status = "too-many-webhooks", "Too many webhooks", 422
+
+
+class WorkerElsewhere(ServerError):
+    """A worker of this id is at work with another spool. Stop that one, or give this one another --worker-id; once that
+    one is not heard of any more, this one takes its place.
+    """
+
+    slug, title, status = "worker-elsewhere", "Worker works elsewhere", 409
+
+
 class RateExceeded(ServerError):
     """More requests came with this key than are taken in this time; `Retry-After` says when to go on."""
 

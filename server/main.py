@@ -74,6 +74,8 @@ from taskloom.server.readiness import Readiness
 from taskloom.server.routing import operations
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
+from taskloom.server.webhooks.deliveries import Deliveries
+from taskloom.server.webhooks.routes import router as webhooks
 
 log = logging.getLogger("taskloom.server")
 
@@ -97,6 +99,7 @@ ROUTERS = (
     analysis,
     events,
     retention,
+    webhooks,
     keys,
     who,
 )
@@ -154,7 +157,9 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         alerting = _repeat(functools.partial(_look_at_alerts, context, reading), 0.0, settings.poll_s, stopping)
         verdicts = Verdicts(database, settings, reading.answers.pool)
         judging = _repeat(verdicts.look, 0.0, settings.poll_s, stopping)
-        loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting, judging)]
+        deliveries = Deliveries(database, settings)
+        sending = _repeat(deliveries.look, 0.0, settings.poll_s, stopping)
+        loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting, judging, sending)]
         listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
         try:
             yield
@@ -162,6 +167,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
             context.waiting.close()
             reading.answers.pool.close()
             stopping.set()
+            deliveries.close()
             listening.cancel()
             await asyncio.gather(*loops)  # not cancelled: a query under way would outlive its database
             await reading.answers.pool.flights.ended()

@@ -29,6 +29,7 @@ TAGS = {
     "queue": "What waits, and which pools may bring workers for it.",
     "workers": "The agents on nodes.",
     "attempts": "What workers call: leases, heartbeats, results.",
+    "webhooks": "Addresses that are told of verdicts and alerts.",
     "keys": "Who may call what.",
     "retention": "Deleting what is old.",
     "server": "Health, metrics, reports as pages, problem types.",

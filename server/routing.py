@@ -121,6 +121,9 @@ class Router:
     def put(self, path: str, access: Access, **described: Any) -> Callable[[Endpoint], Endpoint]:
         return self.operation("PUT", path, access, **described)
 
+    def patch(self, path: str, access: Access, **described: Any) -> Callable[[Endpoint], Endpoint]:
+        return self.operation("PATCH", path, access, **described)
+
     def delete(self, path: str, access: Access, **described: Any) -> Callable[[Endpoint], Endpoint]:
         return self.operation("DELETE", path, access, **described)
 

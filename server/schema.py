@@ -13,7 +13,19 @@ from taskloom.server.queue.experiments import models as experiments
 from taskloom.server.queue.runs import models as runs
 from taskloom.server.queue.workers import models as workers
 from taskloom.server.read.analysis import models as analysis
+from taskloom.server.webhooks import models as webhooks
 
-__all__ = ["METADATA", "analysis", "artifacts", "attempts", "demand", "experiments", "keys", "runs", "workers"]
+__all__ = [
+    "METADATA",
+    "analysis",
+    "artifacts",
+    "attempts",
+    "demand",
+    "experiments",
+    "keys",
+    "runs",
+    "webhooks",
+    "workers",
+]
 
 METADATA: MetaData = Base.metadata

@@ -79,6 +79,18 @@ class Settings(BaseSettings):
     root_path: str = Field(
         "", pattern=r"^(/[A-Za-z0-9._~-]+)*$", description="the path below which a proxy serves this server: /taskloom"
     )
+    webhook_targets: str = Field(
+        "",
+        pattern=r"^(https?://[^\s,]+(,\s*https?://[^\s,]+)*)?$",
+        description="addresses below which webhooks may be, separated by commas: https://ci.example.org/hooks; "
+        "without it there are no webhooks",
+    )
+    webhook_timeout_s: float = Field(10.0, gt=0, le=60, description="how long a webhook's receiver may take")
+    webhook_retry_s: float = Field(
+        10.0, gt=0, description="until what a receiver did not take is sent again; doubled each time, up to an hour"
+    )
+    webhook_tries: int = Field(12, ge=1, le=100, description="how often a message is sent before it is given up")
+    max_webhooks: int = Field(50, ge=0, description="webhooks that this server keeps")
     keep_verdicts: bool = Field(True, description="compare an experiment's variants once it has ended, for lists")
     max_page: int = Field(500, ge=1, description="items one page of a list may hold")
     max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches so many")

@@ -26,6 +26,7 @@ COMMANDS = (
     "doctor",
     "demo",
     "keys",
+    "webhooks",
     "prune",
 )
 

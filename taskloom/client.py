@@ -18,13 +18,28 @@ from taskloom.connection import Connection, Query, parameters, understood
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary, Comparison, ScalingTable
 from taskloom.contract.artifacts import ArtifactList
 from taskloom.contract.demand import PoolPage, PoolSummary, QueuedRun, QueuedRunPage
-from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentPage, ExperimentRequest, ExperimentSummary
+from taskloom.contract.experiments import (
+    DryRun,
+    ExperimentChange,
+    ExperimentDetail,
+    ExperimentPage,
+    ExperimentRequest,
+    ExperimentSummary,
+)
 from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.contract.overview import Overview
 from taskloom.contract.retention import PruneReport, PruneRequest
 from taskloom.contract.runs import LogPage, RunDetail, RunPage, RunRow, SampleList, StateChange, StateChangePage
 from taskloom.contract.samples import RunSamples, SamplesPage
 from taskloom.contract.variants import VariantRow, VariantTable
+from taskloom.contract.webhooks import (
+    DeliveryPage,
+    DeliverySummary,
+    WebhookCreated,
+    WebhookPage,
+    WebhookRequest,
+    WebhookSummary,
+)
 from taskloom.contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood
 from taskloom.events import Event
@@ -55,13 +70,17 @@ class Client(Connection):
     def experiments(self, **filters: Any) -> Iterator[ExperimentSummary]:
         """Experiments, newest first, or as `sort` says ("-finished_at").
 
-        filters: `state`, `name`, `submitter`, `label`, `since`, `until`, `finished_since`, `finished_until`; instants
-        as "7d" or a datetime; several values as a list.
+        filters: `state`, `name`, `submitter`, `label`, `tag`, `since`, `until`, `finished_since`,
+        `finished_until`; instants as "7d" or a datetime; several values as a list.
         """
         return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), parameters(filters))
 
     def experiment(self, experiment_id: int) -> ExperimentDetail:
         return self._ask("GET", f"/experiments/{experiment_id}", ExperimentDetail)
+
+    def change_experiment(self, experiment_id: int, change: ExperimentChange) -> ExperimentDetail:
+        """Change its name, tags or notes."""
+        return self._ask("PATCH", f"/experiments/{experiment_id}", ExperimentDetail, body=change)
 
     def cancel_experiment(self, experiment_id: int) -> ExperimentDetail:
         return self._ask("POST", f"/experiments/{experiment_id}/cancel", ExperimentDetail)
@@ -274,6 +293,20 @@ class Client(Connection):
     def prune(self, request: PruneRequest) -> PruneReport:
         """Delete old runs; ask again while there is more."""
         return self._ask("POST", "/prune", PruneReport, body=request)
+
+    def create_webhook(self, request: WebhookRequest) -> WebhookCreated:
+        """Have an address told; its secret is in this answer and nowhere else."""
+        return self._ask("POST", "/webhooks", WebhookCreated, body=request)
+
+    def webhooks(self) -> Iterator[WebhookSummary]:
+        return self._pages(lambda query: self._page("/webhooks", WebhookPage, query), {})
+
+    def delete_webhook(self, webhook_id: int) -> None:
+        self._send("DELETE", f"/webhooks/{webhook_id}")
+
+    def deliveries(self, webhook_id: int) -> Iterator[DeliverySummary]:
+        """What was sent to a webhook, what waits, and what was given up, newest first."""
+        return self._pages(lambda query: self._page(f"/webhooks/{webhook_id}/deliveries", DeliveryPage, query), {})
 
     def create_key(self, request: KeyRequest) -> KeyCreated:
         """A new key; its token is in this answer and nowhere else."""

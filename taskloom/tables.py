@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from taskloom.contract.experiments import DryRun, ExperimentSummary, StoppingState
     from taskloom.contract.keys import KeySummary
     from taskloom.contract.runs import RunRow, RunSummary, SampleList, StateChange
+    from taskloom.contract.webhooks import DeliverySummary, WebhookSummary
 
 NONE = "-"
 
@@ -81,7 +82,8 @@ def runs(items: Iterable[RunSummary]) -> Table:
 
 
 def experiments(items: Iterable[ExperimentSummary]) -> Table:
-    table = new_table(None, "experiment", "name", "state", "runs by state", "submitted", "ended", "by", "runs", left=7)
+    table = new_table(None, "experiment", "name", "tags", "state", "runs by state", "submitted", "ended", "by", "runs",
+                      left=8)  # fmt: skip
     for item in items:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         ended = instant(item.finished_at)
@@ -90,6 +92,7 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
         table.add_row(
             str(item.id),
             item.name or NONE,
+            " ".join(item.tags) or NONE,
             item.state,
             states or NONE,
             instant(item.created_at),
@@ -224,6 +227,21 @@ def instructions(found: Instructions | None) -> list[str]:
         return [f"instructions: not known ({found.reason})"]
     bounds = "" if found.ratio_low is None else f" [{found.ratio_low:.4f}, {found.ratio_high:.4f}]"
     return [f"instructions of A / of B: {found.ratio:.4f}{bounds}"]
+
+
+def webhooks(items: Iterable[WebhookSummary]) -> Table:
+    table = new_table(None, "webhook", "address", "events", "by", "created", left=5)
+    for item in items:
+        table.add_row(str(item.id), item.url, " ".join(item.events), item.owner, instant(item.created_at))
+    return table
+
+
+def deliveries(items: Iterable[DeliverySummary]) -> Table:
+    table = new_table(None, "delivery", "event", "state", "known", "again", "why not", "tries", left=6)
+    for item in items:
+        row = (str(item.id), item.event, item.state, instant(item.created_at), instant(item.next_at))
+        table.add_row(*row, item.error or NONE, str(item.tries))
+    return table
 
 
 def keys(items: Iterable[KeySummary]) -> Table:

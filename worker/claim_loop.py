@@ -118,7 +118,7 @@ class ClaimLoop:
         return self._idle_left_s() > 0 and self.pause(min(delay_s, self._idle_left_s()))
 
     def _register(self) -> None:
-        introduction = node.registration(self._settings, self._life)
+        introduction = node.registration(self._settings, self._life, self._spool.id)
         call_until_answered(lambda: self._client.register(introduction), self._pause_while_wanted, self._tell_retry)
         self._registered = True
         name, cores = self._settings.worker_id, list(self._settings.cores)

@@ -56,7 +56,16 @@ class ServerClient:
         self._http.close()
 
     def register(self, registration: WorkerRegistration) -> None:
-        self._send("POST", "/workers", registration)
+        """Raises Unreachable too while another process with this id is at work: it may end."""
+        try:
+            self._send("POST", "/workers", registration)
+        except Refused as error:
+            if error.slug == "worker-elsewhere":
+                raise Unreachable(str(error)) from error
+            if "spool_id" not in {each.get("field") for each in error.problem.get("errors") or ()}:
+                raise
+            known = registration.model_dump(exclude={"spool_id"}, exclude_unset=True)  # by the first servers
+            self._send("POST", "/workers", WorkerRegistration.model_validate(known))
 
     def leave(self, worker_id: str, boot_id: str) -> None:
         self._send("POST", f"/workers/{quote(worker_id, safe='')}/leave", Leaving(boot_id=boot_id))

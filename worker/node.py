@@ -53,7 +53,7 @@ def new_life() -> Life:
     return Life(uuid.uuid4().hex, machine, time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
-def registration(settings: Settings, life: Life) -> WorkerRegistration:
+def registration(settings: Settings, life: Life, spool_id: str) -> WorkerRegistration:
     """This worker's introduction. Its memory is its Slurm job's, where that is less than the node's."""
     memory_bytes = host.usable_memory_bytes()
     if settings.job is not None:
@@ -63,6 +63,7 @@ def registration(settings: Settings, life: Life) -> WorkerRegistration:
         boot_id=life.boot_id,
         machine_boot_id=life.machine_boot_id,
         started_s=life.started_s,
+        spool_id=spool_id,
         node=socket.gethostname()[:200],
         cores=list(settings.cores),
         memory_bytes=memory_bytes,

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,9 +53,17 @@ class Spool:
             ) from error
         for unfinished in self.folder.glob("*.new"):  # left by a worker that was killed while it wrote
             unfinished.unlink()
+        self.id = self._lasting_id()
 
     def close(self) -> None:
         self._lock.close()
+
+    def _lasting_id(self) -> str:
+        """What tells this spool from others, whatever paths they have."""
+        path = self.folder / "id"
+        if not path.exists():
+            write_durably(path, uuid.uuid4().hex)
+        return path.read_text(encoding="utf-8")
 
     def new_folder(self, attempt_id: int) -> Path:
         """An empty folder for an attempt's files, with one in it for its artifacts. Those left without a result go."""

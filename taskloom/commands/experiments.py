@@ -16,15 +16,17 @@ from taskloom.commands.output import (
     limit_option,
     print_items,
     print_json,
+    say_warnings,
     server_option,
+    verbose_option,
 )
 from taskloom.contract.analysis import AlertState
-from taskloom.contract.experiments import ExperimentDetail
+from taskloom.contract.experiments import ExperimentChange, ExperimentDetail
 
 
 @click.group()
 def experiments() -> None:
-    """List, show and cancel experiments; their scaling tables."""
+    """List, show, edit and cancel experiments; their analyses and reports."""
 
 
 @experiments.command("list")
@@ -32,6 +34,7 @@ def experiments() -> None:
 @click.option("--name", help="only with this in their name")
 @click.option("--submitter", metavar="WHO", help="only of key:ID, local or alerts")
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="only those that require it")
+@click.option("--tag", multiple=True, help="only with this tag; several: all of them")
 @listing.period_options
 @click.option("--sort", type=listing.Sort(("id", "created_at", "finished_at")), help="[default: -id]")
 @limit_option
@@ -51,6 +54,36 @@ def show(experiment_id: int, server: str, as_json: bool) -> None:
     """An experiment and its runs."""
     with Client(server) as client:
         _print(client, client.experiment(experiment_id), as_json)
+
+
+@experiments.command()
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.option("--name", help="what to call it")
+@click.option("--tag", "tags", multiple=True, help="give it this tag; may be given several times")
+@click.option("--untag", "untags", multiple=True, metavar="TAG", help="take this tag from it")
+@click.option("--notes", help="whatever people should know of it")
+@server_option
+@json_option
+def edit(
+    experiment_id: int,
+    name: str | None,
+    tags: tuple[str, ...],
+    untags: tuple[str, ...],
+    notes: str | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Change its name, its tags or its notes; what it runs stays."""
+    if name is None and notes is None and not tags and not untags:
+        raise click.UsageError("give --name, --tag, --untag or --notes")
+    with Client(server) as client:
+        wanted: dict[str, Any] = {"name": name, "notes": notes}
+        if tags or untags:
+            known = client.experiment(experiment_id).tags
+            wanted["tags"] = [tag for tag in dict.fromkeys([*known, *tags]) if tag not in untags]
+        given = {key: value for key, value in wanted.items() if value is not None}
+        # Unchecked: what the server does not accept, it names.
+        _print(client, client.change_experiment(experiment_id, ExperimentChange.model_construct(**given)), as_json)
 
 
 @experiments.command()
@@ -97,9 +130,10 @@ def alerts(state: AlertState | None, limit: int, server: str, as_json: bool) -> 
 
 @experiments.command()
 @click.argument("experiment_id", metavar="ID", type=int)
+@verbose_option
 @server_option
 @json_option
-def scaling(experiment_id: int, server: str, as_json: bool) -> None:
+def scaling(experiment_id: int, verbose: bool, server: str, as_json: bool) -> None:
     """Step time, speedup and efficiency of every variant."""
     with Client(server) as client:
         answer = client.scaling(experiment_id)
@@ -108,8 +142,7 @@ def scaling(experiment_id: int, server: str, as_json: bool) -> None:
         return
     console().print(tables.scaling(answer))
     console().print(answer.base, markup=False, highlight=False)
-    for warning in answer.warnings:
-        error_console().print(f"warning: {warning}", markup=False, highlight=False)
+    say_warnings(error_console(), answer.warnings, answer.brief, verbose)
 
 
 def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
@@ -118,6 +151,8 @@ def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
         return
     out = console()
     out.print(tables.experiments([experiment]))
+    if experiment.notes:
+        out.print(experiment.notes, markup=False, highlight=False, soft_wrap=True)
     out.print(tables.runs(client.runs(experiment.id)))
     if experiment.stopping is not None:
         out.print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)

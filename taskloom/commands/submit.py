@@ -9,9 +9,17 @@ import click
 
 from taskloom import request_file, tables, watch
 from taskloom.client import Client
-from taskloom.commands.output import console, error_console, json_option, print_json, server_option
+from taskloom.commands.output import (
+    console,
+    error_console,
+    json_option,
+    print_json,
+    say_warnings,
+    server_option,
+    verbose_option,
+)
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
-from taskloom.errors import EXIT_WORK_FAILED
+from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.options import several_settings, stop_rule, train_options
 
 
@@ -19,6 +27,8 @@ from taskloom.options import several_settings, stop_rule, train_options
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @train_options(several=True)
 @click.option("--name", default="", help="what to call it")
+@click.option("--tag", "tags", multiple=True, help="a word to find it by; may be given several times")
+@click.option("--notes", default="", help="whatever people should know of it")
 @click.option("--repetitions", type=click.IntRange(1), help="each variant so often, each in a fresh process")
 @click.option("--timeout-s", type=float, help="an attempt is killed and failed after so many seconds")
 @click.option("--trace", "trace", flag_value="all", help="once a run has succeeded, trace it in an attempt of its own")
@@ -33,11 +43,14 @@ from taskloom.options import several_settings, stop_rule, train_options
 @click.option("--wait", is_flag=True, help="follow it to its end; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print on standard error what the trainers print")
 @click.option("--idempotency-key", help="the same key again submits nothing new")
+@verbose_option
 @server_option
 @json_option
 def submit(
     file: Path | None,
     name: str,
+    tags: tuple[str, ...],
+    notes: str,
     repetitions: int | None,
     timeout_s: float | None,
     trace: str | None,
@@ -46,6 +59,7 @@ def submit(
     wait: bool,
     follow_logs: bool,
     idempotency_key: str | None,
+    verbose: bool,
     server: str,
     as_json: bool,
     **given: Any,
@@ -55,6 +69,8 @@ def submit(
         raise click.UsageError("--follow-logs goes with --wait")
     asked = {
         "name": name or None,
+        "tags": list(tags) or None,
+        "notes": notes or None,
         "repetitions": repetitions,
         "limits": None if timeout_s is None else {"timeout_s": timeout_s},
         "trace": {"all": True, "first": "first", None: None}[trace],
@@ -69,20 +85,21 @@ def submit(
         if not wait:
             _print(experiment, as_json)
             return
-        notes = error_console()
+        screen = error_console()
         try:
-            experiment = watch.until_finished(client, experiment.id, notes, not as_json, follow_logs=follow_logs)
+            experiment = watch.until_finished(client, experiment.id, screen, not as_json, follow_logs=follow_logs)
         except KeyboardInterrupt:
             text = (
                 f"experiment {experiment.id} goes on. See it: taskloom experiments show {experiment.id}; "
                 f"end it: taskloom experiments cancel {experiment.id}"
             )
-            notes.print(text, markup=False, highlight=False, soft_wrap=True)
+            screen.print(text, markup=False, highlight=False, soft_wrap=True)
             raise click.exceptions.Exit(EXIT_WORK_FAILED) from None
         if as_json:
             print_json({"experiment": experiment.model_dump(mode="json"), "runs": _runs(client, experiment)})
         else:
             console().print(tables.runs(client.runs(experiment.id)))
+            _print_warnings(client, experiment, verbose)
             if experiment.stopping is not None:
                 console().print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
             text = f"next: taskloom experiments report {experiment.id}"
@@ -120,6 +137,16 @@ def _print(experiment: ExperimentDetail, as_json: bool) -> None:
             f"experiment {experiment.id}: {experiment.runs} runs queued; see: taskloom experiments show {experiment.id}"
         )
         console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_warnings(client: Client, experiment: ExperimentDetail, verbose: bool) -> None:
+    if experiment.by_state.get("succeeded"):
+        try:
+            found = client.scaling(experiment.id)
+        except TaskloomError as error:  # its runs have ended all the same
+            error_console().print(f"what disturbed the runs is not known: {error}", markup=False, highlight=False)
+        else:
+            say_warnings(console(), found.warnings, found.brief, verbose)
 
 
 def _runs(client: Client, experiment: ExperimentDetail) -> list[dict[str, Any]]:

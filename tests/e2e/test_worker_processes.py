@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -314,12 +315,31 @@ def test_a_worker_that_was_replaced_kills_its_trainer_and_leaves(home: House, cl
     run_id = submit(client)
     training(client, run_id)
     trainer = trainer_of(old)
-    home.start_worker("quick", "--spool", str(home.folder / "other"))  # the same worker_id, another process
+    same = home.folder / "same"  # the same spool for the server; its lock is not seen, as on some network file systems
+    same.mkdir()
+    shutil.copy(home.spool / "id", same / "id")
+    home.start_worker("quick", "--spool", str(same))
     old.event("lease-lost")
     assert not trainer.is_running()
     assert old.wait() == 3
     assert "/problems/stale-boot" in "".join(old.lines)
     assert (ended(client, run_id).state, client.run(run_id).attempts) == ("succeeded", 2)
+
+
+def test_a_worker_with_another_spool_waits_until_the_one_at_work_has_gone(home: House, client: Client) -> None:
+    first = home.start_worker("gated", FAKE_TRAINER_GATE=str(home.folder / "gate"))
+    run_id = submit(client)
+    training(client, run_id)
+    second = home.start_worker("quick", "--spool", str(home.folder / "other"))
+    until(lambda: "at work with another spool" in second.log.read_text(), "what it waits for")
+    assert "another --worker-id" in second.log.read_text()
+    assert client.run(run_id).state == "running"
+    (home.folder / "gate").touch()
+    assert ended(client, run_id).attempts == 1
+    first.popen.send_signal(signal.SIGTERM)
+    assert first.wait() == 0
+    second.event("registered")
+    assert ended(client, submit(client)).state == "succeeded"
 
 
 def test_a_full_disk_does_not_cost_the_result(home: House, client: Client) -> None:

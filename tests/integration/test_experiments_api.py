@@ -207,3 +207,35 @@ def test_work_stops_when_the_client_that_asked_for_it_has_gone(api, monkeypatch)
     assert stopped.wait(20)
     until(lambda: turns.borrowed_tokens == 0, "the expansion to stop")
     assert api.sql("SELECT count(*) FROM experiment") == [(0,)]
+
+
+@pytest.mark.both_databases
+def test_tags_and_notes_are_given_changed_shown_and_filtered_by(api):
+    request = {"name": "first", "tags": ["nightly", "ci", "nightly"], "notes": "before the new kernel"}
+    made = api.submit(headers={"Idempotency-Key": "k"}, **request)
+    api.submit(name="second", tags=["ci"])
+    assert (made["tags"], made["notes"]) == (["ci", "nightly"], "before the new kernel")
+
+    def found(*tags):
+        return [item["name"] for item in api.get("/experiments", tag=list(tags))["items"]]
+
+    assert (found("ci"), found("ci", "nightly"), found("none")) == (["second", "first"], ["first"], [])
+    path = f"/experiments/{made['id']}"
+    changed = api.http.patch(f"/api/v1{path}", json={"tags": ["kept"]}).json()
+    assert (changed["name"], changed["tags"], changed["notes"]) == ("first", ["kept"], "before the new kernel")
+    changed = api.http.patch(f"/api/v1{path}", json={"name": "renamed", "notes": "", "tags": []}).json()
+    assert (changed["name"], changed["tags"], changed["notes"]) == ("renamed", [], "")
+    assert api.get(path) == changed
+    assert changed["request"] == request | {"tags": ["nightly", "ci", "nightly"]}
+    assert found("ci") == ["second"]
+    assert [item["tags"] for item in api.get("/experiments")["items"]] == [["ci"], []]
+    again = api.submit(headers={"Idempotency-Key": "k"}, **request)  # the first answer
+    assert (again["name"], again["tags"]) == ("first", ["ci", "nightly"])
+
+
+@pytest.mark.parametrize("change", [{"tags": ["two words"]}, {"tags": ["x"] * 21}, {"notes": "\u0000"}, {"state": "x"}])
+def test_a_change_that_is_not_accepted_names_the_field(empty_api, change):
+    answer = empty_api.http.patch("/api/v1/experiments/1", json=change)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].split("/")[1] == next(iter(change))
+    assert empty_api.http.patch("/api/v1/experiments/9", json={"tags": []}).status_code == 404

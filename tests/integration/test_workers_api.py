@@ -46,6 +46,23 @@ def test_an_older_process_of_the_same_machine_is_never_the_newer_one(api):
     node.register(200, boot_id="newest", started_s=10.5)
 
 
+def test_another_spool_takes_over_an_id_only_from_a_process_that_left_or_is_silent(start_server):
+    api = start_server(lease_s=60.0)
+    node = api.worker(spool_id="one")
+    refused = node.register(409, boot_id="boot-2", spool_id="two")
+    assert refused["type"] == "/problems/worker-elsewhere"
+    for told in ("at work with another spool on node-of-w1", "another --worker-id", "not been heard of for 60 s"):
+        assert told in refused["detail"]
+    assert api.get("/workers/w1")["spool_id"] == "one"
+    node.register(200, boot_id="boot-3", spool_id="one")  # the same spool: it was restarted
+    api.sql("UPDATE worker SET seen_at = seen_at - 61")
+    node.register(200, boot_id="boot-4", spool_id="two")
+    node.register(409, boot_id="boot-5", spool_id="three")
+    api.post("/workers/w1/leave", {"boot_id": "boot-4"}, 204)
+    node.register(200, boot_id="boot-5", spool_id="three")
+    node.register(200, boot_id="boot-6", spool_id=None)  # a worker of an older release does not say
+
+
 def test_registering_by_post_is_the_same(api):
     node = api.worker()
     assert api.post("/workers", node.identity)["worker_id"] == "w1"

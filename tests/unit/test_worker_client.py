@@ -12,6 +12,7 @@ import pytest
 from http_double import Script, scripted
 
 from taskloom.contract.runs import LeaseRequest, Progress, ResultUpload
+from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker.client import ANSWER_S, Refused, ServerClient
 from taskloom.worker.retry import RETRIED_STATUSES, Unreachable
 
@@ -143,3 +144,26 @@ def test_a_result_is_put_under_its_attempt(script: Script, client: ServerClient)
     asked = script.asked[0]
     assert (asked.method, asked.path) == ("PUT", "/api/v1/attempts/5/result")
     assert json.loads(asked.body) == upload.model_dump()
+
+
+REGISTRATION = WorkerRegistration(
+    worker_id="n:0", boot_id="b", spool_id="s", node="n", cores=[0], memory_bytes=1 << 30, labels={"a": "b"}
+)
+
+
+def test_a_server_that_does_not_know_spools_is_told_nothing_of_them(script: Script, client: ServerClient) -> None:
+    unknown = {"pointer": "/spool_id", "field": "spool_id", "value": "s", "accepted": "no such field"}
+    refusal = {"type": "/problems/invalid-request", "title": "Request not accepted", "status": 422, "errors": [unknown]}
+    script.answer(422, refusal, Content_Type="application/problem+json")
+    script.answer(201, {})
+    client.register(REGISTRATION)
+    first, second = (json.loads(asked.body) for asked in script.asked)
+    assert first.pop("spool_id") == "s"
+    assert first == second
+
+
+def test_a_worker_waits_while_another_spool_is_at_work_under_its_id(script: Script, client: ServerClient) -> None:
+    refusal = {"type": "/problems/worker-elsewhere", "title": "Worker works elsewhere", "status": 409, "detail": "why"}
+    script.answer(409, refusal, Content_Type="application/problem+json")
+    with pytest.raises(Unreachable, match="Worker works elsewhere: why"):
+        client.register(REGISTRATION)

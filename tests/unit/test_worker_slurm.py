@@ -110,7 +110,7 @@ def test_a_worker_registers_its_jobs_memory(commands: Path) -> None:
     program(commands, "squeue", "echo NONE")
     for megabytes, expected in ((64, 64 << 20), (1 << 40, host.usable_memory_bytes())):
         settings = parse([], {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": str(megabytes)})
-        assert node.registration(settings, node.new_life()).memory_bytes == expected
+        assert node.registration(settings, node.new_life(), "spool").memory_bytes == expected
 
 
 def test_a_worker_takes_no_more_cores_than_its_job_has(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_a_full_disk_leaves_neither_half_an_entry_nor_rubbish(spool: Spool) -> N
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [each.upload.payload for each in spool.entries()] == ["first"]
-    assert sorted(path.name for path in spool.folder.iterdir()) == ["1.json", "lock"]
+    assert sorted(path.name for path in spool.folder.iterdir()) == ["1.json", "id", "lock"]
 
 
 def test_a_spool_has_one_owner(spool: Spool) -> None:
@@ -100,7 +100,7 @@ def test_what_a_killed_worker_had_not_finished_writing_goes(spool: Spool) -> Non
     (spool.folder / "2.new").write_text('{"attempt_id": 2, "upl')
     spool.close()
     again = Spool(spool.folder)
-    assert sorted(path.name for path in again.folder.iterdir()) == ["1.json", "lock"]
+    assert sorted(path.name for path in again.folder.iterdir()) == ["1.json", "id", "lock"]
     again.close()
 
 
@@ -125,3 +125,15 @@ def test_what_waits_is_not_replaced_by_what_was_refused(spool: Spool) -> None:
     assert spool.take_back() == 0
     assert [each.upload.payload for each in spool.entries()] == ["waits"]
     assert [path.name for path in spool.refused()] == ["7.json"]
+
+
+def test_a_spool_is_known_again_wherever_it_is_and_no_other_is_taken_for_it(tmp_path: Path) -> None:
+    first = Spool(tmp_path / "first")
+    other = Spool(tmp_path / "other")
+    assert first.id != other.id
+    first.close()
+    other.close()
+    (tmp_path / "first").rename(tmp_path / "moved")
+    moved = Spool(tmp_path / "moved")
+    assert moved.id == first.id
+    moved.close()

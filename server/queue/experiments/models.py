@@ -15,6 +15,7 @@ class Experiment(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(Text)
+    notes: Mapped[str] = mapped_column(Text, server_default=text("''"))
     request: Mapped[dict[str, Any]]
     request_sha256: Mapped[str] = mapped_column(String(64))
     owner: Mapped[str] = mapped_column(Text)  # who submitted it, as histories name actors
@@ -67,6 +68,17 @@ class ExperimentKey(Base):
 
     experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True)
     key_id: Mapped[int] = mapped_column(ForeignKey("api_key.id"))
+
+
+class ExperimentTag(Base):
+    """A word by which people find an experiment."""
+
+    __tablename__ = "experiment_tag"
+
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"), primary_key=True)
+    tag: Mapped[str] = mapped_column(Text, primary_key=True)
+
+    __table_args__ = (Index("ix_experiment_tag_tag", "tag", "experiment_id"),)
 
 
 class RequiredLabel(Base):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskloom.contract.experiments import ExperimentDetail
+from taskloom.contract.experiments import ExperimentChange, ExperimentDetail
 from taskloom.contract.runs import StateChangePage
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
@@ -19,6 +19,12 @@ router = Router("/experiments", tag="experiments")
 def changes(context: Ctx, experiment_id: Id, page: Paged) -> StateChangePage:
     """The experiment's history: every change of state of its runs and their attempts, oldest first."""
     return history.of_experiment(context.database, experiment_id, page.cursor, page.limit)
+
+
+@router.patch("/{experiment_id}", SUBMITTERS, errors=(NotFound,))
+async def change(context: Ctx, experiment_id: Id, wanted: ExperimentChange) -> ExperimentDetail:
+    """Change its name, its tags or its notes. What it runs stays as it was submitted."""
+    return await context.control.run(service.change, context.database, experiment_id, wanted)
 
 
 @router.post("/{experiment_id}/cancel", SUBMITTERS, errors=(NotFound, InvalidTransition))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from anyio import NoEventLoopError, from_thread
-from sqlalchemy import func, insert, select
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -18,6 +18,7 @@ from taskloom.contract.experiments import (
     INSTALLED,
     KEPT,
     DryRun,
+    ExperimentChange,
     ExperimentDetail,
     ExperimentRequest,
     ExperimentSummary,
@@ -33,7 +34,7 @@ from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.blocks import insert_runs
 from taskloom.server.queue.experiments.expansion import Planned, Variant, canonical_sha256, expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
-from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, RequiredLabel
+from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, ExperimentTag, RequiredLabel
 from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run, is_flagged, is_queued
 from taskloom.server.queue.runs.service import cancel_locked, retry_locked
@@ -73,6 +74,7 @@ def submit(
             _check_room(session, settings, key_id, len(planned))
             experiment = Experiment(
                 name=request.name,
+                notes=request.notes,
                 request=body,
                 request_sha256=sha256,
                 owner=owner,
@@ -89,6 +91,7 @@ def submit(
             session.flush()
             if key_id is not None:
                 session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
+            _tag(session, experiment.id, request.tags)
             runtimes = {variant.runtime for variant in variants if variant.runtime is not None}
             wanted = {
                 **request.requires.labels,
@@ -109,6 +112,27 @@ def submit(
         if first is None:
             raise
         return first, False
+
+
+def change(database: Database, experiment_id: int, wanted: ExperimentChange) -> ExperimentDetail:
+    """Give it another name, other tags or other notes; what it was submitted with stays. Raises NotFound."""
+    with database.write() as session:
+        experiment = _get(session, experiment_id, lock=True)
+        if wanted.name is not None:
+            experiment.name = wanted.name
+        if wanted.notes is not None:
+            experiment.notes = wanted.notes
+        if wanted.tags is not None:
+            session.execute(delete(ExperimentTag).where(ExperimentTag.experiment_id == experiment_id))
+            _tag(session, experiment_id, wanted.tags)
+        session.flush()
+        return _detail(session, experiment)
+
+
+def _tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
+    if tags:
+        rows = [{"experiment_id": experiment_id, "tag": tag} for tag in dict.fromkeys(tags)]
+        session.execute(insert(ExperimentTag), rows)
 
 
 def dry_run(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
@@ -250,7 +274,9 @@ def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
         runs = session.execute(first).scalar_one()
     return ExperimentDetail(
         id=experiment.id,
-        name=experiment.name,
+        name=experiment.request.get("name", ""),
+        tags=sorted(set(experiment.request.get("tags", []))),
+        notes=experiment.request.get("notes", ""),
         state="active",
         runs=runs,
         by_state={RUN.states[0]: runs},
@@ -300,10 +326,15 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
     flagged = dict(session.execute(of_flagged.group_by(Run.experiment_id)).all())
     of_names = select(ExperimentKey.experiment_id, Key.name).join(Key, Key.id == ExperimentKey.key_id)
     names = dict(session.execute(of_names.where(ExperimentKey.experiment_id.in_(ids))).all())
+    tags: dict[int, list[str]] = {identity: [] for identity in ids}
+    of_tags = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(ExperimentTag.experiment_id.in_(ids))
+    for experiment_id, tag in session.execute(of_tags.order_by(ExperimentTag.tag)):
+        tags[experiment_id].append(tag)
     return [
         ExperimentSummary(
             id=experiment.id,
             name=experiment.name,
+            tags=tags[experiment.id],
             state=_state(experiment, counts[experiment.id]),
             runs=experiment.runs,
             by_state=dict(counts[experiment.id]),
@@ -342,7 +373,9 @@ def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
             spent_s=blocks.spent_s(session, experiment.id),
             reason=experiment.stop_reason,
         )
-    return ExperimentDetail(**summary.model_dump(), request=experiment.request, stopping=state)
+    return ExperimentDetail(
+        **summary.model_dump(), request=experiment.request, notes=experiment.notes, stopping=state
+    )
 
 
 def _get(session: Session, experiment_id: int, lock: bool = False) -> Experiment:

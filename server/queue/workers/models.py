@@ -17,6 +17,7 @@ class Worker(Base):
     boot_id: Mapped[str] = mapped_column(Text)
     former_boots: Mapped[list[str] | None]  # the last ones that others replaced, oldest first
     machine_boot_id: Mapped[str | None] = mapped_column(Text)
+    spool_id: Mapped[str | None] = mapped_column(Text)  # where its results wait; null of older workers
     started_s: Mapped[float | None]  # on the machine's clock, since it was booted
     node: Mapped[str] = mapped_column(Text, index=True)
     cores: Mapped[list[int]]

@@ -18,6 +18,7 @@ from taskloom.server.errors import (
     NotYourWorker,
     StaleBoot,
     WorkerBusy,
+    WorkerElsewhere,
 )
 from taskloom.server.queue.workers import service
 from taskloom.server.routing import Router
@@ -40,7 +41,7 @@ def _register(context: Context, caller: Caller, registration: WorkerRegistration
 @router.post(
     "",
     WORKERS,
-    errors=(NotYourWorker, StaleBoot, CoresTaken),
+    errors=(NotYourWorker, StaleBoot, WorkerElsewhere, CoresTaken),
     responses=NEW,
 )
 async def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
@@ -52,7 +53,7 @@ async def register(context: Ctx, caller: Who, registration: WorkerRegistration, 
 @router.put(
     "/{worker_id}",
     WORKERS,
-    errors=(NotYourWorker, StaleBoot, CoresTaken),
+    errors=(NotYourWorker, StaleBoot, WorkerElsewhere, CoresTaken),
     responses=NEW,
 )
 async def put(

@@ -16,7 +16,7 @@ from taskloom.contract.workers import CurrentAttempt, WorkerPage, WorkerRegistra
 from taskloom.server import paging, values
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.db import LOCKED, Database, hold, now, utc
-from taskloom.server.errors import NotFound, ServerError, StaleBoot, WorkerBusy
+from taskloom.server.errors import NotFound, ServerError, StaleBoot, WorkerBusy, WorkerElsewhere
 from taskloom.server.queue.attempts.models import Attempt, is_active
 from taskloom.server.queue.attempts.service import lose_attempts_of
 from taskloom.server.queue.experiments.expansion import Capacity
@@ -37,8 +37,8 @@ def register(
     if it had not.
 
     The same boot_id is the same process: what it holds stays its own. Another one is a new process: the old one's
-    attempts are lost, and what it sent before its end changes nothing any more. Raises NotYourWorker, StaleBoot or
-    CoresTaken.
+    attempts are lost, and what it sent before its end changes nothing any more. Raises NotYourWorker, StaleBoot,
+    WorkerElsewhere or CoresTaken.
     """
     cores = sorted(set(given.cores))
     with database.write() as session:
@@ -56,12 +56,13 @@ def register(
             former = worker.former_boots or []
             if given.boot_id in former or _started_before(given, worker):
                 raise StaleBoot(f"worker {given.worker_id} was registered again by another process")
+            _check_spool(given, worker, at, settings.lease_s)
             worker.former_boots = [*former, worker.boot_id][-FORMER_BOOTS:]
             requeued = lose_attempts_of(session, worker.worker_id, settings)
             worker.registered_at = at
         worker.boot_id = given.boot_id
         worker.machine_boot_id, worker.started_s = given.machine_boot_id, given.started_s
-        worker.node = given.node
+        worker.node, worker.spool_id = given.node, given.spool_id
         worker.cores = cores
         worker.core_set = ",".join(map(str, cores))
         worker.memory_bytes = given.memory_bytes
@@ -83,6 +84,20 @@ def _started_before(given: WorkerRegistration, known: Worker) -> bool:
     if given.machine_boot_id is None or given.machine_boot_id != known.machine_boot_id:
         return False
     return given.started_s is not None and known.started_s is not None and given.started_s < known.started_s
+
+
+def _check_spool(given: WorkerRegistration, known: Worker, at: float, lease_s: float) -> None:
+    """Raises WorkerElsewhere where the known process is at work and delivers from another spool: results would wait
+    there that nobody sends, and its run would be lost."""
+    silent_s = at - known.seen_at
+    if known.left_at is not None or silent_s > lease_s or None in (given.spool_id, known.spool_id):
+        return
+    if given.spool_id != known.spool_id:
+        raise WorkerElsewhere(
+            f"worker {known.worker_id} is at work with another spool on {known.node} (heard of {silent_s:.0f} s ago): "
+            f"stop it, or give this one another --worker-id; this one takes its place once that one has not been "
+            f"heard of for {lease_s:g} s"
+        )
 
 
 def leave(database: Database, caller: Caller, worker_id: str, boot_id: str) -> None:
@@ -201,6 +216,7 @@ def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
         boot_id=worker.boot_id,
         machine_boot_id=worker.machine_boot_id,
         started_s=worker.started_s,
+        spool_id=worker.spool_id,
         node=worker.node,
         cores=worker.cores,
         memory_bytes=worker.memory_bytes,

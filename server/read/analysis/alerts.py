@@ -21,8 +21,9 @@ from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.history import MOVES, Series, State
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
 from taskloom.contract.experiments import ExperimentDetail
+from taskloom.contract.webhooks import AlertChanged
 from taskloom.server import paging
-from taskloom.server.db import Database, hold, now, utc
+from taskloom.server.db import LOCKED, Database, hold, now, utc
 from taskloom.server.errors import AnalysisTooLong, InvalidRequest, QueueFull, TooManyQuestions
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.service import show, submit
@@ -31,6 +32,7 @@ from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.pool import Pool
 from taskloom.server.settings import Settings
+from taskloom.server.webhooks import service as webhooks
 
 log = logging.getLogger("taskloom.server")
 AT_ONCE = 20  # experiments that one look searches
@@ -114,10 +116,13 @@ class Alerts:
                 if row is None:
                     row = Alert(run_id=found.run_id, raised_at=at, state="", changed_at=at)
                     session.add(row)
-                if row.state != found.state:
+                changed = row.state != found.state
+                if changed:
                     row.state, row.changed_at = found.state, at
                 row.ratio, row.reason = found.ratio, found.reason
                 row.confirming_experiment_id = found.confirming_experiment_id
+                if changed:
+                    _tell(session, row)
 
 
 def suspects(database: Database, experiment_id: int) -> list[Suspect]:
@@ -160,10 +165,18 @@ def confirm(
     request = service.confirmation(database, run_id)
     detail, new = submit(database, settings, request, OWNER, key, key_id)
     if new:
-        confirming = {"state": "confirming", "confirming_experiment_id": detail.id, "reason": "fresh runs are queued"}
         with database.write() as session:
-            session.execute(update(Alert).where(Alert.run_id == run_id).values(**confirming, changed_at=now(session)))
+            row = session.scalars(select(Alert).where(Alert.run_id == run_id).with_for_update(**LOCKED)).first()
+            if row is not None:
+                row.state, row.reason, row.changed_at = "confirming", "fresh runs are queued", now(session)
+                row.confirming_experiment_id = detail.id
+                _tell(session, row)
     return detail, new
+
+
+def _tell(session: Session, row: Alert) -> None:
+    session.flush()  # a new one gets its id
+    webhooks.enqueue(session, "alert", AlertChanged(alert=summary(row)))
 
 
 def page(database: Database, states: list[AlertState], cursor: str | None, limit: int) -> AlertPage:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Query
 from starlette.responses import Response
 
-from taskloom.contract.experiments import ExperimentDetail, ExperimentPage
+from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, Tag
 from taskloom.contract.variants import VariantTable
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Id, Paged
@@ -27,12 +27,14 @@ def _filters(
     name: Annotated[str | None, Query(max_length=200, description="part of its name, in any case")] = None,
     submitter: Annotated[str | None, Query(max_length=200, description="key:ID, local or alerts")] = None,
     label: Labels = None,
+    tag: Annotated[list[Tag] | None, Query(max_length=20, description="a tag that it has; several: all")] = None,
 ) -> service.Filters:
     return service.Filters(
         states=state or (),
         name=name,
         submitter=submitter,
         labels=parameters.labels("label", label or ()),
+        tags=tag or (),
         period=period,
     )
 

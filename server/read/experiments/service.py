@@ -11,7 +11,7 @@ from sqlalchemy import func, or_, select
 from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, ExperimentSummary
 from taskloom.server.db import Database
 from taskloom.server.queue.experiments import service as queue
-from taskloom.server.queue.experiments.models import Experiment, RequiredLabel
+from taskloom.server.queue.experiments.models import Experiment, ExperimentTag, RequiredLabel
 from taskloom.server.read.experiments.eta import eta
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.lists.keyset import Condition, Look, Order
@@ -29,12 +29,13 @@ IN_STATE: dict[State, Condition] = {
 
 @dataclass(frozen=True)
 class Filters:
-    """Which experiments. labels: all of them."""
+    """Which experiments. labels, tags: all of them."""
 
     states: Sequence[State] = ()
     name: str | None = None
     submitter: str | None = None
     labels: Sequence[str] = ()
+    tags: Sequence[str] = ()
     period: Period = EVER
 
     def conditions(self) -> dict[str, Condition]:
@@ -50,6 +51,10 @@ class Filters:
         for label in self.labels:
             given[f"label {label}"] = Experiment.id.in_(
                 select(RequiredLabel.experiment_id).where(RequiredLabel.label == label)
+            )
+        for tag in self.tags:
+            given[f"tag {tag}"] = Experiment.id.in_(
+                select(ExperimentTag.experiment_id).where(ExperimentTag.tag == tag)
             )
         return given
 

@@ -7,17 +7,20 @@ import logging
 from typing import Any
 
 from anyio import to_thread
-from sqlalchemy import or_, select, update
+from sqlalchemy import ColumnElement, or_, select, update
 
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.sweep import Pooled, Sweep, SweepRow
 from taskloom.contract.experiments import Verdict
+from taskloom.contract.webhooks import VerdictKnown
 from taskloom.server.db import Database, db_now
 from taskloom.server.errors import NotFound, ServerError, TooManyQuestions
 from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.experiments.service import summaries
 from taskloom.server.read.analysis import service
 from taskloom.server.read.pool import Pool
 from taskloom.server.settings import Settings
+from taskloom.server.webhooks import service as webhooks
 
 RECENT_S = 7 * 86400.0  # what ended before is not looked at any more
 AT_ONCE = 4
@@ -95,15 +98,23 @@ class Verdicts:
             await to_thread.run_sync(self._keep, experiment_id, finished_at, kept)
 
     def _ended(self) -> list[tuple[int, float]]:
-        unseen = or_(Experiment.verdict_at.is_(None), Experiment.verdict_at < Experiment.finished_at)
         ended = select(Experiment.id, Experiment.finished_at).where(
-            Experiment.finished_at > db_now() - RECENT_S, unseen
+            Experiment.finished_at > db_now() - RECENT_S, _unseen()
         )
         with self._database.read() as session:
             rows = session.execute(ended.order_by(Experiment.finished_at.desc()).limit(AT_ONCE))
             return [(experiment_id, finished_at or 0.0) for experiment_id, finished_at in rows]
 
     def _keep(self, experiment_id: int, finished_at: float, kept: dict[str, Any] | None) -> None:
-        of_it = update(Experiment).where(Experiment.id == experiment_id)
+        """Another server may have kept it meanwhile: webhooks are told once."""
+        of_it = update(Experiment).where(Experiment.id == experiment_id, _unseen())
         with self._database.write() as session:
-            session.execute(of_it.values(verdict=kept, verdict_at=finished_at))
+            found = session.execute(of_it.values(verdict=kept, verdict_at=finished_at).returning(Experiment.id))
+            if found.first() is not None and kept is not None:
+                (summary,) = summaries(session, [session.get_one(Experiment, experiment_id)])
+                webhooks.enqueue(session, "verdict", VerdictKnown(experiment=summary))
+
+
+def _unseen() -> ColumnElement[bool]:
+    """SQL: nothing was kept since the experiment ended."""
+    return or_(Experiment.verdict_at.is_(None), Experiment.verdict_at < Experiment.finished_at)

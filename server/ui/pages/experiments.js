@@ -13,7 +13,7 @@ const SINCE = /** @type {[string, string][]} */ ([['', 'any time'], ['24h', 'las
 
 /** @type {import('../pieces.js').Column<import('../schemas').Schemas['ExperimentSummary']>[]} */
 const COLUMNS = [
-  { name: 'question', label: 'Question and verdict', class: 'question', cell: (row) => html`<a href=${link('experiment', { id: row.id })}>${row.name || `Experiment ${row.id}`}</a> <small class="soft">#${row.id}</small><div class="known"><${Known} of=${row} /></div>` },
+  { name: 'question', label: 'Question and verdict', class: 'question', cell: (row) => html`<a href=${link('experiment', { id: row.id })}>${row.name || `Experiment ${row.id}`}</a> <small class="soft">#${row.id}</small>${(row.tags ?? []).map((tag) => html` <small class="tag" key=${tag}>${tag}</small>`)}<div class="known"><${Known} of=${row} /></div>` },
   { name: 'state', label: 'State', tight: true, cell: (row) => html`<${State} of=${row.state} />` },
   { name: 'runs', label: 'Runs', tight: true, cell: (row) => html`<${StateBar} counts=${row.by_state} total=${row.runs} /><small class="soft">${count(row.by_state.succeeded ?? 0)} of ${count(row.runs)}${row.flagged_runs ? `, ${count(row.flagged_runs)} flagged` : ''}</small>` },
   { name: 'submitter', label: 'Submitter', cell: (row) => row.submitter_name || row.submitter || '–' },

@@ -1,0 +1,107 @@
+"""Webhooks: what a server posts to an address when something is known, and how it signs that."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import time
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from taskloom.contract.analysis import AlertSummary
+from taskloom.contract.experiments import ExperimentSummary
+from taskloom.contract.runs import Model, Request
+
+EventName = Literal["verdict", "alert"]
+DeliveryState = Literal["waiting", "delivered", "given-up"]
+SIGNATURE, DELIVERY = "Taskloom-Signature", "Taskloom-Delivery"
+SIGNED = re.compile(r"t=([0-9]{1,12}),v1=([0-9a-f]{64})")
+
+
+class WebhookRequest(Request):
+    """An address that is to be told."""
+
+    url: str = Field(
+        min_length=1, max_length=2000, pattern=r"^https?://[!-~]+$",
+        description="below one of the addresses that the operator allowed (TASKLOOM_WEBHOOK_TARGETS)",
+    )  # fmt: skip
+    events: list[EventName] = Field(
+        min_length=1, max_length=2,
+        description="verdict: an experiment has ended and says something; alert: something became slower, or what was "
+        "said of that has changed",
+    )  # fmt: skip
+
+
+class WebhookSummary(Model):
+    """A webhook as it is listed: all but its secret."""
+
+    id: int
+    url: str
+    events: list[EventName]
+    owner: str = Field(description="who made it: key:ID, or local; the key must be good for it to be told anything")
+    created_at: datetime
+
+
+class WebhookCreated(WebhookSummary):
+    """A new webhook. `secret` is shown here and never again."""
+
+    secret: str = Field(description=f"key of the HMAC-SHA-256 in {SIGNATURE}")
+
+
+class WebhookPage(Model):
+    """A page of webhooks, oldest first."""
+
+    items: list[WebhookSummary]
+    next_cursor: str | None
+
+
+class DeliverySummary(Model):
+    """A message to a webhook, and what became of it."""
+
+    id: int = Field(description=f"{DELIVERY}: the same whenever it is sent again")
+    event: EventName
+    state: DeliveryState
+    tries: int
+    created_at: datetime
+    next_at: datetime | None = Field(description="when it is sent again; null unless it waits")
+    delivered_at: datetime | None
+    status: int | None = Field(description="HTTP status of the last answer; null if there was none")
+    error: str | None = Field(description="why the last try failed")
+
+
+class DeliveryPage(Model):
+    """A page of deliveries, newest first."""
+
+    items: list[DeliverySummary]
+    next_cursor: str | None
+
+
+class VerdictKnown(Model):
+    """The body of a message on an experiment's verdict."""
+
+    event: Literal["verdict"] = "verdict"
+    experiment: ExperimentSummary
+
+
+class AlertChanged(Model):
+    """The body of a message on an alert that was raised or has changed."""
+
+    event: Literal["alert"] = "alert"
+    alert: AlertSummary
+
+
+def signature(secret: str, at_s: int, body: bytes) -> str:
+    """The header of a message sent at an instant: t=SECONDS,v1=HMAC-SHA-256 of SECONDS.BODY."""
+    digest = hmac.new(secret.encode(), f"{at_s}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={at_s},v1={digest}"
+
+
+def is_genuine(secret: str, header: str, body: bytes, most_age_s: float = 300.0, now_s: float | None = None) -> bool:
+    """Whether a message is from who knows the secret, and as recent as that: an old one may be somebody's replay."""
+    found = SIGNED.fullmatch(header)
+    if found is None or abs((time.time() if now_s is None else now_s) - int(found[1])) > most_age_s:
+        return False
+    return hmac.compare_digest(header, signature(secret, int(found[1]), body))

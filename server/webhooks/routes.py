@@ -1,0 +1,41 @@
+"""/api/v1/webhooks"""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from taskloom.contract.webhooks import DeliveryPage, WebhookCreated, WebhookPage, WebhookRequest
+from taskloom.server.access.auth import Who
+from taskloom.server.access.scopes import SUBMITTERS
+from taskloom.server.context import Ctx, Id, Paged
+from taskloom.server.errors import NotFound, TooManyWebhooks
+from taskloom.server.routing import Router
+from taskloom.server.webhooks import service
+
+router = Router("/webhooks", tag="webhooks")
+
+
+@router.post("", SUBMITTERS, errors=(TooManyWebhooks,), status_code=201)
+async def create(context: Ctx, caller: Who, request: WebhookRequest, response: Response) -> WebhookCreated:
+    """Have an address told of verdicts and alerts. The secret that signs the messages is in this answer and nowhere
+    else."""
+    response.headers["Cache-Control"] = "no-store"
+    return await context.control.run(service.create, context.database, context.settings, caller, request)
+
+
+@router.get("", SUBMITTERS)
+def index(context: Ctx, caller: Who, page: Paged) -> WebhookPage:
+    """The caller's webhooks, oldest first; an admin sees all."""
+    return service.page(context.database, caller, page.cursor, page.limit)
+
+
+@router.delete("/{webhook_id}", SUBMITTERS, errors=(NotFound,), status_code=204)
+async def remove(context: Ctx, caller: Who, webhook_id: Id) -> None:
+    """Tell this address nothing more, and forget what was sent to it."""
+    await context.control.run(service.remove, context.database, caller, webhook_id)
+
+
+@router.get("/{webhook_id}/deliveries", SUBMITTERS, errors=(NotFound,))
+def deliveries(context: Ctx, caller: Who, webhook_id: Id, page: Paged) -> DeliveryPage:
+    """What was sent to a webhook, what waits, and what was given up, newest first."""
+    return service.deliveries(context.database, caller, webhook_id, page.cursor, page.limit)

@@ -1,0 +1,32 @@
+"""Which addresses webhooks may have: those below the ones that the operator set, and no others."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import httpx
+
+
+def is_allowed(url: str, targets: str) -> bool:
+    """Whether the address is on the host and port of one of the targets and below its path.
+
+    What receivers may read in several ways is refused: user names, `..`, backslashes, fragments.
+    """
+    try:
+        asked = httpx.URL(url)
+        path = unquote(asked.path)
+        if asked.userinfo or asked.fragment or "\\" in path or ".." in path.split("/"):
+            return False
+        return any(_is_below(asked, httpx.URL(target.strip())) for target in targets.split(",") if target.strip())
+    except (httpx.InvalidURL, ValueError):
+        return False
+
+
+def _is_below(asked: httpx.URL, target: httpx.URL) -> bool:
+    same_place = (asked.scheme, asked.host, _port(asked)) == (target.scheme, target.host, _port(target))
+    folder = target.path.rstrip("/") + "/"
+    return same_place and (asked.path == target.path or asked.path.startswith(folder))
+
+
+def _port(url: httpx.URL) -> int | None:
+    return url.port or {"http": 80, "https": 443}.get(url.scheme)
