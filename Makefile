@@ -9,8 +9,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "installing into .venv (once)"
-	@$(BIN)/pip install --quiet -c constraints.txt -e '.[server,worker,provisioner,postgres]'
+	@echo "installing into .venv (once: some minutes)"
+	@$(BIN)/pip install -c constraints.txt -e '.[server,worker,provisioner,postgres]'
 	@touch $@
 
 .venv/installed-dev: .venv/installed

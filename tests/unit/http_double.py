@@ -48,7 +48,7 @@ def scripted() -> Iterator[Script]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_PUT = _serve
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 
         def log_message(self, *_: object) -> None:
             pass
