@@ -21,7 +21,7 @@ def table() -> str:
         if route.include_in_schema
         for method in sorted(route.methods or ())
     ]
-    return "\n".join(["| operation | key | what it does |", "|---|---|---|", *rows])
+    return "\n".join(["| operation | key | what it does |", "| -- | -- | -- |", *rows])
 
 
 def _cell(text: str) -> str:
