@@ -10,6 +10,7 @@ import { query } from './address.js';
  */
 
 const KEPT = 60;
+const PAGE = 500; // items of a list that grows which are asked for at once
 /** What was answered before: shown at once when one comes back, and asked again. @type {Map<string, {data: any, at: number}>} */
 const kept = new Map();
 
@@ -100,6 +101,47 @@ export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: st
     problem: current ? shown.problem : null,
     loading: path !== null && (!current || (shown.data === undefined && shown.problem === null)),
     at: shown.at,
+    reload: () => setRound((before) => before + 1),
+  };
+}
+
+/**
+ * A list that only grows, page by page; when its topic changes, what came since is asked for. A null path asks nothing.
+ * @param {string | null} path
+ * @param {string} follow
+ * @returns {Answer<any[]>}
+ */
+export function useGrowing(path, follow) {
+  const [shown, show] = useState(/** @type {{path: string | null, items: any[], problem: Problem | null, at: number}} */ ({ path: null, items: [], problem: null, at: 0 }));
+  const [round, setRound] = useState(0);
+  const place = useRef(/** @type {{path: string | null, cursor: string | null}} */ ({ path: null, cursor: null }));
+  const version = topic(follow).value;
+  useEffect(() => {
+    if (path === null) return undefined;
+    const stop = new AbortController();
+    if (place.current.path !== path) place.current = { path, cursor: null };
+    const look = async () => {
+      try {
+        for (let more = true; more && !document.hidden;) {
+          const { items, cursor } = await ask(path, { params: { cursor: place.current.cursor, limit: PAGE }, signal: stop.signal });
+          place.current.cursor = cursor;
+          more = items.length === PAGE;
+          show((before) => ({ path, items: before.path === path ? [...before.items, ...items] : items, problem: null, at: Date.now() }));
+        }
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        const problem = error instanceof Problem ? error : new Problem({ title: 'The answer cannot be read', detail: String(error) });
+        show((before) => ({ ...before, problem }));
+      }
+    };
+    const seen = () => { if (!document.hidden) void look(); };
+    document.addEventListener('visibilitychange', seen);
+    void look();
+    return () => { stop.abort(); document.removeEventListener('visibilitychange', seen); };
+  }, [path, version, round]);
+  const current = shown.path === path;
+  return {
+    data: current ? shown.items : undefined, problem: shown.problem, loading: path !== null && !current && !shown.problem, at: shown.at,
     reload: () => setRound((before) => before + 1),
   };
 }

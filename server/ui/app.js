@@ -41,7 +41,8 @@ function Page() {
   if (!(name in PAGES)) return html`<${Head} title="No such page" /><p>The dashboard has no page <code>${name}</code>.</p>`;
   const Loaded = loaded.get(name);
   if (Loaded) return html`<${Loaded} key=${name + (address.value.params.get('id') ?? '')} />`;
-  return problem ? html`<${Refused} problem=${problem} retry=${() => location.reload()} />` : html`<${Skeleton} lines=${8} />`;
+  const title = `${name.charAt(0).toUpperCase()}${name.slice(1)}`;
+  return html`<${Head} title=${title} />${problem ? html`<${Refused} problem=${problem} retry=${() => location.reload()} />` : html`<${Skeleton} lines=${8} />`}`;
 }
 
 applyTheme();

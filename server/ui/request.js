@@ -34,4 +34,4 @@ export function commandOf(request) {
 }
 
 /** `curl` for a request. @param {any} request */
-export const curlOf = (request) => `curl -X POST ${quoted(String(new URL('experiments', API)))} \\\n    -H 'Authorization: Bearer KEY' -H 'Content-Type: application/json' \\\n    -d ${quoted(JSON.stringify(request))}`;
+export const curlOf = (request) => `curl -X POST \\\n    ${quoted(String(new URL('experiments', API)))} \\\n    -H 'Authorization: Bearer KEY' \\\n    -H 'Content-Type: application/json' \\\n    -d ${quoted(JSON.stringify(request))}`;

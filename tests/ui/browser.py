@@ -81,8 +81,19 @@ def open_tab(browser: Browser, url: str, **options: Any) -> tuple[BrowserContext
 
 def saved(page: Page, press: Any, folder: Path) -> str:
     """The text of the file that pressing saves."""
+    return saved_bytes(page, press, folder).decode()
+
+
+def saved_bytes(page: Page, press: Any, folder: Path) -> bytes:
     with page.expect_download() as download:
         press()
     path = folder / download.value.suggested_filename
     download.value.save_as(path)
-    return path.read_text()
+    return path.read_bytes()
+
+
+def hide(page: Page, hidden: bool = True) -> None:
+    """As if another tab were in front of it."""
+    value = str(hidden).lower()
+    page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: {value}, configurable: true}})")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

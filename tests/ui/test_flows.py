@@ -6,6 +6,7 @@ import re
 
 import httpx
 import pytest
+from browser import hide
 from conftest import PROBLEM, submit
 from patience import until
 from playwright.sync_api import expect
@@ -90,17 +91,15 @@ def test_runs_are_compared_with_the_keyboard_alone(world, tab):
     assert f"a={a}&b={b}" in page.url
 
 
-def test_a_hidden_tab_asks_nothing(world, tab):
-    page = tab.open("")
-    hide = "Object.defineProperty(document, 'hidden', {value: true, configurable: true})"
-    page.evaluate(f"{hide}; document.dispatchEvent(new Event('visibilitychange'))")
-    page.wait_for_timeout(500)
+def test_a_hidden_tab_asks_nothing(world, tab, new_tab):
+    page, seen = tab.open(""), new_tab(world.home.url).open("")
+    hide(page)
     tab.asked.clear()
     submit(world.client, name="while it is hidden", base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
-    page.wait_for_timeout(3000)
+    expect(seen.get_by_role("link", name="while it is hidden")).to_be_visible()  # whoever is seen was told
     assert tab.asked == []
-    show = "Object.defineProperty(document, 'hidden', {value: false, configurable: true})"
-    page.evaluate(f"{show}; document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.get_by_role("link", name="while it is hidden")).to_have_count(0)
+    hide(page, hidden=False)
     expect(page.get_by_role("link", name="while it is hidden")).to_be_visible()
 
 

@@ -21,7 +21,8 @@ export const useRuns = (of, topic) => useAnswer('runs', { experiment_id: of.id, 
 /** Each run as a cell: a row a block, a column a variant. @param {{of: any, runs: any[]}} props */
 function Grid({ of, runs }) {
   const shown = runs.slice(0, SHOWN);
-  const variants = [...new Map(shown.map((run) => [JSON.stringify(run.variant), run.variant])).entries()];
+  const variants = [...new Map(shown.map((run) => [JSON.stringify(run.variant), run.variant])).entries()]
+    .sort(([, a], [, b]) => variantName(a).localeCompare(variantName(b), 'en', { numeric: true }));
   const blocks = [...new Set(shown.map((run) => run.block))].sort((a, b) => a - b);
   const places = new Map(shown.map((run) => [`${run.block} ${JSON.stringify(run.variant)} `, run]));
   if (variants.length < 2 || blocks.length < 1) return null;
@@ -33,16 +34,21 @@ function Grid({ of, runs }) {
     <p class="soft">Runs of one block are pairs: they ran on the same node and cores, one after the other. ! has flagged steps.${of.runs > shown.length ? ` ${count(shown.length)} of ${plural(of.runs, 'run')} shown.` : ''}</p></section>`;
 }
 
+/** Why a verdict is what it is, without the figures that stand beside it. @param {any} row */
+const because = (row) => (row.reason ?? row.scope ?? '').replace(/ \(ratio [^)]*\)/, '');
+
 /** @param {{rows: any[]}} props */
 function Comparisons({ rows }) {
-  return html`<${Table} caption="Comparisons, adjusted for multiple comparisons" rows=${rows.map((row, i) => ({ ...row, i }))} id=${(/** @type {any} */ row) => row.i} columns=${/** @type {any} */ ([
-    { name: 'where', label: 'With', class: 'question', cell: (/** @type {any} */ row) => row.places ? `all ${row.places} places, ${row.threads} thread${row.threads === 1 ? '' : 's'}` : variantName(row.at).replace('the only variant', 'everything else equal') },
-    { name: 'what', label: 'Second against first', tight: true, cell: (/** @type {any} */ row) => `${row.b} against ${row.a}` },
+  const { a, b } = rows[0];
+  const same = rows.every((row) => row.a === a && row.b === b); // then they are named once, in the heading
+  return html`<h2>${same ? `${b} against ${a}, one by one` : 'Comparisons'}</h2><${Table} caption="Comparisons, adjusted for multiple comparisons" rows=${rows.map((row, i) => ({ ...row, i }))} id=${(/** @type {any} */ row) => row.i} columns=${/** @type {any} */ ([
+    { name: 'where', label: 'With', class: 'question', cell: (/** @type {any} */ row) => row.places ? `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}` : variantName(row.at).replace('the only variant', 'everything else equal') },
+    ...(same ? [] : [{ name: 'what', label: 'Second against first', tight: true, cell: (/** @type {any} */ row) => `${row.b} against ${row.a}` }]),
     { name: 'verdict', label: 'Verdict', tight: true, cell: (/** @type {any} */ row) => html`<${State} of=${row.verdict} />`, by: (/** @type {any} */ row) => row.verdict },
-    { name: 'ratio', label: 'First time / second time [95 %]', number: true, cell: (/** @type {any} */ row) => ratio(row.ratio, row.ratio_low, row.ratio_high), by: (/** @type {any} */ row) => row.ratio ?? 0 },
+    { name: 'ratio', label: `${same ? a : 'first'} time / ${same ? b : 'second'} time [95 %]`, number: true, cell: (/** @type {any} */ row) => ratio(row.ratio, row.ratio_low, row.ratio_high), by: (/** @type {any} */ row) => row.ratio ?? 0 },
     { name: 'p', label: 'p, adjusted', number: true, cell: (/** @type {any} */ row) => row.p_adjusted == null ? '–' : row.p_adjusted.toPrecision(2), by: (/** @type {any} */ row) => row.p_adjusted ?? 1 },
     { name: 'n', label: 'n', number: true, cell: (/** @type {any} */ row) => `${row.n ?? row.pairs ?? '–'} ${row.unit ?? 'pairs'}` },
-    { name: 'why', label: 'Because', class: 'question', cell: (/** @type {any} */ row) => html`<small>${row.reason ?? row.scope ?? ''}</small>` },
+    { name: 'why', label: 'Because', class: 'question', cell: (/** @type {any} */ row) => html`<small>${because(row)}</small>` },
   ])} />`;
 }
 
@@ -63,7 +69,7 @@ export function Answer({ of, topic }) {
   return html`<div class="stack">${done ? html`<div class="columns">
       <section class="panel"><${Answered} answer=${sweep} height=${240}>${(/** @type {any} */ found) => found.rows.length ? html`<${Ratios} sweep=${found} />` : html`<h2>Comparison</h2><p class="soft">There is one variant along ${found.axis ?? 'every axis'}: nothing to compare.</p>`}<//></section>
       <section class="panel"><${Answered} answer=${scaling} height=${240}>${(/** @type {any} */ found) => found.rows.length ? html`<${Medians} rows=${found.rows} runs=${items} />` : html`<p class="soft">No results.</p>`}<//></section></div>
-      ${sweep.data?.rows.length > 0 && html`<section class="panel"><h2>Comparisons</h2><${Comparisons} rows=${[...sweep.data.pooled, ...sweep.data.rows]} /></section>`}`
+      ${sweep.data?.rows.length > 0 && html`<section class="panel"><${Comparisons} rows=${[...sweep.data.pooled, ...sweep.data.rows]} /></section>`}`
     : html`<${Nothing} of=${of} />`}
     <${Answered} answer=${runs} height=${160}>${() => html`<${Grid} of=${of} runs=${items} />`}<//>
     <${Marks} of=${[...(scaling.data?.warnings ?? []), ...(sweep.data?.rows ?? []).flatMap((/** @type {any} */ row) => row.marks)]} /></div>`;

@@ -1,7 +1,7 @@
 // How it was asked and measured: the request, the rules that hold, the machines, its history.
 import { html } from '../vendor/preact.js';
 import { useAnswer } from '../answers.js';
-import { setting } from '../format.js';
+import { count, plural, setting } from '../format.js';
 import { Answered, Copy, Pairs, Table, Time } from '../pieces.js';
 import { State } from '../words.js';
 import { commandOf, curlOf } from '../request.js';
@@ -21,7 +21,7 @@ export function Design({ of, topic }) {
     { name: 'holds', label: 'Holds', tight: true, cell: (/** @type {any} */ r) => html`<${State} of=${r.holds} />` }, { name: 'shows', label: 'What shows it', class: 'question', cell: (/** @type {any} */ r) => r.evidence },
   ])} /></section>
       <section class="panel"><h2>Environment</h2><${Pairs} of=${[...Object.entries(document.environment.known).map(([name, value]) => [name.replaceAll('_', ' '), typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value)]), ['differs', document.environment.differs.join('; ') || 'nothing differs between the runs']]} /></section>`}<//>`}
-    <section class="panel"><h2>What was done</h2><${Answered} answer=${history} height=${160}>${(/** @type {any} */ page) => html`<${Changes} rows=${page.items} runs=${true} />`}<//></section></div>`;
+    <${Answered} answer=${history} height=${60}>${(/** @type {any} */ page) => html`<details class="panel"><summary>What was done: ${page.next_cursor ? `the first ${count(page.items.length)} changes of state` : plural(page.items.length, 'change of state', 'changes of state')}</summary><${Changes} rows=${page.items} runs=${true} /></details>`}<//></div>`;
 }
 
 /** A history of states. @param {{rows: any[], runs?: boolean}} props */

@@ -7,6 +7,8 @@ import { Plot } from '../plots/plot.js';
 import { XAxis, YAxis, plain, scale, schedulerColour } from '../plots/scale.js';
 import { Nothing } from './answer.js';
 
+const LARGE = 0.1; // an error as in analysis/report/conclusion.py: with a larger one a forecast is no answer
+
 /** @param {{of: any}} props */
 function Curves({ of }) {
   const points = of.curves.flatMap((/** @type {any} */ curve) => curve.points.map((/** @type {any} */ point) => ({ ...point, curve, base_s: curve.points[0].step_s })));
@@ -15,7 +17,8 @@ function Curves({ of }) {
     const height = 330;
     const right = Math.max(width * 0.55, width - 230);
     const x = scale(1, Math.max(2, ...cores), 52, right, 2);
-    const y = scale(1, 1.15 * Math.max(2, ...points.map((/** @type {any} */ p) => p.speedup)), height - 44, 10, 2);
+    const reached = points.flatMap((/** @type {any} */ p) => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
+    const y = scale(Math.min(1, ...reached), 1.15 * Math.max(2, ...points.map((/** @type {any} */ p) => p.speedup)), height - 44, 10, 2);
     const end = Math.min(x.high, y.high);
     return { height, parts: html`<${XAxis} x=${x} top=${10} bottom=${height - 44} label="cores" /><${YAxis} y=${y} left=${52} right=${right} label="speedup against one core" />
       <path d=${`M${x(1)} ${y(1)}L${x(end)} ${y(end)}`} stroke="var(--soft)" stroke-dasharray="2 3" />
@@ -28,7 +31,7 @@ function Curves({ of }) {
       <text x=${right + 12} y=${73 + 18 * of.curves.length} font-size="11.5" fill="var(--soft)">T1/T∞, fork-join: ${plain(Number((of.work_s / of.fork_join_span_s).toPrecision(3)))}</text>` };
   };
   const slices = `${of.source.batch_slice}×${of.source.token_slice}`;
-  return html`<section class="panel"><${Plot} title=${`Slices ${slices}`} name=${`forecast-${slices}`} draw=${draw} rows=${points}
+  return html`<section class="panel stack tight">${of.worst_error > LARGE && html`<div class="notice warn"><strong>This forecast is no answer: it misses a step measured here by ${percent(of.worst_error, 0)}.</strong></div>`}<${Plot} title=${`Slices ${slices}`} name=${`forecast-${slices}`} draw=${draw} rows=${points}
     said=${`Replayed from the one-thread runs ${Object.entries(of.source_run_ids).map(([scheduler, run]) => `${run} (${scheduler})`).join(' and ')}.${of.worst_error === null ? '' : ` Largest error against a measured step: ${percent(of.worst_error)}.`}`}
     fields=${[{ label: 'scheduler', value: (/** @type {any} */ p) => p.curve.scheduler }, { label: 'bandwidth', value: (/** @type {any} */ p) => p.curve.bandwidth }, { label: 'cores', value: (/** @type {any} */ p) => p.cores },
       { label: 'forecast_ms', value: (/** @type {any} */ p) => Number((p.step_s * 1e3).toPrecision(5)) }, { label: 'speedup', value: (/** @type {any} */ p) => Number(p.speedup.toPrecision(4)) }, { label: 'measured_ms', value: (/** @type {any} */ p) => p.measured_s === null ? null : Number((p.measured_s * 1e3).toPrecision(5)) }, { label: 'error', value: (/** @type {any} */ p) => p.error === null ? null : Number(p.error.toPrecision(3)) }]} /></section>`;

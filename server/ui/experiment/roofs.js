@@ -1,6 +1,6 @@
 // Is it memory bound? Each op against what the node was measured to reach.
 import { html } from '../vendor/preact.js';
-import { address } from '../address.js';
+import { address, link } from '../address.js';
 import { useAnswer } from '../answers.js';
 import { number, percent } from '../format.js';
 import { Answered, Choice, Table } from '../pieces.js';
@@ -40,16 +40,21 @@ export function Roofs({ of, topic }) {
     const shown = rows.filter((row) => row.ops.length && row.peaks);
     if (!shown.length) return html`<section class="notice"><strong>Not known</strong>${[...new Set(rows.flatMap((row) => row.missing))].map((each) => html`<span key=${each}>${each}</span>`)}</section>`;
     const names = shown.map((row) => nameOf(row.variant));
-    const chosen = shown[Math.max(0, names.indexOf(address.value.params.get('variant') ?? ''))];
-    const phases = shown.flatMap((row) => row.phases.map((/** @type {any} */ phase) => ({ ...phase, row, id: `${nameOf(row.variant)} ${phase.phase}` }))).filter((phase) => ['forward', 'backward', 'update'].includes(phase.phase));
-    return html`<div class="stack"><section class="panel"><h2>Is it memory bound?</h2><${Table} caption="Phases" rows=${phases} id=${(/** @type {any} */ p) => p.id} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'Variant', class: 'question', cell: (/** @type {any} */ p) => nameOf(p.row.variant), by: (/** @type {any} */ p) => nameOf(p.row.variant) }, { name: 'phase', label: 'Phase', cell: (/** @type {any} */ p) => p.phase, by: (/** @type {any} */ p) => p.phase },
-    { name: 'answer', label: 'Memory bound', cell: (/** @type {any} */ p) => html`<strong>${p.answer}</strong>`, by: (/** @type {any} */ p) => p.answer },
-    { name: 'below', label: 'Time below the ridge', number: true, cell: (/** @type {any} */ p) => percent(p.memory_time_share, 0) },
-    { name: 'scal', label: 'Computation scalability', number: true, cell: (/** @type {any} */ p) => number(p.computation_scalability) },
-    { name: 'flops', label: 'GFLOP/s', number: true, cell: (/** @type {any} */ p) => number(p.achieved_gflop_per_s) }, { name: 'gbs', label: 'GB/s', number: true, cell: (/** @type {any} */ p) => number(p.achieved_gb_per_s) },
-    { name: 'mfu', label: 'Model-FLOP utilisation', number: true, cell: (/** @type {any} */ p) => percent(p.row.mfu) }, { name: 'why', label: 'Because', class: 'question', cell: (/** @type {any} */ p) => html`<small>${p.reason}</small>` },
+    const asked = address.value.params.get('variant');
+    const chosen = shown[asked && names.includes(asked) ? names.indexOf(asked) : names.length - 1];
+    /** @param {string} phase @param {string} [title] */
+    const answer = (phase, title = phase) => ({ name: phase, label: title, tight: true, by: (/** @type {any} */ row) => row.phases.find((/** @type {any} */ each) => each.phase === phase)?.memory_time_share ?? -1,
+      cell: (/** @type {any} */ row) => { const of = row.phases.find((/** @type {any} */ each) => each.phase === phase); return of && html`<strong>${of.answer}</strong> <small class="soft">${percent(of.memory_time_share, 0)} below the ridge</small>`; } });
+    return html`<div class="stack"><section class="panel"><h2>Is it memory bound?</h2><${Table} caption="Is it memory bound?" rows=${shown} id=${(/** @type {any} */ row) => nameOf(row.variant)} columns=${/** @type {any} */ ([
+    { name: 'name', label: 'Variant', class: 'question', by: (/** @type {any} */ row) => nameOf(row.variant), cell: (/** @type {any} */ row) => html`<a href=${link('experiment', { id: of.id, view: 'roofs', variant: nameOf(row.variant) })} aria-current=${row === chosen ? 'true' : undefined}>${nameOf(row.variant)}</a>` },
+    answer('forward'), answer('backward'), answer('update'),
+    { name: 'mfu', label: 'Model-FLOP utilisation', number: true, by: (/** @type {any} */ row) => row.mfu ?? 0, cell: (/** @type {any} */ row) => percent(row.mfu) },
   ])} /></section>
-      <section class="panel stack tight"><${Choice} name="variant" label="Variant" value=${nameOf(chosen.variant)} options=${names.map((name) => [name, name])} /><${Roofline} row=${chosen} /></section></div>`;
+      <section class="panel stack"><${Choice} name="variant" label="Variant" value=${nameOf(chosen.variant)} options=${names.map((name) => [name, name])} /><${Roofline} row=${chosen} />
+      <${Table} caption=${`Phases of ${nameOf(chosen.variant)}`} rows=${chosen.phases} id=${(/** @type {any} */ p) => p.phase} columns=${/** @type {any} */ ([
+    { name: 'phase', label: 'Phase', tight: true, cell: (/** @type {any} */ p) => p.phase }, { name: 'answer', label: 'Memory bound', tight: true, cell: (/** @type {any} */ p) => html`<strong>${p.answer}</strong>` },
+    { name: 'below', label: 'Time below the ridge', number: true, cell: (/** @type {any} */ p) => percent(p.memory_time_share, 0) }, { name: 'scal', label: 'Computation scalability', number: true, cell: (/** @type {any} */ p) => number(p.computation_scalability) },
+    { name: 'flops', label: 'GFLOP/s', number: true, cell: (/** @type {any} */ p) => number(p.achieved_gflop_per_s) }, { name: 'gbs', label: 'GB/s', number: true, cell: (/** @type {any} */ p) => number(p.achieved_gb_per_s) }, { name: 'why', label: 'Because', class: 'question', cell: (/** @type {any} */ p) => html`<small>${p.reason}</small>` },
+  ])} /></section></div>`;
   }}<//>`;
 }

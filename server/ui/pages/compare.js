@@ -7,7 +7,7 @@ import { Answered, Empty, Head, Pairs, Skeleton } from '../pieces.js';
 import { Plot } from '../plots/plot.js';
 import { Dot, XAxis, YAxis, scale } from '../plots/scale.js';
 import { NoTrace, useTrace } from '../run/timed.js';
-import { Timeline, within } from '../timeline/timeline.js';
+import { Timeline } from '../timeline/timeline.js';
 import { State } from '../words.js';
 
 /** @param {import('../schemas').Schemas['Comparison']} found */
@@ -19,20 +19,32 @@ function sentence(found) {
   })[found.verdict] ?? found.verdict;
 }
 
-/** The ratio and its interval over the noise floor. @param {{of: import('../schemas').Schemas['Comparison']}} props */
+/** The ratio of times and its interval over the noise floor; beneath it that of instructions, where it is known. @param {{of: import('../schemas').Schemas['Comparison']}} props */
 function Ratio({ of }) {
   if (of.ratio === null) return null;
   const floor = of.noise_floor ?? 0.01;
-  const reach = Math.max(1 + floor * 3, of.ratio_high ?? of.ratio, 1 / (of.ratio_low ?? of.ratio), of.ratio, 1 / of.ratio) ** 1.15;
+  /** @type {{metric: string, ratio: number, ratio_low: number | null, ratio_high: number | null}[]} */
+  const rows = [{ metric: 'time', ratio: of.ratio, ratio_low: of.ratio_low, ratio_high: of.ratio_high }];
+  if (of.instructions?.ratio != null) rows.push({ metric: 'instructions', ratio: of.instructions.ratio, ratio_low: of.instructions.ratio_low ?? null, ratio_high: of.instructions.ratio_high ?? null });
+  const ends = rows.flatMap((row) => [row.ratio, row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
+  const reach = Math.max(1 + floor * 3, ...ends.map((end) => Math.max(end, 1 / end))) ** 1.15;
   const draw = (/** @type {number} */ width) => {
-    const x = scale(1 / reach, reach, 20, width - 20, 10, true);
-    return { height: 96, parts: html`<rect x=${x(1 - floor)} y="6" width=${x(1 + floor) - x(1 - floor)} height="38" fill="var(--raised)" /><${XAxis} x=${x} top=${6} bottom=${44} label="time of A / time of B" about=${8} />
-      <path d=${`M${x(1)} 6V44`} stroke="var(--ink)" stroke-width="1.4" /><${Dot} x=${x} y=${25} low=${of.ratio_low} middle=${of.ratio} high=${of.ratio_high} colour="var(--accent)" r=${6} says=${ratio(of.ratio, of.ratio_low, of.ratio_high)} />
-      <text x=${x(1) - 10} y="92" text-anchor="end" font-size="11.5" fill="var(--soft)">← A is faster</text><text x=${x(1) + 10} y="92" font-size="11.5" fill="var(--soft)">B is faster →</text>` };
+    const left = rows.length > 1 ? 96 : 20;
+    const x = scale(1 / reach, reach, left, width - 20, 10, true);
+    const bottom = 14 + 30 * rows.length;
+    return { height: bottom + 52, parts: html`<rect x=${x(1 - floor)} y="6" width=${x(1 + floor) - x(1 - floor)} height=${bottom - 6} fill="var(--raised)" /><${XAxis} x=${x} top=${6} bottom=${bottom} label=${rows.length > 1 ? 'A / B' : 'time of A / time of B'} about=${8} />
+      <path d=${`M${x(1)} 6V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
+      ${rows.map((row, i) => html`<g key=${row.metric}>${rows.length > 1 && html`<text x=${left - 9} y=${29 + 30 * i} text-anchor="end" font-size="12" fill="var(--ink)">${row.metric}</text>`}
+        <${Dot} x=${x} y=${25 + 30 * i} low=${row.ratio_low} middle=${row.ratio} high=${row.ratio_high} colour=${i ? 'var(--edge)' : 'var(--accent)'} r=${6} says=${`${row.metric}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}`} /></g>`)}
+      <text x=${x(1) - 10} y=${bottom + 48} text-anchor="end" font-size="11.5" fill="var(--soft)">← A is faster</text><text x=${x(1) + 10} y=${bottom + 48} font-size="11.5" fill="var(--soft)">B is faster →</text>` };
   };
-  return html`<${Plot} title="Ratio" name="ratio" draw=${draw} rows=${[of]} said=${`Time of A / time of B with its 95 % interval; above 1: B is faster. Grey band: the noise floor of ${percent(floor)}, declared beforehand.`}
-    fields=${['verdict', 'ratio', 'ratio_low', 'ratio_high', 'p_value', 'n', 'unit', 'test'].map((label) => ({ label, value: (/** @type {any} */ r) => r[label] }))} />`;
+  const told = rows.map((row, i) => ({ verdict: i ? null : of.verdict, ...row, p_value: i ? null : of.p_value, n: i ? of.instructions?.n : of.n, unit: of.unit, test: i ? null : of.test }));
+  return html`<${Plot} title="Ratio" name="ratio" draw=${draw} rows=${told} said=${`Time of A / time of B with its 95 % interval; above 1: B is faster.${rows.length > 1 ? ' Instructions of A / of B in the same way; above 1: B takes fewer.' : ''} Grey band: the noise floor of ${percent(floor)}, declared beforehand.`}
+    fields=${['metric', 'verdict', 'ratio', 'ratio_low', 'ratio_high', 'p_value', 'n', 'unit', 'test'].map((label) => ({ label, value: (/** @type {any} */ r) => r[label] }))} />`;
 }
+
+/** Instructions of a step as a second metric. @param {import('../schemas').Schemas['Comparison']['instructions']} of @returns {[string, string][]} */
+const instructionsSaid = (of) => (of == null ? [] : [['instructions of A / of B', of.ratio === null ? `not known: ${of.reason}` : ratio(of.ratio, of.ratio_low, of.ratio_high)]]);
 
 /** Each side's processes; pairs are joined by lines. @param {{of: import('../schemas').Schemas['Comparison'], runs: any[]}} props */
 function Processes({ of, runs }) {
@@ -70,11 +82,11 @@ function Timelines({ a, b }) {
   const traces = [first.trace, second.trace];
   const begins = traces.map((trace) => (step ? /** @type {number} */ (trace.stepEnd[step - 1]) : 0));
   const longest = Math.max(...traces.map((trace, i) => /** @type {number} */ (trace.stepEnd[step]) - /** @type {number} */ (begins[i])));
-  const view = shown ?? { from: -longest * 0.02, to: longest * 1.04 };
+  const view = shown ?? { from: Math.round(-longest * 0.02), to: Math.round(longest * 1.04) };
   return html`<section class="panel stack"><div class="row between"><h2>Timelines, aligned where step ${(traces[0]?.firstStep ?? 0) + step} begins</h2>
       <span class="row"><button disabled=${step === 0} onClick=${() => { show(null); choose({ step: step - 1 }); }}>Step before</button><button disabled=${step >= steps - 1} onClick=${() => { show(null); choose({ step: step + 1 }); }}>Next step</button></span></div>
-    ${traces.map((trace, i) => { const origin = /** @type {number} */ (begins[i]); const own = within(trace, { from: view.from + origin, to: view.to + origin });
-    return html`<${Timeline} key=${i} level=${3} trace=${trace} origin=${origin} view=${own} onView=${(/** @type {any} */ next) => show({ from: next.from - origin, to: next.to - origin })} title=${`${'AB'[i]}: run ${i ? b : a}`} name=${`run-${i ? b : a}-timeline`} />`; })}</section>`;
+    ${traces.map((trace, i) => { const origin = /** @type {number} */ (begins[i]); const own = { from: view.from + origin, to: view.to + origin };  // also beyond its ends: else they would not be aligned
+    return html`<${Timeline} key=${i} level=${3} first=${i === 0} last=${i === 1} trace=${trace} origin=${origin} view=${own} onView=${(/** @type {any} */ next) => show({ from: next.from - origin, to: next.to - origin })} title=${`${'AB'[i]}: run ${i ? b : a}`} name=${`run-${i ? b : a}-timeline`} />`; })}</section>`;
 }
 
 /** @param {{a: string, b: string}} props */
@@ -98,8 +110,8 @@ export default function Compare() {
   return html`<${Head} title="Compare" lead="Is B faster than A, and how sure is that?" />
     <${Asking} key=${a + b} a=${a} b=${b} />
     ${a && b ? html`<${Answered} answer=${answer} height=${420}>${(/** @type {import('../schemas').Schemas['Comparison']} */ of) => html`<div class="stack"><p class=${`verdict ${of.verdict}`}><${State} of=${of.verdict} /> ${sentence(of)}<small>${of.reason}</small></p>
-      <div class="columns"><section class="panel"><${Ratio} of=${of} /><${Pairs} of=${[['A', html`${variantName(of.a.variant)}: ${ms(of.a.step_s.median)}, ${plural(of.a.runs.length, 'run')}`], ['B', html`${variantName(of.b.variant)}: ${ms(of.b.step_s.median)}, ${plural(of.b.runs.length, 'run')}`],
-    ['test', `${of.test}, ${of.n} ${of.unit}${of.paired ? ', paired' : ', not paired'}`], ['p', of.p_value == null ? '–' : of.p_value.toPrecision(2)], ['probability that B is faster', number(of.superiority)], ...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]), ...(of.scope ? [['about', of.scope]] : [])]} />
+      <div class="columns"><section class="panel stack"><${Ratio} of=${of} /><${Pairs} of=${[['A', html`${variantName(of.a.variant)}: ${ms(of.a.step_s.median)}, ${plural(of.a.runs.length, 'run')}`], ['B', html`${variantName(of.b.variant)}: ${ms(of.b.step_s.median)}, ${plural(of.b.runs.length, 'run')}`],
+    ['test', `${of.test}, ${of.n} ${of.n === 1 ? { pairs: 'pair', processes: 'process', occasions: 'occasion' }[of.unit] ?? of.unit : of.unit}${of.paired ? ', paired' : ', not paired'}`], ['p', of.p_value == null ? '–' : of.p_value.toPrecision(2)], ['probability that B is faster', number(of.superiority)], ...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]), ...instructionsSaid(of.instructions), ...(of.scope ? [['about', of.scope]] : [])]} />
       <label><input type="checkbox" checked=${flagged === 'leave-out'} onChange=${(/** @type {any} */ event) => choose({ flagged: event.target.checked ? 'leave-out' : null })} /> Leave flagged steps out</label></section>
       <section class="panel"><${Answered} answer=${runs} height=${300}>${(/** @type {any} */ page) => html`<${Processes} of=${of} runs=${page.items} />`}<//></section></div>
       ${of.differs.length > 0 ? html`<section class="notice warn"><strong>What differs beside the compared settings</strong>${of.differs.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}</section>` : html`<section class="notice good"><span>Nothing else differs: same machine, same software, same remaining settings.</span></section>`}
@@ -117,5 +129,3 @@ function Traced({ of, runs }) {
   if (asked || address.value.params.has('step')) return html`<${Timelines} a=${a} b=${b} />`;
   return html`<section class="panel row"><button onClick=${() => ask(true)}>Show the timelines of runs ${a} and ${b}</button></section>`;
 }
-
-

@@ -56,6 +56,9 @@ function Actions({ of }) {
     : html`<button onClick=${() => setSure(true)}>Cancel…</button>`)}`;
 }
 
+/** What events tell of its runs. @param {import('../schemas').Schemas['ExperimentEvent'] | null} live */
+const counts = (live) => (live ? { state: live.state, runs: live.runs, by_state: live.by_state } : {});
+
 export default function Experiment() {
   const { params } = address.value;
   const id = params.get('id') ?? '';
@@ -66,10 +69,12 @@ export default function Experiment() {
   const answer = useAnswer(`experiments/${encodeURIComponent(id)}`, {}, { follow: topic });
   const view = params.get('view') ?? 'answer';
   const Chosen = (VIEWS[view] ?? VIEWS['answer'])?.[1];
-  return html`<${Answered} answer=${answer} lines=${10}>${(/** @type {import('../schemas').Schemas['ExperimentDetail']} */ known) => {
-    const of = live ? { ...known, state: live.state, runs: live.runs, by_state: live.by_state } : known;
-    return html`<${Head} title=${of.name || `Experiment ${of.id}`} above=${html`Experiment ${of.id}, submitted <${Time} at=${of.created_at} />${of.submitter && ` by ${of.submitter_name || of.submitter}`}`} actions=${html`<${Actions} of=${of} />`} />
-      <div class="stack"><${Verdict} of=${of} />
+  /** @type {import('../schemas').Schemas['ExperimentDetail'] | undefined} */
+  const known = answer.data;
+  return html`<${Head} title=${known?.name || `Experiment ${id}`} above=${known && html`Experiment ${known.id}, submitted <${Time} at=${known.created_at} />${known.submitter && ` by ${known.submitter_name || known.submitter}`}`} actions=${known && html`<${Actions} of=${{ ...known, ...counts(live) }} />`} />
+    <${Answered} answer=${answer} lines=${10}>${(/** @type {import('../schemas').Schemas['ExperimentDetail']} */ found) => {
+    const of = { ...found, ...counts(live) };
+    return html`<div class="stack"><${Verdict} of=${of} />
       <div class="row"><${State} of=${of.state} /><div style=${{ flex: '1 1 200px', maxWidth: '420px' }}><${StateBar} counts=${of.by_state} total=${of.runs} /></div>
         <span class="soft">${Object.entries(of.by_state).map(([state, n]) => `${count(/** @type {number} */ (n))} ${state}`).join(', ')}</span></div>
       ${live?.active?.length > 0 && html`<${Active} of=${live.active} />`}

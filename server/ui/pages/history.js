@@ -1,9 +1,10 @@
 // What became slower, and each configuration's step times over time.
-import { html, useMemo } from '../vendor/preact.js';
+import { html, useEffect, useMemo, useRef } from '../vendor/preact.js';
 import { address, choose, link } from '../address.js';
 import { ask } from '../api.js';
 import { changed, useAction, useAnswer } from '../answers.js';
 import { count, ms, number, percent, plural, setting } from '../format.js';
+import { useFollow } from '../live.js';
 import { Answered, Choice, Empty, Head, Narrow, Pairs, Refused, Table, Time } from '../pieces.js';
 import { Lines } from '../plots/series.js';
 import { State } from '../words.js';
@@ -29,7 +30,7 @@ function Confirm({ alert }) {
   const runId = alert.change?.first_after ?? alert.run_id;
   const { run, busy, problem } = useAction(async () => {
     const made = await ask(`analysis/history/${runId}/confirm`, { method: 'POST' });
-    changed('history');
+    changed('overview');
     choose({ confirming: made.id });
   });
   if (alert.state !== 'suspected') return alert.confirming_experiment_id ? html`<a href=${link('experiment', { id: alert.confirming_experiment_id })}>fresh runs</a>` : null;
@@ -70,7 +71,14 @@ function Alerts({ alerts }) {
 
 export default function History() {
   const { params } = address.value;
-  const alerts = useAnswer('analysis/alerts', { state: params.get('alert'), limit: 50 }, { follow: 'history' });
+  useFollow('overview');
+  const alerts = useAnswer('analysis/alerts', { state: params.get('alert'), limit: 50 }, { follow: 'overview' });
+  const states = JSON.stringify(alerts.data?.items.map((/** @type {any} */ each) => [each.id, each.state]));
+  const before = useRef(states);
+  useEffect(() => {
+    if (before.current !== undefined && before.current !== states) changed('history');
+    before.current = states;
+  }, [states]);
   const answer = useAnswer('analysis/history', { limit: 500 }, { follow: 'history' });
   const narrowed = (params.get('filter') ?? '').toLowerCase();
   const chosen = params.get('series');

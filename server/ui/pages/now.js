@@ -13,7 +13,8 @@ function said(of) {
   const { idle = 0, busy = 0, ending = 0 } = of.workers;
   const left = of.runs.queued + of.runs.leased + of.runs.running;
   const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
-  return [`${count(busy)} of ${plural(idle + busy + ending, 'worker')} busy`, left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}`}` : 'nothing is queued',
+  const present = idle + busy + ending;
+  return [present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is there', left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}`}` : 'nothing is queued',
     ...(suspected ? [plural(suspected, 'suspected slowdown')] : []), ...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])].join(', ');
 }
 
@@ -21,12 +22,13 @@ export default function Now() {
   const answer = useAnswer('overview');
   const [live, setLive] = useState(/** @type {any} */ (null));
   useTopic('overview', (told) => setLive(told.data));
-  return html`<${Answered} answer=${answer} lines=${12}>${(/** @type {any} */ first) => {
-    const of = live && (!first.at || live.at >= first.at) ? live : first;
+  const first = answer.data;
+  const of = live && (!first?.at || live.at >= first.at) ? live : first;
+  return html`<${Head} title=${of ? said(of) : 'Now'} above=${of && 'Now'} actions=${html`<a class="button first" href=${link('new')}>New experiment</a>`} />
+    <${Answered} answer=${answer} lines=${12}>${() => {
     const ended = of.runs.ended_24h;
     const empty = !of.active_experiments && !of.latest.length;
-    return html`<${Head} title=${said(of)} above="Now" actions=${html`<a class="button first" href=${link('new')}>New experiment</a>`} />
-      <div class="stack">${empty ? html`<${Empty}><h2>Nothing was asked yet</h2><p>An experiment is a question: fork-join or tasks? how many threads? sliced how?</p><p><a class="button first" href=${link('new')}>Ask the first one</a></p><p>or on the command line, with a worker on this machine:</p><pre>taskloom worker &
+    return html`<div class="stack">${empty ? html`<${Empty}><h2>Nothing was asked yet</h2><p>An experiment is a question: fork-join or tasks? how many threads? sliced how?</p><p><a class="button first" href=${link('new')}>Ask the first one</a></p><p>or on the command line, with a worker on this machine:</p><pre>taskloom worker &
 taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre><//>` : html`
       <section class="panel"><${Figures} of=${[['Running', count(of.runs.running + of.runs.leased)], ['Queued', count(of.runs.queued)], ['Runs ended in the last hour', number(of.runs_per_h, 3)], ['Ended in 24 h', count(ended.succeeded), `succeeded${ended.failed ? `, ${count(ended.failed)} failed` : ''}${ended.cancelled ? `, ${count(ended.cancelled)} cancelled` : ''}`],
     ['Quarantined', count(of.runs.quarantined)], ['Workers', count((of.workers.idle ?? 0) + (of.workers.busy ?? 0) + (of.workers.ending ?? 0)), `${count(of.workers.busy)} busy${of.workers.silent ? `, ${count(of.workers.silent)} silent` : ''}`]]} /></section>

@@ -60,13 +60,15 @@ export default function Run() {
   useFollow(topic);
   useTopic(topic, (told) => { if (told.event !== 'line') setLive(told.data); });
   const answer = useAnswer(`runs/${encodeURIComponent(id)}`, {}, { follow: topic });
-  return html`<${Answered} answer=${answer} lines=${10}>${(/** @type {import('../schemas').Schemas['RunDetail']} */ of) => {
+  /** @type {import('../schemas').Schemas['RunDetail'] | undefined} */
+  const known = answer.data;
+  return html`<${Head} title=${known ? `Run ${known.id}: ${variantName(known.variant)}` : `Run ${id}`} above=${known && html`<a href=${link('experiment', { id: known.experiment_id })}>Experiment ${known.experiment_id}</a>, repetition ${known.repetition}, block ${known.block + 1}`} actions=${known && html`<${Actions} of=${known} />`} />
+    <${Answered} answer=${answer} lines=${10}>${(/** @type {import('../schemas').Schemas['RunDetail']} */ of) => {
     const first = of.state === 'failed' ? 'log' : of.state === 'queued' ? 'settings' : 'steps';
     const view = params.get('view') ?? first;
     const Chosen = (VIEWS[view] ?? VIEWS[first])?.[1];
     const last = of.history.at(-1);
-    return html`<${Head} title=${`Run ${of.id}: ${variantName(of.variant)}`} above=${html`<a href=${link('experiment', { id: of.experiment_id })}>Experiment ${of.experiment_id}</a>, repetition ${of.repetition}, block ${of.block + 1}`} actions=${html`<${Actions} of=${of} />`} />
-      <div class="stack"><${First} of=${of} live=${live} />
+    return html`<div class="stack"><${First} of=${of} live=${live} />
       <section class="panel"><${Figures} of=${[['Median step', ms(of.median_step_s)], ['Tokens/s', count(of.tokens_per_s)], ['Final loss', of.final_loss?.toFixed(5) ?? '–'], ['Attempts', of.attempts],
     ['Node', of.node ?? last?.worker_id ?? '–'], ['Took', of.duration_s != null ? duration(of.duration_s) : of.finished_at && of.started_at ? duration((Date.parse(of.finished_at) - Date.parse(of.started_at)) / 1000) : '–'], [of.finished_at ? 'Ended' : 'Submitted', html`<${Time} at=${of.finished_at ?? of.created_at} />`]]} /></section>
       <div><${Tabs} chosen=${view in VIEWS ? view : first} tabs=${[first, ...Object.keys(VIEWS).filter((name) => name !== first)].map((name) => [name, VIEWS[name]?.[0]])} />

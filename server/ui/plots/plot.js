@@ -98,6 +98,7 @@ export function Plot({ title, said, name, legend, fields, rows, draw, children, 
         columns=${fields.map((field, i) => ({ name: String(i), label: field.label, number: typeof field.value(rows[0] ?? {}) === 'number', cell: (/** @type {any} */ each) => field.value(each.row) ?? '–' }))} />`
       : html`${legend && html`<div class="legend">${legend.map(([colour, says]) => html`<span key=${says}><i class="key-colour" style=${{ background: colour.startsWith('var') ? colour : `var(--${colour})` }}></i>${says}</span>`)}</div>`}
         ${draw ? html`<svg class="drawn" role="img" aria-label=${`${title}. ${typeof said === 'string' ? said : ''} The button Table shows its numbers.`}
-          viewBox=${`0 0 ${width || 900} ${drawn?.height ?? 200}`}>${drawn?.parts}</svg>${after}` : children}`}
+          viewBox=${`0 0 ${width || 900} ${drawn?.height ?? 200}`}>${drawn?.parts}</svg>${after}` : null}`}
+    ${children && html`<div class="stack tight" hidden=${asTable}>${children}</div>`}
     ${said && html`<p class="said">${said}</p>`}</figure>`;
 }

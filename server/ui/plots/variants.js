@@ -55,7 +55,7 @@ const at = (row) => variantName(row.at ?? {}).replace('the only variant', 'every
  * @param {{sweep: any}} props of /analysis/sweep
  */
 export function Ratios({ sweep }) {
-  const rows = [...sweep.pooled.map((/** @type {any} */ row) => ({ ...row, name: `all ${row.places} places, ${row.threads} thread${row.threads === 1 ? '' : 's'}`, pooled: true })),
+  const rows = [...sweep.pooled.map((/** @type {any} */ row) => ({ ...row, name: `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`, pooled: true })),
     ...sweep.rows.map((/** @type {any} */ row) => ({ ...row, name: at(row) }))].filter((row) => row.ratio !== null);
   if (!rows.length) return null;
   const [first, second] = [rows[0].a, rows[0].b];
@@ -109,7 +109,7 @@ export function Speedups({ rows, part = '', title = 'Speedup' }) {
   }));
   const top = 1.08 * Math.max(most, ...known.map((row) => row[`${field}_high`] ?? row[field]));
   const draw = (/** @type {number} */ width) => {
-    const height = 300;
+    const height = Math.max(300, 60 + 17 * names.length);
     const right = Math.max(width * 0.55, width - 230);
     const x = scale(1, most, 52, right);
     const y = scale(0, top, height - 44, 10);

@@ -1,16 +1,16 @@
 // What the trainers of a run printed: from the beginning, and on as it comes.
 import { html, useEffect, useRef, useState } from '../vendor/preact.js';
-import { useAnswer } from '../answers.js';
+import { useGrowing } from '../answers.js';
 import { useTopic } from '../live.js';
 import { Answered, Empty } from '../pieces.js';
 
 /** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
 export function Log({ of, topic }) {
-  const answer = useAnswer(`runs/${of.id}/log`, {}, { follow: topic });
+  const answer = useGrowing(`runs/${of.id}/log`, topic);
   const [added, add] = useState(/** @type {any[]} */ ([]));
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   useTopic(topic, (told) => { if (told.event === 'line') add((before) => [...before.slice(-4000), told.data]); });
-  const known = new Map([...(answer.data?.items ?? []), ...added].map((line) => [`${line.attempt_no} ${line.line_no}`, line]));
+  const known = new Map([...(answer.data ?? []), ...added].map((line) => [`${line.attempt_no} ${line.line_no}`, line]));
   const lines = [...known.values()].sort((a, b) => a.attempt_no - b.attempt_no || a.line_no - b.line_no);
   useEffect(() => {
     const element = place.current;

@@ -48,7 +48,7 @@ export function Steps({ of, topic }) {
     const flagged = result.data?.flagged ?? [];
     const rows = found.items;
     return html`<div class="stack"><section class="panel"><${Times} rows=${rows} flagged=${flagged} busy=${result.data?.phase_busy_s ?? null} threads=${of.spec.threads ?? 1} /></section><section class="panel"><${Loss} rows=${rows} /></section>
-      <section class="panel"><h2>Steps</h2><${Table} caption="Steps" rows=${rows.slice(0, MOST)} id=${(/** @type {any} */ r) => r.step} columns=${/** @type {any} */ ([
+      <section class="panel"><h2>Steps</h2>${result.data?.phase_busy_s && of.spec.sync !== 'phase' && of.spec.scheduler !== 'serial' && html`<p class="soft">Each phase from the begin of its first task to the end of its last: where phases overlap, they add up to more than the step.</p>`}<${Table} caption="Steps" rows=${rows.slice(0, MOST)} id=${(/** @type {any} */ r) => r.step} columns=${/** @type {any} */ ([
     { name: 'step', label: 'Step', number: true, cell: (/** @type {any} */ r) => html`${r.step}${r.warmup ? html` <small class="soft">warm-up</small>` : ''}`, by: (/** @type {any} */ r) => r.step }, { name: 'time', label: 'Time', number: true, cell: (/** @type {any} */ r) => ms(r.step_s), by: (/** @type {any} */ r) => r.step_s },
     ...PHASES.map((phase) => ({ name: phase, label: phase, number: true, cell: (/** @type {any} */ r) => ms(r.phase_s[phase]) })), { name: 'loss', label: 'Loss', number: true, cell: (/** @type {any} */ r) => r.loss.toFixed(5), by: (/** @type {any} */ r) => r.loss },
     { name: 'flags', label: 'Flagged for', cell: (/** @type {any} */ r) => (flagged[r.step]?.length ? html`<span class="state warn">${flagged[r.step].join(', ').replaceAll('_', ' ')}</span>` : '') },

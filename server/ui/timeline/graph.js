@@ -71,6 +71,7 @@ export function TaskGraph({ trace, name }) {
         else g.arc(at, y(node), node === chosen ? r + 2.5 : r, 0, 2 * Math.PI);
         g.fill();
       });
+      element.dataset['painted'] = `${view.from}-${view.to}`;
     });
     return () => cancelAnimationFrame(asked);
   }, [trace, width, view, chosen]);

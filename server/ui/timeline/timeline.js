@@ -26,9 +26,10 @@ export function middle(trace) {
 }
 
 /**
- * @param {{trace: Trace, view: View, onView: (view: View) => void, title: string, name: string, origin?: number, level?: 2 | 3}} props
+ * @param {{trace: Trace, view: View, onView: (view: View) => void, title: string, name: string, origin?: number, level?: 2 | 3, first?: boolean, last?: boolean}} props
+ * first, last: of timelines beneath each other; the first has the legend, the last says how they are moved
  */
-export function Timeline({ trace, view, onView, title, name, origin = 0, level = 2 }) {
+export function Timeline({ trace, view, onView, title, name, origin = 0, level = 2, first = true, last = true }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const width = useWidth(frame);
@@ -57,7 +58,7 @@ export function Timeline({ trace, view, onView, title, name, origin = 0, level =
       const g = /** @type {CanvasRenderingContext2D} */ (element.getContext('2d'));
       g.setTransform(ratio, 0, 0, ratio, 0, 0);
       paint(g, width, trace, view, known, chosen, origin);
-      element.dataset['painted'] = `${view.from}-${view.to}`;
+      element.dataset['painted'] = `${view.from - origin}-${view.to - origin}`;
     });
     return () => cancelAnimationFrame(asked);
   }, [trace, view.from, view.to, width, known, chosen, origin]);
@@ -129,9 +130,9 @@ export function Timeline({ trace, view, onView, title, name, origin = 0, level =
   });
 
   const rows = useMemo(() => totals(trace), [trace]);
-  return html`<${Plot} title=${title} name=${name} level=${level} legend=${[...OP_KINDS, ...WAITING]} rows=${rows}
+  return html`<${Plot} title=${title} name=${name} level=${level} legend=${first ? [...OP_KINDS, ...WAITING] : undefined} rows=${rows}
     fields=${[{ label: 'op', value: (/** @type {any} */ r) => r.name }, { label: 'phase', value: (/** @type {any} */ r) => r.phase }, { label: 'spans', value: (/** @type {any} */ r) => r.calls }, { label: 'time_ms', value: (/** @type {any} */ r) => Number((r.ns / 1e6).toPrecision(6)) }]}
-    said=${html`${trace.title}: ${trace.spans.toLocaleString('en-US')} spans${trace.complete ? '' : '; the trace is cut off'}. Drag to move, Ctrl and wheel to zoom, double click for a step; with the keyboard ← → + − 0, n and p for the next and previous span, t for the next thread.`}>
+    said=${html`${trace.title}: ${trace.spans.toLocaleString('en-US')} spans${trace.complete ? '' : '; the trace is cut off'}. ${last && 'Drag to move, Ctrl and wheel to zoom, double click for a step; with the keyboard ← → + − 0, n and p for the next and previous span, t for the next thread.'}`}>
     <div class="row"><button onClick=${() => zoom(0.5)}>Zoom in</button><button onClick=${() => zoom(2)}>Zoom out</button><button onClick=${() => onView(middle(trace))}>Two steps</button><button onClick=${() => onView({ from: 0, to: trace.duration })}>All ${trace.stepEnd.length} steps</button>
       <span class="soft">${timeSaid(span, span)} shown</span></div>
     <div ref=${frame}><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`Timeline of ${trace.title}: ${timeSaid(span, span)} shown. The button Table shows the time of each op.`} style=${{ width: '100%', height: `${height}px`, cursor: drag.current ? 'grabbing' : 'crosshair' }} ...${handlers}></canvas></div>

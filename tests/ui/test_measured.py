@@ -1,0 +1,109 @@
+"""What follows from results that a test gives: an alert confirmed, and what a calibrated node can tell apart."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from patience import until
+from playwright.sync_api import expect
+from processes import house
+
+sys.path.append(str(Path(__file__).parents[1] / "integration"))  # for caller.py: workers are imitated in one place
+
+from caller import Caller
+
+pytestmark = pytest.mark.ui
+
+SPEC = {"model": "tiny", "token_slice": 64, "batch_slice": 1, "steps": 3, "warmup": 1}
+NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
+
+
+@pytest.fixture
+def api(tmp_path):
+    """A server of its own, which confirms no alert without being asked."""
+    url = f"sqlite:///{tmp_path / 'measured.db'}"
+    with (
+        house(tmp_path, url, confirm_alerts=False, poll_s=0.2) as home,
+        httpx.Client(base_url=home.url, timeout=60) as http,
+    ):
+        yield Caller(http, None, None)
+
+
+def run_all(node, make_result, step_s, core_hash):
+    """Do what is queued with one version of the core; each run takes the next of step_s."""
+    for s in step_s:
+        lease = node.claim()
+        environment = {"core_hash": core_hash}
+        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"], environment=environment))
+
+
+def test_a_slowdown_is_confirmed(api, make_result, new_tab):
+    node = api.worker()
+    for level, core_hash in ((1.0, "old"), (1.1, "new")):
+        api.submit(name=core_hash, base=SPEC, repetitions=6)
+        run_all(node, make_result, [s * level for s in NOISE], core_hash)
+    (alert,) = until(lambda: api.get("/analysis/alerts", state="suspected")["items"], "the alert")
+    tab = new_tab(str(api.http.base_url).rstrip("/"))
+    page = tab.open("")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1 suspected slowdown")
+    page.get_by_role("link", name="History", exact=True).first.click()
+    tab.settle()
+    slowdown = page.get_by_role("table", name="Slowdowns").get_by_role("row").nth(1)
+    expect(slowdown).to_contain_text("suspected")
+    slowdown.get_by_role("button", name=f"Confirm with fresh runs of run {alert['run_id']}").click()
+    expect(page.get_by_role("status").filter(has_text="Fresh runs are queued")).to_be_visible()
+    expect(slowdown).to_contain_text("confirming")
+    assert tab.violations() == []
+    run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
+    expect(slowdown).to_contain_text("confirmed")  # nobody reloads it
+    page.get_by_role("link", name=re.compile("thread")).first.click()
+    expect(page.get_by_role("table", name="Changes")).to_contain_text("core_hash")
+    expect(page.get_by_role("table", name="Changes")).to_contain_text("confirmed")
+    page.get_by_role("link", name="Now", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1 confirmed slowdown")
+
+
+def test_the_new_page_says_what_could_be_told_apart_while_one_types(api, make_result, new_tab):
+    node = api.worker()
+    api.submit(name="A/A", base=SPEC, repetitions=20, calibrates=True)
+    run_all(node, make_result, [s * (1 + 0.001 * i) for i in range(3) for s in NOISE] + [1.0, 1.001], "abc")
+    page = new_tab(str(api.http.base_url).rstrip("/")).open("new")
+
+    def least(repetitions):
+        """The smallest difference that the page names for so many repetitions, in percent."""
+        page.get_by_label("Repetitions").fill(str(repetitions))
+        expect(page.locator(".verdict")).to_contain_text(f"{4 * repetitions} runs")
+        told = page.locator(".verdict").inner_text()
+        return float(re.search(r"tells apart ([\d.]+) % or more", told).group(1))
+
+    few, many = least(8), least(100)
+    assert many < few
+    expect(page.locator(".verdict")).to_contain_text("n1: ")
+    page.get_by_label("Repetitions").fill("2")
+    expect(page.locator(".verdict")).to_contain_text("too few to tell anything apart")
+
+
+def test_a_log_that_is_longer_than_a_page_is_whole_and_goes_on(api, new_tab):
+    node = api.worker()
+    api.submit(base=SPEC)
+    lease = node.claim()
+
+    def printed(first, count):
+        output = {"first": first, "lines": [f"line {first + i}" for i in range(count)]}
+        body = {"worker_id": "w1", "attempt_no": 1, "progress": {"stage": "training", "step": 1, "steps": 3}}
+        api.post(f"/attempts/{lease['attempt_id']}/heartbeat", {**body, "output": output})
+
+    for first in range(1, 700, 100):
+        printed(first, 100)
+    page = new_tab(str(api.http.base_url).rstrip("/")).open(f"run?id={lease['run_id']}&view=log")
+    log = page.get_by_label("Log", exact=True)
+    expect(log).to_contain_text("line 700")
+    shown = log.inner_text().splitlines()
+    assert [line for line in shown if line.startswith("line")] == [f"line {i}" for i in range(1, 701)]
+    assert log.evaluate("(log) => log.scrollHeight - log.clientHeight - log.scrollTop") < 5  # its end is seen
+    printed(701, 1)
+    expect(log).to_contain_text("line 701")

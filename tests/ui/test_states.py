@@ -1,0 +1,153 @@
+"""Each page while it loads and where its question fails; lists that change; every plot as table, CSV, SVG and PNG."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from browser import saved, saved_bytes
+from conftest import PROBLEM, submit
+from patience import until
+from playwright.sync_api import expect
+from test_pages import address
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
+
+# Each page, and what it asks first.
+ASKED = {
+    "": "overview", "experiments": "experiments?*", "experiments?view=runs": "runs?*", "new": "../../openapi.json",
+    "experiment?id=COMPARED": "experiments/*", "run?id=RUN": "runs/*",
+    "compare?a=RUN&b=RUN": "analysis/compare?*", "history": "analysis/*", "fleet": "workers?*", "access": "whoami",
+}  # fmt: skip
+PROBLEM_JSON = """{"type": "/problems/internal-error", "title": "The server failed", "status": 500,
+"detail": "an error that this test makes up"}"""
+
+
+def pattern(world, question):
+    """Matches the question's address."""
+    path = question.removeprefix("../../") if question.startswith("..") else f"api/v1/{question}"
+    return re.compile(re.escape(f"{world.home.url}/{path}").replace(r"\*", ".*") + "$")
+
+
+def fail(route):
+    headers = {"X-Request-Id": "made-up-7"}
+    route.fulfill(status=500, content_type="application/problem+json", body=PROBLEM_JSON, headers=headers)
+
+
+@pytest.mark.parametrize("where", ASKED)
+def test_a_page_that_loads_shows_its_shape_and_is_accessible(world, tab, where):
+    held = []
+    asked = pattern(world, ASKED[where])
+    tab.page.route(asked, lambda route: held.append(route))
+    tab.page.goto(f"{world.home.url}/ui/{address(world, where)}")
+    expect(tab.page.locator("main .skeleton").first).to_be_visible()
+    assert tab.violations() == []
+    for route in held:
+        route.continue_()
+    tab.page.unroute(asked)  # those that came meanwhile go on
+    tab.settle()
+
+
+@pytest.mark.parametrize("where", ASKED)
+def test_a_page_whose_question_fails_says_why_and_asks_again(world, tab, where):
+    tab.refusals = {500}
+    asked = pattern(world, ASKED[where])
+    tab.page.route(asked, fail)
+    tab.page.goto(f"{world.home.url}/ui/{address(world, where)}")
+    alert = tab.page.get_by_role("alert").first
+    for words in ("The server failed", "an error that this test makes up", "made-up-7"):
+        expect(alert).to_contain_text(words)
+    assert tab.violations() == []
+    tab.page.unroute(asked)
+    for _ in range(tab.page.get_by_role("button", name="Retry").count()):
+        tab.page.get_by_role("button", name="Retry").first.click()
+        tab.settle()
+    expect(tab.page.get_by_text("The server failed")).to_have_count(0)
+    expect(tab.page.locator("main h1")).to_be_visible()
+
+
+def test_what_is_known_stays_beside_an_error(world, tab):
+    tab.refusals = {500}
+    page = tab.open("experiments")
+    row = page.get_by_role("link", name="fork-join or tasks?")
+    expect(row).to_be_visible()
+    page.route(pattern(world, "experiments?*"), fail)
+    submit(world.client, name="makes it ask again", base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
+    expect(page.get_by_role("alert")).to_contain_text("made-up-7")
+    expect(row).to_be_visible()
+
+
+def test_rows_stay_where_they_are_under_the_pointer(world, tab):
+    page = tab.open("experiments")
+    page.locator("tr[data-row]").first.hover()
+    before = page.locator("tr[data-row] a").all_inner_texts()
+    submit(world.client, name="comes meanwhile", base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
+    offer = page.get_by_role("button", name=re.compile("new experiment.*: show"))
+    expect(offer).to_be_visible()
+    assert page.locator("tr[data-row] a").all_inner_texts() == before
+    offer.click()
+    expect(page.get_by_role("link", name="comes meanwhile")).to_be_visible()
+
+
+DRAWN = """(canvas) => canvas.width > 0 && canvas.height > 0 && canvas.getContext('2d')
+  .getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)"""
+PLOTS = {
+    "experiment?id=COMPARED": 2, "experiment?id=COMPARED&view=scaling": 1, "experiment?id=COMPARED&view=causes": 1,
+    "experiment?id=COMPARED&view=memory": 1, "run?id=RUN": 2, "run?id=RUN&view=timeline": 1,
+    "run?id=RUN&view=graph": 1, "run?id=RUN&view=ops": 1, "history?series=RUN": 1,
+    "compare?a=experiment_id%3DCOMPARED%2Cscheduler%3Dfork-join&b=experiment_id%3DCOMPARED%2Cscheduler%3Dtask": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", PLOTS)
+def test_every_plot_can_be_had_as_table_csv_svg_and_png(world, tab, tmp_path, where):
+    page = tab.open(address(world, where))
+    figures = page.locator("figure.plot")
+    expect(figures.nth(PLOTS[where] - 1)).to_be_visible()
+    for figure in figures.all():
+        rows = saved(page, figure.get_by_role("button", name="CSV").click, tmp_path).splitlines()
+        assert len(rows) > 1
+        png = saved_bytes(page, figure.get_by_role("button", name="PNG").click, tmp_path)
+        assert png.startswith(b"\x89PNG")
+        svg = figure.get_by_role("button", name="SVG")
+        if figure.locator("svg.drawn").count():
+            text = saved(page, svg.click, tmp_path)
+            assert text.startswith("<svg")
+            assert "var(--" not in text
+        else:
+            expect(figure.locator("canvas[data-painted]").first).to_be_visible()
+        figure.get_by_role("button", name="Table").click()
+        expect(figure.get_by_role("row")).to_have_count(len(rows))
+        figure.get_by_role("button", name="Plot").click()
+        if figure.locator("canvas").count():
+            until(lambda figure=figure: figure.locator("canvas").evaluate(DRAWN), "the canvas to be drawn again")
+
+
+def test_two_timelines_stand_beneath_each_other_aligned_by_step(world, tab):
+    traced = [run for run in world.runs if run.attempts > 1]
+    a = next(run.id for run in traced if run.variant["scheduler"] == "fork-join")
+    b = next(run.id for run in traced if run.variant["scheduler"] == "task")
+    page = tab.open(f"compare?a={a}&b={b}")
+    page.get_by_role("button", name=f"Show the timelines of runs {a} and {b}").click()
+    canvases = page.locator("canvas[data-painted]")
+    expect(canvases).to_have_count(2)
+    titles = page.get_by_role("heading", name=re.compile("^[AB]: run"))
+    assert titles.all_inner_texts() == [f"A: run {a}", f"B: run {b}"]
+
+    def shown():
+        """From when to when each of them shows, counted from where the step begins."""
+        return [canvases.nth(i).get_attribute("data-painted") for i in range(2)]
+
+    expect(page.get_by_text("aligned where step")).to_be_visible()
+    first, second = shown()
+    assert first == second
+    canvases.nth(0).focus()
+    page.keyboard.press("+")
+    expect(canvases.nth(1)).not_to_have_attribute("data-painted", second or "")
+    expect(canvases.nth(0)).not_to_have_attribute("data-painted", first or "")
+    assert shown()[0] == shown()[1] != first
+    heading = page.get_by_role("heading", name=re.compile("aligned where step")).inner_text()
+    page.get_by_role("button", name="Step before").click()
+    expect(page.get_by_role("heading", name=re.compile("aligned where step"))).not_to_have_text(heading)
+    page.reload()
+    expect(canvases).to_have_count(2)
