@@ -20,10 +20,12 @@ from sqlalchemy import text
 from bench.record import ROOT
 from bench.server_http import upload
 from gpt2core.spec.config import TrainConfig
+from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.db import Database
 from taskloom.server.queue.attempts import payload
 
 RUNS_OF_EXPERIMENT = 1000
+YEAR_S = 365 * 86400.0
 # Of a thousand runs of history, in this order, those that did not succeed.
 OTHER_STATES = {"queued": 5, "failed": 10, "cancelled": 4, "quarantined": 1}
 
@@ -88,7 +90,7 @@ def serve(database_url: str) -> Iterator[Served]:
 
 
 def fill(served: Served, runs: int) -> None:
-    """Add runs of the past with their attempts and results, until there are so many. PostgreSQL only."""
+    """Add runs of the past year with their attempts and results, until there are so many."""
     there = served.sql("SELECT count(*) FROM experiment")
     wanted = runs // RUNS_OF_EXPERIMENT
     store = Database(served.database_url)
@@ -97,8 +99,10 @@ def fill(served: Served, runs: int) -> None:
         "per": RUNS_OF_EXPERIMENT,
         "spec": json.dumps(spec),
         "variant": json.dumps({"scheduler": "task", "threads": 2}),
+        "request": json.dumps(ExperimentRequest.model_validate({"base": {"model": "tiny"}}).model_dump(mode="json")),
         "payload": payload.pack(upload("past", 1, steps=50)["payload"]),
-        "at": time.time() - 86400.0,
+        "at": time.time() - YEAR_S,
+        "apart": 0.99 * YEAR_S / max(runs, 1),
     }
     started = time.monotonic()
     for first in range(there, wanted, 10):
@@ -108,14 +112,27 @@ def fill(served: Served, runs: int) -> None:
         if first % 100 == 0:
             print(f"filled {first} of {wanted} experiments, {time.monotonic() - started:.0f} s", flush=True)
     if there < wanted:
-        with store.write() as session:
-            for table, key in (("experiment", "id"), ("run", "id"), ("attempt", "id")):
-                session.execute(
-                    text(f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'), (SELECT max({key}) FROM {table}))")
-                )
-        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM ANALYZE"))
+        _settle(store)
     store.close()
+
+
+def _settle(store: Database) -> None:
+    """What a database knows of tables that grew by themselves: the next ids, and how values are spread."""
+    with store.write() as session:
+        if store.is_sqlite:  # which gives the id after the largest
+            session.execute(text("ANALYZE"))
+            return
+        for table, key in (("experiment", "id"), ("run", "id"), ("attempt", "id")):
+            session.execute(
+                text(f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'), (SELECT max({key}) FROM {table}))")
+            )
+    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("VACUUM ANALYZE"))
+
+
+def _numbers(name: str, first: str, last: str) -> str:
+    """SQL: a table of the whole numbers between two, on any database."""
+    return f"{name}(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM {name} WHERE n < {last})"
 
 
 def _state(number: str) -> str:
@@ -127,32 +144,32 @@ def _state(number: str) -> str:
     return f"CASE {' '.join(cases)} ELSE 'succeeded' END"
 
 
+EXPERIMENTS = _numbers("e", "CAST(:first AS bigint)", "CAST(:last AS bigint)")
 RUNS = (
-    "SELECT e.n + 1 AS experiment_id, p.n AS position, CAST(e.n AS bigint) * :per + p.n + 1 AS id, "
-    f"{_state('p.n')} AS state FROM generate_series(CAST(:first AS int), CAST(:last AS int)) AS e(n), "
-    "generate_series(0, CAST(:per AS int) - 1) AS p(n)"
+    f"WITH RECURSIVE {EXPERIMENTS}, {_numbers('p', '0', 'CAST(:per AS int) - 1')} SELECT e.n + 1 AS experiment_id, "
+    f"p.n AS position, e.n * CAST(:per AS int) + p.n + 1 AS id, {_state('p.n')} AS state FROM e, p"
 )
+FINISHED = "CAST(:at AS double precision) + id * CAST(:apart AS double precision)"
 FILL = (
     "INSERT INTO worker (worker_id, boot_id, node, cores, core_set, memory_bytes, labels, software, topology, "
-    "registered_at, seen_at) VALUES ('past', '1', 'past', '[0]', '0', 1, '{}', '{}', '{}', :at, :at) "
+    "registered_at, seen_at) VALUES ('past', '1', 'past', '[0]', '0', 1099511627776, '{}', '{}', '{}', :at, :at) "
     "ON CONFLICT DO NOTHING",
-    "INSERT INTO experiment (id, name, request, request_sha256, owner, runs, created_at) "
-    "SELECT n + 1, 'past ' || n, '{}', '', 'past', :per, :at "
-    "FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n",
+    f"INSERT INTO experiment (id, name, request, request_sha256, owner, runs, created_at) WITH RECURSIVE {EXPERIMENTS} "
+    "SELECT n + 1, 'past ' || n, :request, '', 'past', :per, "
+    "CAST(:at AS double precision) + n * :per * CAST(:apart AS double precision) FROM e",
     "INSERT INTO block (experiment_id, number, cores_needed, memory_needed_bytes, pinned_cores) "
-    "SELECT n + 1, b, 1, 0, '' "
-    "FROM generate_series(CAST(:first AS int), CAST(:last AS int)) n, generate_series(0, CAST(:per AS int) / 4 - 1) b",
+    f"WITH RECURSIVE {EXPERIMENTS}, {_numbers('b', '0', 'CAST(:per AS int) / 4 - 1')} "
+    "SELECT e.n + 1, b.n, 1, 0, '' FROM e, b",
     "INSERT INTO run (id, experiment_id, position, block, repetition, variant, spec, shape, rank, cores_needed, "
     "pinned_cores, memory_needed_bytes, timeout_s, state, attempts, losses, created_at, queued_at, finished_at, "
-    "median_step_s, tokens_per_s, final_loss) "
-    "SELECT id, experiment_id, position, position / 4, position % 4, :variant, :spec, md5((position % 20)::text), 0, "
-    "1, '', 1000, 3600, state, CASE state WHEN 'queued' THEN 0 ELSE 1 END, 0, :at, :at, "
-    "CASE state WHEN 'queued' THEN NULL ELSE :at + id * 0.01 END, 0.012, 1000, 5.0 "
-    f"FROM ({RUNS}) AS r",
+    "median_step_s, tokens_per_s, final_loss, node, flagged_steps) "
+    "SELECT id, experiment_id, position, position / 4, position % 4, :variant, :spec, 'shape ' || (position % 20), 0, "
+    f"1, '', 1000, 3600, state, CASE state WHEN 'queued' THEN 0 ELSE 1 END, 0, {FINISHED}, {FINISHED}, "
+    f"CASE state WHEN 'queued' THEN NULL ELSE {FINISHED} END, 0.012, 1000, 5.0, 'past', 0 FROM ({RUNS}) AS r",
     "INSERT INTO attempt (id, run_id, attempt_no, worker_id, boot_id, node, core_set, state, claimed_at, expires_at, "
     "deadline_at, finished_at) SELECT id, id, 1, 'past', '1', 'past', '0', "
-    "CASE state WHEN 'quarantined' THEN 'lost' ELSE state END, :at, :at, :at, :at + id * 0.01 "
+    f"CASE state WHEN 'quarantined' THEN 'lost' ELSE state END, {', '.join([FINISHED] * 4)} "
     f"FROM ({RUNS}) AS r WHERE state <> 'queued'",
     "INSERT INTO result (attempt_id, run_id, outcome, sha256, payload, canonical, received_at) "
-    f"SELECT id, id, 'succeeded', '', :payload, true, :at FROM ({RUNS}) AS r WHERE state = 'succeeded'",
+    f"SELECT id, id, 'succeeded', '', :payload, true, {FINISHED} FROM ({RUNS}) AS r WHERE state = 'succeeded'",
 )
