@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from command_line import TINY, taskloom, told
 from patience import until
@@ -167,6 +171,26 @@ def test_serve_and_worker_become_the_processes_they_start(home: House, client: C
     worker = home.start("cli-worker", "-m", "taskloom.cli", "worker", *options)
     assert worker.wait() == 0
     assert client.run(1).state == "succeeded"
+
+
+def test_serve_says_on_a_terminal_where_the_dashboard_is(tmp_path: Path) -> None:
+    ours, terminal = os.openpty()
+    command = [sys.executable, "-P", "-m", "taskloom.cli", "serve", "--port", "0"]
+    command += ["--database-url", f"sqlite:///{tmp_path}/a.db"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, text=True) as server:
+        try:
+            os.close(terminal)
+            assert server.stdout
+            url = json.loads(server.stdout.readline())["url"]
+            said = b""
+            while b"dashboard" not in said or not said.endswith(b"\n"):
+                said += os.read(ours, 4096)
+            assert f"the dashboard is at {url}/" in said.decode()
+            shown = httpx.get(f"{url}/", follow_redirects=True)
+            assert (shown.status_code, shown.url.path) == (200, "/ui/")
+        finally:
+            server.terminate()
+            os.close(ours)
 
 
 def test_serve_says_when_its_port_is_taken(tmp_path: Path) -> None:

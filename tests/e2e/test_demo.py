@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import sys
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from patience import until
@@ -40,6 +43,17 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
     assert {(row["scheduler"], row["threads"]) for row in rows} == expected
     assert all(row["agrees"] for row in rows)
     assert all(gone(process) for process in started)
+    told = re.search(r"  taskloom (serve .*)\n  then open http://127\.0\.0\.1:8321(/ui/\S+)\n$", output)
+    assert told is not None, output
+    serve = [sys.executable, "-P", "-m", "taskloom.cli", *shlex.split(told[1]), "--port", "0"]
+    server = Process(serve, tmp_path / "serve.log")
+    try:
+        url = server.event("listening")["url"]
+        assert "<title>Taskloom" in httpx.get(url + told[2]).raise_for_status().text
+        kept = httpx.get(f"{url}/api/v1/experiments/1").raise_for_status().json()
+        assert kept["by_state"] == {"succeeded": len(rows)}
+    finally:
+        server.end()
 
 
 def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path) -> None:
