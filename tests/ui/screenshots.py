@@ -1,4 +1,5 @@
-"""`make screenshots`: every page of the dashboard, light and dark, as pictures to look at.
+"""`make screenshots`: every page of the dashboard and the report, light and dark, as pictures to look at; the report
+also 390 pixels wide and as it is printed.
 
 Without --server, a server, a worker and a few experiments of their own are started first, which takes minutes.
 """
@@ -18,7 +19,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "e2e")]
 
 import httpx  # noqa: E402
 from browser import ARGUMENTS, executable, open_tab  # noqa: E402
-from playwright.sync_api import sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, sync_playwright  # noqa: E402
 
 PAGES = {
     "now": "", "experiments": "experiments", "runs": "experiments?view=runs", "new": "new",
@@ -32,13 +33,46 @@ PAGES = {
 }  # fmt: skip
 
 
-def shown(url: str) -> dict[str, Any]:
-    """The largest finished experiment, two of its traced runs, and a selection for each side of its first axis."""
+WIDTHS = {"report": 1100, "report-narrow": 390}
+# Pictures of docs/images, as one sees them without scrolling.
+README = {"dashboard-experiment": "experiment?id={experiment}", "dashboard-timeline": "run?id={traced}&view=timeline",
+          "report": "../reports/{experiment}"}  # fmt: skip
+
+
+def reports(browser: Browser, url: str, experiment: int, out: Path) -> None:
+    """The report on a wide and a narrow screen, light and dark, and on paper."""
+    for scheme in ("light", "dark"):
+        for name, width in WIDTHS.items():
+            context, tab = open_tab(browser, url, color_scheme=scheme, viewport={"width": width, "height": 900})
+            tab.page.goto(f"{url}/reports/{experiment}")
+            tab.page.screenshot(path=out / f"{name}-{scheme}.png", full_page=True)
+            print(f"{name}-{scheme}.png", *tab.wrong, flush=True)
+            if name == "report" and scheme == "light":
+                tab.page.pdf(path=out / "report.pdf", format="A4")
+            context.close()
+
+
+def pictures(browser: Browser, url: str, known: dict[str, Any], out: Path) -> None:
+    for name, address in README.items():
+        size = {"width": 1280, "height": 860}
+        context, tab = open_tab(browser, url, color_scheme="light", viewport=size, reduced_motion="reduce")
+        tab.page.goto(f"{url}/ui/{address.format(**known)}")
+        tab.page.locator("main h1").first.wait_for()
+        tab.page.locator("main .skeleton").first.wait_for(state="detached")
+        tab.page.wait_for_timeout(400)
+        tab.page.screenshot(path=out / f"{name}.png")
+        print(f"{name}.png", *tab.wrong, flush=True)
+        context.close()
+
+
+def shown(url: str, experiment: int | None = None) -> dict[str, Any]:
+    """The largest finished experiment, or the one named; two of its traced runs; a selection for each side."""
 
     def asked(path: str, **params: Any) -> Any:
         return httpx.get(f"{url}/api/v1/{path}", params=params, timeout=120).raise_for_status().json()
 
-    experiments = [each for each in asked("experiments", limit=100)["items"] if each["state"] == "finished"]
+    experiments = [each for each in asked("experiments", limit=100)["items"]
+                   if each["state"] == "finished" and experiment in (None, each["id"])]  # fmt: skip
     chosen = max(experiments, key=lambda each: each["by_state"].get("succeeded", 0))
     runs = asked("runs", experiment_id=chosen["id"], state="succeeded", limit=500)["items"]
     traced = [run for run in runs if run["attempts"] > 1] or runs
@@ -64,6 +98,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", help="take what this server has; it asks for no key")
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "build" / "screenshots")
+    parser.add_argument("--readme", action="store_true", help="the pictures of docs/images, and no others")
+    parser.add_argument("--experiment", type=int, help="the experiment to show (default: the one with most runs)")
     parser.add_argument("--only", help="pages whose names begin so")
     options = parser.parse_args()
     path = executable()
@@ -72,9 +108,15 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         url = options.server or stack.enter_context(own_server())
-        known = shown(url)
+        known = shown(url, options.experiment)
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        if options.readme:
+            pictures(browser, url, known, HERE.parents[1] / "docs" / "images")
+            browser.close()
+            return
+        if options.only is None or options.only.startswith("report"):
+            reports(browser, url, known["experiment"], options.out)
         for scheme in ("light", "dark"):
             for name, address in PAGES.items():
                 if options.only and not name.startswith(options.only):
