@@ -69,7 +69,7 @@ def agree(a: Process, b: Process) -> Agreement:
 
 
 def digest(facts: Facts) -> tuple[tuple[float, ...], str]:
-    """What has to be equal for bit-identical results."""
+    """Settings that must be equal for bit-identical results."""
     return facts.once(_digest)
 
 

@@ -1,4 +1,4 @@
-"""What a node can see: A/A runs, alike in everything, show how much two equal variants differ there by chance alone.
+"""Calibration of a node: equal runs (A/A) show how much two equal variants differ there by chance.
 
 What a design can detect is simulated: its verdicts, with noise floor, tests, interval and correction, on pairs that
 scatter as the A/A pairs did, taken at the upper 95 % bound of their spread.
@@ -37,7 +37,7 @@ class Detectable:
 
 @dataclass(frozen=True)
 class Power:
-    """How probably a comparison of so many pairs calls a relative difference that is there."""
+    """Power: probability that a comparison of so many pairs detects a relative difference."""
 
     pairs: int
     difference: float
@@ -103,7 +103,7 @@ def detectable(
 def power(
     logs: Sequence[float], pairs: int, difference: float, comparisons: int = 1, noise_floor: float = NOISE_FLOOR
 ) -> float:
-    """How probably a difference is called."""
+    """Probability that a difference is detected."""
     return float(np.mean(_needed(tuple(logs), pairs, comparisons, noise_floor) <= math.log1p(difference)))
 
 

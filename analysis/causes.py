@@ -32,7 +32,7 @@ from taskloom.analysis.work_span import WorkSpan, work_span
 
 @dataclass(frozen=True)
 class EfficiencyRow:
-    """Where the threads' time went. What results are too old to tell is null, and `missing` says why."""
+    """Where the threads' time went. What old results lack is null, and `missing` says why."""
 
     variant: Variant
     efficiency: Efficiency | None
@@ -45,7 +45,7 @@ class EfficiencyRow:
 
 @dataclass(frozen=True)
 class RooflineRow:
-    """What each op reached of what it could, and whether each phase is memory bound.
+    """Each op's share of its roof, and whether each phase is memory bound.
 
     mfu: model-FLOP utilisation, the flop of the model in a median step over what the peak of products allows in that
     time; mfu_registers: over what registers allow, null where that was not measured.
@@ -70,7 +70,7 @@ class EfficiencyTable:
 
 @dataclass(frozen=True)
 class RooflineTable:
-    """What the ops of every variant of an experiment reached of what the node could."""
+    """Share of the node's peaks that the ops of every variant reached."""
 
     experiment_id: int
     rows: list[RooflineRow]

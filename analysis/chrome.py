@@ -41,7 +41,7 @@ def chrome(traces: Sequence[tuple[str, Trace]]) -> Iterator[str]:
 
 
 def aligned_starts(traces: Sequence[Trace]) -> list[int]:
-    """When each timed step begins: as late as the slowest of the traces needs."""
+    """Aligned begin of each timed step, by the slowest trace."""
     starts = [0]
     lengths = [[span.end_ns - span.begin_ns for span in found.steps()] for found in traces]
     for index in range(max(len(each) for each in lengths)):
@@ -112,7 +112,7 @@ class Process:
         yield f'{{"ph":"f","bp":"e",{shared},"tid":{arrow.to_thread},"ts":{self.us(arrow.to_ns)}}}'
 
     def counts(self) -> Iterator[str]:
-        """How many cores ran tasks, as the mean over short times."""
+        """Number of busy cores, as means over short intervals."""
         tasks = [span for spans in self.trace.threads for span in spans if span.what >= 0]
         width = max(1, -(-self.trace.duration_ns // COUNTS))
         edges = list(range(0, self.trace.duration_ns + width, width))

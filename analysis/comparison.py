@@ -140,7 +140,7 @@ def _instructions(a: Sequence[Process], b: Sequence[Process]) -> InstructionsRat
 
 @dataclass(frozen=True)
 class Decision:
-    """What the times alone say of B against A."""
+    """Verdict on B relative to A from the times alone."""
 
     verdict: Verdict
     ratio: Estimate
@@ -284,7 +284,7 @@ def _side(processes: Sequence[Process]) -> Side:
 
 
 def _differences(processes: Sequence[Process]) -> list[str]:
-    """What differs beside the settings that are there to be compared."""
+    """Differences beside the compared settings."""
     configs: list[Mapping[str, Any]] = [without(facts.config, (*HOW, *PROBLEM)) for facts in distinct(processes)]
     names = sorted({name for config in configs for name in config})
     return [*environment_differences(processes), *core_differences(processes), *differing(configs, names)]
@@ -320,7 +320,7 @@ def _judge(found: Estimate, noise_floor: float) -> tuple[Verdict, str]:
 def verdict_of(
     ratio: float, low: float | None, high: float | None, p_value: float | None, noise_floor: float
 ) -> Verdict:
-    """What a ratio with its interval and its p-value says; undecided without them."""
+    """Verdict of a ratio by its interval and p-value; undecided without them."""
     if low is None or high is None or p_value is None:
         return "undecided"
     if p_value < 1 - CONFIDENCE and low > 1 and ratio >= 1 + noise_floor:

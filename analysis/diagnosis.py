@@ -1,4 +1,4 @@
-"""What speaks against taking values as independent draws of one distribution, in the order in which they were measured.
+"""Diagnosis of values in the order of their measurement: findings against independent draws of one distribution.
 
 Drift and autocorrelation downgrade a verdict that rests on such values; two levels are told beside it, as rank methods
 hold under them. On independent values each test errs once in 200 at most.
@@ -37,7 +37,7 @@ class Diagnosis:
 
     @property
     def told(self) -> list[str]:
-        """Everything found, in words."""
+        """Describe all findings."""
         if self.levels is None:
             return list(self.broken)
         low, high = self.levels
@@ -45,7 +45,7 @@ class Diagnosis:
 
 
 def diagnose(values: Sequence[float] | Floats) -> Diagnosis:
-    """Of positive values in the order of their measurement."""
+    """Diagnose positive values in the order of their measurement."""
     given = np.asarray(values, np.float64)
     n = len(given)
     if n < FEWEST_VALUES or np.ptp(given) == 0:

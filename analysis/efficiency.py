@@ -1,4 +1,4 @@
-"""Where the threads' time went: parallel efficiency and its factors, how waiting splits, and what the work itself cost.
+"""Efficiency of the threads' time: parallel efficiency and its factors, split of waiting, cost of the work.
 
 Sources: the POP centre's multiplicative model (pop-coe.eu, "further information: POP metrics"); TALP's split of waiting
 (Lopez, Garcia, Corbalan 2021). Times are seconds; u is a thread's useful time, P threads, T elapsed.
@@ -24,7 +24,7 @@ class Efficiency:
 
 @dataclass(frozen=True)
 class WaitingSplit:
-    """How much of P T is left after each kind of waiting; the product of the three is the parallel efficiency.
+    """Share of P T left after each kind of waiting; the product of the three is the parallel efficiency.
 
     serial: nothing was ready, or one thread alone had work; load_balance: waiting for slower threads at a barrier;
     scheduling: everything else that is not useful.
@@ -54,7 +54,7 @@ class Scalability:
 
 @dataclass(frozen=True)
 class Counted:
-    """What counters say of all threads' useful time."""
+    """Counters over all threads' useful time."""
 
     instructions: float
     cycles: float

@@ -1,4 +1,4 @@
-"""How many times as long: Hodges-Lehmann estimates of a ratio, with intervals that cover what they say.
+"""Ratio estimates: Hodges-Lehmann, with intervals that keep their coverage.
 
 All work on logarithms of times, where a ratio is a difference. Intervals are exact inversions of exact rank tests, so
 they assume no distribution; with fewer than FEWEST pairs there is none at 95 %, and none is given.
@@ -56,7 +56,7 @@ def logarithms(values: Sequence[float] | Floats) -> Floats:
 
 
 def paired(a: Sequence[float], b: Sequence[float], unit: Unit = "pairs") -> Estimate:
-    """How many times as long as b[i] takes a[i]."""
+    """Ratio estimate of paired a[i] / b[i]."""
     return of_logs(logarithms(a) - logarithms(b), unit)
 
 
@@ -68,7 +68,7 @@ def of_logs(logs: Floats, unit: Unit = "pairs") -> Estimate:
 
 
 def unpaired(a: Sequence[float], b: Sequence[float], unit: Unit = "processes") -> Estimate:
-    """How many times as long as one of b takes one of a: both from one occasion, or each an occasion's median."""
+    """Ratio estimate of two samples, a / b: both from one occasion, or each value an occasion's median."""
     left, right = logarithms(a), logarithms(b)
     fewer = min(len(left), len(right))
     cut = mann_whitney_cut(len(left), len(right), TAIL) if fewer >= FEWEST else None
@@ -85,7 +85,7 @@ def bare(a: Sequence[float], b: Sequence[float]) -> Estimate:
 
 
 def smallest_p_value(test: Test, n: int) -> float:
-    """What a test of n (of two samples: n a side) can say at most, however clear the difference."""
+    """Smallest p-value that a test of n values (two samples: n a side) can give."""
     if test == "mann-whitney":
         return 2 / math.comb(2 * n, n)
     return min(1.0, math.exp(-log_wealth(n, 0))) if test == "signs" else float(2.0 ** (1 - n))
@@ -126,7 +126,7 @@ def anytime(logs: Floats, unit: Unit = "pairs") -> Estimate:
 
 
 def e_value(logs: Floats) -> float:
-    """What a bet of 1 on a bias of the signs has become: 20 or more is as rare as one in 20, whenever one looks."""
+    """E-value: what a bet of 1 on biased signs has become. 20 or more has probability 1/20, at any look."""
     values = rounded(logs)
     return math.exp(log_wealth(int((values > 0).sum()), int((values < 0).sum())))
 
@@ -146,7 +146,7 @@ def sequential_bounds(values: Sequence[float] | Floats) -> tuple[float, float] |
 
 
 def _sequential_cut(n: int, alpha: float) -> int | None:
-    """How many of n sorted values lie outside the sequence's interval at each end: so few heads are a win."""
+    """Number of n sorted values outside the confidence sequence at each end."""
     cut = -1
     while cut + 1 < n / 2 and log_wealth(cut + 1, n - cut - 1) >= -math.log(alpha):
         cut += 1

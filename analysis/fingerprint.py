@@ -55,7 +55,7 @@ def _all_alike(values: Sequence[Any]) -> bool:
 
 
 def environment_differences(processes: Sequence[Process]) -> list[str]:
-    """What differs between the environments, known keys first, unknown ones too."""
+    """Differences between environments, known keys first."""
     environments = [facts.environment for facts in distinct(processes)]
     unknown = {key for environment in environments for key in environment} - {*FINGERPRINT, *NOT_FINGERPRINT}
     return [*differing(environments, [*FINGERPRINT, *sorted(unknown)]), *runtime_differences(processes)]

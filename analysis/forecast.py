@@ -1,4 +1,4 @@
-"""How long a step would take on more cores: the graph replayed with measured task times, under either scheduler.
+"""Forecast of a step on more cores: the graph replayed with measured task times, under either scheduler.
 
 An event simulation. A core runs one task at a time, in its measured time; tasks below the ridge of so many cores share
 a bandwidth: when all that runs wants more than the ceiling, they slow down in proportion. What is left out: caches that
@@ -122,7 +122,7 @@ def task_step_s(
 
 
 def _replay(profile: Profile, machine: Cores, cores: int, iterations: int) -> list[float]:
-    """When each iteration was complete."""
+    """Completion time of each iteration."""
     nodes, count = profile.nodes, len(profile.nodes)
     within, crossing = [0] * count, [0] * count
     for successors in profile.successors:
@@ -212,14 +212,14 @@ def _fork_join(profile: Profile, machine: Cores, cores: int, dynamic: bool) -> N
 
 
 def task_spans(profile: Profile, cores: int) -> list[Span]:
-    """What runs where and when in one step under `task`, without a bandwidth ceiling."""
+    """Schedule of one step under `task`, without a bandwidth ceiling."""
     machine = Cores(profile, cores, None)
     _replay(profile, machine, cores, iterations=1)
     return machine.spans
 
 
 def fork_join_spans(profile: Profile, cores: int, dynamic: bool = False) -> list[Span]:
-    """The same under `fork-join`."""
+    """Schedule of one step under `fork-join`, without a bandwidth ceiling."""
     machine = Cores(profile, cores, None)
     _fork_join(profile, machine, cores, dynamic)
     return machine.spans

@@ -115,7 +115,7 @@ class Confirmation:
 
 
 def change_points(values: Sequence[float], noise_floor: float = NOISE_FLOOR) -> list[int]:
-    """Where each new level begins, by index; levels within the noise floor of each other are one.
+    """Index at which each new level begins; levels within the noise floor of each other are merged.
 
     Optimal segmentation of the ranks (so that outliers count no more than any other run), with a penalty for each
     change; then of each segment's own ranks, as a large change hides small ones from the ranks of all. Neighbours that
@@ -269,7 +269,7 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
 
 
 def level(process: Process, relative: bool) -> float:
-    """What a series follows: the median step, or how many times the canary's time it takes."""
+    """Value of a series: the median step, or its ratio to the canary's time."""
     return process.median_step_s / (process.canary_s or 1.0) if relative else process.median_step_s
 
 

@@ -1,4 +1,4 @@
-"""Where the variance of step times is: between occasions, between processes of one, between steps of one process.
+"""Variance components of step times: between occasions, processes and steps.
 
 Source: Kalibera & Jones 2013 ("Rigorous benchmarking in reasonable time"), sections 5 and 6: nested random effects,
 estimated without bias by analysis of variance on logarithms, so that components are relative.

@@ -15,7 +15,7 @@ SizesAt = Callable[[int, int], Sizes]  # batch, seq -> bytes of each arena
 
 @dataclass(frozen=True)
 class SizedShape:
-    """What a shape takes, without running it."""
+    """Memory that a shape needs, without running it."""
 
     batch: int
     seq: int
@@ -68,7 +68,7 @@ def memory(
     sizes_at: SizesAt,
     doublings: int = 4,
 ) -> Memory:
-    """From `memory_bytes` and `resident_bytes` of equally configured runs. Raises ValueError for no run."""
+    """Memory of equally configured runs, from `memory_bytes` and `resident_bytes`. Raises ValueError for no run."""
     if not measured:
         raise ValueError("no run")
     planned = dict(sizes_at(batch, seq))

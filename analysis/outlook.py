@@ -50,7 +50,7 @@ def one_thread_runs(processes: Sequence[Process]) -> list[int]:
 
 
 def sources(processes: Sequence[Process], profiled: Container[int]) -> list[int]:
-    """Of the runs that left a profile those whose a forecast comes from."""
+    """Choose the runs whose profiles a forecast uses."""
     found: list[int] = []
     for alike in _by_tiles(by_variant(processes)):
         candidates = _profiled(alike, profiled)

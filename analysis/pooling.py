@@ -31,7 +31,7 @@ class Pooled:
 
 
 def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False) -> Pooled:
-    """From the log ratios of each stratum's pairs. Raises ValueError for none. sequential: as in comparison.compare."""
+    """Pool the log ratios of each stratum's pairs. Raises ValueError for none. sequential: as in comparison.compare."""
     if not strata or not all(len(logs) for logs in strata):
         raise ValueError("a stratum without pairs")
     between, only = _between(strata), f"these {len(strata)} {kind} only"

@@ -39,7 +39,7 @@ class Facts:
         )
 
     def once(self, follows: Callable[[Facts], T]) -> T:
-        """What `follows` makes of them, a function of them alone."""
+        """Result of `follows`, a function of these facts alone."""
         if follows not in self._followed:
             self._followed[follows] = follows(self)
         found: T = self._followed[follows]
@@ -106,7 +106,7 @@ class Process:
 
     @property
     def canary_sha256(self) -> str | None:
-        """Which frozen work that was; None: the result has none."""
+        """Hash of the canary's work. None: the result has no canary."""
         return None if self.canary_s is None else str(self.result["canary"].get("sha256"))
 
     @cached_property

@@ -65,7 +65,7 @@ class Profile:
 
 
 def profile_of(found: Mapping[str, Any]) -> Profile:
-    """From an artifact's JSON. Raises ValueError that says what is wrong with it."""
+    """Read a profile from an artifact's JSON. Raises ValueError with the reason."""
     if found.get("schema") != SCHEMA:
         raise ValueError(f"schema is {found.get('schema')!r}, not {SCHEMA!r}")
     try:

@@ -58,7 +58,7 @@ def doubled_midranks(values: Floats) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def signed_rank_cut(pairs: int, tail: float) -> int | None:
-    """How many of the sorted Walsh averages lie outside the interval at each end; None: too few pairs for one."""
+    """Number of sorted Walsh averages outside the interval at each end. None: too few pairs."""
     if pairs > MOST_EXACT:
         mean, variance = pairs * (pairs + 1) / 4, pairs * (pairs + 1) * (2 * pairs + 1) / 24
         return math.floor(mean - _normal(tail) * math.sqrt(variance) - 0.5)
@@ -68,7 +68,7 @@ def signed_rank_cut(pairs: int, tail: float) -> int | None:
 
 @lru_cache(maxsize=256)
 def mann_whitney_cut(n_a: int, n_b: int, tail: float) -> int | None:
-    """How many of the sorted differences between the samples lie outside the interval at each end, or None."""
+    """Number of sorted differences outside the interval at each end. None: samples too small."""
     if n_a + n_b > MOST_EXACT // 2:
         variance = n_a * n_b * (n_a + n_b + 1) / 12
         return math.floor(n_a * n_b / 2 - _normal(tail) * math.sqrt(variance) - 0.5)
@@ -89,7 +89,7 @@ def _normal(tail: float) -> float:
 
 
 def _two_sided(below: Floats, found: int) -> float:
-    """From the distribution function of a statistic that is symmetric about its mean under the null."""
+    """Two-sided p-value of a statistic that is symmetric about its mean under the null hypothesis."""
     above = 1 - (below[found - 1] if found else 0.0)
     return float(min(1.0, 2 * min(below[found], above)))
 

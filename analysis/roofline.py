@@ -1,4 +1,4 @@
-"""What an op could reach on this node, what it reached, and whether the application is memory bound.
+"""Roofline: what each op could reach on this node, what it reached, and whether the application is memory bound.
 
 Source: Williams, Waterman & Patterson 2009: attainable = min(peak, intensity x bandwidth). Both limits are measured on
 the node with the same number of threads (GEMM and triad). Bytes are compulsory ones by the kernels' formulae: what an
@@ -23,7 +23,7 @@ COSTLY = 0.9  # computation scalability below which sharing the machine has a pr
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a node reached, all `threads` threads together."""
+    """Peaks of a node, for all `threads` threads together."""
 
     threads: int
     gflop_per_s: float  # of a product of 1024 x 1024

@@ -176,7 +176,7 @@ class _Speedup:
 
 
 def _speedup(base: Group | None, group: Group, value: Value) -> _Speedup:
-    """How many times as long as here it takes there, by Hodges-Lehmann; an interval where a comparison has one."""
+    """Speedup by Hodges-Lehmann, with an interval where a comparison has one."""
     if base is None:
         return _Speedup()
     if base is group:

@@ -36,7 +36,7 @@ class Interval:
 
 
 def step_values(processes: Sequence[Process]) -> list[float]:
-    """What is sampled: each process's median step; of one process alone, its steps."""
+    """Sample: each process's median step; for a single process, its steps."""
     if len(processes) == 1:
         return list(processes[0].timed_s)
     return [process.median_step_s for process in processes]
@@ -57,7 +57,7 @@ def step_interval(processes: Sequence[Process]) -> Interval:
 
 
 def by_rows(rows: Sequence[Sequence[float]], of: Callable[[Floats], Iterable[T]]) -> list[T]:
-    """What `of` makes of each row of a matrix: called once for all rows of one length."""
+    """Apply `of` to each row, in one call for all rows of one length."""
     lengths: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
         lengths.setdefault(len(row), []).append(place)
@@ -69,7 +69,7 @@ def by_rows(rows: Sequence[Sequence[float]], of: Callable[[Floats], Iterable[T]]
 
 
 def outliers(values: Sequence[float]) -> list[int]:
-    """Which values, by index, lie more than 1.5 interquartile ranges beyond a quartile. They are labelled and count.
+    """Indices of outliers: values more than 1.5 interquartile ranges beyond a quartile. They are labelled and count.
 
     Source: Tukey 1977.
     """

@@ -54,7 +54,7 @@ def ratio_half_width(a: Mapping[int, float], b: Mapping[int, float]) -> float | 
 
 
 def metric_of(variants: Sequence[Mapping[str, Any]], declared: Metric | None) -> Metric:
-    """What is watched: what was declared, else the ratio where there is anything to compare."""
+    """Metric of the stopping rule: the declared one, else the ratio if there is anything to compare."""
     return declared or ("ratio" if varying(variants) else "median_step_s")
 
 

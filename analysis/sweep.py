@@ -136,7 +136,7 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
 
 
 def comparisons(processes: Sequence[Process]) -> int:
-    """How many comparisons a sweep along the first axis is."""
+    """Number of comparisons of a sweep along the first axis."""
     axes = axes_of(processes)
     return len(_pairs(by_variant(processes), axes[0])) if axes else 0
 

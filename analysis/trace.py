@@ -26,7 +26,7 @@ NUMBERED = (
 
 
 class Span(NamedTuple):
-    """What a thread did, a call of a task or a wait, and when, in nanoseconds since the first timed step began."""
+    """Span of a thread, a call of a task or a wait, in nanoseconds since the first timed step began."""
 
     what: int
     step: int
@@ -88,7 +88,7 @@ class Trace:
             begin = end
 
     def step_index(self, at_ns: int) -> int:
-        """Which of the timed steps, from 0, is under way at a time."""
+        """Index of the timed step at a time."""
         return min(bisect_right(self.step_end_ns, at_ns), len(self.step_end_ns) - 1)
 
     @cached_property
@@ -121,7 +121,7 @@ class Trace:
 
 
 def trace_of(found: Mapping[str, Any]) -> Trace:
-    """From an artifact's JSON. Raises ValueError that says what is wrong with it."""
+    """Read a trace from an artifact's JSON. Raises ValueError with the reason."""
     if found.get("schema") != SCHEMA:
         raise ValueError(f"schema is {found.get('schema')!r}, not {SCHEMA!r}")
     tasks = profile.profile_of({**found, "schema": profile.SCHEMA})
@@ -183,7 +183,7 @@ def op_numbers(kinds: Sequence[tuple[str, str]]) -> list[int]:
 
 
 def busy(begins: Sequence[int], ends: Sequence[int], edges: Sequence[int]) -> list[float]:
-    """How many of the spans from begins to ends are under way, as the mean between consecutive edges."""
+    """Mean number of active spans between consecutive edges."""
     areas = [started - ended for started, ended in zip(_before(begins, edges), _before(ends, edges), strict=True)]
     spans = zip(pairwise(areas), pairwise(edges), strict=True)
     return [(later - earlier) / (end - begin) for (earlier, later), (begin, end) in spans]

@@ -1,4 +1,4 @@
-"""What speaks against a run's samples, in words: flagged steps, and other processes on its cores."""
+"""Describe doubts about a run's samples: flagged steps, and other processes on its cores."""
 
 from __future__ import annotations
 

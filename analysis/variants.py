@@ -16,7 +16,7 @@ Group = Sequence[Process]
 
 @dataclass(frozen=True)
 class Variant:
-    """Which variant a row is about, and how many runs it rests on."""
+    """Variant of a row, and its number of runs."""
 
     variant: dict[str, Any]
     scheduler: str

@@ -1,4 +1,4 @@
-"""What no schedule can beat, and what no greedy schedule misses: bounds from a graph's work and span.
+"""Bounds of any schedule and of greedy schedules, from a graph's work and span.
 
 Source: Brent 1974; Blumofe & Leiserson 1999. T1 is the work, Tinf the span, P threads; seconds.
 """

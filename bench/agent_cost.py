@@ -1,4 +1,4 @@
-"""What the agent's heartbeats cost a run: the same run with fifteen times the usual number of them, and with none.
+"""Cost of heartbeats: the same run with fifteen times the usual number of them, and with none.
 
     python -m bench.agent_cost --rounds 16
 

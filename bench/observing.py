@@ -1,4 +1,4 @@
-"""What observing a run costs: validity evidence and counters, and tracing, each against a run without it.
+"""Cost of observing a run: evidence and counters, and tracing, each against a run without it.
 
     python -m bench.observing --model tiny --batch 4 --seq 64 --steps 400 --rounds 8
 

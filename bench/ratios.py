@@ -14,7 +14,7 @@ HOW = (
 
 
 def ratio(a: Sequence[float], b: Sequence[float]) -> Measured:
-    """How many times as long as b[i] takes a[i], as a record keeps it."""
+    """Ratio estimate of paired a[i] / b[i], as records keep it."""
     found = paired(a, b)
     interval = None if found.low is None else [found.low, found.high]
     return {"ratio": found.value, "ratio_middle": found.middle, "ratio_interval": interval, "rounds": found.n}

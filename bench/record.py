@@ -1,4 +1,4 @@
-"""What every benchmark leaves: raw figures with the machine and the command as JSON, and a table beside them."""
+"""Records of benchmarks: raw figures with the machine and the command as JSON, and a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Measured = dict[str, Any]
 
 
 def results(name: str) -> Path:
-    """Where a benchmark's record goes by default, without suffix."""
+    """Default path of a benchmark's record, without suffix."""
     return ROOT / "bench" / "results" / f"{datetime.date.today().isoformat()}-{name}"
 
 
@@ -29,7 +29,7 @@ def out_option(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def head(schema: str, on: Measured | None = None) -> Measured:
-    """What a report begins with. on: the machine as it was before.
+    """First lines of a report. on: the machine as it was before.
 
     occasion: recordings of one machine and hour met the same weather; bench/combine.py puts others beside them.
     """

@@ -113,7 +113,7 @@ def run(tree: Path, module: str, settings: Measured, result: Path) -> float:
 
 
 def measured(runs: list[Measured], case: str) -> list[str]:
-    """What was measured of a case."""
+    """Measurements of a case."""
     return [key for key in WHAT if any(key in r for r in runs if r["case"] == case)]
 
 

@@ -257,7 +257,7 @@ def record(out: Path, kind: str, part: str, on: Figures, figures: Figures) -> No
 
 
 def _without_paths(command: list[str]) -> list[str]:
-    """Where files are on this machine is nobody's business."""
+    """The command without options that name paths of this machine."""
     paths = {i + 1 for i, word in enumerate(command) if word in ("--keep", "--out")}
     return [word for i, word in enumerate(command) if i not in paths and i + 1 not in paths]
 
@@ -289,7 +289,7 @@ def table(report: Figures) -> str:
 
 
 def rows(part: Figures) -> list[tuple[str, str]]:
-    """What a part says, as text."""
+    """Result of a part as text."""
     if "first_s" in part:
         return server_readers.rows(part, quantiles)
     out = []

@@ -222,7 +222,7 @@ def _result(config: TrainConfig, pick: random.Random) -> tuple[str, float]:
 
 
 def rows(part: dict[str, Any], quantiles: Any) -> list[tuple[str, str]]:
-    """What the part says, as text."""
+    """Result of the part as text."""
     out = []
     for kind, first_s in part["first_s"].items():
         again, unchanged = quantiles(part["again_s"][kind]), quantiles(part["unchanged_s"][kind])

@@ -50,7 +50,7 @@ Slices = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What all ways to slice are tried with."""
+    """Settings that all slicings share."""
 
     batch: int
     seq: int
@@ -135,7 +135,7 @@ class Trial:
         )  # fmt: skip
 
     def auto(self, case: Case, threads: int) -> Slices:
-        """What the trainer chooses with so many threads."""
+        """Automatic slices for so many threads."""
         return slicing.sizes(self.config(case, threads))
 
     def measure(self, rounds: int, budget_s: float, order: random.Random) -> None:

@@ -51,7 +51,7 @@ MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What all variants of a comparison share."""
+    """Settings that all variants of a comparison share."""
 
     batch: int
     seq: int
@@ -211,7 +211,7 @@ def of_case(case: Case, variant: str, runs: Sequence[Measured]) -> list[Measured
 
 
 def roof_of(case: Case, variant: str, runs: Sequence[Measured]) -> Measured | None:
-    """What the ops of all processes of a variant reached together, against the node's roof; None for a peer."""
+    """Rates of a variant's ops over all processes, relative to the node's roof; None for a peer."""
     mine = of_case(case, variant, runs)
     if variant in PEERS or not mine:
         return None

@@ -48,7 +48,7 @@ PEERS = {
 
 
 def environment(peer: Peer, cores: Sequence[int]) -> dict[str, str]:
-    """What a peer's process finds in its environment beside what this process does. Raises SystemExit."""
+    """Additional environment of a peer's process. Raises SystemExit."""
     found = {"OMP_NUM_THREADS": str(len(cores))}
     if peer.tuned:
         places = ",".join(f"{{{core}}}" for core in cores)

@@ -1,4 +1,4 @@
-"""What a trace costs: its size as the trainer leaves it, and size and time of what viewers open.
+"""Cost of a trace: its raw size, and size and time of the files for viewers.
 
     python -m bench.traces --model gpt2-124m --steps 20
 

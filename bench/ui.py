@@ -1,4 +1,4 @@
-"""How fast the dashboard is with a history of many runs: `make bench-ui`.
+"""Speed of the dashboard with a long history: `make bench-ui`.
 
 A real server on PostgreSQL or SQLite, Debian's Chromium on the same machine. Each time is by the browser's own clock:
 first paint, data shown (no skeleton is left), the next page of a list, a letter typed to the next paint; what was

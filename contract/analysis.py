@@ -19,7 +19,7 @@ class Interval(Model):
     low: float | None
     high: float | None
     n: int = Field(description="values")
-    processes: int = Field(description="fresh processes they come from: the unit of analysis")
+    processes: int = Field(description="number of fresh processes, the unit of analysis")
     over: Literal["processes", "steps"] | None = Field(
         None, description="what the values are: medians of processes, or the steps of the only one"
     )
@@ -45,10 +45,10 @@ class Selection(Model):
 class Instructions(Model):
     """The second metric of a comparison, from the processor's counters."""
 
-    ratio: float | None = Field(description="how many times as many a step of A takes as one of B; null: not known")
-    ratio_low: float | None = Field(None, description="exact 95 % interval; null where there are too few values")
+    ratio: float | None = Field(description="instructions of a step of A / of B; null: unknown")
+    ratio_low: float | None = Field(None, description="exact 95 % interval; null: too few values")
     ratio_high: float | None = None
-    n: int = Field(0, description="what the ratio rests on")
+    n: int = Field(0, description="number of values behind the ratio")
     reason: str = Field("", description="why there is no ratio")
 
 
@@ -58,7 +58,7 @@ class Comparison(Model):
     a: Selection
     b: Selection
     verdict: Literal["faster", "slower", "same", "undecided", "refused"] = Field(
-        description="of B against A; refused: their losses disagree or they cannot be compared"
+        description="verdict on B relative to A; refused: losses disagree or the sides are not comparable"
     )
     ratio: float | None = Field(
         description="how many times as long a step of A takes as one of B (Hodges-Lehmann on logarithms): above 1, B "
@@ -69,24 +69,24 @@ class Comparison(Model):
     paired: bool
     p_value: float | None = Field(None, description="two-sided, exact with ties, of `test`")
     superiority: float | None = Field(
-        None, description="effect size: how probably a process of B is faster than one of A; 0.5 is no difference"
+        None, description="effect size: probability that a process of B is faster than one of A; 0.5 is no difference"
     )
     noise_floor: float | None = Field(
-        None, description="declared beforehand, relative: smaller differences are not called; equivalence is within it"
+        None, description="declared beforehand, relative: smaller differences do not count; the margin of equivalence"
     )
-    differs: list[str] = Field(description="what differs beside the compared settings")
-    marks: list[str] = Field(default_factory=list, description="runs with flagged steps or foreign load beside them")
+    differs: list[str] = Field(description="differences beside the compared settings")
+    marks: list[str] = Field(default_factory=list, description="runs with flagged steps or foreign load")
     reason: str
     ratio_middle: float | None = Field(None, description="median of the pairs' ratios, or ratio of medians")
-    n: int = Field(0, description="what the ratio rests on, in `unit`s; of two samples the smaller")
+    n: int = Field(0, description="number of `unit`s behind the ratio; of two samples the smaller")
     unit: str = Field("", description="pairs, processes or occasions")
     test: Literal["signed-rank", "mann-whitney", "signs"] = "signed-rank"
-    scope: str = Field("", description="whom the ratio is about, where it comes from several occasions")
+    scope: str = Field("", description="population of the ratio, if it comes from several occasions")
     e_value: float | None = Field(
-        None, description="evidence of the pairs' signs against equality, valid however often one looks: 20 is 1 in 20"
+        None, description="evidence of the pairs' signs against equality, valid at any look: 20 is 1 in 20"
     )
-    sequential: bool = Field(False, description="a stop rule looked at the results: all judged by the signs")
-    diagnosis: list[str] = Field(default_factory=list, description="what speaks against independent values")
+    sequential: bool = Field(False, description="a stopping rule looked at the results, so the signs decide")
+    diagnosis: list[str] = Field(default_factory=list, description="findings against independent values")
     instructions: Instructions | None = Field(None, description="the same of instructions; null where it is refused")
     brief: list[str] = Field(default_factory=list, description="`marks` in one line; empty if there are none")
 
@@ -97,7 +97,7 @@ class Levels(Model):
     step: float | None = Field(description="of steps within a process")
     process: float | None = Field(description="of processes within an occasion, beyond their steps")
     occasion: float | None = Field(description="of occasions, beyond their processes")
-    steps_advised: int | None = Field(description="timed steps worth taking in each process; more processes beat more")
+    steps_advised: int | None = Field(description="useful timed steps in each process; more processes help more")
 
 
 class ScalingRow(Model):
@@ -130,7 +130,7 @@ class ScalingRow(Model):
     speedup_backward_high: float | None = None
     efficiency_backward: float | None
     phases_overlap: bool = Field(
-        False, description="phases are the time of their own tasks divided by the threads: waiting is in none of them"
+        False, description="phases are the time of their own tasks divided by the threads, without waiting"
     )
     outliers: list[int] = Field(
         default_factory=list,
@@ -138,8 +138,8 @@ class ScalingRow(Model):
     )
     final_loss: float
     agrees: bool = Field(description="losses and weights bit-identical to the other rows of the same slices")
-    diagnosis: list[str] = Field(default_factory=list, description="what speaks against independent runs")
-    levels: Levels | None = Field(None, description="where the variance of step times is")
+    diagnosis: list[str] = Field(default_factory=list, description="findings against independent runs")
+    levels: Levels | None = Field(None, description="variance components of step times")
 
 
 class ScalingRows(Model):

@@ -22,7 +22,7 @@ ACCEPTED_TYPES = (*MEDIA_TYPES.values(), OCTETS)
 
 
 class ArtifactReceipt(Model):
-    """The file is stored, and recorded for its attempt."""
+    """Acknowledgement: the file is stored and recorded for its attempt."""
 
     attempt_id: int
     name: str

@@ -1,4 +1,4 @@
-"""What the queue needs, and what brings workers says of its pools."""
+"""Demand of the queue, and the pools that provisioners report."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from taskloom.contract.runs import MOST, OPEN, Model, Request, WaitingReason
 
 
 class Need(Model):
-    """What queued blocks of one kind need, each as a whole."""
+    """Requirements that a number of queued blocks share."""
 
-    cores: int = Field(description="of its widest run")
+    cores: int = Field(description="cores of its widest run")
     memory_bytes: int
     pinned_cores: list[int] = Field(description="core numbers that its runs name; empty: any")
     labels: dict[str, str]
-    timeout_s: float = Field(description="what a run of it may take")
-    blocks: int = Field(description="blocks with queued runs that no present worker keeps: each is work for one worker")
-    kept_blocks: int = Field(description="blocks with queued runs that a present worker keeps")
-    runs: int = Field(description="queued runs, of kept blocks too")
+    timeout_s: float = Field(description="time limit of a run")
+    blocks: int = Field(description="blocks with queued runs that no present worker is bound to")
+    kept_blocks: int = Field(description="blocks with queued runs that a present worker is bound to")
+    runs: int = Field(description="queued runs, including those of bound blocks")
     oldest_queued_at: datetime
 
 
@@ -31,12 +31,12 @@ class PresentWorker(Model):
     cores: list[int]
     memory_bytes: int
     labels: dict[str, str]
-    remaining_s: float | None = Field(description="null: without an end")
+    remaining_s: float | None = Field(description="null: unlimited")
     idle: bool
 
 
 class Demand(Model):
-    """What the queue needs, by kind of need, the first in the queue first; and who is there."""
+    """Requirements of the queue, grouped and in queue order, and the present workers."""
 
     needs: list[Need]
     workers: list[PresentWorker]
@@ -51,25 +51,25 @@ class PoolJob(Request):
 
 
 class PoolReport(Request):
-    """A pool as its provisioner sees it. It counts until three intervals have passed without another."""
+    """Report on a pool by its provisioner. It expires after three intervals without another."""
 
     cores: int = Field(ge=1, le=1 << 16, description="of each of its workers")
     memory_bytes: int = Field(ge=1, le=MOST)
     labels: dict[str, str] = Field(default_factory=dict, max_length=100)
-    walltime_s: float = Field(gt=0, le=MOST, description="how long one of its workers lives")
+    walltime_s: float = Field(gt=0, le=MOST, description="lifetime of one of its workers")
     interval_s: float = Field(gt=0, le=86400)
     jobs: list[PoolJob] = Field(default_factory=list, max_length=1000)
-    problem: str | None = Field(None, max_length=2000, description="why no job can be submitted at present")
+    problem: str | None = Field(None, max_length=2000, description="why no job can be submitted now")
 
 
 class PoolJobSeen(PoolJob):
-    """A job, as the pool's last report had it."""
+    """A job in the pool's last report."""
 
     model_config = OPEN
 
 
 class PoolSummary(PoolReport):
-    """A pool, and when its provisioner was last heard of."""
+    """A pool and the time of its last report."""
 
     model_config = OPEN
 

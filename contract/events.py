@@ -1,4 +1,4 @@
-"""What the event streams tell: each event is the whole state, so that none is missed for good."""
+"""Events of the streams. Each is the whole state, so a missed event loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user asks for: a base, axes, repetitions, and how they are ordered."""
+"""Experiments: base settings, axes, repetitions and their order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def runtime_label(runtime: str) -> str:
 
 
 class Requirements(Request):
-    """What a node must have to run any of it."""
+    """Requirements that a node must meet to run any of its runs."""
 
     labels: dict[str, str] = Field(default_factory=dict)
     cores: int | None = Field(None, ge=1, le=4096)
@@ -39,9 +39,9 @@ class Requirements(Request):
 
 
 class Limits(Request):
-    """When an attempt is stopped."""
+    """Limits after which an attempt is stopped."""
 
-    timeout_s: float = Field(3600, gt=0, le=30 * 86400, description="an attempt is killed and failed after this long")
+    timeout_s: float = Field(3600, gt=0, le=30 * 86400, description="an attempt is killed and fails after this time")
 
 
 class Stop(Request):
@@ -50,7 +50,7 @@ class Stop(Request):
     rel_ci: float = Field(
         gt=0, lt=1, description="narrow enough: half the width of the metric's 95 % confidence sequence, relative"
     )
-    max_repetitions: int = Field(50, ge=1, le=1000, description="at most so many, of every variant")
+    max_repetitions: int = Field(50, ge=1, le=1000, description="most repetitions of every variant")
     budget_s: float | None = Field(
         None, gt=0, le=365 * 86400, description="seconds of workers' time that all attempts together may take"
     )
@@ -73,7 +73,7 @@ class ExperimentRequest(Request):
         default_factory=list, description="groups of settings whose values vary together, all lists equally long"
     )
     exclude: list[dict[str, Any]] = Field(
-        default_factory=list, description="combinations to leave out: those that match every value of an entry"
+        default_factory=list, description="combinations to remove: those that match every value of an entry"
     )
     repetitions: int = Field(1, ge=1, le=1000)
     stop: Stop | None = Field(
@@ -92,7 +92,9 @@ class ExperimentRequest(Request):
     )
     requires: Requirements = Field(default_factory=Requirements)
     limits: Limits = Field(default_factory=Limits)
-    calibrates: bool = Field(False, description="A/A: all runs are alike, and show what the node can tell apart")
+    calibrates: bool = Field(
+        False, description="A/A: all runs are equal and show the smallest difference that the node can detect"
+    )
     builds: list[Build] = Field(
         default_factory=list,
         max_length=MOST_BUILDS,
@@ -126,15 +128,15 @@ class ExperimentChange(Request):
 
 
 class Verdict(Model):
-    """What an experiment that has ended says, kept since its end."""
+    """Verdict of an experiment, computed when it ended."""
 
     sentence: str
     verdict: Literal["faster", "slower", "same", "undecided", "refused", "none"] = Field(
-        description="of `b` against `a` along the first axis that is compared; none: there is nothing to compare"
+        description="verdict on `b` relative to `a` along the first compared axis; none: nothing to compare"
     )
     a: str | None = None
     b: str | None = None
-    ratio: float | None = Field(None, description="how many times as long a step of `a` takes as one of `b`")
+    ratio: float | None = Field(None, description="step time of `a` / step time of `b`")
     low: float | None = Field(None, description="exact 95 % interval of the ratio")
     high: float | None = None
 
@@ -147,26 +149,27 @@ class ExperimentSummary(Model):
     tags: list[str] = Field(default_factory=list)
     state: Literal["active", "finished", "cancelled"]
     runs: int
-    by_state: dict[str, int] = Field(description="how many of its runs are in each state")
+    by_state: dict[str, int] = Field(description="number of its runs in each state")
     created_at: datetime
-    started_at: datetime | None = Field(None, description="when the first of its runs ran")
-    finished_at: datetime | None = Field(None, description="when the last of its runs had ended")
-    submitter: str = Field("local", description="key:ID, local (no key was asked for), or alerts (the server itself)")
+    started_at: datetime | None = Field(None, description="start of its first run")
+    finished_at: datetime | None = Field(None, description="end of its last run")
+    submitter: str = Field("local", description="key:ID, local (a server without keys), or alerts (the server itself)")
     submitter_name: str | None = Field(None, description="the name of that key")
     purpose: Literal["measure", "calibrate", "confirm"] = "measure"
     flagged_runs: int = Field(0, description="runs with flagged steps: something else ran beside them")
     eta_s: float | None = Field(
-        None, description="seconds until it ends, as present workers go; null where it has ended or nothing is known"
+        None,
+        description="estimated seconds until its end, with the present workers; null if ended or unknown",
     )
-    verdict: Verdict | None = Field(None, description="null until it has ended and has been looked at")
+    verdict: Verdict | None = Field(None, description="null until it has ended and its verdict is computed")
 
 
 class StoppingState(Model):
-    """Where an experiment with `stop` stands, after its complete blocks."""
+    """Progress of an experiment with `stop` after its complete blocks."""
 
     repetitions: int
     rel_ci: float | None = Field(description="of the widest one; null while one has too few blocks")
-    spent_s: float = Field(description="workers' time of all attempts so far")
+    spent_s: float = Field(description="workers' time of all attempts so far, in seconds")
     reason: Literal["narrow-enough", "max-repetitions", "budget", "no-results"] | None = Field(
         description="why no block was added; null while it goes on"
     )
@@ -185,9 +188,9 @@ class ExperimentPage(Model):
 
     items: list[ExperimentSummary]
     next_cursor: str | None = Field(
-        description="give it as `cursor` for the next page; null on the last. A page looks at 5,000 at most"
+        description="`cursor` of the next page; null on the last. A page looks at 5,000 at most"
     )
-    total: int | None = Field(None, description="experiments on all pages; null unless `total` asks for it")
+    total: int | None = Field(None, description="experiments on all pages; null without `total`")
 
 
 class PlannedRun(Model):
@@ -200,18 +203,18 @@ class PlannedRun(Model):
 
 
 class DetectableDifference(Model):
-    """What a node can tell apart, by its latest calibration."""
+    """Smallest difference that a node can detect, by its latest calibration."""
 
     node: str
     experiment_id: int = Field(description="the calibration")
     pairs: int = Field(description="of the experiment asked about: its repetitions")
     relative: float | None = Field(
-        description="the smallest relative difference called in four of five such experiments; null: so few call none"
+        description="smallest relative difference detected in four of five such experiments; null: too few pairs"
     )
 
 
 class DryRun(Model):
-    """What a submission would become."""
+    """Plan of a submission."""
 
     runs: int
     variants: int

@@ -1,4 +1,4 @@
-"""What the server says of itself to those who watch it."""
+"""Health of the server, for monitoring."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from taskloom.contract.runs import Model
 
 
 class Health(Model):
-    """The process answers."""
+    """Answer of a live process."""
 
     status: Literal["ok"]
 
 
 class Readiness(Model):
-    """The server can do its work."""
+    """Answer of a server that is ready to work."""
 
     status: Literal["ready"]

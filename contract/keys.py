@@ -14,10 +14,10 @@ LONGEST_S = 10 * 366 * 86400
 
 
 class KeyRequest(Request):
-    """A key that is wanted."""
+    """Request for a new key."""
 
     scope: Scope
-    name: str = Field("", max_length=200, pattern=r"^[A-Za-z0-9_ .:@/-]*$", description="what people call it")
+    name: str = Field("", max_length=200, pattern=r"^[A-Za-z0-9_ .:@/-]*$", description="name of the key")
     expires_in_s: float | None = Field(None, gt=0, le=LONGEST_S, description="without it, the key does not expire")
 
 
@@ -47,11 +47,11 @@ class KeyPage(Model):
 
 
 class Identity(Model):
-    """Who asks, as the server knows it."""
+    """The caller's identity."""
 
-    actor: str = Field(description="as histories name it: key:ID, or local where no key was asked for")
+    actor: str = Field(description="name in histories: key:ID, or local on a server without keys")
     scope: Scope
     key_id: int | None = None
     name: str | None = Field(None, description="the key's")
     expires_at: datetime | None = None
-    keys_exist: bool = Field(description="whether keys are asked for: one was made, be it revoked or expired")
+    keys_exist: bool = Field(description="whether keys are required: one was created, even if it is revoked or expired")

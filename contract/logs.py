@@ -1,4 +1,4 @@
-"""The log of every process that runs for long: one JSON object a line on standard error."""
+"""Log of long-running processes: one JSON object a line on standard error."""
 
 from __future__ import annotations
 

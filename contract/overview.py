@@ -1,4 +1,4 @@
-"""What is going on at this moment."""
+"""Overview of the server's current state."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ class Waiting(Model):
     """Why queued runs wait."""
 
     reason: WaitingReason
-    waiting_for: str = Field(description="the reason, for people, of the first of them")
+    waiting_for: str = Field(description="reason of the first of them, in words")
     runs: int = Field(description="of the first 500 in the queue")
 
 
 class Overview(Model):
-    """What is going on: the queue, the workers, what ended lately, and what became slower."""
+    """The queue, the workers, what ended lately and what became slower."""
 
     at: datetime
     runs: RunCounts
     runs_per_h: int = Field(description="runs that ended within the last hour")
-    eta_s: float | None = Field(description="seconds until the queue is empty; null: there is nothing to tell it from")
+    eta_s: float | None = Field(description="estimated seconds until the queue is empty; null: unknown")
     workers: WorkerCounts
     active_experiments: int
     experiments: list[ExperimentSummary] = Field(description="the first 20 active ones, in the order of the queue")

@@ -1,4 +1,4 @@
-"""The one shape of an error answer, RFC 9457, and what its types mean."""
+"""The form of every error answer (RFC 9457) and the meaning of its types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Problem(BaseModel):
 
 
 class ProblemType(BaseModel):
-    """What a `type` of an error answer means."""
+    """Meaning of a problem type."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

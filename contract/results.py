@@ -1,4 +1,4 @@
-"""What a result must hold to be taken: the blocks that analyses read, with bounds that keep their figures finite.
+"""Required parts of a result: the blocks that analyses read, with bounds that keep figures finite.
 
 A trainer may add to any of it; what is added is kept as it came.
 """
@@ -23,7 +23,7 @@ Phase = Literal[PHASES]  # type: ignore[valid-type]
 
 
 class Block(BaseModel):
-    """A part of a result: values are of the type that they have in JSON."""
+    """Base of a result's parts: values must have their JSON types."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -49,26 +49,26 @@ class ResultThread(Block):
 
 
 class ResultCounters(Block):
-    """What the processor counted, of each thread; null where it cannot."""
+    """Hardware counters of each thread; null where unavailable."""
 
     threads: list[dict[str, Number | None]] | None = None
 
 
 class ForeignLoad(Block):
-    """What other processes used of the run's cores."""
+    """CPU time that other processes used on the run's cores."""
 
     cores: list[Count]
     foreign_s: Seconds
 
 
 class ResultValidity(Block):
-    """What speaks for the samples."""
+    """Validity evidence of the samples."""
 
     foreign: ForeignLoad | None = None
 
 
 class NodePeak(Block):
-    """What so many threads of the node were measured to reach."""
+    """Measured peaks of the node for one number of threads."""
 
     gflop_per_s: Rate | None = None
     bf16_gflop_per_s: Rate | None = None
@@ -78,7 +78,7 @@ class NodePeak(Block):
 
 
 class NodePeaks(Block):
-    """What the node was measured to reach, by number of threads."""
+    """Measured peaks of the node, by number of threads."""
 
     threads: dict[Annotated[str, Field(pattern="^[1-9][0-9]{0,5}$")], NodePeak | None] | None = None
 
@@ -99,7 +99,7 @@ class ResultCanary(Block):
 
 
 class TrainResult(Block):
-    """A TrainResult (gpt2core/spec/result.py). Its config is held against the run's."""
+    """A TrainResult (gpt2core/spec/result.py). Its config must equal the run's."""
 
     schema_: Literal[READABLE] = Field(alias="schema")  # type: ignore[valid-type]
     config: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What is deleted of old runs."""
+"""Deletion of old runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ EndedState = Literal["succeeded", "failed", "cancelled", "quarantined"]
 class PruneRequest(Request):
     """Runs to delete: all of these conditions hold for them, and their experiment has ended."""
 
-    older_than_s: float = Field(ge=0, le=MOST, description="they ended at least so long ago")
+    older_than_s: float = Field(ge=0, le=MOST, description="minimum age since their end, in seconds")
     states: list[EndedState] = Field(
-        ["succeeded", "failed", "cancelled", "quarantined"], min_length=1, description="they are in one of these"
+        ["succeeded", "failed", "cancelled", "quarantined"], min_length=1, description="their states"
     )
-    experiment_id: int | None = Field(None, ge=1, le=MOST_ID, description="they belong to this one")
+    experiment_id: int | None = Field(None, ge=1, le=MOST_ID, description="only runs of this experiment")
     dry_run: bool = Field(False, description="count only")
 
 
 class PruneReport(Model):
-    """What was deleted; of a dry run, what would be."""
+    """Counts of what was deleted or, in a dry run, would be."""
 
     dry_run: bool
-    experiments: int = Field(description="those that have no runs left")
+    experiments: int = Field(description="experiments without runs")
     runs: int
     attempts: int
     results: int
     output_lines: int
     artifacts: int
-    files: int = Field(description="in the store, that no artifact needs any more")
-    bytes: int = Field(description="that these files took")
-    more: bool = Field(description="there is more of it: ask again")
+    files: int = Field(description="files of the store that no artifact needs")
+    bytes: int = Field(description="size of these files")
+    more: bool = Field(description="more is left to delete: repeat the request")

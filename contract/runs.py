@@ -84,7 +84,7 @@ __all__ = ["AttemptState", "Model", "ModelConfig", "Request", "RunSpec", "RunSta
 
 
 class Progress(Request):
-    """How far a trainer has come; carried by heartbeats."""
+    """Progress of a trainer, sent with heartbeats."""
 
     stage: Literal["starting", "compiling", "training", "finishing"] = "starting"
     step: int = Field(0, ge=0, le=MOST)
@@ -94,7 +94,7 @@ class Progress(Request):
 
 
 class ProgressSeen(Progress):
-    """How far a trainer had come at its last heartbeat."""
+    """Progress of a trainer at its last heartbeat."""
 
     model_config = OPEN
 
@@ -108,14 +108,14 @@ class ProgressSeen(Progress):
 
 
 class ProgressPoint(Model):
-    """How far a trainer was at a heartbeat."""
+    """Progress of a trainer at one heartbeat."""
 
     attempt_no: int
     step: int
     at: datetime
     loss: float | None
     tokens_per_s: float | None
-    step_s: float | None = Field(description="mean time of the steps since the point before")
+    step_s: float | None = Field(description="mean time of the steps since the previous point")
 
 
 class ProgressCurve(Model):
@@ -140,18 +140,18 @@ class AttemptSummary(Model):
     deadline_at: datetime
     finished_at: datetime | None
     progress: ProgressSeen | None
-    error: dict[str, Any] | None = Field(description="slug, detail and fields of what went wrong; null if nothing did")
+    error: dict[str, Any] | None = Field(description="slug, detail and fields of the error; null without one")
 
 
 class RunError(Model):
-    """What went wrong, in short."""
+    """Summary of an error."""
 
     slug: str
     detail: str
 
 
 class MainSettings(Model):
-    """The settings that tell runs apart most of the time."""
+    """The settings that most often differ between runs."""
 
     model: str = Field(description="name of the model")
     scheduler: str
@@ -177,21 +177,21 @@ class RunSummary(Model):
     state: RunState
     attempts: int
     created_at: datetime
-    started_at: datetime | None = Field(None, description="when an attempt of it first ran; a retry begins anew")
+    started_at: datetime | None = Field(None, description="start of its first attempt; a retry starts again")
     finished_at: datetime | None
     median_step_s: float | None
     tokens_per_s: float | None
     final_loss: float | None
     settings: MainSettings | None = Field(None, description="its main settings; the run itself has all of them")
-    node: str | None = Field(None, description="where the result that counts was made")
+    node: str | None = Field(None, description="node of the canonical result")
     duration_s: float | None = Field(None, description="from its start to its end")
-    flagged_steps: int | None = Field(None, description="steps beside which something else ran; null without a result")
+    flagged_steps: int | None = Field(None, description="number of flagged steps; null without a result")
 
 
 class RunRow(RunSummary):
-    """A run in a list, and what went wrong."""
+    """A run in a list, with its error."""
 
-    error: RunError | None = Field(None, description="in short; the run itself has all of it")
+    error: RunError | None = Field(None, description="summary; the run itself has all of it")
 
 
 WaitingReason = Literal[
@@ -201,7 +201,7 @@ WaitingReason = Literal[
 
 
 class QueuePlace(Model):
-    """Where a queued run stands."""
+    """Position of a queued run and what it waits for."""
 
     position: int = Field(description="1: nobody is before it")
     reason: WaitingReason
@@ -218,13 +218,13 @@ class RunDetail(RunSummary):
 
 
 class RunPage(Model):
-    """A page of runs. It may hold fewer than asked for, and still have a next one: see `next_cursor`."""
+    """A page of runs. It may have fewer items than `limit` and still have a next page: see `next_cursor`."""
 
     items: list[RunRow]
     next_cursor: str | None = Field(
-        description="give it as `cursor` for the next page; null on the last. A page looks at 5,000 runs at most"
+        description="`cursor` of the next page; null on the last. A page looks at 5,000 runs at most"
     )
-    total: int | None = Field(None, description="runs on all pages; null unless asked for and known from an index")
+    total: int | None = Field(None, description="runs on all pages; null unless requested and known from an index")
 
 
 class StateChange(Model):
@@ -236,10 +236,10 @@ class StateChange(Model):
     at: datetime
     verb: str = Field(description="what was done: submit, claim, start, succeed, requeue, retry, request-cancel, ...")
     state: RunState
-    attempt_no: int | None = Field(description="the attempt by which it was done; null where there was none")
-    attempt_state: AttemptState | None = Field(description="that attempt's state since")
-    actor: str = Field(description="who did it: key:ID, local (no key was asked for), worker:ID, or server")
-    reason: str | None = Field(description="why, where the verb does not say it")
+    attempt_no: int | None = Field(description="the attempt of the change; null without one")
+    attempt_state: AttemptState | None = Field(description="the attempt's new state")
+    actor: str = Field(description="actor: key:ID, local (a server without keys), worker:ID, or server")
+    reason: str | None = Field(description="the reason, where the verb does not imply it")
 
 
 class StateChangePage(Model):
@@ -268,18 +268,18 @@ class SampleList(Model):
 
 
 class LeaseRequest(Request):
-    """A worker asks for a run; answered when there is one or `wait_s` has passed."""
+    """Claim of a run, answered when there is one or `wait_s` has passed."""
 
     worker_id: str = Field(min_length=1, max_length=200)
     boot_id: str = Field(min_length=1, max_length=200)
     wait_s: float = Field(25.0, ge=0, le=25)
     remaining_s: float | None = Field(
-        None, ge=0, le=MOST, description="until the worker ends; it gets no run whose time limit is longer"
+        None, ge=0, le=MOST, description="remaining lifetime of the worker; it gets no run with a longer time limit"
     )
 
 
 class Lease(Model):
-    """A run to execute, and until when the worker may."""
+    """A run to execute, with the lease's expiry and the deadline."""
 
     attempt_id: int
     attempt_no: int
@@ -294,7 +294,7 @@ class Lease(Model):
     deadline_s: float = Field(description="seconds from the claim; the worker's own clock suffices")
     build: str | None = Field(
         None,
-        description="hash of the sources of the trainer that is to run it; left out: any",
+        description="hash of the trainer's sources that must run it; null: any",
         exclude_if=lambda build: build is None,  # the first workers refuse fields that they do not know
     )
 
@@ -311,12 +311,12 @@ class OutputLines(Request):
 
 
 class LogLine(Model):
-    """A line that an attempt's trainer printed."""
+    """A line of output of an attempt's trainer."""
 
     run_id: int
     attempt_no: int
     line_no: int
-    at: datetime = Field(description="when the server heard of it")
+    at: datetime = Field(description="when the server received it")
     text: str
 
 
@@ -324,20 +324,20 @@ class LogPage(Model):
     """Lines of a run's attempts, in the order in which they came."""
 
     items: list[LogLine]
-    cursor: str = Field(description="give it as `cursor` to hear what came after")
+    cursor: str = Field(description="`cursor` of the following lines")
 
 
 class HeartbeatRequest(Request):
-    """A sign of life from an attempt."""
+    """Heartbeat of an attempt."""
 
     worker_id: str = Field(max_length=200)
     attempt_no: int = Field(ge=1, le=MOST_ID)
     progress: Progress
-    output: OutputLines | None = Field(None, description="sent again, lines that are known change nothing")
+    output: OutputLines | None = Field(None, description="repeated lines change nothing")
 
 
 class HeartbeatAnswer(Model):
-    """The lease is renewed; `cancel`: stop the trainer; `overdue`: since its deadline has passed, not on request."""
+    """The renewed lease. `cancel`: stop the trainer. `overdue`: the reason is the deadline, not a request."""
 
     cancel: bool
     overdue: bool = False
@@ -355,8 +355,8 @@ class ResultUpload(Request):
 
 
 class ResultReceipt(Model):
-    """The result is stored."""
+    """Acknowledgement: the result is stored."""
 
     attempt_id: int
     state: AttemptState
-    canonical: bool = Field(description="whether this is the result the run is known by")
+    canonical: bool = Field(description="whether this is the run's canonical result")

@@ -22,10 +22,10 @@ class SamplesPage(Model):
     """Runs in the order in which they were planned."""
 
     items: list[RunSamples]
-    next_cursor: str | None = Field(description="give it as `cursor` for the next page; null on the last")
+    next_cursor: str | None = Field(description="`cursor` of the next page; null on the last")
 
 
 class SamplesEnd(Model):
-    """The last line of samples as lines: there is nothing more up to here."""
+    """The last line of streamed samples."""
 
     next_cursor: str | None

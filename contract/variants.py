@@ -1,4 +1,4 @@
-"""The variants of an experiment, a flat row each."""
+"""Variants of an experiment, one flat row each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taskloom.contract.runs import MainSettings, Model
 
 
 class VariantRow(Model):
-    """One variant of an experiment, from what is kept of its runs; times are medians over runs that succeeded."""
+    """One variant of an experiment. Times are medians over its successful runs."""
 
     experiment_id: int
     variant: dict[str, Any] = Field(description="its values on the experiment's axes")

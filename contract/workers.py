@@ -22,13 +22,11 @@ def _is_short(topology: dict[str, Any]) -> dict[str, Any]:
 
 
 class WorkerRegistration(Request):
-    """A worker introduces itself; the same worker_id and boot_id again is the same worker."""
+    """Registration of a worker. It is idempotent for the same worker_id and boot_id."""
 
     worker_id: str = Field(min_length=1, max_length=200, pattern=r"^[\w.:@-]+$")
     boot_id: Text = Field(min_length=1, max_length=200)
-    machine_boot_id: Text | None = Field(
-        None, min_length=1, max_length=200, description="the boot of the machine, as its kernel names it"
-    )
+    machine_boot_id: Text | None = Field(None, min_length=1, max_length=200, description="the machine's boot id")
     started_s: float | None = Field(
         None,
         ge=0,
@@ -55,7 +53,7 @@ class WorkerRegistration(Request):
 
 
 class Leaving(Request):
-    """A worker takes no further run."""
+    """Notice that a worker takes no further run."""
 
     boot_id: str = Field(min_length=1, max_length=200)
 
@@ -64,7 +62,7 @@ WorkerState = Literal["idle", "busy", "ending", "silent", "left"]
 
 
 class CurrentAttempt(Model):
-    """What a worker runs."""
+    """The attempt that a worker runs."""
 
     attempt_id: int
     run_id: int
@@ -74,7 +72,7 @@ class CurrentAttempt(Model):
 
 
 class WorkerSummary(WorkerRegistration):
-    """A worker as it registered, when it was last heard of, and what it runs."""
+    """A worker as it registered, with its last sign of life and its current attempt."""
 
     model_config = OPEN
 
@@ -84,15 +82,15 @@ class WorkerSummary(WorkerRegistration):
     topology: dict[str, Any]
     registered_at: datetime
     seen_at: datetime
-    ends_at: datetime | None = Field(description="when its walltime is over, as it said when it last asked for a run")
-    left_at: datetime | None = Field(None, description="when it said that it takes no further run")
+    ends_at: datetime | None = Field(description="end of its walltime, as of its last claim")
+    left_at: datetime | None = Field(None, description="time at which it left")
     current_attempt_id: int | None
     state: WorkerState | None = Field(
         None,
         description="busy: it runs something; left: it takes no further run; silent: it was not heard of lately; "
         "ending: its walltime is over within two minutes; else idle",
     )
-    current: CurrentAttempt | None = Field(None, description="what it runs")
+    current: CurrentAttempt | None = Field(None, description="its current attempt")
 
 
 class WorkerPage(Model):
@@ -100,7 +98,7 @@ class WorkerPage(Model):
 
     items: list[WorkerSummary]
     unreadable: list[str] = Field(
-        default_factory=list, description="workers of this page whose registration cannot be read: they register again"
+        default_factory=list, description="workers of this page with an unreadable registration"
     )
     next_cursor: str | None
 
@@ -113,7 +111,7 @@ class WorkerAttempt(AttemptSummary):
 
 
 class WorkerAttemptPage(Model):
-    """A page of what a worker did, newest first."""
+    """A page of a worker's attempts, newest first."""
 
     items: list[WorkerAttempt]
     next_cursor: str | None

@@ -22,7 +22,7 @@ EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
 
 
 def default_state(name: str) -> Path:
-    """Where a provisioner notes its jobs."""
+    """Path of a provisioner's state file."""
     folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(folder) / "taskloom" / f"provision-{name}.json"
 

@@ -1,4 +1,4 @@
-"""What to submit and what to cancel: demand and jobs in, decisions out. No I/O and no clock."""
+"""Decides which jobs to submit and to cancel: demand and jobs in, decisions out. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskloom.provisioner.pools import Pool
 
 @dataclass(frozen=True)
 class Decision:
-    """What is to be done for one pool.
+    """Decision for one pool.
 
     blocks: blocks that wait for a worker of it. submit: new jobs. surplus: waiting jobs that nothing needs, newest
     first. held: why fewer jobs are submitted than blocks wait, or "".

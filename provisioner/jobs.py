@@ -1,4 +1,4 @@
-"""The jobs of one provisioner: known by their names, on disk before they are submitted, adopted after a restart."""
+"""The jobs of one provisioner. They are recorded on disk before they are submitted, and adopted after a restart."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Jobs:
         self._lock.close()
 
     def of(self, pool: str) -> list[Job]:
-        """A pool's jobs, oldest first."""
+        """Jobs of a pool, oldest first."""
         return [job for job in self._jobs.values() if job.pool == pool]
 
     def plan(self, pool: str) -> Job:

@@ -1,4 +1,4 @@
-"""One round an interval: what Slurm has, what the queue needs, what is to be done about it."""
+"""Runs one round an interval: compares Slurm's jobs with the queue's demand and acts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Provisioner:
                 return
 
     def round(self) -> None:
-        """One round. Nothing is submitted or cancelled unless both Slurm and the server answered."""
+        """Run one round. It changes nothing unless both Slurm and the server answered."""
         decisions = self._decisions()
         if decisions is None:
             return
@@ -65,7 +65,7 @@ class Provisioner:
         self._metrics.last_round.set_to_current_time()
 
     def plan(self) -> list[str] | None:
-        """The commands and scripts that a round would run now; None if Slurm or the server does not answer."""
+        """Commands and scripts that a round would run now. None: Slurm or the server does not answer."""
         decisions = self._decisions()
         if decisions is None:
             return None
@@ -106,7 +106,7 @@ class Provisioner:
         return decide(demand, self._pools.pools, {pool.name: self._jobs.of(pool.name) for pool in self._pools.pools})
 
     def _judge(self, gone: list[Job]) -> None:
-        """A pool whose jobs end before their workers come gets new ones ever more seldom."""
+        """Back off for a pool whose jobs end before their workers register."""
         for pool in self._pools.pools:
             fruitless = [job for job in gone if job.pool == pool.name and job.job_id and not job.explained]
             if fruitless:
@@ -145,7 +145,7 @@ class Provisioner:
         log(f"submission-{outcome}", text, logging.WARNING, pool=pool.name, delay_s=delay_s)
 
     def _cancel(self, pool: Pool, decision: Decision) -> None:
-        """A waiting job goes that two rounds in succession found to be needed by nothing."""
+        """Cancel pending jobs that two successive rounds found unneeded."""
         before = self._surplus.get(pool.name, set())
         self._surplus[pool.name] = {job.name for job in decision.surplus}
         for job in decision.surplus:

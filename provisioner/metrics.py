@@ -42,7 +42,7 @@ class Metrics:
             self.url = f"http://127.0.0.1:{served.server_port}/metrics"
 
     def note(self, pool: str, decision: Decision, jobs: list[Job]) -> None:
-        """A pool as it is after a round."""
+        """Record a pool's state after a round."""
         self._blocks.labels(pool).set(decision.blocks)
         for state in {"PENDING", "RUNNING", *(job.state for job in jobs)}:
             self._jobs.labels(pool, state).set(sum(job.state == state for job in jobs))

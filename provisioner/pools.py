@@ -1,4 +1,4 @@
-"""The pools file: which jobs may be submitted, and how many."""
+"""The pools file: kinds of jobs and their limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Duration = Annotated[timedelta, AfterValidator(_positive), Field(strict=False)]
 
 
 class PoolsFileRefused(Exception):
-    """The pools file cannot be used; says which field, its value, and what is accepted."""
+    """The pools file is invalid; the message names the field, its value and what is accepted."""
 
 
 class _Settings(BaseModel):

@@ -1,4 +1,4 @@
-"""What the provisioner asks the server, and tells it."""
+"""The provisioner's requests to the server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ ANSWER_S = 30.0
 
 
 class ServerSilent(Exception):
-    """The server did not answer, or not with what was asked; a later try may help."""
+    """The server did not answer, or not as expected; a retry may help."""
 
 
 class ServerRefused(Exception):
-    """The server answered that this provisioner may not ask."""
+    """The server refused this provisioner's key or request."""
 
 
 class Server:
@@ -29,7 +29,7 @@ class Server:
         self._http.close()
 
     def demand(self) -> Demand:
-        """What the queue needs. Raises ServerSilent or ServerRefused."""
+        """Get the queue's demand. Raises ServerSilent or ServerRefused."""
         answer = self._send("GET", "/queue/demand")
         try:
             return Demand.model_validate_json(answer.content)

@@ -17,11 +17,11 @@ COLUMNS = "%i|%j|%T|%r"  # id, name, state, reason; names are ours and hold no "
 
 
 class SlurmFailed(Exception):
-    """A command refused: it certainly did nothing. Says what Slurm said."""
+    """Slurm refused a command, which did nothing. The message is Slurm's."""
 
 
 class SlurmUnknown(Exception):
-    """A command did not end in time, or its answer makes no sense: it may have done its work."""
+    """A command timed out or answered unintelligibly. It may have taken effect."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def queue() -> list[QueuedJob]:
 
 
 def submit(command: Sequence[str], script: str) -> str:
-    """The id of a new job. Raises SlurmFailed if Slurm refused it, SlurmUnknown if it may exist all the same."""
+    """Submit a job and return its id. Raises SlurmFailed if Slurm refused it, SlurmUnknown if it may exist."""
     printed = _run(command, script).strip()
     found = re.fullmatch(r"(\d+)(;\S+)?", printed)
     if found is None:
@@ -61,7 +61,7 @@ def cancel(job_id: str) -> None:
 
 
 def log_path(pools: Pools, job_name: str) -> Path:
-    """Where a job's output goes."""
+    """Path of a job's log."""
     return pools.log_folder.expanduser().absolute() / f"{job_name}.log"
 
 

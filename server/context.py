@@ -1,4 +1,4 @@
-"""What every route needs, held by the app and nowhere else. What reading needs besides is in read/context.py."""
+"""Context of every route, held by the app only. read/context.py adds that of reading routes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PageSize = Annotated[int, Query(ge=1, description="items a page; the server's li
 
 @dataclass(frozen=True)
 class Page:
-    """Which part of a list is asked for."""
+    """Requested page of a list."""
 
     cursor: str | None
     limit: int

@@ -81,7 +81,7 @@ TROUBLE = {  # by SQLite's names of errors, and PostgreSQL's codes
 
 
 def trouble(error: DBAPIError) -> str:
-    """What keeps the database from its work, for people."""
+    """Describe why the database does not work."""
     code = str(getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None) or "")
     for codes, told in TROUBLE.items():
         if code.startswith(codes):

@@ -1,4 +1,4 @@
-"""Where the server listens, and whether others can reach it there."""
+"""The server's address, and whether others can reach it."""
 
 from __future__ import annotations
 

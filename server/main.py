@@ -316,7 +316,7 @@ def _server(settings: Settings, public: bool, listening: Callable[[], None]) -> 
 
 
 def configuration(app: FastAPI) -> uvicorn.Config:
-    """How Uvicorn serves it."""
+    """Uvicorn's configuration of the server."""
     return uvicorn.Config(
         app, http=Connection, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on"
     )

@@ -1,4 +1,4 @@
-"""What /metrics tells Prometheus: requests and outcomes as they come, the queue from the database when asked.
+"""Metrics for Prometheus: requests and outcomes as they occur, the queue from the database on request.
 
 Processes that share a port share a folder of counters too (replicas.py): whichever is asked answers for all of them.
 """
@@ -92,7 +92,7 @@ class Metrics:
 
 
 class _Build(Collector):
-    """Which version answers. prometheus_client's Info has no series where processes share a folder."""
+    """Metric of the server's version. prometheus_client's Info has no series where processes share a folder."""
 
     def collect(self) -> Iterator[Metric]:
         told = {"version": version("taskloom"), "schema": migrate.HEAD}

@@ -38,7 +38,7 @@ UNROUTED = (Problem, RunEvent, ExperimentEvent)  # what no route gives as its an
 
 
 def _add_refusals(operation: dict[str, Any], access: Access, public: bool) -> None:
-    """Who may call it, and how others are refused."""
+    """Access of an operation and its error answers."""
     if access.is_open(public):
         operation["security"] = []
         return

@@ -20,7 +20,7 @@ def encode(last: int | str) -> str:
 
 
 def decode(cursor: str | None) -> str | None:
-    """What `encode` was given, as text. Raises BadCursor."""
+    """Decode a cursor of `encode`. Raises BadCursor."""
     if cursor is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How errors leave the server: RFC 9457 problem+json, one shape for all of them."""
+"""Error answers: RFC 9457 problem+json."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
 
 
 def describe(slug: str) -> ProblemType:
-    """What GET /problems/<slug> answers. Raises NotFound."""
+    """Answer of GET /problems/<slug>. Raises NotFound."""
     kind = PROBLEM_TYPES.get(slug)
     if kind is None:
         raise NotFound(f"no problem type is called {slug}")

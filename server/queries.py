@@ -1,4 +1,4 @@
-"""What stands behind the ? of an address."""
+"""Query parameters of a request."""
 
 from __future__ import annotations
 

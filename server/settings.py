@@ -1,4 +1,4 @@
-"""Everything that can be set about a server, from TASKLOOM_* in the environment or by the caller."""
+"""Settings of a server, from TASKLOOM_* in the environment or from the caller."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ class Settings(BaseSettings):
 
     @property
     def artifact_folder(self) -> Path:
-        """Where artifacts are kept."""
+        """Folder of artifacts."""
         return self.artifact_root or self._beside("artifacts")
 
     @property
     def answer_folder(self) -> Path:
-        """Where answers are kept."""
+        """Folder of kept answers."""
         return self.answer_root or self._beside("answers")
 
     def _beside(self, name: str) -> Path:

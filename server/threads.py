@@ -19,5 +19,5 @@ class Threads:
         self._limiter = CapacityLimiter(most)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `work` returns, called on one of the threads."""
+        """Run `work` on one of the threads and return its result."""
         return await to_thread.run_sync(functools.partial(work, *args, **kwargs), limiter=self._limiter)

@@ -24,7 +24,7 @@ SEPARATORS = (b",", b"[", b"{")  # there are no more values than these
 
 @dataclass(frozen=True)
 class Limits:
-    """How deep a value may nest, and of how many it may consist."""
+    """Limits of JSON values: depth and number."""
 
     depth: int
     values: int

@@ -14,7 +14,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8321"
 
 
 def __getattr__(name: str) -> Any:
-    """What is public, when it is asked for: HTTP and models take longer to load than some commands to run."""
+    """Load public names on first use: HTTP and models take longer to load than some commands to run."""
     if name in __all__:
         return getattr(importlib.import_module("taskloom.client" if name == "Client" else "taskloom.errors"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

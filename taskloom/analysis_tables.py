@@ -1,4 +1,4 @@
-"""What analysis says, as tables and lines for people."""
+"""Analyses as tables and lines of text."""
 
 from __future__ import annotations
 

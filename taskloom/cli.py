@@ -32,7 +32,7 @@ COMMANDS = (
 
 
 class Taskloom(click.Group):
-    """The group that turns Taskloom's errors into exit codes: 0 ok, 1 the work failed, 2 bad input, 3 the server."""
+    """Command group that maps Taskloom's errors to exit codes: 0 ok, 1 the work failed, 2 bad input, 3 the server."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         del context

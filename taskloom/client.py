@@ -1,4 +1,4 @@
-"""The Python SDK: one method a question, answers as the contract's models, errors as exceptions (see errors.py)."""
+"""The Python client: one method for each operation. Answers are the contract's models, errors are exceptions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class Client(Connection):
-    """A connection to one server. Safe to share between threads; close it, or use it in `with`."""
+    """Client of one server. Threads may share it. Close it, or use it in `with`."""
 
     def submit(self, request: ExperimentRequest, idempotency_key: str | None = None) -> ExperimentDetail:
         """Queue an experiment. A key given twice with the same request submits it once."""
@@ -64,7 +64,7 @@ class Client(Connection):
         return self._ask("POST", "/experiments", ExperimentDetail, body=request, headers=headers)
 
     def plan(self, request: ExperimentRequest) -> DryRun:
-        """What a submission would become; nothing is queued."""
+        """Return the runs that a submission would become, without queueing them."""
         return self._ask("POST", "/experiments", DryRun, body=request, query={"dry_run": "true"})
 
     def experiments(self, **filters: Any) -> Iterator[ExperimentSummary]:
@@ -111,7 +111,7 @@ class Client(Connection):
         return self._ask("POST", f"/runs/{run_id}/retry", RunDetail)
 
     def wait(self, experiment_id: int, timeout_s: float | None = None) -> ExperimentDetail:
-        """The experiment once it has ended. Raises TimeoutError when it has not within so many seconds."""
+        """Wait until the experiment has ended. Raises TimeoutError after `timeout_s` seconds."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         for event in self.events(f"experiment:{experiment_id}", until=until):
             if event.event == "ended":
@@ -119,18 +119,18 @@ class Client(Connection):
         raise TimeoutError(f"experiment {experiment_id} has not ended within {timeout_s:g} s")
 
     def events(self, *topics: str, until: float | None = None) -> Iterator[Event]:
-        """What is told of topics ("overview", "workers", "experiment:7", "run:12") until all have ended.
+        """Iterate over events of topics ("overview", "workers", "experiment:7", "run:12") until all have ended.
 
         A lost stream is taken up where it ended. until: an instant of time.monotonic() at which it ends.
         """
         return events.listen(self._http, self.server, topics, until)
 
     def overview(self) -> Overview:
-        """What is going on: the queue, the workers, what ended lately and what became slower."""
+        """Return the queue, the workers, what ended lately and what became slower."""
         return self._ask("GET", "/overview", Overview)
 
     def whoami(self) -> Identity:
-        """Who asks, as the server knows it."""
+        """Return the caller's identity and scope."""
         return self._ask("GET", "/whoami", Identity)
 
     def queue(self) -> Iterator[QueuedRun]:
@@ -138,7 +138,7 @@ class Client(Connection):
         return self._pages(lambda query: self._page("/queue/runs", QueuedRunPage, query), {})
 
     def variants(self, experiment_id: int) -> list[VariantRow]:
-        """A flat row a variant of an experiment."""
+        """Return a flat row for each variant of an experiment."""
         return list(self._ask("GET", f"/experiments/{experiment_id}/variants", VariantTable).rows)
 
     def export(self, table: str, target: Path, format: str = "csv", **filters: Any) -> None:
@@ -155,7 +155,7 @@ class Client(Connection):
             partial.unlink(missing_ok=True)
 
     def frame(self, table: str, library: str | None = None, **filters: Any) -> Any:
-        """A table ("runs", "steps", "ops", "variants", "history") as a data frame of pandas, or of polars.
+        """Return a table ("runs", "steps", "ops", "variants", "history") as a data frame of pandas or polars.
 
         library: "pandas" or "polars"; None: whichever is installed, pandas first. filters: those of `runs`, and
         `columns`. Raises FrameLibraryMissing.
@@ -174,7 +174,7 @@ class Client(Connection):
         return self._pages(lambda query: self._page("/samples", SamplesPage, query), {"runs": runs})
 
     def result(self, run_id: int) -> dict[str, Any]:
-        """The run's complete raw result, as the trainer wrote it."""
+        """Return the run's complete raw result, as the trainer wrote it."""
         answer = self._send("GET", f"/runs/{run_id}/result")
         content = answer.json()
         if not isinstance(content, dict):
@@ -182,20 +182,20 @@ class Client(Connection):
         return content
 
     def log(self, run_id: int, cursor: str | None = None) -> LogPage:
-        """What the run's trainers printed, after `cursor`."""
+        """Return the output of the run's trainers after `cursor`."""
         return self._ask("GET", f"/runs/{run_id}/log", LogPage, query={"cursor": cursor} if cursor else {})
 
     def run_changes(self, run_id: int) -> Iterator[StateChange]:
-        """The run's history: every change of its state and its attempts', oldest first."""
+        """Iterate over every change of state of the run and its attempts, oldest first."""
         return self._pages(lambda query: self._page(f"/runs/{run_id}/changes", StateChangePage, query), {})
 
     def experiment_changes(self, experiment_id: int) -> Iterator[StateChange]:
-        """The same of all runs of an experiment."""
+        """Iterate over every change of state of an experiment's runs and their attempts, oldest first."""
         path = f"/experiments/{experiment_id}/changes"
         return self._pages(lambda query: self._page(path, StateChangePage, query), {})
 
     def artifacts(self, run_id: int) -> ArtifactList:
-        """The files that the run's attempts left."""
+        """List the files that the run's attempts left."""
         return self._ask("GET", f"/runs/{run_id}/artifacts", ArtifactList)
 
     def download_artifact(self, run_id: int, name: str, target: Path) -> None:
@@ -220,7 +220,7 @@ class Client(Connection):
         return self._pages(lambda query: self._page("/workers", WorkerPage, query), {})
 
     def pools(self) -> list[PoolSummary]:
-        """What may bring workers, as its provisioners last reported it."""
+        """List the pools that provisioners have reported."""
         return list(self._ask("GET", "/queue/pools", PoolPage).items)
 
     def compare(self, a: str, b: str, noise_floor: float | None = None, leave_out_flagged: bool = False) -> Comparison:
@@ -235,19 +235,19 @@ class Client(Connection):
         return self._ask("GET", "/analysis/scaling", ScalingTable, query={"experiment_id": experiment_id})
 
     def sweep(self, experiment_id: int, axis: str | None = None) -> Sweep:
-        """One axis of an experiment with everything else equal, corrected for being several comparisons."""
+        """Compare the values of one axis with everything else equal, adjusted for multiple comparisons."""
         from taskloom.analysis.sweep import Sweep
 
         return self._analysis("sweep", Sweep, experiment_id=experiment_id, axis=axis)
 
     def efficiency(self, experiment_id: int) -> list[EfficiencyRow]:
-        """Where the threads' time went, for every variant."""
+        """Return where the threads' time went, for every variant."""
         from taskloom.analysis.causes import EfficiencyRow
 
         return self._rows("efficiency", EfficiencyRow, experiment_id=experiment_id)
 
     def roofline(self, experiment_id: int) -> list[RooflineRow]:
-        """What each op reached of what the node could, and whether phases are memory bound."""
+        """Return each op's share of the node's peak, and whether phases are memory bound."""
         from taskloom.analysis.causes import RooflineRow
 
         return self._rows("roofline", RooflineRow, experiment_id=experiment_id)
@@ -259,7 +259,7 @@ class Client(Connection):
         return self._analysis("forecast", Outlook, experiment_id=experiment_id, cores=cores)
 
     def memory(self, experiment_id: int) -> list[MemoryRow]:
-        """The memory of every variant, and how it grows."""
+        """Return the memory of every variant and how it grows."""
         from taskloom.analysis.memory import MemoryRow
 
         return self._rows("memory", MemoryRow, experiment_id=experiment_id)
@@ -270,7 +270,7 @@ class Client(Connection):
         return self._analysis("report", dict[str, Any], experiment_id=experiment_id, disturbed=disturbed)
 
     def calibrations(self) -> list[Calibration]:
-        """What each node can tell apart, by its latest A/A experiment."""
+        """Return the smallest difference that each node can detect, by its latest A/A experiment."""
         from taskloom.analysis.calibration import Calibration
 
         return self._rows("calibration", Calibration)
@@ -282,7 +282,7 @@ class Client(Connection):
         return self._rows("history", Series, run_id=run_id)
 
     def alerts(self, state: AlertState | None = None) -> Iterator[AlertSummary]:
-        """What became slower, and what fresh runs say of it, newest first."""
+        """Iterate over changes to slower steps and what fresh runs say about them, newest first."""
         query = {} if state is None else {"state": state}
         return self._pages(lambda each: self._page("/analysis/alerts", AlertPage, each), query)
 
@@ -309,7 +309,7 @@ class Client(Connection):
         return self._pages(lambda query: self._page(f"/webhooks/{webhook_id}/deliveries", DeliveryPage, query), {})
 
     def create_key(self, request: KeyRequest) -> KeyCreated:
-        """A new key; its token is in this answer and nowhere else."""
+        """Create a key. Only this answer contains its token."""
         return self._ask("POST", "/keys", KeyCreated, body=request)
 
     def keys(self) -> Iterator[KeySummary]:

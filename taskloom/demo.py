@@ -30,7 +30,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 class DemoFailed(TaskloomError):
-    """The demo could not be carried out."""
+    """The demo failed."""
 
     exit_code = EXIT_WORK_FAILED
 
@@ -50,14 +50,14 @@ def request(model: str, cores: int, repetitions: int) -> ExperimentRequest:
 
 
 class Processes:
-    """What the demo starts, and stops by its process ids."""
+    """Child processes of the demo, stopped by their process ids."""
 
     def __init__(self, folder: Path, stopping: Stopping) -> None:
         self._folder, self._stopping = folder, stopping
         self._running: dict[str, subprocess.Popen[str]] = {}
 
     def start(self, name: str, *arguments: str) -> IO[str]:
-        """A process of ours; what it says is logged, its standard output is returned."""
+        """Start a Taskloom process with its log in a file; return its standard output."""
         with self._stopping.held_back(), (self._folder / f"{name}.log").open("w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", f"taskloom.{name}", *arguments],
@@ -78,7 +78,7 @@ class Processes:
                 raise DemoFailed(f"the {name} ended with {process.returncode}; its log is {self._folder / name}.log")
 
     def stop(self) -> None:
-        """The worker before the server, so that it can still hand back what it runs."""
+        """Stop the worker before the server, so that it can still hand back its run."""
         for process in reversed(self._running.values()):
             process.terminate()
             try:
@@ -102,10 +102,8 @@ def start(folder: Path, processes: Processes) -> str:
     return url
 
 
-def carry_out(
-    model: str, repetitions: int, folder: Path, processes: Processes, as_json: bool, verbose: bool
-) -> int:
-    """The demo proper; its exit code."""
+def carry_out(model: str, repetitions: int, folder: Path, processes: Processes, as_json: bool, verbose: bool) -> int:
+    """Run the demo and return its exit code."""
     out, notes = console(), error_console()
     began = time.monotonic()
     url = start(folder, processes)
@@ -140,7 +138,7 @@ def carry_out(
 
 
 def with_processes(folder: Path, work: Callable[[Processes], int]) -> int:
-    """The exit code of what is done with processes that log to a folder; however it ends, they are stopped."""
+    """Run `work` with processes that log to a folder, stop them in any case, and return the exit code."""
     stopping, code = Stopping(), EXIT_WORK_FAILED
     processes = Processes(folder, stopping)
     with stopping.listening():

@@ -28,7 +28,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found. advice is empty where nothing is to be done."""
+    """Finding of one check. `advice` is empty if there is nothing to do."""
 
     name: str
     status: Literal["ok", "warn"]

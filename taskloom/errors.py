@@ -1,4 +1,4 @@
-"""What may go wrong between a user and a server. Each class has the exit code that the command line gives it."""
+"""Errors between a user and a server. Each class has its exit code on the command line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ EXIT_OK, EXIT_WORK_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
 
 
 class TaskloomError(Exception):
-    """Taskloom cannot do this."""
+    """Base class of the client's and the command line's errors."""
 
     exit_code = EXIT_SERVER
 
     def to_dict(self) -> dict[str, Any]:
-        """As printed with --json."""
+        """The error as JSON for --json."""
         return {"error": str(self)}
 
 
@@ -32,11 +32,11 @@ class ServerUnreachable(TaskloomError):
 
 
 class NotUnderstood(TaskloomError):
-    """The server's answer is not one that this version knows."""
+    """The server's answer has a form that this version does not know."""
 
 
 class FrameLibraryMissing(TaskloomError):
-    """A data frame is asked for, and neither pandas nor polars is installed."""
+    """A data frame was requested, but neither pandas nor polars is installed."""
 
     exit_code = EXIT_BAD_INPUT
 
@@ -53,7 +53,7 @@ class NoTrace(TaskloomError):
 
 
 class Problem(TaskloomError):
-    """The server answered with problem+json; `problem.type` is stable."""
+    """The server answered with a problem document; `problem.type` is stable."""
 
     def __init__(self, problem: problems.Problem) -> None:
         self.problem = problem
@@ -66,21 +66,21 @@ class Problem(TaskloomError):
 
 
 class BadRequest(Problem):
-    """The request holds what the server does not accept, or names what it does not have."""
+    """The request contains values that the server rejects, or names something that does not exist."""
 
     exit_code = EXIT_BAD_INPUT
 
 
 class Conflict(Problem):
-    """It cannot be done in this state."""
+    """The request conflicts with the current state."""
 
 
 class Forbidden(Problem):
-    """The key is missing, unknown, or does not allow this."""
+    """The key is missing, unknown, or lacks the needed scope."""
 
 
 def from_problem(problem: problems.Problem) -> Problem:
-    """The error of a problem, by its status."""
+    """The error class for a problem's status."""
     if problem.status in (400, 404, 413, 422):
         return BadRequest(problem)
     if problem.status == 409:

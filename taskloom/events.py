@@ -1,4 +1,4 @@
-"""What the server tells as it happens: server-sent events, read until their topics have ended."""
+"""Reads server-sent events until their topics have ended."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Make = Callable[[bytes, str | Sequence[str] | None], Any]
 
 
 def maker(library: str | None) -> Make:
-    """What makes a frame of rows, an object a line. Raises FrameLibraryMissing."""
+    """Function that makes a data frame from NDJSON rows. Raises FrameLibraryMissing."""
     wanted = LIBRARIES if library is None else (library,)
     for name in wanted:
         if name in LIBRARIES and importlib.util.find_spec(name) is not None:

@@ -1,4 +1,4 @@
-"""One run right here: the trainer, or METG, as a child process; its events on the way, its result at the end."""
+"""Runs the trainer or METG as a child process on this machine and reports its events and its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRACE_S = 3.0  # between asking a trainer to stop and killing it: nothing of its
 
 
 class Settings(Protocol):
-    """What a child is given, and where it may run."""
+    """Settings of a child process and the cores it may use."""
 
     @property
     def threads(self) -> int: ...
@@ -35,7 +35,7 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class LocalEnding:
-    """How it went. exit_code is the one to leave with; result is the trainer's, or what it planned."""
+    """End of a child process: the exit code for the command, and the trainer's result or plan."""
 
     exit_code: int
     result: dict[str, Any] | None

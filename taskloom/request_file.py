@@ -16,13 +16,13 @@ from taskloom.contract.experiments import ExperimentRequest
 
 
 class BadRequestFile(FileError):
-    """The file holds no experiment request."""
+    """The file contains no experiment request."""
 
     slug = "bad-request-file"
 
 
 def read(path: Path) -> ExperimentRequest:
-    """The request in a file. Raises FileError (unreadable, no such format) or ConfigError (a value not accepted)."""
+    """Read a request from a file. Raises FileError (unreadable, unknown format) or ConfigError (a rejected value)."""
     readers: dict[str, Callable[[str], Any]] = {
         ".toml": tomllib.loads,
         ".yaml": yaml.safe_load,
@@ -42,7 +42,7 @@ def read(path: Path) -> ExperimentRequest:
 
 
 def parse(content: Any) -> ExperimentRequest:
-    """A request from plain values. Raises ConfigError for the first value that is not accepted."""
+    """Parse a request from plain values. Raises ConfigError for the first rejected value."""
     try:
         return ExperimentRequest.model_validate(content)
     except ValidationError as error:

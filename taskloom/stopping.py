@@ -10,7 +10,7 @@ HEARD = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(Exception):
-    """The user or the system asked this process to stop."""
+    """This process was asked to stop by the user or the system."""
 
 
 class Stopping:

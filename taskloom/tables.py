@@ -23,7 +23,7 @@ NONE = "-"
 
 
 def seconds(value: float | None) -> str:
-    """A duration with the unit that suits it."""
+    """Format a duration with a suitable unit."""
     if value is None:
         return NONE
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
@@ -50,7 +50,7 @@ def interval(value: Interval) -> str:
 
 
 def variant(values: Mapping[str, Any]) -> str:
-    """A run's values on the axes, in one line."""
+    """Format a run's values on the axes in one line."""
     shown = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in values.items())
     return " ".join(shown) or NONE
 
@@ -108,7 +108,7 @@ def instant(at: datetime | None) -> str:
 
 
 def duration(of_s: float) -> str:
-    """A duration for people: 40 s, 12 min, 3.5 h."""
+    """Format a duration in coarse units: 40 s, 12 min, 3.5 h."""
     if of_s < 90:
         return f"{of_s:.0f} s"
     return f"{of_s / 60:.0f} min" if of_s < 5400 else f"{of_s / 3600:.1f} h"
@@ -147,7 +147,7 @@ def changes(items: Iterable[StateChange]) -> Table:
 
 
 def alerts(items: Iterable[AlertSummary]) -> Table:
-    """What became slower, an alert a row."""
+    """Table of alerts: changes to slower steps."""
     table = new_table(None, "alert", "from run", "state", "since", "reason", "slower by", left=5)
     for item in items:
         since = f"{item.changed_at:%Y-%m-%d %H:%M}"

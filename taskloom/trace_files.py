@@ -23,7 +23,7 @@ LEVEL = 5  # of gzip: 6 takes twice as long for a tenth less
 
 
 def format_of(path: Path) -> Format:
-    """The format that a file's name asks for. Raises ConfigError."""
+    """Format of a trace file by its suffix. Raises ConfigError."""
     for suffix, form in SUFFIXES.items():
         if path.name.endswith(suffix):
             return form
@@ -31,7 +31,7 @@ def format_of(path: Path) -> Format:
 
 
 def read(path: Path, most_bytes: int = MOST_BYTES) -> Trace:
-    """What a trainer left. Raises UnreadableFile or InputError."""
+    """Read a trainer's raw trace. Raises UnreadableFile or InputError."""
     try:
         with gzip.open(path) as file:
             text = file.read(most_bytes + 1)  # not all of it: a megabyte may stand for a gigabyte

@@ -1,4 +1,4 @@
-"""What `taskloom train` prints for people."""
+"""Tables that `taskloom train` prints."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ENDED = ("succeeded", "failed", "cancelled", "quarantined")
 
 
 class Logs:
-    """What the trainers of some runs print, each line told once."""
+    """Follows the output of runs' trainers and reports each line once."""
 
     def __init__(self, client: Client, told: Callable[[LogLine], None]) -> None:
         self._client, self._told = client, told
@@ -26,7 +26,7 @@ class Logs:
         self._done: set[int] = set()
 
     def look(self, runs: Iterable[RunSummary]) -> None:
-        """Tell what is new of these runs."""
+        """Report the new lines of these runs."""
         for run in runs:
             if run.state == "queued" or run.id in self._done:
                 continue
@@ -80,7 +80,7 @@ def pause_s(waited_s: float) -> float:
 
 
 def _doing(client: Client, experiment_id: int) -> str:
-    """The first active run, in words."""
+    """Describe the first active run."""
     for state in ("running", "leased"):
         for summary in client.runs(experiment_id, state):
             return describe(client.run(summary.id))
@@ -88,7 +88,7 @@ def _doing(client: Client, experiment_id: int) -> str:
 
 
 def describe(run: RunDetail) -> str:
-    """What a run is doing now."""
+    """Describe what a run is doing now."""
     progress = run.history[-1].progress if run.history else None
     text = f"run {run.id} {tables.variant(run.variant)}: "
     if progress is None:

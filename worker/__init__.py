@@ -1,1 +1,1 @@
-"""The agent on a node: claims runs from the server, has a pinned trainer execute each, and delivers what came of it."""
+"""The agent on a node: claims runs, executes each in a pinned trainer, and delivers the results."""

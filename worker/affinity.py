@@ -1,4 +1,4 @@
-"""Which cores the trainer's team gets, and which are left for the agent."""
+"""Divides the cores between the trainer's team and the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent is doing and what has been asked of it. No I/O and no clock: inputs in, decisions out."""
+"""State machine of the agent: inputs in, decisions out. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StopReason(StrEnum):
 
 
 class InvalidTransition(RuntimeError):
-    """The agent was told to do what it cannot do in its phase."""
+    """The requested action is not possible in the agent's phase."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class DrainAsked:
 
 
 def _told(value: Any) -> float | None:
-    """A figure of the trainer's as heartbeats carry it; None for one of a run that diverges."""
+    """A figure for a heartbeat. None: it is not finite, because the run diverges."""
     return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
 
 

@@ -28,7 +28,7 @@ PACKAGE, ABOUT, NAME = "gpt2core", "build.json", "[0-9a-f]{64}"
 
 
 def folder() -> Path:
-    """Where this node's builds are."""
+    """Folder of this node's builds."""
     return cache_folder() / "builds"
 
 
@@ -65,12 +65,12 @@ def _kept() -> list[Path]:
 
 
 def _no_sources(path: str, names: list[str]) -> set[str]:
-    """What is no part of a build."""
+    """Names of files that are not part of a build."""
     return {name for name in names if name == "__pycache__" or not (name.endswith(".py") or Path(path, name).is_dir())}
 
 
 def labels() -> dict[str, str]:
-    """What this worker's builds let runs require of it."""
+    """Labels for this worker's builds."""
     return {build_label(path.name): KEPT for path in _kept() if _about(path) is not None}
 
 

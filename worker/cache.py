@@ -1,4 +1,4 @@
-"""Where trainers keep what they compiled and measured, on a node whose default cache folder cannot be written."""
+"""Cache folder of trainers on a node whose default cache folder is not writable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claim loop: deliver what waits, claim a run, have it executed, deliver what came of it; until told to stop."""
+"""The claim loop: deliver the spool, claim a run, execute it, deliver its result; until told to stop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
 
 @dataclass(frozen=True)
 class ClaimAnswered:
-    """A long poll came back."""
+    """End of a long poll."""
 
     lease: Lease | None
     error: Exception | None
@@ -107,14 +107,14 @@ class ClaimLoop:
         return False
 
     def _deliver_stranded(self) -> None:
-        """What earlier workers of this user could not deliver, where spools have their default places."""
+        """Deliver what earlier workers of this user left in default spools."""
         if self._settings.spool == default_spool(self._settings.worker_id):
             for spool in stranded(self._settings.spool):
                 self._report.say("adopted", f"delivering what waits in {spool.folder}")
                 Delivery(self._client, spool, self.pause, self._report).deliver_waiting()
 
     def _pause_while_wanted(self, delay_s: float) -> bool:
-        """As pause; False also once this worker has been without a run for as long as it may."""
+        """Pause as `pause` does. False also after --idle-exit without a run."""
         return self._idle_left_s() > 0 and self.pause(min(delay_s, self._idle_left_s()))
 
     def _register(self) -> None:
@@ -139,7 +139,7 @@ class ClaimLoop:
         return math.inf if limit_s is None else max(0.0, self._idle_since + limit_s - time.monotonic())
 
     def _claim(self) -> Lease | None:
-        """A lease, or None if there was none this time. The poll has a thread, so that no signal waits for it."""
+        """Poll once for a lease; None: there is none. The poll has its own thread, so signals do not wait for it."""
         remaining_s = self._settings.walltime.remaining_s()
         request = LeaseRequest(
             worker_id=self._settings.worker_id,

@@ -1,4 +1,4 @@
-"""What a worker says to the server, over HTTP. No retries here: see retry.py."""
+"""The worker's HTTP client. It does not retry (see retry.py)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ServerClient:
         self._send("POST", f"/workers/{quote(worker_id, safe='')}/leave", Leaving(boot_id=boot_id))
 
     def claim(self, request: LeaseRequest) -> Lease | None:
-        """A run to execute, or None if there was none within request.wait_s."""
+        """Claim a run. None: there was none within request.wait_s."""
         answer = self._send("POST", "/leases", request, timeout_s=request.wait_s + ANSWER_S)
         return None if answer.status_code == 204 else self._parsed(answer, Lease)
 

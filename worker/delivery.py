@@ -68,7 +68,7 @@ class Delivery:
         )
 
     def deliver_artifacts(self, entry: Entry) -> None:
-        """What the trainer left beside its result. A file that is refused does not keep back the others."""
+        """Deliver an attempt's artifacts. A rejected file does not delay the others."""
         attempt_id, upload = entry.attempt_id, entry.upload
         for path in self._spool.artifacts(attempt_id):
             try:

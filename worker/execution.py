@@ -1,4 +1,4 @@
-"""One lease, from its settings to the result that the server is sent."""
+"""Executes one lease, from its settings to the result for the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Outcome = Literal["succeeded", "failed", "cancelled"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an attempt, before it is text."""
+    """Outcome of an attempt, before serialisation."""
 
     outcome: Outcome
     result: dict[str, Any] | None
@@ -38,7 +38,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Placement:
-    """Who runs where. shared: the agent has no core to itself."""
+    """Cores of agent and trainer. shared: the agent has no core to itself."""
 
     team: tuple[int, ...]
     agent: tuple[int, ...]
@@ -62,7 +62,7 @@ class Executor:
     def execute(
         self, lease: Lease, entered_stage: Callable[[], None], printed: Callable[[str], None]
     ) -> Verdict | None:
-        """What became of the lease; None if it was lost, so that nothing is to be delivered."""
+        """Execute the lease and return its outcome. None: the lease was lost and nothing is delivered."""
         if not self._settings.walltime.fits(lease.deadline_s):
             detail = f"handed back: it may take {lease.deadline_s:g} s, and this worker ends before"
             return Verdict("cancelled", None, {"slug": "too-little-time", "detail": detail})
@@ -100,7 +100,7 @@ class Executor:
             return judge(ending, result, lease, self._about(placement), {**restored(asked, files), **unknown})
 
     def _of_build(self, build: str | None, config: TrainConfig) -> tuple[Command, dict[str, Any]]:
-        """How the trainer of a build is started, and the settings that it is too old to know. Raises ConfigError."""
+        """Command of a build's trainer, and the settings that it is too old to know. Raises ConfigError."""
         if build is None:
             return self._command, {}
         started = partial(builds.command, build)
@@ -128,7 +128,7 @@ def restored(asked: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:
 
 
 def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], names: Mapping[str, Any]) -> Verdict:
-    """What became of an attempt, from how its trainer ended."""
+    """Outcome of an attempt by its trainer's end."""
     result = _read_result(path, ending) if ending.code == 0 else None
     if isinstance(result, dict) and lease.build not in (None, result.get("environment", {}).get("core_hash")):
         result = f"the trainer that ran was not build {lease.build}"
@@ -165,7 +165,7 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
 
 
 def _read_result(path: Path, ending: Ending) -> dict[str, Any] | str:
-    """The result file's content, or what is wrong with it."""
+    """Content of the result file, or its error."""
     if ending.result is None:
         return "the trainer ended well but told of no result"
     try:

@@ -43,7 +43,7 @@ class HeartbeatLoop:
         self._nudges.put(NOW)
 
     def printed(self, line: str) -> None:
-        """The trainer printed a line."""
+        """Record a line that the trainer printed."""
         was_pending = self._output.pending
         self._output.add(line)
         if not was_pending:

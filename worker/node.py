@@ -1,4 +1,4 @@
-"""What this machine and this installation are, as the server is told on registration."""
+"""Facts about this machine and installation for the registration."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ def registration(settings: Settings, life: Life, spool_id: str) -> WorkerRegistr
 
 
 def runtime_labels() -> dict[str, str]:
-    """What this node's OpenMP runtimes let runs require of it."""
+    """Labels for this node's OpenMP runtimes."""
     here = list(openmp.find())
     return {runtime_label(name): INSTALLED for name in [*here, *([AUTO] if here else [])]}

@@ -1,4 +1,4 @@
-"""What a trainer prints, numbered, until the server has it. Written by one thread, sent by another."""
+"""Buffer of a trainer's numbered output until the server has it. One thread writes, another sends."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Output:
 
     @property
     def pending(self) -> int:
-        """How many lines the server does not have."""
+        """Number of lines that the server does not have yet."""
         with self._changed:
             return len(self._waiting)
 
     def next(self) -> OutputLines | None:
-        """The oldest lines that the server does not have; None if it has all."""
+        """Oldest lines that the server does not have. None: it has all."""
         with self._changed:
             if not self._waiting:
                 return None
@@ -39,7 +39,7 @@ class Output:
             return OutputLines(first=first, lines=list(islice(self._waiting, OUTPUT_LINES)))
 
     def acknowledge(self, sent: OutputLines) -> None:
-        """The server has these."""
+        """Drop lines that the server has."""
         with self._changed:
             last = sent.first + len(sent.lines) - 1
             while self._waiting and self._printed - len(self._waiting) < last:

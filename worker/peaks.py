@@ -51,14 +51,14 @@ def measure_once(
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """One worker of the node at a time."""
+    """Lock that admits one worker of the node at a time."""
     with (make_cache_folder() / "peaks.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _run(settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command) -> int:
-    """The measurement's exit status. A worker that is to leave does not wait for it."""
+    """Exit status of the measurement. A worker that is stopping does not wait for it."""
     with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
         child = Child(command(Path(folder) / "peaks.json"), {}, inbox, settings.cores)
         orphan.remember(settings.spool, child.pid)

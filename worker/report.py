@@ -1,4 +1,4 @@
-"""What the worker says of itself: lines for people on standard error, with --json also events on standard output."""
+"""Output of the worker: text lines on standard error, with --json also events on standard output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Report:
-    """Where the worker's events go."""
+    """Sink of the worker's events."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json

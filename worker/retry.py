@@ -1,4 +1,4 @@
-"""The one retry policy of the worker: what is tried again, and after how long."""
+"""Retry policy of the worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Unreachable(Exception):
-    """The server did not answer, or not with an answer that ends the matter; the same request may succeed later."""
+    """The server did not answer, or not conclusively; the same request may succeed later."""
 
     def __init__(self, detail: str, retry_after_s: float | None = None) -> None:
         super().__init__(detail)
@@ -25,7 +25,7 @@ class Unreachable(Exception):
 
 
 class GaveUp(Exception):
-    """The worker was asked to stop while it waited to try again."""
+    """The worker was asked to stop while it waited to retry."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ BUILT_IN_DATA = ("synthetic", "stdlib")
 
 
 class RefusedName(InputError):
-    """A run names a file that this worker does not let it use."""
+    """A run names a file outside this worker's roots."""
 
     slug = "refused-name"
 

@@ -1,4 +1,4 @@
-"""How a worker is set up: options first, then the environment's TASKLOOM_*, then the defaults."""
+"""Settings of a worker: options first, then TASKLOOM_* of the environment, then defaults."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def core_ranges(cores: Sequence[int]) -> str:
 
 
 def default_spool(worker_id: str) -> Path:
-    """Where results wait for the server: kept over restarts, apart for each worker of a node."""
+    """Folder of undelivered results, kept over restarts, one for each worker of a node."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(state) / "taskloom" / "spool" / worker_id
 

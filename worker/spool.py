@@ -27,7 +27,7 @@ ARTIFACTS = "artifacts"  # in an attempt's folder, and for the trainer beside it
 
 @dataclass(frozen=True)
 class Entry:
-    """A result on its way."""
+    """An undelivered result."""
 
     attempt_id: int
     upload: ResultUpload
@@ -38,7 +38,7 @@ class SpoolTaken(Exception):
 
 
 class Spool:
-    """A folder with one file and one folder an attempt. Raises OSError when the disk does not play along."""
+    """Folder of undelivered results and artifacts. Raises OSError on disk errors."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class Spool:
         write_durably(self._path(entry.attempt_id), text)
 
     def entries(self) -> Iterator[Entry]:
-        """What waits, oldest attempt first. A file that holds no entry is set aside."""
+        """Undelivered entries, oldest attempt first. Unreadable files are set aside."""
         names = [path.stem for path in self.folder.glob("*.json") if path.stem.isdecimal()]
         for attempt_id in sorted(map(int, names)):
             try:
@@ -99,21 +99,21 @@ class Spool:
                 self.set_aside(attempt_id)
 
     def remove(self, attempt_id: int) -> None:
-        """The server has it."""
+        """Delete an entry that the server has acknowledged."""
         shutil.rmtree(self._attempt_folder(attempt_id), ignore_errors=True)
         self._path(attempt_id).unlink(missing_ok=True)
         _sync_folder(self.folder)
 
     def set_aside(self, attempt_id: int) -> Path:
-        """The server will never take it: keep it out of the way, for people to look at and to send again."""
+        """Set aside an entry that the server has rejected for good; people may inspect and resend it."""
         return self._refuse(self._path(attempt_id), f"{attempt_id}.json")
 
     def set_artifact_aside(self, attempt_id: int, path: Path) -> Path:
-        """The server will never take this artifact: keep it out of the way."""
+        """Set aside an artifact that the server has rejected for good."""
         return self._refuse(path, f"{attempt_id}-{path.name}")
 
     def refused(self) -> list[Path]:
-        """What was set aside."""
+        """Entries that were set aside."""
         return sorted(path for path in (self.folder / REFUSED).glob("*") if SET_ASIDE.fullmatch(path.name))
 
     def take_back(self) -> int:

@@ -18,7 +18,7 @@ OUTPUT_LINES = 40  # the last ones, kept for a failure's report
 
 @dataclass(frozen=True)
 class Ending:
-    """How a trainer ended. code: exit status, or minus a signal."""
+    """End of a trainer. code: exit status, or the negative signal number."""
 
     code: int
     signal: str | None

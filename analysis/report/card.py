@@ -1,4 +1,4 @@
-"""Which of the measuring rules hold for an experiment (docs/methodology.md), each with what shows it."""
+"""Report card: which measuring rules hold for an experiment (docs/methodology.md), with the evidence."""
 
 from __future__ import annotations
 

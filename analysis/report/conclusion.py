@@ -32,7 +32,7 @@ def milliseconds(value_s: float) -> str:
 
 
 def ratio_of(sweep: Mapping[str, Any]) -> str:
-    """What a sweep's ratios are: fork-join time / task time."""
+    """Name of a sweep's ratio: fork-join time / task time."""
     bases, others = {row["a"] for row in sweep["rows"]}, {row["b"] for row in sweep["rows"]}
     first = bases.pop() if len(bases) == 1 else "first"
     second = others.pop() if len(others) == 1 else "other"
@@ -40,7 +40,7 @@ def ratio_of(sweep: Mapping[str, Any]) -> str:
 
 
 def faster_above_1(sweep: Mapping[str, Any]) -> str:
-    """Who is faster where a sweep's ratio is above 1."""
+    """Name of the faster side for a ratio above 1."""
     sides = {row["b"] for row in sweep["rows"]}
     return str(sides.pop()) if len(sides) == 1 else "the other"
 
@@ -111,7 +111,7 @@ def _runtimes(document: Document) -> Iterator[str]:
 
 
 def at(row: Mapping[str, Any]) -> str:
-    """Where in the sweep a comparison stands: slices 1x64, 2 threads."""
+    """Place of a comparison in the sweep: slices 1x64, 2 threads."""
     rest = dict(row["at"])
     told = []
     if "batch_slice" in rest and "token_slice" in rest:
@@ -167,7 +167,7 @@ def _memory_bound(document: Document) -> Iterator[str]:
 
 
 def _best_rows(document: Document, table: str) -> list[Mapping[str, Any]]:
-    """Of each scheduler the row of its fastest variant on the most threads."""
+    """Row of each scheduler's fastest variant on the most threads."""
     step_s = {_key(row): row["step_s"]["median"] for row in document["scaling"]["rows"]}
     most = max(row["threads"] for row in document["scaling"]["rows"])
     best: dict[str, Mapping[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Everything that a report says, as JSON: the page and every plot are drawn from it alone."""
+"""Content of a report as JSON; page and plots are drawn from it alone."""
 
 from __future__ import annotations
 

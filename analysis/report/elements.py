@@ -1,4 +1,4 @@
-"""What the report's page is made of: tables, figures, and numbers as their cells show them; "-" where there is none."""
+"""Elements of the report's page: tables, figures, formatted numbers ("-" for none)."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def _runtime(document: Document) -> str:
 
 
 def _levels(found: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Where the variance is, and how many timed steps a process is worth."""
+    """Variance components, and how many timed steps are worth one process."""
     advised = found.get("steps_advised")
     return share(found.get("process")), share(found.get("step")), "-" if advised is None else str(advised)
 

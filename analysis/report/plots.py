@@ -220,7 +220,7 @@ def _speedups(
 
 
 def efficiency(document: Document) -> str:
-    """How the threads' time splits, for variants with more than one thread."""
+    """Plot of the split of the threads' time, for variants with more than one thread."""
     rows = [row for row in document["efficiency"] if row["waiting"]]
     if not rows:
         return ""

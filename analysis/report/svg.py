@@ -11,7 +11,7 @@ Point = tuple[float, float]
 
 
 class Scale:
-    """From values to places on the page, linear or logarithmic, with ticks at round values."""
+    """Scale from values to positions, linear or logarithmic, with ticks at round values."""
 
     def __init__(self, low: float, high: float, start: float, end: float, base: float | None = None) -> None:
         self.base, self.start, self.end = base, start, end

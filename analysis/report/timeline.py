@@ -1,4 +1,4 @@
-"""What ran where and when, for the report: as it was traced, and as a one-thread profile replayed on more cores."""
+"""Timelines of the report: traced, and replayed on more cores from a one-thread profile."""
 
 from __future__ import annotations
 

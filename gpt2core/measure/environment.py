@@ -1,4 +1,4 @@
-"""What a result was measured on and with: everything that must agree before two results may be compared."""
+"""Environment of a result: everything that must agree before two results may be compared."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def flags(validity: dict[str, Any], step_s: Sequence[float], cores: int) -> list
 
 
 def warnings(validity: dict[str, Any], flagged: list[list[str]], timed_s: float) -> list[str]:
-    """What to say to people of the flagged steps and of other processes on the run's cores."""
+    """Warnings about flagged steps and other processes on the run's cores."""
     out = []
     if any(flagged):
         reasons = Counter(reason for step in flagged for reason in step)

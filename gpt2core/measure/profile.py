@@ -1,4 +1,4 @@
-"""What a step's tasks cost and how they depend on each other, as a file: enough to replay the step on paper. A trace is
+"""Profiles: cost and dependencies of a step's tasks as a file, enough to replay the step. A trace is
 the same with who ran or waited when.
 
 Formats (gzip JSON, schemas taskloom-profile-1 and taskloom-trace-1): docs/reference/formats.md.
@@ -55,7 +55,7 @@ def profile(
 
 
 def calls(program: Program) -> dict[str, Any]:
-    """Which task each call is part of, and which of `call_ops` it is."""
+    """Task of each call, and its index in `call_ops`."""
     kinds = list(dict.fromkeys((call.name, call.phase) for op in program.ops for call in op.calls))
     number = {kind: i for i, kind in enumerate(kinds)}
     tasks = enumerate(program.tasks)

@@ -1,4 +1,4 @@
-"""What networks that learn to tell the next token share, on the tensors of token_rows and those that every run has."""
+"""Ops that networks for next-token prediction share."""
 
 from __future__ import annotations
 

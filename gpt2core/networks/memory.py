@@ -1,4 +1,4 @@
-"""How much memory a run needs, whatever its network. No Numba and no NumPy: a server asks before it accepts a run."""
+"""Memory that a run of any network needs. No Numba and no NumPy: servers call it before they accept a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
 
 
 def run_specs(config: TrainConfig) -> list[TensorSpec]:
-    """What every run has: each thread's scratch for matrix products, the losses, the settings and the control cells."""
+    """Tensors of every run: each thread's scratch for matrix products, losses, settings and control cells."""
     return [
         TensorSpec(SCRATCH, (config.threads, PRODUCT_SCRATCH), "int32"),
         TensorSpec("losses", (config.steps,), "float64"),

@@ -1,4 +1,4 @@
-"""What the trainer asks of a network. A network is a folder here and a line in gpt2core/spec/networks.py."""
+"""Interface of a network. A network is a folder here and a line in gpt2core/spec/networks.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Network(Protocol):
         """Add the ops of a training step, whose slices are resolved. Raises ConfigError if it would be too large."""
 
     def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
-        """What a run reads and never writes: samples, and tables of the slices' rows. Raises InputError.
+        """Data that a run reads and never writes: samples, and tables of the slices' rows. Raises InputError.
 
         An array whose name is a tensor's is copied there, any other one is used where it lies.
         """
@@ -69,7 +69,7 @@ def _no_file_format(config: TrainConfig, setting: str) -> ConfigError:
 
 
 def fusion_of(config: TrainConfig) -> str:
-    """Which kernels share a task: "none" where the network's step does not follow the default.
+    """Fusion of a run: which kernels share a task; "none" where the network's step does not follow the default.
 
     Raises ConfigError for a fusion that was asked for and that it does not follow.
     """

@@ -1,4 +1,4 @@
-"""What networks on tokens share: the rows' tokens, and tables of where each row lies in the batch."""
+"""Tensors that networks on tokens share: the rows' tokens, and each row's place in the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine is and how it is set up, from /proc and /sys; None where it does not say. Standard library."""
+"""Facts about this machine from /proc and /sys. None: unknown. Standard library only."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def cgroup_memory_limit_bytes() -> int | None:
 
 
 def cgroup_oom_kills() -> int | None:
-    """How often the kernel has killed for memory in this process's cgroup, or None if it does not say."""
+    """Number of out-of-memory kills in this process's cgroup. None: unknown."""
     for folder in _cgroup_folders("memory"):
         for name in ("memory.events", "memory.oom_control"):
             for line in (read_text(folder / name) or "").splitlines():
@@ -83,7 +83,7 @@ def cgroup_oom_kills() -> int | None:
 
 
 def cgroup_cpu_quota_cores() -> float | None:
-    """How many cores' worth of time this process's cgroups allow, or None if they do not limit it."""
+    """CPU quota of this process's cgroups, in cores. None: no limit."""
     quotas: list[float] = []
     for folder in _cgroup_folders("cpu"):
         both = (read_text(folder / "cpu.max") or "").split()
@@ -101,7 +101,7 @@ def usable_memory_bytes() -> int:
 
 
 def available_memory_bytes() -> int:
-    """What this process may still allocate: the machine's available memory, or what its cgroups leave of theirs."""
+    """Memory that this process may still allocate, by the machine and its cgroups."""
     free = [memory_info_bytes("MemAvailable") or usable_memory_bytes()]
     for folder in _cgroup_folders("memory"):
         for limit_name, used_name in (
@@ -134,7 +134,7 @@ def turbo() -> bool | None:
 
 
 def clock_source() -> str | None:
-    """What the kernel tells the time with."""
+    """Clock source of the kernel."""
     return read_text(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource"))
 
 
@@ -179,7 +179,7 @@ def cgroup_throttled_s() -> float | None:
 
 
 def runnable() -> int | None:
-    """How many threads of the whole machine run or are ready to, the one that asks included."""
+    """Number of running or ready threads on the whole machine, including the caller."""
     fields = (read_text(Path("/proc/loadavg")) or "").split()
     return int(fields[3].partition("/")[0]) if len(fields) > 3 else None
 
@@ -191,7 +191,7 @@ def frequency_hz(cores: Sequence[int]) -> float | None:
 
 
 def last_level_cache_bytes(cores: Sequence[int]) -> int:
-    """Of all last-level caches that these cores use, each counted once; 0 if the machine does not show them."""
+    """Total size of the last-level caches of these cores; 0 if unknown."""
     found = {}
     for core in cores:
         folders = (CPU / f"cpu{core}/cache").glob("index[0-9]*")

@@ -1,4 +1,4 @@
-"""Which OpenMP runtimes this node has: their files, found and described without loading any. Standard library only."""
+"""OpenMP runtimes of this node: files, found and described without loading them. Standard library only."""
 
 from __future__ import annotations
 

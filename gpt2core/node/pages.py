@@ -32,7 +32,7 @@ def _status_bytes(name: str) -> int:
 
 
 class Residency:
-    """What the process's resident memory consists of: by how much it grew from one point of a run to the next."""
+    """Resident memory of the process, split by its growth between points of a run."""
 
     def __init__(self) -> None:
         self.pieces = {"interpreter": _status_bytes("VmRSS")}

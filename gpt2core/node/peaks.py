@@ -1,4 +1,4 @@
-"""What this node reaches at most: matrix products and memory bandwidth by number of threads, measured once and kept.
+"""Peaks of this node: matrix products and memory bandwidth by number of threads, measured once and kept.
 
 Standard library only. A worker before its first claim and `taskloom doctor --peaks` have them measured
 (gpt2core.run.roof); every result's environment holds what is kept for its node, or null.
@@ -45,7 +45,7 @@ def path(cores: Sequence[int] | None = None) -> Path:
 
 
 def read(cores: Sequence[int] | None = None) -> dict[str, Any] | None:
-    """What was measured on this node, or None."""
+    """Peaks measured on this node, or None."""
     try:
         found = json.loads(path(cores).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -8,7 +8,7 @@ from gpt2core.step.tensors import ITEMSIZE, TensorSpec, plan_arena
 
 
 def arenas(weights: Sequence[TensorSpec], keeps_gradients: bool = True) -> dict[str, list[TensorSpec]]:
-    """What training needs of some weights: themselves, their gradients and their moments."""
+    """Tensors for training some weights: weights, gradients and moments."""
     return {
         "weights": list(weights),
         "gradients": gradients(weights) if keeps_gradients else [],

@@ -32,7 +32,7 @@ MAX_NAMED = 8  # waiting tasks that a stall's report names
 
 @dataclass
 class Measured:
-    """What is known of the steps that have run, in ticks; complete once `execute` has returned."""
+    """Records of the executed steps, in ticks; complete once `execute` has returned."""
 
     planned: Plan
     bound: dispatch.Dispatch
@@ -141,7 +141,7 @@ class Stages:
             raise Cancelled(done)
 
     def watch(self, timed: bool) -> Callable[[], None]:
-        """What is done every now and then while a stage runs: look for a stall, pass on a stop, report steps."""
+        """Periodic work while a stage runs: detect stalls, forward a stop, report steps."""
         limit_s = settings.stall_s()
         ended, since_s = -1, time.monotonic()
 
@@ -190,7 +190,7 @@ class Stages:
             })  # fmt: skip
 
     def stall_report(self, limit_s: float) -> str:
-        """Which tasks wait on what."""
+        """Describe which tasks wait on what."""
         stuck = self.prepared.stuck()
         more = [f"and {len(stuck) - MAX_NAMED} more"] if len(stuck) > MAX_NAMED else []
         return "; ".join([f"no task has ended for {limit_s:g} s", *stuck[:MAX_NAMED], *more])

@@ -1,4 +1,4 @@
-"""What precedes a run's steps: its plan, and compiled kernels, chosen libraries and filled memory."""
+"""Prepares a run's steps: plan, compiled kernels, chosen libraries and filled memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Emit = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is known of a run before anything is allocated."""
+    """Plan of a run, before anything is allocated."""
 
     config: TrainConfig
     cores: tuple[int, ...]
@@ -97,7 +97,7 @@ def check_op_names(config: TrainConfig, step: Program) -> None:
 
 
 def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> table.Products:
-    """What computes the program's matrix products: one library, or the fastest for each."""
+    """Choose the libraries of the program's matrix products: one for all, or the fastest for each."""
     wanted = [operand for op in step.ops for call in op.calls for operand in call.operands]
     return table.choose(libraries, [operand for operand in wanted if isinstance(operand, Product)], emit)
 

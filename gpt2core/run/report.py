@@ -1,4 +1,4 @@
-"""What is read out of the steps that have run: times, waits, evidence, profile, trace, and the result of it all."""
+"""Assembles a run's result from its records: times, waits, evidence, profile, trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpt2core.step import graph
 
 
 class Report:
-    """What a run's result, profile and trace say."""
+    """Contents of a run's result, profile and trace."""
 
     def __init__(self, measured: Measured) -> None:
         self.measured, self.config = measured, measured.config
@@ -123,7 +123,7 @@ class Report:
         return out
 
     def profile(self, environment: dict[str, Any]) -> dict[str, Any]:
-        """What the tasks cost, as the mean over the timed steps, and how they depend on each other."""
+        """Profile: mean cost of each task over the timed steps, and the dependencies."""
         mean_s = self.measured.mean_task_s(self.config.steps - self.config.warmup_steps)
         return profile.profile(
             self.config.to_dict(), environment, self.measured.planned.program, self.measured.planned.graph, mean_s
@@ -156,7 +156,7 @@ class Report:
         return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
 
     def result(self, machine: dict[str, Any], sha256: str, resident_bytes: dict[str, int]) -> TrainResult:
-        """Everything measured, and the summary derived from it."""
+        """The complete result with its summary."""
         config = self.config
         step_s = [float(v) for v in self.measured.step_times(config.steps)]
         timed = step_s[config.warmup_steps :]

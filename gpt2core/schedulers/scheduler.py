@@ -1,4 +1,4 @@
-"""What a run, METG and tests ask of a scheduler: a folder here, and a line in gpt2core/spec/schedulers.py.
+"""Interface of a scheduler. A scheduler is a folder here and a line in gpt2core/spec/schedulers.py.
 
 `prepare` gets it ready for a job; what that returns runs stages of the job, on threads of its own making. Tasks are run
 by dispatch.run_task, which also records them: whoever orders the tasks, they are measured alike.
@@ -65,7 +65,7 @@ class Prepared(ABC):
         """
 
     def stuck(self) -> list[str]:
-        """Which tasks wait on what, for the report of a stall; nothing if that is not known."""
+        """Describe which tasks wait on what when a run stalls; empty if unknown."""
         return []
 
 
@@ -83,5 +83,5 @@ class Scheduler(Facts, ABC):
         """Get ready for a job. Raises CoreError if this machine lacks what it takes."""
 
     def environment(self, options: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
-        """What a result's environment says of it, such as a runtime's version; by default nothing."""
+        """Entries for a result's environment, such as a runtime's version; none by default."""
         return {}

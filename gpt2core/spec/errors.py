@@ -10,7 +10,7 @@ class CoreError(Exception):
     exit_code = 1  # the work failed
 
     def fields(self) -> dict[str, object]:
-        """What a machine may want beside the message; JSON values only."""
+        """The error's data beside the message; JSON values only."""
         return {}
 
 

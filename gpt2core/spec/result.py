@@ -1,4 +1,4 @@
-"""What a run gave: immutable, versioned, raw. Aggregates are derived from it on reading (see `summary`)."""
+"""Result of a run: immutable, versioned, raw. Aggregates are derived on reading (see `summary`)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ThreadStat:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Everything one process measured. `to_dict` is the result file and the JSON of `taskloom train --json`."""
+    """Measurements of one process. `to_dict` is the result file and the JSON of `taskloom train --json`."""
 
     config: Mapping[str, Any]
     environment: Mapping[str, Any]
@@ -149,7 +149,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     ordered, n = sorted(values), len(values)
 
     def share(k: int) -> float:
-        """How probably k of n values are below the median."""
+        """Probability that k of n values are below the median."""
         return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))
 
     covered = share(n // 2) * (1 + n % 2)

@@ -26,7 +26,7 @@ AUTO = "auto"
 
 
 class Facts:
-    """What is known of a scheduler without loading a trainer."""
+    """Facts about a scheduler, without loading a trainer."""
 
     name: ClassVar[str]
     # What a task waits for: the task before it, all of the op before, or its inputs.
@@ -63,7 +63,7 @@ def scheduler(name: object) -> Any:
 
 
 def facts(name: str) -> Facts | None:
-    """What is known of a scheduler; None for one that only another version has, in whose results it may stand."""
+    """Facts about a scheduler. None: only another version, whose results may name it, has it."""
     found: Facts | None = scheduler(name) if name in SCHEDULERS else None
     return found
 

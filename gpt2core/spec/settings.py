@@ -1,4 +1,4 @@
-"""What the environment sets about the trainer: the one place that reads its variables, each when asked for.
+"""Environment variables of the trainer, read here only, each when it is needed.
 
 None of them changes what a run computes; docs/reference/cli.md lists those of ours, TASKLOOM_*. What a parent process
 hands its trainer (the lifeline, one thread for each BLAS call) stands in process/.

@@ -72,7 +72,7 @@ class Builder:
         return shape[1:]
 
     def _extent(self, of: Tensor | Arena) -> tuple[str, int, int, int]:
-        """Where a tensor or an arena lies: arena, first byte, rows, bytes of a row."""
+        """Location of a tensor or an arena: arena, first byte, rows, bytes of a row."""
         if isinstance(of, Arena):
             return of.kind, 0, self._plans[of.kind].bytes // ITEMSIZE["float32"], ITEMSIZE["float32"]
         rows, *inner = self.shape(of)
@@ -95,7 +95,7 @@ class Builder:
         return found
 
     def elements(self, of: Tensor, rows: Range | None = None) -> Range:
-        """Where rows of a tensor lie in its arena, in elements of four bytes; without rows all of it."""
+        """Range of a tensor's rows in its arena, in elements of four bytes; without rows all of it."""
         ((_, begin, end),) = self.spans(of, [rows or (0, self.shape(of)[0])])
         return begin // ITEMSIZE["float32"], end // ITEMSIZE["float32"]
 
@@ -135,7 +135,7 @@ class Builder:
         self._drafts.append(Draft(op, touches))
 
     def _touches(self, grid: Grid, given: Iterable[Given]) -> tuple[tuple[Touch, ...], ...]:
-        """What each tile touches."""
+        """Accesses of each tile."""
         tiles: list[list[Touch]] = [[] for _ in grid.labels]
         for use in given:
             if not isinstance(use, Use):
@@ -182,7 +182,7 @@ class Builder:
         return Program(tuple(ops), regions.regions, constants)
 
     def _name(self, piece: Span) -> str:
-        """What lies in a piece of memory, for people."""
+        """Describe the contents of a piece of memory."""
         plan = self._plans[piece.arena]
         at = bisect.bisect(plan.offsets, piece.begin) - 1
         spec, offset = plan.specs[at], piece.begin - plan.offsets[at]
@@ -191,7 +191,7 @@ class Builder:
 
 
 def _operand(what: str, kind: Kind, given: Given) -> Operand:
-    """What an op is given, as the kernel gets it. Raises TypeError if that is not what the parameter takes."""
+    """Convert an op's argument for the kernel. Raises TypeError if the parameter does not take it."""
     fits = {
         Array: given is None or isinstance(given, Use | Own),
         Multiplier: isinstance(given, Product),

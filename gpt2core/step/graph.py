@@ -41,7 +41,7 @@ class Graph:
 
 
 class Region:
-    """What the walk remembers of a region: the last writers, the readers since, and the open reduction."""
+    """State of a region in the walk: the last writers, the readers since, and the open reduction."""
 
     __slots__ = ("base", "readers", "reducing", "writers")
 
@@ -152,7 +152,7 @@ def build(program: Program, sync: str) -> Graph:
 
 
 def planning_bytes(program: Program) -> int:
-    """How many bytes `build` and `validate` take at most, beside the program: graph, walk, a window of ancestors."""
+    """Upper bound of the bytes that `build` and `validate` need, beside the program."""
     accesses = sum(len(tile.accesses) for _, tile in program.tasks)
     return paths.WINDOW_BYTES + TASK_BYTES * len(program.tasks) + ACCESS_BYTES * accesses
 

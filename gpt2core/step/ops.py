@@ -1,4 +1,4 @@
-"""What a step program is made of: ops over tiles, what each tile's task accesses, and the operands of its kernel.
+"""Parts of a step program: ops over tiles, the accesses of each tile's task, and the operands of its kernel.
 
 A tensor is named once. `Builder.op` (step/builder.py) takes a kernel, the grid of its tiles, and for each of the
 kernel's parameters what stands for it:
@@ -38,7 +38,7 @@ from gpt2core.step.signature import Kernel
 
 
 class Mode(enum.IntEnum):
-    """How a task touches a region. Two tasks conflict unless both READ or both REDUCE."""
+    """Access mode of a task to a region. Two tasks conflict unless both READ or both REDUCE."""
 
     READ = 0
     WRITE = 1
@@ -175,7 +175,7 @@ class Call:
 
 
 class Work(NamedTuple):
-    """What one call does for one tile: the integers its kernel gets, and the work the formulae count."""
+    """Work of one call for one tile: its kernel's integers, and FLOP and bytes by the formulae."""
 
     args: tuple[int, ...]
     flop: int

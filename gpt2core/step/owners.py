@@ -1,4 +1,4 @@
-"""Which thread of a team owns which memory: it touches that first, so that the memory comes to lie near its core."""
+"""Owners of memory: the thread that touches it first, so that it is placed near that thread's core."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Multiplier:
-    """What computes a matrix product (gemm.libraries.multiply), with the thread's scratch."""
+    """Parameter of a matrix product (gemm.libraries.multiply), with the thread's scratch."""
 
 
 Vector = Annotated[Any, Array("float32", 1)]
@@ -69,7 +69,7 @@ class Signature:
 
     @property
     def operands(self) -> dict[str, Kind]:
-        """What an op names once for all its tiles."""
+        """Parameters that an op names once for all its tiles."""
         return {name: kind for name, kind in self.kinds.items() if kind == Integer("op") or not _is_integer(kind)}
 
     @property

@@ -81,7 +81,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
 
 
 def count(config: TrainConfig) -> int:
-    """How many slices there are, without cutting."""
+    """Number of slices, without cutting."""
     return _count(config, sizes(config))
 
 

@@ -1,4 +1,4 @@
-"""What a tensor is, and how tensors lie in an arena: every size is known before anything is allocated.
+"""Tensors and their layout in an arena: every size is known before anything is allocated.
 
 Standard library only, so that a server can answer how much memory a run needs without loading a trainer.
 """
@@ -34,7 +34,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """Where each tensor lies in one arena: byte offsets, each a multiple of ALIGN."""
+    """Byte offsets of each tensor in one arena, multiples of ALIGN."""
 
     specs: tuple[TensorSpec, ...]
     offsets: tuple[int, ...]

@@ -186,7 +186,7 @@ def _warnings(busy_cores: float) -> list[str]:
 def result(
     config: MetgConfig, sweeps: Sequence[Sweep], environment: Mapping[str, Any], busy_cores: float = 0.0
 ) -> dict[str, Any]:
-    """What `taskloom metg --json` prints. busy_cores: kept busy by other processes meanwhile."""
+    """Result of METG, as `taskloom metg --json` prints it. busy_cores: kept busy by other processes meanwhile."""
     peak = peak_iterations_per_s([sweep.points for sweep in sweeps])
     return {
         "schema": SCHEMA,

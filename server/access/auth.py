@@ -1,4 +1,4 @@
-"""Who calls, and whether what a route says of its callers lets them in."""
+"""Authenticates the caller and checks the route's declared access."""
 
 from __future__ import annotations
 

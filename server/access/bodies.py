@@ -21,7 +21,7 @@ class InFlight:
 
     @contextlib.contextmanager
     def share(self) -> Iterator[Share]:
-        """What one request holds, until it is answered."""
+        """Account for the bytes of one request until it is answered."""
         share = Share(self)
         try:
             yield share
@@ -76,7 +76,7 @@ async def read(receive: Receive, limit_bytes: int, share: Share) -> bytes:
 
 
 def paced(receive: Receive, timeout_s: float, least_bytes_per_s: float) -> Receive:
-    """The same, as long as the body comes at that rate; it may lag behind by `timeout_s`. It raises BodyTooSlow."""
+    """Receive a body at a minimum rate; it may lag behind by `timeout_s`. Raises BodyTooSlow."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
 

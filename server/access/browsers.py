@@ -1,4 +1,4 @@
-"""What browsers elsewhere and slow lines need: answers of named origins, and compressed ones."""
+"""CORS for named origins, and compressed answers."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BodyLimit = Callable[[Settings], int]
 
 
 class Guarded(Protocol):
-    """What a route says of itself."""
+    """Declarations of a route."""
 
     access: Access
     body_field: Any  # None: it takes no body, or streams it

@@ -1,4 +1,4 @@
-"""How many requests a key may send: a bucket of tokens each, filled steadily, in this process's memory."""
+"""Rate limits by key: a token bucket each, in this process's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may call an operation: the scopes of keys that open it, and where it takes no key at all."""
+"""Access of an operation: the scopes that allow it, and where it needs no key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What routes that read need besides the context of all."""
+"""Context of reading routes, beside the common one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a submission would become: a dry run."""
+"""Dry runs: plans of submissions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class _Flight(Generic[T]):
 
 
 class Flights:
-    """What is under way, by its name: who asks for the same joins, and with the last one who waits it ends."""
+    """Computations by name: equal questions join one, and it stops when nobody waits for it."""
 
     def __init__(self) -> None:
         self._flights: dict[Hashable, _Flight[Any]] = {}
@@ -38,7 +38,7 @@ class Flights:
         return len(self._flights)
 
     async def join(self, name: Hashable, start: Callable[[], Awaitable[T]]) -> T:
-        """What `start` gives, or the same of somebody who started before."""
+        """Result of `start`, shared with callers who asked before."""
         flight: _Flight[T] | None = self._flights.get(name)
         if flight is None:
             flight = self._flights[name] = _Flight(asyncio.ensure_future(_awaited(start)))
@@ -87,7 +87,7 @@ class Pool:
         self._given_up: dict[Hashable, float] = {}  # until when they are not tried again
 
     def close(self) -> None:
-        """Who waits is refused now, and so is who comes later."""
+        """Reject waiting and later callers."""
         self._closed = True
         self.flights.end()
 

@@ -42,7 +42,7 @@ class Question:
         return TypeAdapter(self.type)
 
     def answer(self, sources: Sources, args: tuple[Any, ...]) -> bytes:
-        """As it is sent."""
+        """The question as it is sent."""
         found = self.find(sources, *args)
         return found if isinstance(found, bytes) else self._adapter.dump_json(found)
 
@@ -68,7 +68,7 @@ def _plan(sources: Sources, request: str) -> DryRun:
 
 
 def _of(table: Callable[..., Any], rows: Callable[[Database, int], Any]) -> Callable[[Sources, int], Any]:
-    """What finds an experiment's rows, as a table."""
+    """Query for an experiment's rows, as a table."""
     return lambda sources, experiment_id: table(experiment_id, rows(sources.database, experiment_id))
 
 

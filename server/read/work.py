@@ -34,7 +34,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Sources:
-    """What answers are made from."""
+    """Sources of answers."""
 
     database: Database
     store: Store
@@ -102,7 +102,7 @@ def _write_whole(file: Path, content: bytes) -> None:
 
 
 def _forget_oldest(folder: Path, most_bytes: int) -> None:
-    """Those that were asked for longest ago go, beyond so many bytes; the newest stays, whatever its size."""
+    """Delete the least recently used answers beyond a size; the newest stays, whatever its size."""
     kept = []
     for file in folder.glob("*.answer"):
         with contextlib.suppress(FileNotFoundError):  # another process forgets too

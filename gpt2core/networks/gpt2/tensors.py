@@ -52,7 +52,7 @@ def block_gradient_size(model: ModelConfig) -> int:
 
 
 def update_parts(model: ModelConfig) -> int:
-    """How many tiles update the weights: the blocks of every matrix, and every LayerNorm."""
+    """Number of tiles that update weights: the blocks of every matrix, and every LayerNorm."""
     shape = {spec.name: spec.shape[-2:] for spec in weight_specs(model)}
 
     def blocks(*names: str) -> int:

@@ -25,14 +25,14 @@ USE_NOTED_EVERY_S = 60.0  # so that a request is no write
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks. Without a key, where none is asked for, everything is allowed."""
+    """The caller of a request. Where no key is required, a caller without one may do everything."""
 
     key_id: int | None
     scope: str
 
     @property
     def actor(self) -> str:
-        """As histories name it."""
+        """The caller's name in histories."""
         return "local" if self.key_id is None else f"key:{self.key_id}"
 
 
@@ -75,7 +75,7 @@ def page(database: Database, cursor: str | None, limit: int) -> KeyPage:
 
 
 def revoke(database: Database, key_id: int) -> KeySummary:
-    """From now on the key opens nothing; again at will. Raises NotFound."""
+    """Revoke the key. Idempotent. Raises NotFound."""
     with database.write() as session:
         key = session.get(Key, key_id, with_for_update=LOCKED)
         if key is None:
@@ -115,7 +115,7 @@ def identify(database: Database, token: str | None, open_without_keys: bool) -> 
 
 
 def describe(database: Database, caller: Caller) -> Identity:
-    """Who asks."""
+    """Identity of the caller."""
     with database.read() as session:
         key = None if caller.key_id is None else session.get(Key, caller.key_id)
         exist = _any(session)

@@ -1,4 +1,4 @@
-"""What attempts leave beside their results: recorded once, by the worker that left it."""
+"""Artifacts of attempts, recorded once by the worker that left them."""
 
 from __future__ import annotations
 

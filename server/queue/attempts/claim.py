@@ -156,6 +156,6 @@ def _as_lease(settings: Settings, attempt: Attempt, run: Run) -> Lease:
 
 
 def latest_queued_at(database: Database) -> float | None:
-    """When something was last queued, by any server on this database; None if nothing is queued."""
+    """Time of the last queueing by any server on this database. None: the queue is empty."""
     with database.read() as session:
         return session.execute(select(func.max(Run.queued_at)).where(is_queued())).scalar_one()

@@ -1,4 +1,4 @@
-"""What analyses read of a result, kept beside it when it is taken: nothing opens its payload for them again."""
+"""Digest of a result for analyses, stored with it, so that no analysis opens its payload."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class OutputLine(Base):
 
 
 class ProgressPoint(Base):
-    """How far an attempt's trainer was at a heartbeat; gone once the run has a result, which has every step."""
+    """Progress of an attempt at a heartbeat; deleted once the run has a result."""
 
     __tablename__ = "progress_point"
 
@@ -90,7 +90,7 @@ class ProgressPoint(Base):
 
 
 class Digest(Base):
-    """What analyses read of a result that counts, as JSON: no payload is opened for them.
+    """Digest of a canonical result for analyses, as JSON.
 
     facts: what runs that repeat each other say alike; measured: its steps; causes: its ops, threads and memory.
     """
@@ -104,7 +104,7 @@ class Digest(Base):
 
 
 class Result(Base):
-    """What an attempt uploaded, unchanged: the JSON text, compressed with zlib."""
+    """Uploaded payload of an attempt, unchanged: JSON text, compressed with zlib."""
 
     __tablename__ = "result"
 

@@ -1,4 +1,4 @@
-"""What trainers print: kept line by line, the first so many of each attempt."""
+"""Output of trainers, kept by line up to a limit for each attempt."""
 
 from __future__ import annotations
 

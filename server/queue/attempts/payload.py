@@ -34,7 +34,7 @@ _large = threading.Lock()  # larger payloads are looked at one after the other: 
 
 @dataclass(frozen=True)
 class Figures:
-    """What lists show of a result; null where a run has no timed step."""
+    """Figures of a result for lists; null for a run without a timed step."""
 
     median_step_s: float | None = None
     tokens_per_s: float | None = None

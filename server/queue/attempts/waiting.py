@@ -72,7 +72,7 @@ class WaitingRoom:
         return not self._closed
 
     async def wait_for(self, claim: Callable[[], Awaitable[T | Empty | None]], wait_s: float) -> T | None:
-        """What `claim` gives, tried again after each change; None when `wait_s` is over or the room closes."""
+        """Claim, retrying after each change. None: `wait_s` is over or the server stops."""
         until = time.monotonic() + wait_s
         first = True
         while True:

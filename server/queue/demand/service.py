@@ -1,4 +1,4 @@
-"""What the queue needs that nobody present keeps, and the pools that may bring workers for it."""
+"""Demand of the queue that no present worker covers, and the pools that may bring workers."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def insert_runs(
 
 
 def _needs(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a worker must have to run all of these."""
+    """Requirements of a worker that can run all of these."""
     pinned = {int(core) for run in runs for core in filter(None, run["pinned_cores"].split(","))}
     return {
         "cores_needed": max(run["cores_needed"] for run in runs),
@@ -196,7 +196,7 @@ def _is_open(session: Session, experiment_id: int) -> bool:
 
 
 def complete(session: Session, experiment_id: int) -> int:
-    """How many of an experiment's blocks have ended."""
+    """Number of an experiment's blocks that have ended."""
     of_it = select(func.count(Run.block.distinct())).where(Run.experiment_id == experiment_id)
     open_ones = of_it.where(Run.state.in_(OPEN))
     return session.execute(of_it).scalar_one() - session.execute(open_ones).scalar_one()

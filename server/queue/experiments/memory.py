@@ -1,4 +1,4 @@
-"""How much memory a run needs, without loading a trainer."""
+"""Memory that a run needs, computed without loading a trainer."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def _tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
 
 
 def dry_run(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
-    """What a submission would become. Raises InvalidRequest or ExpansionTooLarge."""
+    """Plan a submission. Raises InvalidRequest or ExpansionTooLarge."""
     _storable(request)
     variants, planned = _expand(database, settings, request)
     with database.read() as session:

@@ -22,7 +22,7 @@ SERVER = "server"  # the actor of what nobody asked for
 
 @dataclass(frozen=True)
 class Cause:
-    """Who changes a state, when by the database's clock, and why.
+    """Actor, time (by the database's clock) and reason of a change of state.
 
     actor: "key:ID", "local" (no key was asked for), "worker:ID", or "server".
     """
@@ -34,7 +34,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change of state means to an operator who counts: null where it means nothing."""
+    """Metric of a change of state; null where none counts it."""
 
     run_ended: str | None  # the end state that a run came to
     attempt_ended: str | None
@@ -113,7 +113,7 @@ def note_submitted(session: Session, cause: Cause, experiment_id: int, blocks: C
 
 
 def of_run(database: Database, run_id: int, cursor: str | None, limit: int) -> StateChangePage:
-    """What became of a run, oldest first. Raises NotFound or BadCursor."""
+    """History of a run, oldest first. Raises NotFound or BadCursor."""
     with database.read() as session:
         if session.get(Run, run_id) is None:
             raise NotFound(f"there is no run {run_id}")
@@ -121,7 +121,7 @@ def of_run(database: Database, run_id: int, cursor: str | None, limit: int) -> S
 
 
 def of_experiment(database: Database, experiment_id: int, cursor: str | None, limit: int) -> StateChangePage:
-    """What became of an experiment's runs, oldest first. Raises NotFound or BadCursor."""
+    """History of an experiment's runs, oldest first. Raises NotFound or BadCursor."""
     with database.read() as session:
         if session.get(Experiment, experiment_id) is None:
             raise NotFound(f"there is no experiment {experiment_id}")

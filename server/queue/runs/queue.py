@@ -1,4 +1,4 @@
-"""Where a queued run stands, and what it waits for: the same questions that a claim asks, for every worker at once."""
+"""Position of a queued run and what it waits for, by the rules of a claim for every worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from taskloom.server.settings import Settings
 
 @dataclass(frozen=True)
 class Wish:
-    """What a run's block needs. kept_by: (node, core set) that it is bound to."""
+    """Requirements of a run's block. kept_by: (node, core set) that it is bound to."""
 
     labels: frozenset[tuple[str, str]]
     cores: int
@@ -135,7 +135,7 @@ def _runtime(label: str) -> str:
 
 
 def place(session: Session, settings: Settings, run: Run) -> QueuePlace | None:
-    """Where a run stands in the queue; None if it is not queued."""
+    """Position of a run in the queue. None: it is not queued."""
     if run.state != "queued":
         return None
     ahead = select(func.count()).where(is_queued(), tuple_(Run.rank, Run.id) < tuple_(run.rank, run.id))
@@ -145,7 +145,7 @@ def place(session: Session, settings: Settings, run: Run) -> QueuePlace | None:
 
 
 class Outlook:
-    """What queued runs wait for; workers and pools are looked at once."""
+    """Reasons why queued runs wait; workers and pools are read once."""
 
     def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session

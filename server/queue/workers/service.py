@@ -157,7 +157,7 @@ def page(database: Database, settings: Settings, cursor: str | None, limit: int)
 def _summaries(
     session: Session, settings: Settings, workers: Sequence[Worker]
 ) -> tuple[list[WorkerSummary], list[str]]:
-    """Those that can be read, and the ids of the others."""
+    """Readable rows, and the ids of the others."""
     held, at = _held(session, workers), now(session)
     found, unreadable = [], []
     for worker in workers:
@@ -183,7 +183,7 @@ def _state(worker: Worker, busy: bool, at: float, settings: Settings) -> WorkerS
 
 
 def count_by_state(session: Session, settings: Settings) -> dict[WorkerState, int]:
-    """How many workers are in each state."""
+    """Number of workers in each state."""
     busy = set(session.scalars(select(Attempt.worker_id).where(is_active())))
     at = now(session)
     counts: dict[WorkerState, int] = dict.fromkeys(get_args(WorkerState), 0)
@@ -193,7 +193,7 @@ def count_by_state(session: Session, settings: Settings) -> dict[WorkerState, in
 
 
 def _held(session: Session, workers: Sequence[Worker]) -> dict[str, CurrentAttempt]:
-    """What each of these workers runs."""
+    """Current attempt of each of these workers."""
     held = select(Attempt, Run.experiment_id).join(Run, Run.id == Attempt.run_id)
     held = held.where(Attempt.worker_id.in_([worker.worker_id for worker in workers]), is_active())
     return {

@@ -1,4 +1,4 @@
-"""What became slower: a row for each such change, which fresh runs confirm or dismiss.
+"""Alerts: a row for each change to slower steps, which fresh runs confirm or dismiss.
 
 Once an experiment has ended, it is searched. What is found is run again without being asked, as anybody could have it
 done over HTTP; nothing is called a regression here. What has been searched stands at the experiment, so that a server
@@ -126,7 +126,7 @@ class Alerts:
 
 
 def suspects(database: Database, experiment_id: int) -> list[Suspect]:
-    """What became slower with an experiment, or what became of that where it confirms something."""
+    """Find alerts of an ended experiment, or decide those that it confirms."""
     with database.read() as session:
         experiment = session.get(Experiment, experiment_id)
         if experiment is None or experiment.request.get("calibrates"):

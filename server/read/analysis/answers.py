@@ -38,7 +38,7 @@ Content = Callable[[Session], Hashable]  # what an answer is made from, as short
 
 
 class Answers:
-    """What the server keeps of its answers, and the pool that makes them."""
+    """Kept answers, and the pool that computes them."""
 
     def __init__(self, settings: Settings, database: Database, pool: Pool) -> None:
         self._folder, self._database, self.pool = settings.answer_folder, database, pool
@@ -84,20 +84,20 @@ def _sources() -> str:
 
 
 def of_experiments(*experiment_ids: int) -> Content:
-    """Of experiments: their runs' states, the results that count, and artifacts."""
+    """State of experiments: their runs' states, canonical results and artifacts."""
     of_them = Run.experiment_id.in_(experiment_ids)
     return lambda session: (_experiments(session, experiment_ids), _runs(session, of_them))
 
 
 def of_runs(*run_ids: int) -> Content:
-    """Of runs: their states, the results that count, and artifacts."""
+    """State of runs: their states, canonical results and artifacts."""
     chosen = Run.id.in_(run_ids)
     of_whom = select(Run.experiment_id).where(chosen).distinct().order_by(Run.experiment_id)
     return lambda session: (_experiments(session, session.scalars(of_whom).all()), _runs(session, chosen))
 
 
 def of_selections(*selections: Selection) -> Content:
-    """Of the runs that selections choose from."""
+    """State of the runs from which selections choose."""
     each = [
         of_runs(*chosen.run_ids) if chosen.experiment_id is None else of_experiments(chosen.experiment_id)
         for chosen in selections
@@ -106,7 +106,7 @@ def of_selections(*selections: Selection) -> Content:
 
 
 def _experiments(session: Session, experiment_ids: Sequence[int]) -> Hashable:
-    """When they were submitted tells them from those that have the same ids in another database."""
+    """Submission times, which distinguish equal ids of different databases."""
     submitted = (Experiment.id, Experiment.created_at, Experiment.request_sha256)
     query = select(*submitted, Experiment.runs, Experiment.cancelled_at, Experiment.rel_ci, Experiment.stop_reason)
     return tuple(map(tuple, session.execute(query.where(Experiment.id.in_(experiment_ids)).order_by(Experiment.id))))
@@ -126,7 +126,7 @@ def _runs(session: Session, which: ColumnElement[bool]) -> Hashable:
 
 
 def of_report(experiment_id: int) -> Content:
-    """Of an experiment, and of what its node was calibrated by."""
+    """State of an experiment and of its node's calibration."""
 
     def content(session: Session) -> Hashable:
         return of_experiments(experiment_id)(session), of_calibrations(session)
@@ -135,12 +135,12 @@ def of_report(experiment_id: int) -> Content:
 
 
 def of_calibrations(session: Session) -> Hashable:
-    """Of the latest A/A experiments."""
+    """State of the latest A/A experiments."""
     return of_experiments(*calibrating(session))(session)
 
 
 def of_history(session: Session) -> Hashable:
-    """Of all runs: when the last one ended and the last one was queued, and what pruning has left."""
+    """State of all runs: last end, last queueing, and what pruning has left."""
     queued = select(func.max(Run.queued_at)).where(is_queued())
     ended = select(func.max(Run.finished_at)), select(func.min(Run.finished_at))
     queries = (*ended, queued, select(func.max(Experiment.id)))

@@ -31,7 +31,7 @@ class ReportExperiment(Model):
 
 
 class ReportDesign(Model):
-    """What was varied, how often, and in which order."""
+    """Design of an experiment: axes, repetitions and order."""
 
     axes: dict[str, list[Any]]
     zip: list[dict[str, list[Any]]]
@@ -98,7 +98,7 @@ class CardRule(Model):
 
 
 class ReportCalibration(Model):
-    """What the node was calibrated to tell apart."""
+    """Calibration of the node."""
 
     experiment_id: int
     node: str
@@ -109,7 +109,7 @@ class ReportCalibration(Model):
 
 
 class Report(Model):
-    """Everything about an experiment in one document."""
+    """Report of an experiment as one document."""
 
     schema_: Literal["taskloom.report/1"] = Field(alias="schema")
     experiment: ReportExperiment

@@ -1,4 +1,4 @@
-"""Which results an analysis is about, as analysis/ sees them."""
+"""Selects the results of an analysis in the form of analysis/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs a comparison is about: `12,13,14`, or `experiment_id=7,scheduler=task,threads=2`."""
+"""Selections of runs: `12,13,14`, or `experiment_id=7,scheduler=task,threads=2`."""
 
 from __future__ import annotations
 

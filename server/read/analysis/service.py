@@ -1,4 +1,4 @@
-"""From stored results to analysis/, which knows neither database nor HTTP, and back to the contract."""
+"""Passes stored results to analysis/, which knows neither database nor HTTP, and converts its answers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def forecast(database: Database, store: Store, experiment_id: int, cores: Sequen
 
 
 def _profiles(database: Database, store: Store, processes: Sequence[Process]) -> tuple[dict[int, Profile], list[str]]:
-    """Those that a forecast comes from, by run, and what is wrong with those that cannot be read: others serve then."""
+    """Profiles for a forecast by run, and errors of unreadable ones, which others replace."""
     there = reading.left(database, reading.PROFILE, one_thread_runs(processes))
     found: dict[int, Profile] = {}
     unreadable: list[str] = []
@@ -118,7 +118,7 @@ def _profiles(database: Database, store: Store, processes: Sequence[Process]) ->
 def _readable(
     files: Mapping[int, ArtifactSummary], read: Callable[[int, ArtifactSummary], T | None]
 ) -> tuple[dict[int, T], list[str]]:
-    """What runs left, by run, and what is wrong with what cannot be read."""
+    """Artifacts by run, and errors of unreadable ones."""
     found: dict[int, T] = {}
     unreadable = []
     for run_id, file in files.items():
@@ -208,7 +208,7 @@ def history(database: Database, noise_floor: float, limit: int, run_id: int | No
 
 
 def confirmation(database: Database, run_id: int) -> ExperimentRequest:
-    """What to submit to have the change that run `run_id` is the first after confirmed. Raises NotFound."""
+    """Request that confirms the change whose first run is `run_id`. Raises NotFound."""
     with database.read() as session:
         run = session.get(Run, run_id)
         if run is None:
@@ -260,7 +260,7 @@ def calibrations(database: Database) -> list[Calibration]:
 
 
 def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[str, Any] | None:
-    """What the node of these processes can see with as many pairs as they have repetitions."""
+    """Smallest difference that these processes' node can detect with as many pairs as they have repetitions."""
     nodes = {str(process.environment.get("node", "")) for process in processes}
     known = {found.node: found for found in calibrations(database)} if len(nodes) == 1 else {}
     found = known.get(next(iter(nodes), ""))

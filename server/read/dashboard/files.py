@@ -49,7 +49,7 @@ class Files:
 
 
 def read(folder: Path = FOLDER) -> Files:
-    """What is served of a folder. A page is a module of `pages/`; the shell, which names the version, is each page."""
+    """Files of the dashboard. A page is a module of `pages/`; every page is the same shell, which names the version."""
     paths = (path for path in sorted(folder.rglob("*")) if path.suffix in MEDIA_TYPES)
     plain = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     plain[TOKENS] = tokens.stylesheet().encode()

@@ -1,4 +1,4 @@
-"""What there is to tell of runs and experiments at this moment: one look for everybody who listens."""
+"""Current states of runs and experiments: one poll for all listeners."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUNS = 200  # whose lines are asked for in one statement
 
 @dataclass(frozen=True)
 class Topic:
-    """What can be listened to: a run, an experiment, or (without an id) the overview or the workers."""
+    """Topic of events: a run, an experiment, or (without an id) the overview or the workers."""
 
     kind: str
     id: int = 0

@@ -38,7 +38,7 @@ log = logging.getLogger("taskloom.server")
 
 @dataclass(frozen=True)
 class Heard:
-    """How far a listener has come. The id of an event: at any server and whenever, the same state has the same."""
+    """Position of a listener, the id of an event. Equal states have equal ids on every server."""
 
     state: str = ""
     line: int = 0
@@ -55,7 +55,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class HeardAll:
-    """How far a listener to several topics has come; the id of their events."""
+    """Position of a listener to several topics, the id of their events."""
 
     by_topic: dict[str, Heard]
 
@@ -71,7 +71,7 @@ class HeardAll:
 
 @dataclass(frozen=True)
 class Told:
-    """What a listener is told; no event: the server is still here."""
+    """An event for a listener; without one, a keep-alive."""
 
     event: Literal["changed", "line", "ended"] | None
     data: str
@@ -80,7 +80,7 @@ class Told:
 
 @dataclass(frozen=True)
 class News:
-    """What was seen, written out once for all who listen."""
+    """A state, serialised once for all listeners."""
 
     text: str
     identity: str

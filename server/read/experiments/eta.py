@@ -1,4 +1,4 @@
-"""How long the queue still takes: open runs times what their experiment's runs took, shared by the present workers."""
+"""Remaining time of the queue: open runs times their experiments' mean run time, over the present workers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def eta(session: Session, settings: Settings) -> Eta:
 
 
 def _usual_s(session: Session) -> float | None:
-    """What the latest runs took. Without a condition on the state: SQLite would look along that."""
+    """Mean time of the latest runs. No condition on the state, along which SQLite would search."""
     ended = select(Run.state, Run.started_at, Run.finished_at).where(Run.finished_at.is_not(None))
     latest = session.execute(ended.order_by(Run.finished_at.desc(), Run.id.desc()).limit(LATEST))
     took = [end - start for state, start, end in latest if state == "succeeded" and start and end]

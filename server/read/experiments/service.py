@@ -29,7 +29,7 @@ IN_STATE: dict[State, Condition] = {
 
 @dataclass(frozen=True)
 class Filters:
-    """Which experiments. labels, tags: all of them."""
+    """Filter of experiments. labels, tags: all must match."""
 
     states: Sequence[State] = ()
     name: str | None = None
@@ -93,7 +93,7 @@ def show(database: Database, settings: Settings, experiment_id: int) -> Experime
 
 
 def look(filters: Filters, sort: Sort) -> Look:
-    """How these experiments are found."""
+    """Query for these experiments."""
     given = filters.conditions()
     name, descending = sort.lstrip("-"), sort.startswith("-")
     if name == "id" and filters.period.since is not None:  # ids are in the order of submission

@@ -1,4 +1,4 @@
-"""What an experiment says, kept once it has ended, so that lists can tell it: the first comparison of its sweep."""
+"""Verdict of an ended experiment, kept for lists: the first comparison of its sweep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger("taskloom.server")
 
 
 def verdict(database: Database, experiment_id: int) -> Verdict:
-    """What the sweep says of an experiment. Raises NotFound."""
+    """Verdict of an experiment's sweep. Raises NotFound."""
     found = service.sweep(database, experiment_id, None, NOISE_FLOOR)
     chosen = _first(found)
     if chosen is None:

@@ -128,6 +128,6 @@ class _Sink(io.RawIOBase):
         return self._size
 
     def take(self) -> bytes:
-        """What was written since."""
+        """Bytes written since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)

@@ -1,4 +1,4 @@
-"""What can be exported: tidy tables, a row a run, step, op, variant or point of a history, flat columns with types."""
+"""Exportable tables: a row for each run, step, op, variant or point of a history, with flat typed columns."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def queue(database: Database, settings: Settings, cursor: str | None, limit: int
 
 
 def attempts(database: Database, worker_id: str, cursor: str | None, limit: int) -> WorkerAttemptPage:
-    """What a worker did, newest first. Raises NotFound or BadCursor."""
+    """Attempts of a worker, newest first. Raises NotFound or BadCursor."""
     before = paging.decode_id(cursor)
     query = select(Attempt, Run.experiment_id).join(Run, Run.id == Attempt.run_id)
     query = query.where(Attempt.worker_id == worker_id).order_by(Attempt.id.desc()).limit(limit + 1)

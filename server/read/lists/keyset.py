@@ -30,7 +30,7 @@ class Place:
     id: int
 
     def signed(self, sign: int) -> tuple[float, int]:
-        """What places of one part of a list are compared by; -1: descending."""
+        """Sort key within one part of a list; -1: descending."""
         return sign * (self.value or 0.0), sign * self.id
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Order:
-    """What a list is sorted by: a column and then the id, or the id alone. Rows without a value come last."""
+    """Sort order of a list: a column and then the id, or the id alone. Rows without a value come last."""
 
     column: ColumnElement[Any] | InstrumentedAttribute[Any] | None = None
     descending: bool = False
@@ -89,7 +89,7 @@ def page(session: Session, look: Look, cursor: str | None, limit: int) -> tuple[
 
 @dataclass(frozen=True)
 class _Part:
-    """What is left of a list's rows with a value, or of those without. here: the place of its rows, in SQL."""
+    """Remaining rows of a list with a value, or without one. here: the position of its rows, in SQL."""
 
     rows: Select[Any]
     here: Any

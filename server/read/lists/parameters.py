@@ -1,4 +1,4 @@
-"""What the parameters of lists mean: instants, settings, and what a list is sorted by."""
+"""Parameters of lists: instants, settings, sort orders."""
 
 from __future__ import annotations
 

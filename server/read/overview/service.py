@@ -1,4 +1,4 @@
-"""What is going on, looked at once a moment for everybody who asks."""
+"""The overview, computed at most once an interval for all callers."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _runs(session: Session, at: float) -> RunCounts:
 
 
 def _ended(session: Session, since: float) -> dict[str, int]:
-    """How many runs have ended since, by their state."""
+    """Number of runs that have ended since, by state."""
     state = Run.state.concat("")  # grouped by the column itself, SQLite would look along the index of all states
     ended = select(state, func.count()).where(Run.finished_at >= since).group_by(state)
     return dict.fromkeys(EndedRuns.model_fields, 0) | {row[0]: row[1] for row in session.execute(ended)}

@@ -26,7 +26,7 @@ Sort = Literal[
 
 @dataclass(frozen=True)
 class Filters:
-    """Which runs. settings, labels: all of them."""
+    """Filter of runs. settings, labels: all must match."""
 
     experiment_id: int | None = None
     states: Sequence[RunState] = ()
@@ -73,7 +73,7 @@ def _row(run: Any) -> RunRow:
 
 
 def look(filters: Filters, sort: Sort) -> Look:
-    """How these runs are found: which filter leads along an index, and which ones are tested row by row."""
+    """Query for these runs: one filter along an index, the others tested row by row."""
     given = filters.conditions()
     name, descending = sort.lstrip("-"), sort.startswith("-")
     column: Any = None if name == "id" else getattr(Run, name)
@@ -103,7 +103,7 @@ def look(filters: Filters, sort: Sort) -> Look:
 
 
 def _total(session: Session, filters: Filters) -> int | None:
-    """How many there are; None where no index knows it, so that every run would have to be looked at."""
+    """Number of runs. None: no index has it, so every run would have to be read."""
     conditions = filters.conditions()
     if filters.experiment_id is None and (filters.settings or filters.labels or len(conditions) > 1):
         return None
