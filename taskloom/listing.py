@@ -15,7 +15,7 @@ INSTANT = "an instant (2026-11-22T10:00:00Z), or how long ago (90s, 12h, 7d)"
 
 
 class Sort(click.ParamType[str]):
-    """A column, with - before it: descending. `finished` is `finished_at`."""
+    """A column name; a leading - means descending. `finished` stands for `finished_at`."""
 
     name = "[-]COLUMN"
 
@@ -33,26 +33,28 @@ class Sort(click.ParamType[str]):
 def period_options(command: F) -> F:
     """--since, --until, --finished-since, --finished-until"""
     for name, told in (
-        ("--finished-until", "that ended before"),
-        ("--finished-since", "that ended from"),
+        ("--finished-until", "ended before"),
+        ("--finished-since", "ended at or after"),
         ("--until", "submitted before"),
-        ("--since", "submitted from"),
+        ("--since", "submitted at or after"),
     ):
         command = click.option(name, metavar="INSTANT", help=f"{told} {INSTANT}")(command)
     return command
 
 
 def run_options(command: F) -> F:
-    """What chooses and sorts runs."""
+    """Options that filter and sort runs."""
     options = (
-        click.option("--experiment", "experiment_id", type=int, help="only this experiment's"),
-        click.option("--state", multiple=True, type=click.Choice(get_args(RunState)), help="only in these states"),
-        click.option("--filter", "settings", multiple=True, metavar="SETTING=VALUE", help="as scheduler=task"),
-        click.option("--node", help="only whose result was made there"),
-        click.option("--label", multiple=True, metavar="KEY=VALUE", help="only whose experiment requires it"),
-        click.option("--flagged/--clean", default=None, help="only with, or without, flagged steps"),
+        click.option("--experiment", "experiment_id", type=int, help="only runs of this experiment"),
+        click.option("--state", multiple=True, type=click.Choice(get_args(RunState)),
+                     help="only runs in this state; may be repeated"),
+        click.option("--filter", "settings", multiple=True, metavar="SETTING=VALUE",
+                     help="only runs with this setting, such as scheduler=task"),
+        click.option("--node", help="only runs whose result is from this node"),
+        click.option("--label", multiple=True, metavar="KEY=VALUE", help="only runs that require this label"),
+        click.option("--flagged/--clean", default=None, help="only runs with, or without, flagged steps"),
         period_options,
-        click.option("--sort", type=Sort(SORTS), help="-COLUMN: descending; among " + ", ".join(SORTS)),
+        click.option("--sort", type=Sort(SORTS), help="sort by this column; -COLUMN: descending: " + ", ".join(SORTS)),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)

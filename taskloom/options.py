@@ -1,4 +1,4 @@
-"""Command-line options made from the fields of TrainConfig and ModelConfig: the one list of settings."""
+"""Command-line options, derived from the fields of TrainConfig and ModelConfig."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpt2core.spec.errors import ConfigError
 
 SIZES = ("layers", "heads", "channels", "vocab", "context")
 SIZE_HELP = {
-    "layers": "L: transformer blocks",
+    "layers": "L: transformer layers",
     "heads": "NH: attention heads",
-    "channels": "C: width, a multiple of heads",
-    "vocab": "V: tokens that there are",
-    "context": "longest sequence the model has positions for",
+    "channels": "C: channels, a multiple of heads",
+    "vocab": "V: size of the vocabulary",
+    "context": "longest sequence",
 }
 SINGLE = ("cores", "op_threads")  # its values hold commas of their own
 F = TypeVar("F", bound=Callable[..., Any])

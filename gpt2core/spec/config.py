@@ -1,5 +1,5 @@
-"""What a run is asked to do. Frozen dataclasses that validate themselves; the one list of settings that the command
-line, the HTTP contract and the documentation are made from (each field's metadata: help, unit, choices, bounds).
+"""Settings of a run: frozen dataclasses that validate themselves. Command line, HTTP contract and documentation are
+derived from the fields' metadata (help, unit, choices, bounds).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AUTO = None  # a slice size that the trainer chooses
 
 
 def setting(default: Any, help: str, **meta: Any) -> Any:
-    """A dataclass field with what the command line, the contract and the docs need to know of it."""
+    """A dataclass field with the metadata for the command line, the contract and the docs."""
     return field(default=default, metadata={"help": help, **meta})
 
 
@@ -152,68 +152,66 @@ class TrainConfig:
     seq: int = setting(64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20)
     steps: int = setting(12, "training steps, warm-up included", low=1, high=1 << 30)
     warmup: int | None = setting(
-        None, "first steps that are run but left out of the summary; default 2, or steps - 1 if that is less", low=0
+        None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0
     )
-    scheduler: str = setting("task", "who orders the tiles", choices=tuple(schedulers.SCHEDULERS))
+    scheduler: str = setting("task", "scheduler of the tiles", choices=tuple(schedulers.SCHEDULERS))
     sync: str = setting(
         "step",
-        "where task and omp-task wait for all: after each phase, after each step, or nowhere (taskiter)",
+        "where task and omp-task wait for all tasks: after each phase, after each step, or nowhere (taskiter)",
         choices=SYNCS,
     )
     policy: str = setting(
         "breadth-first",
-        "task: which ready task is run first (docs/decisions/0005); omp-task: what its priorities follow, or no "
-        "priorities with breadth-first",
+        "task: which ready task runs first (docs/decisions/0005); omp-task: source of its priorities; breadth-first "
+        "has none",
         choices=POLICIES,
     )
-    assignment: str = setting(
-        "static", "fork-join, omp-for: how an op's tiles are shared out", choices=ASSIGNMENTS
-    )
+    assignment: str = setting("static", "fork-join, omp-for: how an op's tiles are distributed", choices=ASSIGNMENTS)
     runtime: str = setting(
         schedulers.AUTO,
-        "omp-for and omp-task: the OpenMP runtime, auto (the first that is here of libgomp, libomp, libiomp5), one of "
-        "these names, or a library's path",
+        "omp-for and omp-task: the OpenMP runtime: libgomp, libomp, libiomp5, auto (the first of these that is "
+        "installed), or a library's path",
     )
     op_threads: Mapping[str, int] | None = setting(
-        None, "fork-join: threads for single ops, as qkv=2,layernorm=1; default: threads for all"
+        None, "fork-join: threads for single ops, such as qkv=2,layernorm=1; default: threads for all"
     )
     fusion: str | None = setting(
         None,
-        "kernels that share a task: none; rows: a matrix product and what follows it row by row; all: also a weight's "
-        "gradient and its update; default: all, with sync phase, grad_accum or grad_clip rows, with op_threads none",
+        "kernels that share a task. none; rows: a matrix product and what follows it row by row; all: also a weight's "
+        "gradient and its update. Default: all; rows with sync phase, grad_accum or grad_clip; none with op_threads",
         choices=FUSIONS,
     )
     threads: int = setting(1, "P: threads in the team", low=1, high=4096)
     cores: tuple[int, ...] | None = setting(
-        None, "cores to pin the threads to, as 0-3,8; default: those this process may use"
+        None, "cores to pin the threads to, such as 0-3,8; default: those this process may use"
     )
     batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1)
     token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
     precision: str = setting(
-        "fp32", "of the operands of matrix products; sums, weights and all else are fp32", choices=PRECISIONS
+        "fp32", "precision of the operands of matrix products; everything else is fp32", choices=PRECISIONS
     )
     blas: str = setting(
         "auto",
-        "what computes the matrix products, our own code or a library; auto: for each the fastest, measured once on a "
-        "node (docs/decisions/0012)",
+        "library of the matrix products; own: our code; auto: the fastest for each product, measured once on a node "
+        "(docs/decisions/0012)",
         choices=BLAS,
     )
-    data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or a llm.c token file")
-    distribution: str = setting("zipf", "how synthetic tokens are drawn", choices=DISTRIBUTIONS)
-    checkpoint: str | None = setting(None, "weights to start from: a llm.c .bin or a Hugging Face .safetensors file")
-    save: str | None = setting(None, "where to write the final weights (llm.c .bin, or .safetensors)")
+    data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file")
+    distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS)
+    checkpoint: str | None = setting(None, "initial weights: an llm.c .bin or a Hugging Face .safetensors file")
+    save: str | None = setting(None, "file for the final weights (llm.c .bin, or .safetensors)")
     lr: float = setting(1e-4, "AdamW's learning rate")
     beta1: float = setting(0.9, "AdamW's decay of the first moment")
     beta2: float = setting(0.999, "AdamW's decay of the second moment")
     eps: float = setting(1e-8, "AdamW's epsilon")
-    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, on every weight")
+    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, for every weight")
     grad_accum: int = setting(
-        1, "A: micro-batches of B sequences in a step, whose gradients are added up before the update", low=1, high=4096
+        1, "A: micro-batches of B sequences in a step; their gradients are summed before the update", low=1, high=4096
     )
-    grad_clip: float = setting(0.0, "largest norm of all gradients together: larger ones are scaled to it; 0: no limit")
+    grad_clip: float = setting(0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit")
     seed: int = setting(1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1)
     trace: str | None = setting(
-        None, "write a trace of the timed steps here: .json or .json.gz for Chrome and Perfetto, .prv for Paraver"
+        None, "file for a trace of the timed steps: .json or .json.gz for Chrome and Perfetto, .prv for Paraver"
     )
     allow_oversubscription: bool = setting(
         False, "allow more threads than cores; for tests of correctness, never for timing"
@@ -360,5 +358,5 @@ def field_type(name: str) -> Any:
 
 
 def is_optional(annotation: Any) -> bool:
-    """Whether an annotation admits None."""
+    """Whether an annotation allows None."""
     return isinstance(annotation, types.UnionType) and type(None) in annotation.__args__

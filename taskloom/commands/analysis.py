@@ -1,4 +1,4 @@
-"""What `taskloom experiments` says of why, and whether it can be believed."""
+"""The analyses of `taskloom experiments`: causes, calibration, history, report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _show(answer: object, shown: Iterable[Table | str], as_json: bool) -> None:
 @server_option
 @json_option
 def sweep(experiment_id: int, axis: str | None, server: str, as_json: bool) -> None:
-    """One axis, everything else equal, at every place of the sweep; p-values corrected for being several."""
+    """Compare the values of one axis, everything else equal; p-values are adjusted for multiple comparisons."""
     with Client(server) as client:
         answer = client.sweep(experiment_id, axis)
     _show(answer, analysis_tables.sweep(answer), as_json)
@@ -48,7 +48,7 @@ def sweep(experiment_id: int, axis: str | None, server: str, as_json: bool) -> N
 @server_option
 @json_option
 def efficiency(experiment_id: int, server: str, as_json: bool) -> None:
-    """Where the threads' time went: parallel efficiency and its factors, waiting, bounds."""
+    """Show where the threads' time went: parallel efficiency and its factors, waiting, bounds."""
     with Client(server) as client:
         answer = client.efficiency(experiment_id)
     _show(answer, analysis_tables.efficiency(answer), as_json)
@@ -59,7 +59,7 @@ def efficiency(experiment_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def roofline(experiment_id: int, server: str, as_json: bool) -> None:
-    """What each op reached of what the node could; are forward and backward memory bound?"""
+    """Show each op's share of the node's peak, and whether forward and backward are memory bound."""
     with Client(server) as client:
         answer = client.roofline(experiment_id)
     _show(answer, analysis_tables.roofline(answer), as_json)
@@ -67,11 +67,11 @@ def roofline(experiment_id: int, server: str, as_json: bool) -> None:
 
 @click.command()
 @experiment_argument
-@click.option("--cores", help="numbers of cores, as 1,2,4  [default: 1,2,4,8,16,32,64,128]")
+@click.option("--cores", help="numbers of cores  [default: 1,2,4,8,16,32,64,128]")
 @server_option
 @json_option
 def forecast(experiment_id: int, cores: str | None, server: str, as_json: bool) -> None:
-    """Steps on more cores than the node has, under either scheduler, and how well that fits what was measured."""
+    """Forecast steps on more cores under either scheduler, with the error against measured steps."""
     with Client(server) as client:
         answer = client.forecast(experiment_id, cores)
     _show(answer, analysis_tables.forecast(answer), as_json)
@@ -82,7 +82,7 @@ def forecast(experiment_id: int, cores: str | None, server: str, as_json: bool) 
 @server_option
 @json_option
 def memory(experiment_id: int, server: str, as_json: bool) -> None:
-    """Memory of every variant, and how it grows with batch and sequence."""
+    """Show the memory of every variant, and how it grows with batch and sequence."""
     with Client(server) as client:
         answer = client.memory(experiment_id)
     _show(answer, analysis_tables.memory(answer), as_json)
@@ -93,7 +93,7 @@ def memory(experiment_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def history(run_id: int | None, server: str, as_json: bool) -> None:
-    """Step times of each configuration on each machine over time: changes, and alerts."""
+    """Show step times of each configuration on each machine over time, with changes and alerts."""
     with Client(server) as client:
         answer = client.history(run_id)
     _show(answer, analysis_tables.history(answer), as_json)
@@ -104,7 +104,7 @@ def history(run_id: int | None, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def confirm(run_id: int, server: str, as_json: bool) -> None:
-    """Queue fresh runs of what became slower at RUN; only they turn an alert into a regression."""
+    """Queue fresh runs of a change to slower steps at RUN; they confirm or dismiss the alert."""
     with Client(server) as client:
         answer = client.confirm(run_id)
     text = f"experiment {answer.id}: {answer.runs} runs queued; see: taskloom experiments history --run {run_id}"
@@ -120,15 +120,15 @@ def _label(text: str) -> tuple[str, str]:
 
 @click.command()
 @train_options(several=True)
-@click.option("--repetitions", default=12, show_default=True, type=click.IntRange(6), help="equal runs; two are a pair")
+@click.option(
+    "--repetitions", default=12, show_default=True, type=click.IntRange(6), help="equal runs; neighbours are pairs"
+)
 @click.option("--require", multiple=True, metavar="KEY=VALUE", help="a label that the worker must have")
-@click.option("--show", is_flag=True, help="say what is known of the nodes; queue nothing")
+@click.option("--show", is_flag=True, help="show the nodes' calibrations; queue nothing")
 @server_option
 @json_option
-def calibrate(
-    repetitions: int, require: tuple[str, ...], show: bool, server: str, as_json: bool, **given: Any
-) -> None:
-    """Queue an A/A experiment: equal runs, which show the smallest difference that a node can tell apart."""
+def calibrate(repetitions: int, require: tuple[str, ...], show: bool, server: str, as_json: bool, **given: Any) -> None:
+    """Queue an A/A experiment: equal runs that show the smallest difference a node can detect."""
     with Client(server) as client:
         if show:
             known = client.calibrations()
@@ -146,16 +146,16 @@ def calibrate(
 @click.command()
 @experiment_argument
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="the file  [default: report-ID.html]"
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="output file  [default: report-ID.html]"
 )
-@click.option("--leave-out-disturbed", is_flag=True, help="runs with foreign load beside them do not count")
+@click.option("--leave-out-disturbed", is_flag=True, help="exclude runs with foreign load")
 @verbose_option
 @server_option
 @json_option
 def report(
     experiment_id: int, output: Path | None, leave_out_disturbed: bool, verbose: bool, server: str, as_json: bool
 ) -> None:
-    """Everything in one self-contained page: question, answer, tables, plots, report card; with --json its document."""
+    """Write the report as one self-contained page; with --json, print it as JSON."""
     with Client(server) as client:
         document = client.report(experiment_id, leave_out_disturbed)
     target = output or (None if as_json else Path(f"report-{experiment_id}.html"))

@@ -1,4 +1,4 @@
-"""`taskloom compare`: is B faster than A?"""
+"""`taskloom compare`: verdict on B relative to A."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Verdicts(click.ParamType[tuple[str, ...]]):
 @click.argument("a")
 @click.argument("b")
 @click.option("--noise-floor", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
-              help="a smaller difference is none; to be declared beforehand  [default: 0.01]")  # fmt: skip
-@click.option("--leave-out-flagged", is_flag=True, help="steps that the trainer flagged do not count")
-@click.option("--fail-on", type=Verdicts(), default=(), help="exit 1 on these verdicts, as slower,refused")
+              help="differences below this count as none; declare it beforehand  [default: 0.01]")  # fmt: skip
+@click.option("--leave-out-flagged", is_flag=True, help="exclude steps that the trainer flagged")
+@click.option("--fail-on", type=Verdicts(), default=(), help="exit 1 on these verdicts, such as slower,refused")
 @verbose_option
 @server_option
 @json_option
@@ -50,10 +50,10 @@ def compare(
     server: str,
     as_json: bool,
 ) -> None:
-    """Compare two runs, or two selections of runs: verdict on B against A, ratio of medians, its interval.
+    """Compare two runs or two selections of runs: verdict on B relative to A, ratio, 95 % interval.
 
-    A and B are run ids as 12,13, or experiment_id=7,scheduler=task,threads=2. The verdict is faster, slower, same,
-    undecided or refused. The exit code is 0 whatever it is, or 1 if --fail-on names it.
+    A and B are run ids such as 12,13, or a selection such as experiment_id=7,scheduler=task,threads=2. The verdict is
+    faster, slower, same, undecided or refused. The exit code is 1 if --fail-on names the verdict, otherwise 0.
     """
     with Client(server) as client:
         answer = client.compare(a, b, noise_floor, leave_out_flagged)

@@ -16,11 +16,11 @@ from taskloom.demo import MODELS, REPETITIONS, Processes, carry_out, with_proces
 @click.command()
 @click.option("--model", type=click.Choice(list(MODELS)), default="small", show_default=True)
 @click.option("--repetitions", type=click.IntRange(1), default=REPETITIONS, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="a new folder  [default: runs/demo-DATE-TIME]")
+@click.option("--folder", type=click.Path(path_type=Path), help="folder to create  [default: runs/demo-DATE-TIME]")
 @verbose_option
 @json_option
 def demo(model: str, repetitions: int, folder: Path | None, verbose: bool, as_json: bool) -> None:
-    """Compare serial, fork-join and task on 1 core and on all; keep the database and the logs in a folder."""
+    """Compare serial, fork-join and task on 1 core and on all. Database and logs stay in a folder."""
     extras.require("server", "worker")
     folder = (folder or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
     try:

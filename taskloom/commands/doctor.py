@@ -21,11 +21,11 @@ from taskloom.tables import number
 
 @click.command()
 @click.option("--peaks", "measure", is_flag=True,
-              help="measure what the node reaches at most, by number of threads; later runs carry it")  # fmt: skip
+              help="measure the node's peaks by number of threads; later results contain them")  # fmt: skip
 @click.option("--force", is_flag=True, help="with --peaks: measure even while other processes keep cores busy")
 @json_option
 def doctor(measure: bool, force: bool, as_json: bool) -> None:
-    """Is this machine fit to measure on, and what can it do? Warnings do not change the exit code."""
+    """Check whether this machine is fit to measure on. Warnings do not change the exit code."""
     if force and not measure:
         raise click.UsageError("--force goes with --peaks")
     checks = diagnosis.examine()
@@ -68,7 +68,7 @@ def measured_peaks(force: bool, as_json: bool) -> dict[str, Any]:
 
 
 def peaks_table(found: Mapping[str, Any]) -> Table:
-    """What the node reaches by number of threads."""
+    """Table of the node's peaks by number of threads."""
     blas = found["blas"]
     title = f"peaks, measured {found['measured_at']} with {blas['name']} {blas['version']}{_beside(found)}"
     earlier = found.get("earlier")

@@ -30,18 +30,20 @@ def experiments() -> None:
 
 
 @experiments.command("list")
-@click.option("--state", multiple=True, type=click.Choice(["active", "finished", "cancelled"]), help="only so")
-@click.option("--name", help="only with this in their name")
-@click.option("--submitter", metavar="WHO", help="only of key:ID, local or alerts")
-@click.option("--label", multiple=True, metavar="KEY=VALUE", help="only those that require it")
-@click.option("--tag", multiple=True, help="only with this tag; several: all of them")
+@click.option(
+    "--state", multiple=True, type=click.Choice(["active", "finished", "cancelled"]), help="only in this state"
+)
+@click.option("--name", help="only with this text in the name")
+@click.option("--submitter", metavar="WHO", help="only submitted by key:ID, local or alerts")
+@click.option("--label", multiple=True, metavar="KEY=VALUE", help="only experiments that require this label")
+@click.option("--tag", multiple=True, help="only with this tag; repeated: with all of them")
 @listing.period_options
 @click.option("--sort", type=listing.Sort(("id", "created_at", "finished_at")), help="[default: -id]")
 @limit_option
 @server_option
 @json_option
 def list_experiments(limit: int, server: str, as_json: bool, **chosen: Any) -> None:
-    """Experiments, the newest first: how far they are, when they began and ended, and who submitted them."""
+    """List experiments, newest first, with progress, times and submitter."""
     with Client(server) as client:
         print_items(client.experiments(**listing.run_query(chosen)), limit, tables.experiments, as_json)
 
@@ -51,17 +53,17 @@ def list_experiments(limit: int, server: str, as_json: bool, **chosen: Any) -> N
 @server_option
 @json_option
 def show(experiment_id: int, server: str, as_json: bool) -> None:
-    """An experiment and its runs."""
+    """Show an experiment and its runs."""
     with Client(server) as client:
         _print(client, client.experiment(experiment_id), as_json)
 
 
 @experiments.command()
 @click.argument("experiment_id", metavar="ID", type=int)
-@click.option("--name", help="what to call it")
-@click.option("--tag", "tags", multiple=True, help="give it this tag; may be given several times")
-@click.option("--untag", "untags", multiple=True, metavar="TAG", help="take this tag from it")
-@click.option("--notes", help="whatever people should know of it")
+@click.option("--name", help="new name")
+@click.option("--tag", "tags", multiple=True, help="add this tag; may be repeated")
+@click.option("--untag", "untags", multiple=True, metavar="TAG", help="remove this tag")
+@click.option("--notes", help="free text about the experiment")
 @server_option
 @json_option
 def edit(
@@ -73,7 +75,7 @@ def edit(
     server: str,
     as_json: bool,
 ) -> None:
-    """Change its name, its tags or its notes; what it runs stays."""
+    """Change the name, tags or notes of an experiment."""
     if name is None and notes is None and not tags and not untags:
         raise click.UsageError("give --name, --tag, --untag or --notes")
     with Client(server) as client:
@@ -91,7 +93,7 @@ def edit(
 @server_option
 @json_option
 def cancel(experiment_id: int, server: str, as_json: bool) -> None:
-    """Cancel every run of it that has not ended."""
+    """Cancel every run of an experiment that has not ended."""
     with Client(server) as client:
         _print(client, client.cancel_experiment(experiment_id), as_json)
 
@@ -101,7 +103,7 @@ def cancel(experiment_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def retry(experiment_id: int, server: str, as_json: bool) -> None:
-    """Queue every run of it once more that failed, was cancelled or quarantined."""
+    """Queue every failed, cancelled or quarantined run of an experiment again."""
     with Client(server) as client:
         _print(client, client.retry_experiment(experiment_id), as_json)
 
@@ -112,7 +114,7 @@ def retry(experiment_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def changes(experiment_id: int, limit: int, server: str, as_json: bool) -> None:
-    """An experiment's history: who changed the state of its runs, when and why, oldest first."""
+    """Show an experiment's history: who changed the state of its runs, when and why, oldest first."""
     with Client(server) as client:
         print_items(client.experiment_changes(experiment_id), limit, tables.changes, as_json)
 
@@ -123,7 +125,7 @@ def changes(experiment_id: int, limit: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def alerts(state: AlertState | None, limit: int, server: str, as_json: bool) -> None:
-    """What became slower, and what fresh runs say of it, newest first."""
+    """List changes to slower steps and what fresh runs say about them, newest first."""
     with Client(server) as client:
         print_items(client.alerts(state), limit, tables.alerts, as_json)
 
@@ -134,7 +136,7 @@ def alerts(state: AlertState | None, limit: int, server: str, as_json: bool) -> 
 @server_option
 @json_option
 def scaling(experiment_id: int, verbose: bool, server: str, as_json: bool) -> None:
-    """Step time, speedup and efficiency of every variant."""
+    """Show step time, speedup and efficiency of every variant."""
     with Client(server) as client:
         answer = client.scaling(experiment_id)
     if as_json:

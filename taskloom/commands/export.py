@@ -1,4 +1,4 @@
-"""`taskloom export`: tidy tables for notebooks and spreadsheets."""
+"""`taskloom export`: flat tables for notebooks and spreadsheets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ FORMATS = {
 @click.option(
     "--format", "form", type=click.Choice(["csv", "ndjson", "parquet", "arrow"]), help="[default: by FILE's name]"
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE",
+              help="output file")  # fmt: skip
 @click.option("--columns", metavar="NAME,...", help="only these, in this order")
 @listing.run_options
 @server_option
@@ -34,10 +35,10 @@ FORMATS = {
 def export(
     table: str, form: str | None, output: Path, columns: str | None, server: str, as_json: bool, **chosen: Any
 ) -> None:
-    """Write a table to FILE: a row a run, step, op, variant, or point of a history."""
+    """Write a table to FILE with one row for each run, step, op, variant or point of a history."""
     form = form or FORMATS.get(output.suffix.removeprefix("."))
     if form is None:
-        raise click.UsageError(f"{output} does not say the format; give --format csv, ndjson, parquet or arrow")
+        raise click.UsageError(f"unknown format of {output}; give --format csv, ndjson, parquet or arrow")
     with Client(server) as client:
         try:
             client.export(table, output, form, columns=columns, **listing.run_query(chosen))

@@ -1,4 +1,4 @@
-"""`taskloom keys`: who may talk to the server."""
+"""`taskloom keys`: create, list and revoke API keys."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def keys() -> None:
 
 
 @keys.command()
-@click.option("--scope", type=click.Choice(get_args(Scope)), required=True, help="what the key allows")
+@click.option("--scope", type=click.Choice(get_args(Scope)), required=True, help="scope of the key")
 @click.option("--expires-in", type=click.FloatRange(0, 3660, min_open=True), metavar="DAYS", help="[default: never]")
-@click.option("--name", default="", help="what people call it: letters, digits, spaces and . : @ / - _")
+@click.option("--name", default="", help="name of the key: letters, digits, spaces and . : @ / - _")
 @server_option
 @json_option
 def create(scope: Scope, expires_in: float | None, name: str, server: str, as_json: bool) -> None:
-    """Print a new key, once: the server keeps only a hash. The first key has the scope admin."""
+    """Create a key and print it once; the server stores only a hash. The first key needs the scope admin."""
     expires_in_s = None if expires_in is None else expires_in * DAY_S
     # Unchecked: what the server does not accept, it names.
     request = KeyRequest.model_construct(scope=scope, name=name, expires_in_s=expires_in_s)
@@ -45,7 +45,7 @@ def create(scope: Scope, expires_in: float | None, name: str, server: str, as_js
 @server_option
 @json_option
 def list_keys(server: str, as_json: bool) -> None:
-    """Every key, revoked and expired ones too, without its secret."""
+    """List all keys, including revoked and expired ones, without their secrets."""
     with Client(server) as client:
         found = list(client.keys())
     if as_json:

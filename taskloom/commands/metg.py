@@ -1,4 +1,4 @@
-"""`taskloom metg`: how small tasks may be before the runtime takes half of the machine."""
+"""`taskloom metg`: minimum effective task granularity of the schedulers."""
 
 from __future__ import annotations
 
@@ -43,25 +43,33 @@ def _listed(text: str, everything: tuple[str, ...]) -> list[str]:
 
 
 @click.command()
-@click.option("--pattern", default="stencil_1d", show_default=True, help=f"all, or with commas: {', '.join(PATTERNS)}")
+@click.option(
+    "--pattern", default="stencil_1d", show_default=True, help=f"all, or a comma list of {', '.join(PATTERNS)}"
+)
 @click.option("--scheduler", default=",".join(COMPARED), show_default=True,
-              help=f"all, or with commas: {', '.join(parallel())}")  # fmt: skip
+              help=f"all, or a comma list of {', '.join(parallel())}")  # fmt: skip
 @click.option("--runtime", default=DEFAULT.runtime, show_default=True,
-              help=f"of omp-for and omp-task: {', '.join((AUTO, *RUNTIMES))}, or a library's path")  # fmt: skip
+              help=f"for omp-for and omp-task: {', '.join((AUTO, *RUNTIMES))}, or a library's path")  # fmt: skip
 @click.option("--kernel", type=click.Choice(KERNELS), default=DEFAULT.kernel, show_default=True,
-              help="what tasks do: multiply-adds in registers, or stream through memory")  # fmt: skip
+              help="work of a task: multiply-adds in registers, or streaming through memory")  # fmt: skip
 @click.option("--width", type=int, default=DEFAULT.width, show_default=True, help="points of a timestep")
-@click.option("--threads", type=int, default=None, help="default: all cores this process may use")
-@click.option("--cores", default=None, help="core numbers, such as 0-1 or 0,2; default: the first that may be used")
-@click.option("--allow-oversubscription", is_flag=True, help="more threads than cores")
-@click.option("--repetitions", type=int, default=DEFAULT.repetitions, show_default=True, help="sweeps of each pair")
+@click.option("--threads", type=int, default=None, help="threads  [default: all cores this process may use]")
+@click.option("--cores", default=None, help="core numbers, such as 0-1 or 0,2  [default: the first usable cores]")
+@click.option("--allow-oversubscription", is_flag=True, help="allow more threads than cores")
+@click.option(
+    "--repetitions",
+    type=int,
+    default=DEFAULT.repetitions,
+    show_default=True,
+    help="sweeps of each pattern and scheduler",
+)
 @click.option("--max-grain", type=int, default=DEFAULT.max_grain, show_default=True,
-              help="kernel iterations of the largest tasks; sweeps halve it down to one")  # fmt: skip
+              help="kernel iterations of the largest tasks; a sweep halves them down to one")  # fmt: skip
 @click.option("--point-s", type=float, default=DEFAULT.point_s, show_default=True, help="seconds timed at each grain")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="draw efficiency over time per task")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="plot efficiency over time per task")
 @json_option
 def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
-    """Minimum effective task granularity of schedulers, as Task Bench defines it.
+    """Measure the minimum effective task granularity of schedulers, as Task Bench defines it.
 
     METG(50 %) is the smallest time per task (elapsed x threads / tasks) at which the kernel still runs at half of its
     peak rate. Every task of every timed run checks that its inputs are those of the timestep before.

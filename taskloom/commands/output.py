@@ -1,4 +1,4 @@
-"""What commands share in what they take and print."""
+"""Options and output that commands share."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ server_option = click.option(
 
 
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="list every disturbed run")
-limit_option = click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="at most so many")
+limit_option = click.option(
+    "--limit", default=100, show_default=True, type=click.IntRange(1), help="most items to show"
+)
 
 
 def print_items(items: Iterable[T], limit: int, as_table: Callable[[Iterable[T]], Table], as_json: bool) -> None:
-    """The first of a list's items, as a table or as a JSON array."""
+    """Print the first items of a list as a table or as a JSON array."""
     found = list(itertools.islice(items, limit))
     if as_json:
         print_json(found)
@@ -40,7 +42,7 @@ def print_items(items: Iterable[T], limit: int, as_table: Callable[[Iterable[T]]
 
 
 def print_json(value: Any) -> None:
-    """A model, a list of models or plain JSON, on standard output."""
+    """Print a model, a list of models or plain JSON on standard output."""
     click.echo(json.dumps(_plain(value), indent=2 if sys.stdout.isatty() else None))
 
 

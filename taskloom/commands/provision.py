@@ -12,15 +12,15 @@ from taskloom import extras
 
 @click.command()
 @click.argument("pools", metavar="POOLS.toml")
-@click.option("--server", metavar="URL", help="instead of the file's")
-@click.option("--state", metavar="FILE", help="where it notes its jobs [~/.local/state/taskloom/provision-NAME.json]")
+@click.option("--server", metavar="URL", help="the server, instead of the one in the file")
+@click.option("--state", metavar="FILE", help="file of its jobs [~/.local/state/taskloom/provision-NAME.json]")
 @click.option("--metrics-port", type=click.IntRange(0, 65535),
-              help="serve Prometheus metrics here, on loopback; 0: on a free port, which the log names")  # fmt: skip
-@click.option("--plan", is_flag=True, help="print what would be submitted now; submit nothing")
-@click.option("--once", is_flag=True, help="one round, then exit")
+              help="serve Prometheus metrics on this loopback port; 0: a free port, which the log names")  # fmt: skip
+@click.option("--plan", is_flag=True, help="print what would be submitted now, and exit")
+@click.option("--once", is_flag=True, help="run one round, then exit")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def provision(pools: str, plan: bool, once: bool, as_json: bool, **given: str | int | None) -> None:
-    """Bring workers onto nodes through Slurm when the queue needs them, as the pools of POOLS.toml allow."""
+    """Submit Slurm jobs with workers when the queue needs them, within the pools of POOLS.toml."""
     extras.require("provisioner")
     arguments = [sys.executable, "-P", "-m", "taskloom.provisioner", pools]
     for name, value in given.items():

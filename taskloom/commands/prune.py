@@ -1,4 +1,4 @@
-"""`taskloom prune`: old runs are deleted, with all that belongs to them."""
+"""`taskloom prune`: delete old runs and everything that belongs to them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 def _age_s(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
     found = re.fullmatch(r"(\d+)([smhdw])", text)
     if found is None:
-        raise click.BadParameter(f"{text!r}: give an age as 90d, 12h or 0s")
+        raise click.BadParameter(f"{text!r}: give an age such as 90d, 12h or 0s")
     return float(int(found[1]) * UNITS_S[found[2]])
 
 
 @click.command()
-@click.option("--older-than", required=True, callback=_age_s, metavar="AGE", help="runs that ended so long ago: 90d")
-@click.option("--state", "states", multiple=True, type=click.Choice(get_args(EndedState)), help="only these  [all]")
-@click.option("--experiment", "experiment_id", type=click.IntRange(1), help="only of this one")
-@click.option("--dry-run", is_flag=True, help="count; delete nothing")
+@click.option("--older-than", required=True, callback=_age_s, metavar="AGE", help="age since their end, such as 90d")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(get_args(EndedState)), help="only in these states  [all]"
+)
+@click.option("--experiment", "experiment_id", type=click.IntRange(1), help="only runs of this experiment")
+@click.option("--dry-run", is_flag=True, help="count only; delete nothing")
 @server_option
 @json_option
 def prune(
@@ -37,9 +39,9 @@ def prune(
     server: str,
     as_json: bool,
 ) -> None:
-    """Delete old runs with their attempts, results, output and artifacts; takes an admin key.
+    """Delete old runs with their attempts, results, output and artifacts. Needs an admin key.
 
-    Nothing goes of an experiment that has not ended. Experiments without runs and files that no artifact needs go too.
+    Unfinished experiments are left untouched. Experiments without runs and unused artifact files are deleted too.
     """
     asked = {"older_than_s": older_than, "experiment_id": experiment_id, "dry_run": dry_run}
     request = PruneRequest.model_validate({**asked, **({"states": list(states)} if states else {})})

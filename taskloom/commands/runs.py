@@ -1,4 +1,4 @@
-"""`taskloom runs`: what single runs are and were."""
+"""`taskloom runs`: list and change single runs, and read their results."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from taskloom.errors import NoTrace
 
 @click.group()
 def runs() -> None:
-    """List, show, cancel and retry runs; their samples and histories."""
+    """List, show, cancel and retry runs, and read their results."""
 
 
 @runs.command("list")
 @listing.run_options
-@click.option("--columns", metavar="NAME,...", help="of a run, its settings (threads) or its variant; also with --json")
+@click.option("--columns", metavar="NAME,...", help="fields of a run, its settings or its variant; also with --json")
 @limit_option
 @server_option
 @json_option
 def list_runs(columns: str | None, limit: int, server: str, as_json: bool, **chosen: Any) -> None:
-    """Runs with their states and figures: an experiment's as planned, others the newest first."""
+    """List runs with states and figures: in planned order for an experiment, otherwise newest first."""
     query = listing.run_query(chosen)
     if "experiment_id" not in query:
         query.setdefault("sort", "-id")
@@ -55,7 +55,7 @@ def _chosen(run: RunRow, names: Sequence[str]) -> dict[str, Any]:
 @server_option
 @json_option
 def show(run_id: int, server: str, as_json: bool) -> None:
-    """A run with its settings, attempts and, if it failed, why."""
+    """Show a run with its settings, attempts and, if it failed, the reason."""
     with Client(server) as client:
         _print(client.run(run_id), as_json)
 
@@ -65,7 +65,7 @@ def show(run_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def cancel(run_id: int, server: str, as_json: bool) -> None:
-    """Cancel a queued run at once, a running one on its node."""
+    """Cancel a run: a queued one immediately, a running one on its node."""
     with Client(server) as client:
         _print(client.cancel_run(run_id), as_json)
 
@@ -75,7 +75,7 @@ def cancel(run_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def retry(run_id: int, server: str, as_json: bool) -> None:
-    """Queue a failed, cancelled or quarantined run once more."""
+    """Queue a failed, cancelled or quarantined run again."""
     with Client(server) as client:
         _print(client.retry_run(run_id), as_json)
 
@@ -85,10 +85,10 @@ def retry(run_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def samples(selection: str, server: str, as_json: bool) -> None:
-    """Every timed step of a run's result, or of many.
+    """Show every timed step of one run or of many.
 
-    SELECTION: run ids as 12,13, or experiment_id=7,scheduler=task for an experiment's runs with these settings; those
-    that have not succeeded are left out. With --json, many runs are printed a run a line.
+    SELECTION is run ids such as 12,13, or experiment_id=7,scheduler=task for an experiment's runs with these settings.
+    Runs that have not succeeded are left out. With --json, a selection prints one run a line.
     """
     with Client(server) as client:
         if selection.isdecimal():
@@ -112,18 +112,18 @@ def samples(selection: str, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def changes(run_id: int, limit: int, server: str, as_json: bool) -> None:
-    """A run's history: who changed its state, when and why, oldest first."""
+    """Show a run's history: who changed its state, when and why, oldest first."""
     with Client(server) as client:
         print_items(client.run_changes(run_id), limit, tables.changes, as_json)
 
 
 @runs.command()
 @click.argument("run_id", metavar="ID", type=int)
-@click.option("--follow", is_flag=True, help="until the run has ended")
+@click.option("--follow", is_flag=True, help="continue until the run has ended")
 @server_option
 @json_option
 def log(run_id: int, follow: bool, server: str, as_json: bool) -> None:
-    """What a run's trainers printed; with --json an object a line."""
+    """Print the output of a run's trainers; with --json one object a line."""
 
     def tell(line: LogLine) -> None:
         click.echo(line.model_dump_json() if as_json else line.text)
@@ -141,11 +141,11 @@ def log(run_id: int, follow: bool, server: str, as_json: bool) -> None:
 @runs.command()
 @click.argument("run_id", metavar="ID", type=int)
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="where to write it [./NAME]")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="output file [./NAME]")
 @server_option
 @json_option
 def artifacts(run_id: int, name: str | None, output: Path | None, server: str, as_json: bool) -> None:
-    """The files that a run left, or one of them: NAME is written to a file."""
+    """List the files that a run left, or write the file NAME."""
     with Client(server) as client:
         if name is not None:
             target = output or Path(Path(name).name)
@@ -173,7 +173,7 @@ def artifacts(run_id: int, name: str | None, output: Path | None, server: str, a
 def write_trace(
     run_ids: tuple[int, ...], form: trace_files.Format | None, output: Path, server: str, as_json: bool
 ) -> None:
-    """The timeline of a run that was traced; of two runs in one Chrome file, their steps beginning together."""
+    """Write the timeline of a traced run; a Chrome file may show two runs with aligned steps."""
     form = form or trace_files.format_of(output)
     traces = []
     with Client(server) as client, tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder:

@@ -12,12 +12,14 @@ from taskloom import extras
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
-@click.option("--port", default=8321, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one")
-@click.option("--database-url", envvar="TASKLOOM_DATABASE_URL", default="sqlite:///taskloom.db", show_default=True)
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="processes; with PostgreSQL")
-@click.option("--json", "as_json", is_flag=True, help="as always: one JSON line when it listens")
+@click.option("--port", default=8321, show_default=True, type=click.IntRange(0, 65535), help="port; 0: any free port")
+@click.option("--database-url", envvar="TASKLOOM_DATABASE_URL", default="sqlite:///taskloom.db", show_default=True,
+              help="SQLAlchemy URL of the database")  # fmt: skip
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64),
+              help="server processes; more than one needs PostgreSQL")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="no effect: the output is always JSON")
 def serve(host: str, port: int, database_url: str, workers: int, as_json: bool) -> None:
-    """Start the server; one JSON line on standard output says when it listens, and where."""
+    """Start the server. It prints one JSON line with its URL when it listens."""
     extras.require("server")
     del as_json
     # A database URL may hold a password, which process arguments would show to everyone on the machine.

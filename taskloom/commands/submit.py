@@ -26,23 +26,23 @@ from taskloom.options import several_settings, stop_rule, train_options
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @train_options(several=True)
-@click.option("--name", default="", help="what to call it")
-@click.option("--tag", "tags", multiple=True, help="a word to find it by; may be given several times")
-@click.option("--notes", default="", help="whatever people should know of it")
-@click.option("--repetitions", type=click.IntRange(1), help="each variant so often, each in a fresh process")
-@click.option("--timeout-s", type=float, help="an attempt is killed and failed after so many seconds")
-@click.option("--trace", "trace", flag_value="all", help="once a run has succeeded, trace it in an attempt of its own")
-@click.option("--trace-first", "trace", flag_value="first", help="the same for each variant's first repetition only")
+@click.option("--name", default="", help="name of the experiment")
+@click.option("--tag", "tags", multiple=True, help="tag of the experiment; may be repeated")
+@click.option("--notes", default="", help="free text about the experiment")
+@click.option("--repetitions", type=click.IntRange(1), help="runs of each variant, each in a fresh process")
+@click.option("--timeout-s", type=float, help="kill and fail an attempt after this many seconds")
+@click.option("--trace", "trace", flag_value="all", help="trace each successful run in a separate attempt")
+@click.option("--trace-first", "trace", flag_value="first", help="trace only the first repetition of each variant")
 @click.option(
     "--stop",
     metavar="RULE",
-    help="repeat until the answer is known, as rel_ci=0.02,max_repetitions=30,"
-    "budget_s=3600: half the interval of each median / median, and limits; --repetitions run in any case",
+    help="repeat until the interval is narrow enough: rel_ci=0.02,max_repetitions=30,budget_s=3600 (half the relative "
+    "width of each ratio's interval; limits); --repetitions always run",
 )
-@click.option("--dry-run", is_flag=True, help="say what it would become; queue nothing")
-@click.option("--wait", is_flag=True, help="follow it to its end; exit 1 if a run failed")
-@click.option("--follow-logs", is_flag=True, help="with --wait: print on standard error what the trainers print")
-@click.option("--idempotency-key", help="the same key again submits nothing new")
+@click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
+@click.option("--wait", is_flag=True, help="wait until it has ended; exit 1 if a run failed")
+@click.option("--follow-logs", is_flag=True, help="with --wait: print the trainers' output on standard error")
+@click.option("--idempotency-key", help="repeating a request with the same key queues nothing new")
 @verbose_option
 @server_option
 @json_option
@@ -64,9 +64,9 @@ def submit(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Queue an experiment: from FILE (.toml, .yaml, .json), or from options, where a comma list becomes an axis."""
+    """Queue an experiment from FILE (.toml, .yaml, .json) or from options. A comma list becomes an axis."""
     if follow_logs and not wait:
-        raise click.UsageError("--follow-logs goes with --wait")
+        raise click.UsageError("--follow-logs needs --wait")
     asked = {
         "name": name or None,
         "tags": list(tags) or None,
@@ -111,7 +111,7 @@ def submit(
 def _request(file: Path | None, given: dict[str, Any], overrides: dict[str, Any]) -> ExperimentRequest:
     used = [key for key, value in given.items() if value is not None]
     if file is not None and used:
-        raise click.UsageError(f"{file} holds the settings already; leave out --{used[0].replace('_', '-')}")
+        raise click.UsageError(f"{file} already contains the settings; remove --{used[0].replace('_', '-')}")
     if file is not None:
         content = request_file.read(file).model_dump(mode="json", exclude_unset=True)
         return request_file.parse({**content, **overrides})

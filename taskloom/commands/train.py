@@ -1,4 +1,4 @@
-"""`taskloom train`: one run right here, without a server."""
+"""`taskloom train`: one run on this machine, without a server."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def show(bar: Bar, event: Mapping[str, Any]) -> None:
 
 @click.command()
 @train_options(several=False)
-@click.option("--plan", is_flag=True, help="print the sizes of everything; run nothing")
-@click.option("--graph", type=click.Path(path_type=Path), metavar="FILE.dot", help="draw the task graph, for Graphviz")
+@click.option("--plan", is_flag=True, help="print all sizes; train nothing")
+@click.option("--graph", type=click.Path(path_type=Path), metavar="FILE.dot", help="write the task graph for Graphviz")
 @json_option
 def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
-    """Train here and now, in one child process, and print what was measured."""
+    """Train on this machine in one child process and print the measurements."""
     settings = single_settings(given)
     if "checkpoint" in settings and "model" not in settings:  # a checkpoint says what model it holds
         from gpt2core.networks.gpt2.checkpoint import checkpoint_model  # needs NumPy, which no other command does

@@ -1,4 +1,4 @@
-"""`taskloom webhooks`: addresses that the server tells of verdicts and alerts."""
+"""`taskloom webhooks`: URLs to which the server sends verdicts and alerts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ from taskloom.contract.webhooks import EventName, WebhookRequest
 
 @click.group()
 def webhooks() -> None:
-    """Create, list and delete webhooks; see what was sent to them."""
+    """Create, list and delete webhooks, and list their deliveries."""
 
 
 @webhooks.command()
 @click.argument("url")
-@click.option("--event", "events", multiple=True, type=click.Choice(get_args(EventName)), help="only these  [all]")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    type=click.Choice(get_args(EventName)),
+    help="only this event; may be repeated  [all]",
+)
 @server_option
 @json_option
 def create(url: str, events: tuple[EventName, ...], server: str, as_json: bool) -> None:
-    """Tell URL of verdicts and alerts. Prints the secret that signs the messages, once."""
+    """Send verdicts and alerts to URL. Prints once the secret that signs the messages."""
     request = WebhookRequest.model_construct(url=url, events=list(events or get_args(EventName)))
     with Client(server) as client:
         made = client.create_webhook(request)
@@ -38,7 +44,7 @@ def create(url: str, events: tuple[EventName, ...], server: str, as_json: bool) 
 @server_option
 @json_option
 def list_webhooks(limit: int, server: str, as_json: bool) -> None:
-    """Your webhooks, without their secrets; with an admin's key everybody's."""
+    """List your webhooks without their secrets; an admin key lists all."""
     with Client(server) as client:
         print_items(client.webhooks(), limit, tables.webhooks, as_json)
 
@@ -48,7 +54,7 @@ def list_webhooks(limit: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def delete(webhook_id: int, server: str, as_json: bool) -> None:
-    """Tell this address nothing more."""
+    """Delete a webhook; nothing more is sent to it."""
     with Client(server) as client:
         client.delete_webhook(webhook_id)
     if as_json:
@@ -63,6 +69,6 @@ def delete(webhook_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def deliveries(webhook_id: int, limit: int, server: str, as_json: bool) -> None:
-    """What was sent to a webhook, what waits and what was given up, newest first."""
+    """List the deliveries of a webhook, newest first: delivered, waiting or failed."""
     with Client(server) as client:
         print_items(client.deliveries(webhook_id), limit, tables.deliveries, as_json)

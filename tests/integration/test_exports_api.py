@@ -193,5 +193,5 @@ def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
     file = tmp_path / "steps.feather"
     assert taskloom("export", "steps", "--filter", "scheduler=task", "-o", str(file))["format"] == "arrow"
     assert pandas.read_feather(file)["run_id"].unique().tolist() == [3]
-    assert "does not say the format" in taskloom("export", "runs", "-o", str(tmp_path / "x.xls"), code=2)
+    assert "unknown format" in taskloom("export", "runs", "-o", str(tmp_path / "x.xls"), code=2)
     assert "No such file" in taskloom("export", "runs", "-o", str(tmp_path / "none" / "x.csv"), code=2)

@@ -37,5 +37,5 @@ def revoke(context: Ctx, key_id: Id) -> KeySummary:
 
 @who.get("/whoami", READERS | WORKERS)
 def whoami(context: Ctx, caller: Who) -> Identity:
-    """Who asks, as the server knows it."""
+    """The caller's identity and scope."""
     return service.describe(context.database, caller)

@@ -19,7 +19,7 @@ router = Router("/queue", tag="queue")
 
 @router.get("/demand", READERS | WORKERS)
 def demand(context: Ctx) -> Demand:
-    """What the queue needs, grouped by need, and which workers are present."""
+    """Requirements of the queue, grouped, and the present workers."""
     return service.demand(context.database, context.settings)
 
 

@@ -39,7 +39,7 @@ def result(context: Ctx, run_id: Id) -> JSONResponse:
 
 @router.get("/{run_id}/log", READERS, errors=(NotFound,))
 def log(context: Ctx, run_id: Id, page: Paged) -> LogPage:
-    """What the trainers of the run's attempts printed, the first lines of each."""
+    """Output of the run's trainers, up to a limit for each attempt."""
     return output.page(context.database, run_id, page.cursor, page.limit)
 
 

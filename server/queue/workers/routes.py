@@ -63,7 +63,7 @@ async def put(
     registration: WorkerRegistration,
     response: Response,
 ) -> WorkerSummary:
-    """The same, at the worker's own address."""
+    """Register a worker at its own address. Idempotent."""
     if registration.worker_id != worker_id:
         raise InvalidRequest(
             [

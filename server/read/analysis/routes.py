@@ -86,13 +86,13 @@ async def sweep(
 
 @router.get("/efficiency", READERS, errors=(*COMPUTED, NotFound), response_model=EfficiencyTable)
 async def efficiency(ask: Asks, experiment_id: ExperimentId) -> Response:
-    """Where the threads' time went: parallel efficiency and its factors, waiting, computation scalability, bounds."""
+    """Efficiency of every variant: parallel efficiency and its factors, waiting, computation scalability, bounds."""
     return await ask("efficiency", experiment_id, made_from=of_experiments(experiment_id))
 
 
 @router.get("/roofline", READERS, errors=(*COMPUTED, NotFound), response_model=RooflineTable)
 async def roofline(ask: Asks, experiment_id: ExperimentId) -> Response:
-    """What each op reached of what the node could, and whether forward and backward are memory bound."""
+    """Each op's share of the node's peaks, and whether forward and backward are memory bound."""
     return await ask("roofline", experiment_id, made_from=of_experiments(experiment_id))
 
 
@@ -132,7 +132,7 @@ def alerts(
     page: Paged,
     state: Annotated[list[AlertState] | None, Query(description="may be given several times")] = None,
 ) -> AlertPage:
-    """What became slower, and what fresh runs say of it, newest first."""
+    """Alerts: changes to slower steps and what fresh runs say about them, newest first."""
     return raised.page(context.database, state or [], page.cursor, page.limit)
 
 
@@ -160,11 +160,11 @@ async def report(
         Literal["count", "leave-out"], Query(description="whether runs with foreign load beside them count")
     ] = "count",
 ) -> Response:
-    """Everything about an experiment in one document: answer, tables, report card. `/reports/{id}` draws it."""
+    """Report of an experiment as one document: answer, tables, report card. `/reports/{id}` draws it."""
     return await ask("report", experiment_id, disturbed == "leave-out", made_from=of_report(experiment_id))
 
 
 @router.get("/calibration", READERS, errors=COMPUTED, response_model=CalibrationList)
 async def calibration(ask: Asks) -> Response:
-    """What each node can tell apart, by its latest A/A experiment (`calibrates`)."""
+    """Smallest difference that each node can detect, by its latest A/A experiment (`calibrates`)."""
     return await ask("calibration", made_from=of_calibrations)

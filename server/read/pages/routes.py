@@ -44,7 +44,7 @@ def problem_types() -> ProblemTypeList:
 
 @router.get("/problems/{slug}", PAGE, errors=(NotFound,))
 def problem_type(slug: str) -> ProblemType:
-    """What a problem type means."""
+    """Meaning of a problem type."""
     return describe(slug)
 
 
