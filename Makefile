@@ -5,7 +5,7 @@ MODEL ?= small
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow check parity slurm clients ui ui-vendor ui-check screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
+.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -34,6 +34,9 @@ check: .venv/installed-dev   ## lint, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/installed-dev    ## the documentation as a site in build/site; fails on a broken link or a page outside the nav
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 parity: .venv/installed-parity  ## compare live with PyTorch
 	$(BIN)/pytest -m parity tests/parity $(ARGS)
