@@ -5,10 +5,9 @@ from __future__ import annotations
 import platform
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from gpt2core.compile import llvm
+from gpt2core.compile.jit import intrinsic, types
 from gpt2core.compile.llvm import I32, I64, VOID
 
 

@@ -1,22 +1,14 @@
-"""Entries of kernels: their C faces, generated from their signatures.
-
-The source of an entry is a file in Numba's cache folder, because Numba caches only what was compiled from a file. The
-file's name tells its content and that of the kernel's file, so that a changed kernel is another entry.
-"""
+"""Entries of kernels: their C faces, generated from their signatures."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import inspect
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
-
-import numba
 
 from gpt2core.compile import jit
 from gpt2core.compile.jit import Entry
-from gpt2core.node.files import replacing
+from gpt2core.compile.objects import origin
 from gpt2core.step.signature import Array, Integer, Kernel, Kind, signature
 
 POINTERS = {
@@ -32,11 +24,16 @@ POINTERS = {
 def kernel_entry(kernel: Kernel) -> Entry:
     """The entry that calls a kernel with what an op gives it. Raises TypeError for a kernel without annotations."""
     source = source_of(kernel)
-    path = _file(kernel, source)
-    names: dict[str, Any] = {"__name__": kernel.__module__, "kernel": kernel, "carray": numba.carray}  # type: ignore[attr-defined]
+    own = origin(getattr(kernel, "py_func", kernel))
+    return Entry(kernel.__name__, jit.OF_KERNEL, lambda: _function(kernel, source), (own, source))
+
+
+def _function(kernel: Kernel, source: str) -> Callable[..., Any]:
+    names: dict[str, Any] = {"__name__": kernel.__module__, "kernel": kernel, "carray": jit.carray}
     names.update({f"pointer_{dtype}": pointer for dtype, pointer in POINTERS.items()})
-    exec(compile(source, path, "exec"), names)
-    return Entry(names[f"{kernel.__name__}_entry"])
+    exec(compile(source, f"<entry of {kernel.__name__}>", "exec"), names)
+    function: Callable[..., Any] = names[f"{kernel.__name__}_entry"]
+    return function
 
 
 def source_of(kernel: Kernel) -> str:
@@ -62,14 +59,3 @@ def _argument(kind: Kind, at: int, integer: int) -> str:
     return f"(x[{at}], x[{at + 1}], x[{at + 2}], c[{jit.SCRATCH}])"
 
 
-def _file(kernel: Kernel, source: str) -> str:
-    """Path of the file that holds the source; it is written once, whole or not at all."""
-    own = Path(inspect.getfile(getattr(kernel, "py_func", kernel)))
-    key = hashlib.sha256(b"\0".join((str(own).encode(), own.read_bytes(), source.encode()))).hexdigest()[:16]
-    # Not from numba.config: Numba reads its settings anew, and so forgets ours, when the environment changes.
-    path = Path(jit.CACHE) / "entries" / f"{kernel.__name__}_{key}.py"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
-            part.write_text(source, encoding="utf-8")
-    return str(path)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 
-from gpt2core.compile.jit import intrinsic
+from gpt2core.compile.jit import cgutils, intrinsic, types
 from gpt2core.compile.llvm import I64
 
 

@@ -1,4 +1,4 @@
-"""The one place where code is compiled: flags, error model, caching, and the form in which the runtime calls a kernel.
+"""The one place where compiled code is declared: flags, error model, and the form in which the runtime calls a kernel.
 
 A kernel is plain arithmetic on arrays (`kernel`). An entry is its C face: void(operands, tile, context), all int64
 pointers, so that one compiled runtime can call any kernel through its address and kernels compile, cache and change one
@@ -8,117 +8,173 @@ by one. Entries are made from kernels' signatures (entries.py).
               in the first
     tile      the tile's integers, as the step program gives them
     context   STEP, THREAD, SCRATCH (address of this thread's words for matrix products)
+
+Declaring loads no compiler. What is called is loaded from what is kept (objects.py), or compiled (compiler.py).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import llvmlite.binding as llvm
-import numba
 from llvmlite import ir
-from numba import types
-from numba.core import sigutils
-from numba.core.caching import FunctionCache
-from numba.core.ccallback import CFunc
-from numba.core.runtime._nrt_python import c_helpers
-from numba.extending import intrinsic as _intrinsic
 
-from gpt2core.compile.target import cache_folder
-from gpt2core.spec import settings
-
-intrinsic: Any = _intrinsic  # what it makes is called with fewer arguments than it is declared with
+from gpt2core.compile import objects
+from gpt2core.compile.calls import Call, flatten
 
 STEP, THREAD, SCRATCH = 0, 1, 2
 CONTEXT_SIZE = 8  # int64; one cache line
 OPERAND_SIZE = 4  # int64
-ENTRY_SIGNATURE = types.void(types.CPointer(types.int64), types.CPointer(types.int64), types.CPointer(types.int64))
+OF_KERNEL = "ppp"  # parameters of a kernel's entry: three pointers
 
 # Sums may be reordered, products fused and divisions made products with the reciprocal, but NaN and infinity keep their
 # meaning: a diverging run must show it.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+ENTRY_FLAGS = {"error_model": "numpy", "fastmath": FASTMATH}
 
 
-CACHE = settings.numba_cache() or str(cache_folder())
-numba.config.CACHE_DIR = CACHE  # type: ignore[attr-defined]
+class Later:
+    """A module that is loaded when something of it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
 
 
-class Cache(FunctionCache):
-    """Numba's cache of a function, which loads machine code without first loading all that compiles it: a quarter of a
-    second of every start. Where nothing is kept, the compiler loads that itself.
-    """
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What is kept for a signature, or None."""
-        _declare_runtime()
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+types, cgutils = Later("numba.core.types"), Later("numba.core.cgutils")  # for intrinsics
 
 
-@functools.cache
-def _declare_runtime() -> None:
-    """Tell LLVM the addresses of Numba's own functions that machine code may call."""
-    for name, address in c_helpers.items():
-        llvm.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+class Intrinsic:
+    """What compiled code calls and LLVM's language says: function(typing context, types) -> (signature, generator)."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    @functools.cached_property
+    def _numba_type_(self) -> Any:  # by this name Numba asks a value that it does not know
+        from gpt2core.compile import compiler
+
+        return compiler.type_of_intrinsic(self.function)
 
 
-def _cached(function: Callable[..., Any], **flags: Any) -> Any:
-    """Declare a function that is compiled, or loaded from the cache, when it is first called."""
-    dispatcher = numba.njit(nogil=True, error_model="numpy", **flags)(function)
-    dispatcher._cache = Cache(function)
-    return dispatcher
+class Borrowed:
+    """A function of Numba's own, for compiled code."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @functools.cached_property
+    def _numba_type_(self) -> Any:
+        from gpt2core.compile import compiler
+
+        return compiler.type_of_borrowed(self.name)
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile arithmetic: no GIL, no bounds checks, no error for x / 0, cached; inlined where compiled code calls it.
+class Function:
+    """A function for compiled code, and for Python, which calls it without holding the GIL."""
 
-    Inlined because an object file's copy of a called function may be replaced by another file's copy when the linker
-    meets both, and two copies may differ in how products are fused: a run that compiles and a run that loads from the
-    cache must give the same bits (tests/e2e/test_cold_start.py).
-    """
-    return _cached(function, fastmath=FASTMATH, inline="always")
+    def __init__(self, function: Callable[..., Any], **flags: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func = function  # by these two names Numba knows what it is to inline
+        self.targetoptions = {"nopython": True, "nogil": True, "error_model": "numpy", **flags}
+        self._loaded: dict[str, objects.Loaded] = {}
 
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
+        from gpt2core.compile import compiler
 
-def runtime(function: Callable[..., Any]) -> Any:
-    """Compile a part of the runtime: as a kernel, without licence to reorder arithmetic."""
-    return _cached(function)
+        return compiler.dispatcher(self.py_func, self.targetoptions)
 
+    @property
+    def _numba_type_(self) -> Any:
+        return self._dispatcher._numba_type_
 
-def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a part of the runtime into the loop that calls it: no hundred arguments to pass for each task."""
-    return _cached(function, inline="always")
+    def __call__(self, *arguments: Any) -> Any:
+        return self.ready(*arguments)()
+
+    def ready(self, *arguments: Any) -> Call:
+        """A call with these arguments, compiled or loaded. Raises TypeError for what compiled code cannot be given."""
+        kinds, cells = flatten(arguments)
+        if kinds not in self._loaded:
+            made_from = (objects.origin(self.py_func), kinds)
+            self._loaded[kinds] = objects.load(self.py_func.__name__, made_from, lambda s: self._compile(arguments, s))
+        return Call(self.py_func.__name__, self._loaded[kinds], arguments, cells)
+
+    def _compile(self, arguments: Sequence[Any], symbol: str) -> objects.Compiled:
+        from gpt2core.compile import compiler
+
+        compiled: objects.Compiled = compiler.compile_face(self.py_func, self.targetoptions, arguments, symbol)
+        return compiled
 
 
 class Entry:
-    """A kernel's C face, compiled or loaded from the cache when its address is first asked for."""
+    """A function that compiled code calls by its address: of pointers (p) and integers (i), without a result.
 
-    def __init__(self, function: Callable[..., Any], signature: Any = ENTRY_SIGNATURE) -> None:
-        self.function, self.signature = function, signature
-        self.name = function.__name__.removesuffix("_entry")
-        self.was_cached = False
-        self._compiled: Any = None
+    It is compiled, or loaded, when its address is first asked for. `make` gives the function, `made_from` says what
+    that depends on.
+    """
+
+    def __init__(
+        self, name: str, parameters: str, make: Callable[[], Callable[..., Any]], made_from: Sequence[str]
+    ) -> None:
+        self.name, self.parameters, self.make, self.made_from = name, parameters, make, made_from
+
+    @functools.cached_property
+    def loaded(self) -> objects.Loaded:
+        return objects.load(self.name, (self.parameters, *self.made_from), self._compile)
 
     @property
     def address(self) -> int:
-        if self._compiled is None:
-            flags = {"error_model": "numpy", "fastmath": FASTMATH}
-            self._compiled = CFunc(self.function, sigutils.normalize_signature(self.signature), {}, flags)
-            self._compiled._cache = Cache(self.function)
-            self._compiled.compile()
-            self.was_cached = self._compiled.cache_hits > 0
-        return int(self._compiled.address)
+        return self.loaded.address
+
+    @property
+    def was_kept(self) -> bool:
+        """Whether it did not have to be compiled."""
+        return self.loaded.was_kept
+
+    def _compile(self, symbol: str) -> objects.Compiled:
+        from gpt2core.compile import compiler
+
+        compiled: objects.Compiled = compiler.compile_entry(self.make(), ENTRY_FLAGS, self.parameters, symbol)
+        return compiled
 
 
-def entry(function: Callable[..., Any]) -> Entry:
-    """Declare function(operands, tile, context) as an entry."""
-    return Entry(function)
+intrinsic: Any = Intrinsic
+carray: Any = Borrowed("carray")
 
 
-def entry_of(*arguments: Any) -> Callable[[Callable[..., Any]], Entry]:
-    """Declare a function of arguments of these types, which returns nothing, as an entry."""
-    return lambda function: Entry(function, types.void(*arguments))
+def kernel(function: Callable[..., Any]) -> Any:
+    """Declare arithmetic: no bounds checks, no error for x / 0; inlined where compiled code calls it.
+
+    Inlined because an object file's copy of a called function may be replaced by another file's copy when the linker
+    meets both, and two copies may differ in how products are fused: a run that compiles and a run that loads what is
+    kept must give the same bits (tests/e2e/test_cold_start.py).
+    """
+    return Function(function, fastmath=FASTMATH, inline="always")
+
+
+def runtime(function: Callable[..., Any]) -> Any:
+    """Declare a part of the runtime: as a kernel, without licence to reorder arithmetic."""
+    return Function(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Declare a part of the runtime that goes into the loop that calls it: a task passes no hundred arguments."""
+    return Function(function, inline="always")
+
+
+def entry(parameters: str) -> Callable[[Callable[..., Any]], Entry]:
+    """Declare a function of such parameters as an entry."""
+
+    def declared(function: Callable[..., Any]) -> Entry:
+        name = function.__name__.removesuffix("_entry")
+        return Entry(name, parameters, lambda: function, (objects.origin(function),))
+
+    return declared
 
 
 @intrinsic
@@ -201,11 +257,11 @@ def call_entry(typingctx, address, operands, tile, context):
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
 
 
-@numba.njit(inline="always")
+@inlined
 def bare(array):
     """An int64 array without its reference count; the caller keeps the memory alive.
 
     Every use of a counted array may cost two atomic operations on a line that all threads share: in the task loop they
     cost four times as much as everything else did (docs/decisions/0007).
     """
-    return numba.carray(pointer_i64(address_of(array, 0)), array.shape)
+    return carray(pointer_i64(address_of(array, 0)), array.shape)

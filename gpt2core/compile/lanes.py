@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 
 from gpt2core.compile import llvm
 from gpt2core.compile.llvm import F32, I1, I8, I32, I64, VOID
@@ -15,7 +14,6 @@ LANE = range(LANES)
 WORD, LINE = 4, 64  # bytes
 
 WORDS, FLOATS, MASK = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES), ir.VectorType(I1, LANES)
-ADDRESS = types.int64
 
 
 def constant(kind: ir.Type, value: int) -> Any:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import platform
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from gpt2core.compile.jit import intrinsic, types
 from gpt2core.compile.llvm import I32, I64, call
 
 NUMBER = {"x86_64": 202, "aarch64": 98, "ppc64le": 221, "riscv64": 98}  # of the system call; little endian all

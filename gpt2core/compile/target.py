@@ -1,13 +1,16 @@
-"""What code is compiled for, and the folder that keeps what was compiled."""
+"""What code is compiled for and by, and the folder that keeps what was compiled."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
 import platform
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import llvmlite.binding as llvm
-import numba
 
 from gpt2core.spec import settings
 from gpt2core.spec.sources import source_hash
@@ -18,6 +21,7 @@ COMPILED = (
     "compile", "gemm", "layers", "measure", "node/openmp.py", "optimizers", "run/memory.py", "schedulers",
     "step/control.py", "step/signature.py", "taskbench",
 )  # fmt: skip
+NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")  # settings of Numba that change no code
 
 
 def _clock() -> str:
@@ -35,7 +39,18 @@ def _clock() -> str:
 CLOCK = settings.clock() or _clock()
 
 
-def cache_folder() -> Path:
-    """Numba sees changes of a function's own file only; a folder for each state of the sources sees them all."""
-    about = f"{source_hash(COMPILED)} {numba.__version__} {platform.machine()} {CLOCK}"
-    return settings.cache_folder() / f"numba-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+@functools.cache
+def identity() -> str:
+    """A hash of what compiled code depends on beside its function: our sources, what compiles, for which processor."""
+    numba = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in NOT_CODE)
+    about = (
+        source_hash(COMPILED), version("numba"), version("llvmlite"), sys.implementation.cache_tag,
+        llvm.get_process_triple(), llvm.get_host_cpu_name(), FEATURES.flatten(), CLOCK, numba,
+    )  # fmt: skip
+    return hashlib.sha256(repr(about).encode()).hexdigest()
+
+
+def compiled_folder() -> Path:
+    """The folder of compiled code: NUMBA_CACHE_DIR, or one for each identity in our cache folder."""
+    chosen = settings.numba_cache()
+    return Path(chosen) if chosen else settings.cache_folder() / f"numba-{identity()[:16]}"

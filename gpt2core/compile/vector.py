@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from gpt2core.compile import llvm
-from gpt2core.compile.jit import intrinsic, kernel
+from gpt2core.compile.jit import intrinsic, kernel, types
 from gpt2core.compile.llvm import F32
 
 F = np.float32

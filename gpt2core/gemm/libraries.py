@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import threadpoolctl
-
 from gpt2core.compile.jit import Entry
 from gpt2core.gemm.microkernel import INSTRUCTIONS
 from gpt2core.gemm.multiply import (
@@ -104,6 +102,8 @@ def _load_mkl(precision: str = "fp32") -> Library:
 
 
 def _load_openblas() -> Library:
+    import threadpoolctl  # only here: small runs need no library
+
     path = _openblas_path()
     library = ctypes.CDLL(str(path)) if path else None
     function: Any = getattr(library, "scipy_sgemm_", None)

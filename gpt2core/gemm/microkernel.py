@@ -14,12 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from gpt2core.compile import lanes, llvm
-from gpt2core.compile.jit import kernel, pointer_i64
-from gpt2core.compile.lanes import ADDRESS, FLOATS, LANES, LINE, WORD, WORDS
+from gpt2core.compile.jit import intrinsic, kernel, pointer_i64, types
+from gpt2core.compile.lanes import FLOATS, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.packing import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
@@ -63,7 +61,7 @@ def register_tile(pairs: bool) -> Any:
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[ADDRESS] * 13), codegen
+        return types.void(*[types.int64] * 13), codegen
 
     return tile
 

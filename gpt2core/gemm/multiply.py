@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import address_of, entry_of, kernel, runtime
-from gpt2core.compile.lanes import ADDRESS, WORD
+from gpt2core.compile.jit import address_of, cgutils, entry, intrinsic, kernel, runtime, types
+from gpt2core.compile.lanes import WORD
 from gpt2core.gemm.microkernel import multiply_packed
 from gpt2core.gemm.packing import pack_rows
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
@@ -23,7 +20,7 @@ from gpt2core.step.tensors import ALIGN
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 ROUNDED_SIDE, ROUNDED_DEPTH = 384, 512  # of the blocks of bfloat16 that a library multiplies: two fit in the scratch
-ARGUMENTS = (ADDRESS,) * 15  # of an entry: see `multiply`
+PARAMETERS = "i" * 15  # of an entry: see `multiply`
 
 
 @intrinsic
@@ -81,7 +78,7 @@ def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
     return depth + depth % 2
 
 
-@entry_of(*ARGUMENTS)
+@entry(PARAMETERS)
 def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """By a library's product of float32, which is asked for `piece` columns at a time, or for all if that is 0."""
     most = piece if piece else n
@@ -93,7 +90,7 @@ def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda
         )  # fmt: skip
 
 
-@entry_of(*ARGUMENTS)
+@entry(PARAMETERS)
 def product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """By a library's product of bfloat16, from operands that are rounded block by block."""
     second = scratch + WORD * (PRODUCT_SCRATCH // 2)
@@ -111,18 +108,18 @@ def product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, ld
                 )  # fmt: skip
 
 
-@entry_of(*ARGUMENTS)
+@entry(PARAMETERS)
 def own_product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     multiply_packed(False, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
-@entry_of(*ARGUMENTS)
+@entry(PARAMETERS)
 def own_product_of_pairs(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """On AVX512-BF16."""
     multiply_packed(True, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
-@entry_of(*ARGUMENTS)
+@entry(PARAMETERS)
 def own_product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """On any processor."""
     multiply_packed(False, True, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
@@ -146,12 +143,12 @@ def _call(typingctx, code, arguments):
     """Call an entry of matrix products at its address with a tuple of its arguments."""
 
     def codegen(context, builder, signature, args):
-        values = cgutils.unpack_tuple(builder, args[1], len(ARGUMENTS))
+        values = cgutils.unpack_tuple(builder, args[1], len(PARAMETERS))
         kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
         builder.call(builder.inttoptr(args[0], ir.PointerType(kind)), values)
         return context.get_dummy_value()
 
-    return types.void(ADDRESS, types.UniTuple(ADDRESS, len(ARGUMENTS))), codegen
+    return types.void(types.int64, types.UniTuple(types.int64, len(PARAMETERS))), codegen
 
 
 @runtime

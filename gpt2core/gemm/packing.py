@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from gpt2core.compile import lanes, llvm
-from gpt2core.compile.jit import kernel, pointer_f32, pointer_i32
-from gpt2core.compile.lanes import ADDRESS, FLOATS, LANE, LANES, WORD, WORDS
+from gpt2core.compile.jit import intrinsic, kernel, pointer_f32, pointer_i32, types
+from gpt2core.compile.lanes import FLOATS, LANE, LANES, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.sizes import PANEL
@@ -87,7 +85,7 @@ def round_line(typingctx, source, count, to):
         lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
         return context.get_dummy_value()
 
-    return types.void(ADDRESS, ADDRESS, ADDRESS), codegen
+    return types.void(types.int64, types.int64, types.int64), codegen
 
 
 @intrinsic
@@ -102,7 +100,7 @@ def pack_line(typingctx, source, count, to):
         lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
         return context.get_dummy_value()
 
-    return types.void(ADDRESS, ADDRESS, ADDRESS), codegen
+    return types.void(types.int64, types.int64, types.int64), codegen
 
 
 def packer(pairs: bool) -> Any:
@@ -121,7 +119,7 @@ def packer(pairs: bool) -> Any:
             lanes.store(builder, words, to, 0)
             return context.get_dummy_value()
 
-        return types.void(*[ADDRESS] * 5), codegen
+        return types.void(*[types.int64] * 5), codegen
 
     return pack
 
@@ -160,7 +158,7 @@ def transposer(pairs: bool) -> Any:
                 lanes.store(builder, row, panel, i * PANEL_ROW)
             return context.get_dummy_value()
 
-        return types.void(ADDRESS, ADDRESS, ADDRESS), codegen
+        return types.void(types.int64, types.int64, types.int64), codegen
 
     return transpose
 

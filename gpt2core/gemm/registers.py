@@ -9,11 +9,9 @@ import platform
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from gpt2core.compile import llvm
+from gpt2core.compile.jit import cgutils, intrinsic, types
 from gpt2core.compile.lanes import FLOATS, WORDS
 from gpt2core.compile.llvm import F32, I32
 from gpt2core.compile.target import FEATURES

@@ -75,6 +75,11 @@ class Products:
         return self.libraries[choice.name].by(choice.piece)
 
 
+def worth_choosing(products: Sequence[Product]) -> list[Product]:
+    """Those large enough that it matters what computes them, each once."""
+    return [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
+
+
 def choose(
     libraries: Sequence[Library], products: Sequence[Product], tell: Callable[[dict[str, Any]], None]
 ) -> Products:
@@ -83,7 +88,7 @@ def choose(
     What is kept stays: a choice decides how results are rounded. So each is kept with the load beside which it was
     made, and `taskloom doctor` tells of those made beside others. tell gets events `measuring` (done, total, product).
     """
-    worth = [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
+    worth = worth_choosing(products)
     if len(libraries) == 1 or not worth:
         return Products(libraries[:1], {})
     path = _path(libraries)

@@ -6,12 +6,10 @@ A reading is a row of int64: see the columns below. It takes two system calls, a
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from gpt2core.compile import llvm
 from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import pointer_i64, pointer_u8, runtime
+from gpt2core.compile.jit import intrinsic, pointer_i64, pointer_u8, runtime, types
 from gpt2core.compile.llvm import I32, I64
 
 READ, VOLUNTARY, INVOLUNTARY, MINOR, MAJOR, CORE, RUN_DELAY_NS = range(7)  # columns of a reading

@@ -14,15 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from gpt2core.compile import clock
 from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import address_of, runtime
+from gpt2core.compile.jit import address_of, intrinsic, runtime, types
 from gpt2core.compile.llvm import I64, VOID
 from gpt2core.node import pages
 from gpt2core.run.memory import touch
@@ -47,8 +44,6 @@ CODE = "\n".join([
 CLOBBERED = ["rax", "r8", "r9", *(f"xmm{i}" for i in range(10)), "memory", "dirflag", "fpsr", "flags"]
 IDENTITY = hashlib.sha256(f"{CODE} {THREAD_BYTES} {PASSES}".encode()).hexdigest()
 UNAVAILABLE = None if platform.machine() == "x86_64" else f"no canary is written for {platform.machine()}"
-
-llvm.initialize_native_asmparser()
 
 
 @intrinsic

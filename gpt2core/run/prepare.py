@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile.entries import kernel_entry
-from gpt2core.gemm import table
+from gpt2core.gemm import libraries, table
 from gpt2core.gemm.libraries import Library
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes
@@ -96,10 +96,22 @@ def check_op_names(config: TrainConfig, step: Program) -> None:
             raise ConfigError("op_threads", name, "ops of the step program: " + ", ".join(known))
 
 
+def products_of(step: Program) -> list[Product]:
+    """The matrix products of a program."""
+    operands = (operand for op in step.ops for call in op.calls for operand in call.operands)
+    return [operand for operand in operands if isinstance(operand, Product)]
+
+
+def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
+    """What may compute the program's products. Raises MachineError if the library asked for is not there."""
+    if config.blas == "auto" and not table.worth_choosing(products_of(step)):
+        return [libraries.own(config.precision)]  # what would be taken; loading the others takes time
+    return libraries.load(config.blas, config.precision)
+
+
 def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> table.Products:
     """Choose the libraries of the program's matrix products: one for all, or the fastest for each."""
-    wanted = [operand for op in step.ops for call in op.calls for operand in call.operands]
-    return table.choose(libraries, [operand for operand in wanted if isinstance(operand, Product)], emit)
+    return table.choose(libraries, products_of(step), emit)
 
 
 def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> None:
@@ -111,7 +123,7 @@ def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> 
         if cold:
             emit({"event": "compiling", "done": number, "total": len(entries) + 1, "kernel": entry.name})
         _ = entry.address
-        cold = cold or not entry.was_cached
+        cold = cold or not entry.was_kept
     if cold:
         emit({"event": "compiling", "done": len(entries), "total": len(entries) + 1, "kernel": "scheduler"})
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.gemm import libraries as gemm
 from gpt2core.measure import environment, profile
 from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import network_of
@@ -20,7 +19,7 @@ from gpt2core.node import pages
 from gpt2core.run.canary import Canary
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import check_fits, first_touch, run_bytes
-from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, plan, silent
+from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, load_libraries, plan, silent
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.team import Team
@@ -55,7 +54,7 @@ def train(
     data = network.data(config)
     emit(planned.event())
     resident.grew_by("plan")
-    libraries = gemm.load(config.blas, config.precision)
+    libraries = load_libraries(config, planned.program)
     resident.grew_by("blas")
     compile_entries(planned.program, libraries, emit)
     resident.grew_by("compiled")

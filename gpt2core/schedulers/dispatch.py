@@ -14,6 +14,7 @@ from gpt2core.compile.clock import ticks
 from gpt2core.compile.entries import kernel_entry
 from gpt2core.compile.jit import (
     CONTEXT_SIZE,
+    OF_KERNEL,
     OPERAND_SIZE,
     SCRATCH,
     STEP,
@@ -54,7 +55,7 @@ class Dispatch:
     kept: tuple[NDArray[np.int64], ...]
 
 
-@entry
+@entry(OF_KERNEL)
 def dawdle_entry(x, t, c):
     """Stress mode: wait for a time that depends on the task, the step and the seed, then run the real entry.
 

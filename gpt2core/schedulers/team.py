@@ -6,10 +6,10 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
-import numba
-
+from gpt2core.compile.jit import Function
 from gpt2core.node.pinning import pin_this_thread
 from gpt2core.schedulers.scheduler import Job, Prepared, Stage
 from gpt2core.spec.errors import Stalled
@@ -31,14 +31,16 @@ class Team:
         period_s: float = 0.05,
         inside: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
-        """Call compiled function(thread, *arguments) on every thread, each in its context `inside(thread)`; meanwhile
-        call `watch` every period_s here.
+        """Call function(thread, *arguments), compiled or not, on every thread, each in its context `inside(thread)`;
+        meanwhile call `watch` every period_s here.
 
         The first exception of a thread or of `watch` is raised here after every thread has come back, so a watch that
         fails should let them come back; it is called on, for others of its tasks. Stalled is raised at once.
         """
-        if hasattr(function, "compile"):
-            function.compile((numba.int64, *(numba.typeof(a) for a in arguments)))  # before the clock runs
+        ready: Callable[..., Callable[[], Any]] = partial(partial, function)
+        if isinstance(function, Function):
+            ready = function.ready
+        calls = [ready(thread, *arguments) for thread in range(len(self.cores))]  # compiled before the clock runs
         failures: list[BaseException] = []
         together = threading.Barrier(len(self.cores))
 
@@ -47,7 +49,7 @@ class Team:
                 self.observed[thread] = self.place(thread)
                 with inside(thread):
                     together.wait()
-                    function(thread, *arguments)
+                    calls[thread]()
             except BaseException as failure:
                 failures.append(failure)
                 together.abort()

@@ -1,10 +1,9 @@
 """Task Bench's tasks: check that every input carries (point, timestep - 1), work for a while, stamp the output."""
 
 from llvmlite import ir
-from numba import types
 
 from gpt2core.compile import llvm
-from gpt2core.compile.jit import address_of, intrinsic, kernel, pointer_f64
+from gpt2core.compile.jit import address_of, intrinsic, kernel, pointer_f64, types
 from gpt2core.step.signature import Int64Matrix, Int64s, OwnFloat64s, OwnInt64s, Scalar, Step, TileInts
 
 VECTORS, LANES = 8, 8  # of float64: independent chains, enough to hide the latency of a fused multiply-add

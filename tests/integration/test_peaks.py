@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 
-import numba
 import numpy as np
 import pytest
 
+from gpt2core.compile import target
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import registers
 from gpt2core.gemm.multiply import new_scratch
@@ -134,7 +134,7 @@ def test_the_process_reports_and_keeps(tmp_path):
     result = tmp_path / "peaks.json"
     code = "from gpt2core.run import roof; roof.SIZE, roof.ARRAY_BYTES, roof.REPETITIONS = 64, 1 << 16, 1; roof.main()"
     command = [sys.executable, "-c", code, "--result", str(result)]
-    environment = {**os.environ, "TASKLOOM_CACHE_DIR": str(tmp_path), "NUMBA_CACHE_DIR": numba.config.CACHE_DIR}
+    environment = {**os.environ, "TASKLOOM_CACHE_DIR": str(tmp_path), "NUMBA_CACHE_DIR": str(target.compiled_folder())}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert json.loads(done.stdout.splitlines()[-1])["event"] == "result"
     assert json.loads(result.read_text())["threads"]["1"]["gflop_per_s"] > 0

@@ -10,7 +10,7 @@ import pytest
 from gpt2core.compile.target import COMPILED
 
 ROOT = Path(__file__).parents[2]
-DECORATORS = {"kernel", "runtime", "inlined", "entry", "entry_of", "intrinsic", "njit"}
+DECORATORS = {"kernel", "runtime", "inlined", "entry", "intrinsic", "njit"}
 Name = tuple[Path, str]
 
 

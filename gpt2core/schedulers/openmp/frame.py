@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.compile.jit import inlined, pointer_i64
+from gpt2core.compile.jit import carray, inlined, pointer_i64
 from gpt2core.measure.tracing import Record
 
 Ints = NDArray[np.int64]
@@ -32,25 +31,25 @@ def flatten(values: Sequence[Ints | int]) -> Ints:
 @inlined
 def frame_at(address):
     """The frame at an address, without its length: rows are known by their numbers."""
-    return numba.carray(pointer_i64(address), (1, CELLS))
+    return carray(pointer_i64(address), (1, CELLS))
 
 
 @inlined
 def vector(frame, row):
     """The array of one dimension in a row."""
-    return numba.carray(pointer_i64(frame[row, 0]), (frame[row, 1],))
+    return carray(pointer_i64(frame[row, 0]), (frame[row, 1],))
 
 
 @inlined
 def matrix(frame, row):
     """The array of two dimensions in a row."""
-    return numba.carray(pointer_i64(frame[row, 0]), (frame[row, 1], frame[row, 2]))
+    return carray(pointer_i64(frame[row, 0]), (frame[row, 1], frame[row, 2]))
 
 
 @inlined
 def cube(frame, row):
     """The array of three dimensions in a row."""
-    return numba.carray(pointer_i64(frame[row, 0]), (frame[row, 1], frame[row, 2], frame[row, 3]))
+    return carray(pointer_i64(frame[row, 0]), (frame[row, 1], frame[row, 2], frame[row, 3]))
 
 
 @inlined

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.foreign import call_c
-from gpt2core.compile.jit import address_of, bare, entry_of, inlined, runtime
+from gpt2core.compile.jit import address_of, bare, entry, inlined, runtime
 from gpt2core.measure.tracing import (
     BARRIER,
     ENTERED,
@@ -51,7 +50,7 @@ OPENMP, TASKS, CONTEXT, CONTROL, SEEN, RECORD = range(6)  # rows of the frame
 LAST_STEP, SINCE, CAUSE = range(3)  # cells of a thread's row of `seen`; SINCE: of a wait that is open, or 0
 
 
-@entry_of(types.CPointer(types.int64))
+@entry("p")
 def run_task_entry(argument):
     """An OpenMP task: run one task of the step program."""
     frame = frame_at(argument[FRAME])
@@ -66,7 +65,7 @@ def run_task_entry(argument):
         seen[thread, SINCE] = ticks()
 
 
-@entry_of(types.CPointer(types.int64))
+@entry("p")
 def end_step_entry(argument):
     """An OpenMP task: a step is complete, and those before it."""
     frame = frame_at(argument[FRAME])

@@ -1,0 +1,172 @@
+"""Compiling with Numba: the one module that loads it, where machine code is not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from llvmlite import ir
+from numba.core import compiler, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
+from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
+from numba.core.typing.templates import make_intrinsic_template
+from numba.np import arrayobj
+
+from gpt2core.compile.llvm import I32, I64, VOID, call
+from gpt2core.compile.objects import Compiled
+
+PARAMETERS = {"p": types.CPointer(types.int64), "i": types.int64}  # of an entry
+
+llvm.initialize_native_asmparser()  # for what is written in the processor's own language
+
+
+def dispatcher(function: Callable[..., Any], flags: Mapping[str, Any]) -> Any:
+    """What Numba takes a function of ours for, where compiled code calls it; its type does not keep it alive."""
+    return numba.jit(**flags)(function)
+
+
+def type_of_intrinsic(define: Callable[..., Any]) -> Any:
+    """What Numba takes an intrinsic for."""
+    return types.Function(make_intrinsic_template(define, define, define.__name__))
+
+
+def type_of_borrowed(name: str) -> Any:
+    """What Numba takes a function of its own for."""
+    return cpu_target.typing_context.resolve_value_type(getattr(numba, name))
+
+
+@global_compiler_lock
+def declare_functions() -> None:
+    """Tell LLVM the addresses of Numba's own functions that machine code may call."""
+    rtsys.initialize(cpu_target.target_context)
+
+
+class _Bare(_FunctionCompiler):  # type: ignore[misc]
+    """Compiles a function without the faces through which Numba itself would call it."""
+
+    def _customize_flags(self, flags: Any) -> Any:
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
+        flags.enable_pyobject = False
+        return flags
+
+
+@global_compiler_lock
+def compile_entry(function: Callable[..., Any], flags: Mapping[str, Any], parameters: str, symbol: str) -> Compiled:
+    """A function of pointers (p) and integers (i) of 64 bits that returns nothing, as void(...)."""
+    native = _compile(function, flags, [PARAMETERS[letter] for letter in parameters], types.void)
+    context = cpu_target.target_context
+    module, builder, face = _face(symbol, VOID, [context.get_value_type(each) for each in native.fndesc.argtypes])
+    failed, _ = _call(module, builder, native, face.args)
+    with builder.if_then(failed, likely=False):
+        call(builder, "llvm.trap", VOID)  # kernels raise no exceptions, and nobody would hear of one
+    builder.ret_void()
+    return _finish(native, module)
+
+
+@global_compiler_lock
+def compile_face(
+    function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], symbol: str
+) -> Compiled:
+    """A function of such arguments, as int32(int64 *cells): see calls.py. Raises TypeError for a result of parts."""
+    native = _compile(function, flags, [numba.typeof(each) for each in arguments], None)
+    module, builder, face = _face(symbol, I32, [ir.PointerType(I64)])
+    cells = _Cells(builder, face.args[0])
+    result_at = cells.next_address()
+    values = [cells.value(each) for each in native.fndesc.argtypes]
+    failed, value = _call(module, builder, native, values)
+    result, bits = _result(builder, native.fndesc.restype, value)
+    if bits is not None:
+        builder.store(bits, result_at)
+    builder.ret(builder.zext(failed, I32))
+    return _finish(native, module, result)
+
+
+class _Cells:
+    """Reads values out of cells, in their order."""
+
+    def __init__(self, builder: Any, first: Any) -> None:
+        self.builder, self.first, self.count = builder, first, 0
+        self.context = cpu_target.target_context
+
+    def next_address(self) -> Any:
+        self.count += 1
+        return self.builder.gep(self.first, [ir.Constant(I32, self.count - 1)])
+
+    def next(self) -> Any:
+        return self.builder.load(self.next_address())
+
+    def value(self, kind: Any) -> Any:
+        """A value of one of Numba's types."""
+        parts: Any = kind
+        if isinstance(kind, types.BaseTuple):
+            return self.context.make_tuple(self.builder, kind, [self.value(each) for each in parts])
+        if isinstance(kind, types.Array):
+            return self._array(kind)
+        wanted, cell = self.context.get_value_type(kind), self.next()
+        if isinstance(kind, types.Float):
+            bits = ir.IntType(kind.bitwidth)
+            return self.builder.bitcast(self.builder.trunc(cell, bits) if bits != I64 else cell, wanted)
+        return self.builder.trunc(cell, wanted) if wanted != I64 else cell
+
+    def _array(self, kind: Any) -> Any:
+        array = self.context.make_array(kind)(self.context, self.builder)
+        address, shape = self.next(), [self.next() for _ in range(kind.ndim)]
+        itemsize = ir.Constant(I64, self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype)))
+        strides = [itemsize]
+        for size in reversed(shape[1:]):
+            strides.insert(0, self.builder.mul(strides[0], size))
+        data = self.builder.inttoptr(address, array.data.type)
+        arrayobj.populate_array(array, data, shape, strides[: kind.ndim], itemsize, meminfo=None)
+        return array._getvalue()
+
+
+def _compile(function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], result: Any) -> Any:
+    """Numba's compiled function, to whose library more may still be added."""
+    return _Bare(function, cpu_target, dict(flags), {}, compiler.Compiler).compile(tuple(arguments), result)
+
+
+def _face(symbol: str, result: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """A module, a builder inside its one function, and that."""
+    module = cpu_target.target_context.create_module(symbol)
+    face = ir.Function(module, ir.FunctionType(result, parameters), symbol)
+    return module, ir.IRBuilder(face.append_basic_block("entry")), face
+
+
+def _call(module: Any, builder: Any, native: Any, values: Sequence[Any]) -> tuple[Any, Any]:
+    """Call the compiled function: whether it raised an exception, and what it returned."""
+    convention, about = cpu_target.target_context.call_conv, native.fndesc
+    kind = convention.get_function_type(about.restype, about.argtypes)
+    callee = ir.Function(module, kind, about.llvm_func_name)
+    status, value = convention.call_function(
+        builder, callee, about.restype, about.argtypes, values, attrs=("noinline",)
+    )
+    return status.is_error, value
+
+
+def _result(builder: Any, kind: Any, value: Any) -> tuple[str, Any]:
+    """The kind of a result, and it as 64 bits."""
+    if isinstance(kind, types.NoneType):
+        return "none", None
+    if isinstance(kind, types.Float):
+        return "float", builder.bitcast(builder.fpext(value, ir.DoubleType()) if kind.bitwidth < 64 else value, I64)
+    if isinstance(kind, types.Boolean):
+        return "bool", builder.zext(value, I64)
+    number: Any = kind
+    if isinstance(kind, types.Integer):
+        extend = builder.sext if number.signed else builder.zext
+        return "int", extend(value, I64) if number.bitwidth < 64 else value
+    raise TypeError(f"Python takes a number from compiled code, not {kind}")
+
+
+def _finish(native: Any, module: Any, result: str = "none") -> Compiled:
+    """The object code of a compiled function and its face."""
+    library = native.library
+    library.add_ir_module(module)
+    library.finalize()
+    _, _, (code, _) = library.serialize_using_object_code()
+    calls = [each.name for each in library._final_module.functions if each.is_declaration]
+    return Compiled(code, [name for name in calls if not name.startswith("llvm.")], result)

@@ -1,0 +1,119 @@
+"""Machine code that is kept: compiled once, and from then on loaded by LLVM's linker alone, without Numba.
+
+A file holds the object code of one function with the C calling convention. Its name is a hash of all that it is made
+from, so a changed source, another processor or another version of what compiles is another file. What it holds is
+checked when it is read: what is damaged is compiled anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from gpt2core.compile import target
+from gpt2core.node.files import replacing
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Object code, the functions of others that it calls, and what the function returns: none, bool, int or float."""
+
+    code: bytes
+    calls: Sequence[str]
+    result: str = "none"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A function in this process's memory. `was_kept`: it did not have to be compiled."""
+
+    address: int
+    result: str
+    was_kept: bool
+
+
+FREES = "NRT_MemInfo_call_dtor"  # Numba's own, for memory that its code allocated; named by all code with arrays
+_lock = threading.Lock()
+_loaded: dict[str, Loaded] = {}
+
+
+def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -> Loaded:
+    """A function of this name, made from what these texts say: kept ones are loaded, others first made.
+
+    `make` compiles it as the symbol that it is given, and runs for one function at a time.
+    """
+    key = hashlib.sha256(repr((target.identity(), name, *made_from)).encode()).hexdigest()[:32]
+    symbol = f"taskloom_{name}_{key}"
+    with _lock:
+        if symbol not in _loaded:
+            path = target.compiled_folder() / f"{name}-{key}.o"
+            found = read(path)
+            compiled = found or make(symbol)
+            if found is None:
+                write(path, compiled)
+            _loaded[symbol] = Loaded(_link(symbol, compiled), compiled.result, found is not None)
+        return _loaded[symbol]
+
+
+@functools.cache
+def origin(function: Callable[..., object]) -> str:
+    """What tells a function from others: its name and the content of its file. Raises TypeError for a closure."""
+    if function.__closure__:
+        raise TypeError(f"{function.__qualname__} is a closure: what it was made with could not be told from its file")
+    content = hashlib.sha256(Path(inspect.getfile(function)).read_bytes()).hexdigest()
+    return f"{function.__module__}.{function.__qualname__} {content}"
+
+
+def read(path: Path) -> Compiled | None:
+    """What a file holds, or None if there is none or it is damaged."""
+    try:
+        checksum, _, content = path.read_bytes().partition(b"\n")
+    except FileNotFoundError:
+        return None
+    if checksum != _checksum(content):
+        return None
+    about, _, code = content.partition(b"\n")
+    return Compiled(code, **json.loads(about))
+
+
+def write(path: Path, compiled: Compiled) -> None:
+    """Keep object code. Raises UnreadableFile where it cannot be written."""
+    about = json.dumps({"calls": list(compiled.calls), "result": compiled.result}).encode()
+    content = about + b"\n" + compiled.code
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part:
+        part.write_bytes(_checksum(content) + b"\n" + content)
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def _link(symbol: str, compiled: Compiled) -> int:
+    """Link object code into this process; the address of a symbol of it."""
+    unknown = [name for name in compiled.calls if llvm.address_of_symbol(name) is None]
+    if unknown == [FREES]:
+        llvm.add_symbol(FREES, llvm.address_of_symbol("abort"))  # what allocates nothing frees nothing
+    elif unknown:
+        from gpt2core.compile import compiler
+
+        compiler.declare_functions()
+    _linker().add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
+    return int(_linker().get_function_address(symbol))
+
+
+@functools.cache
+def _linker() -> llvm.ExecutionEngine:
+    """LLVM's linker in memory. The module that it takes stays empty, so nothing is ever compiled for it."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)

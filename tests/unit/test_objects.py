@@ -1,0 +1,178 @@
+"""Machine code that is kept: made once, checked when it is read, and never taken for another's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpt2core.compile import objects, target
+from gpt2core.compile.calls import flatten
+from gpt2core.compile.jit import kernel, runtime
+from gpt2core.compile.objects import Compiled
+
+
+@runtime
+def weighted(pair, rows, scale, negative):  # type: ignore[no-untyped-def]
+    """The scaled sum of rows, which are changed, plus both numbers of a pair."""
+    total = 0.0
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            total += rows[i, j]
+            rows[i, j] = -1.0
+    return (-1.0 if negative else 1.0) * (scale * total + pair[0] + pair[1])
+
+
+@runtime
+def halved(number):  # type: ignore[no-untyped-def]
+    return number // 2
+
+
+@kernel
+def is_even(number):  # type: ignore[no-untyped-def]
+    return number % 2 == 0
+
+
+@runtime
+def fails(number):  # type: ignore[no-untyped-def]
+    if number > 3:
+        raise ValueError
+    return number
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of compiled code, and none of it in memory."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(objects, "_loaded", {})
+    return tmp_path
+
+
+def test_python_calls_compiled_code_with_numbers_arrays_and_tuples() -> None:
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert weighted((1, 2.5), rows, np.float32(0.5), True) == -(7.5 + 3.5)
+    assert (rows == -1).all()
+    assert halved(-7) == -4
+    assert halved(np.int32(9)) == 4
+    assert is_even(4) is True
+    assert is_even(5) is False
+
+
+def test_what_compiled_code_cannot_be_given_is_refused() -> None:
+    with pytest.raises(TypeError, match="C-ordered"):
+        weighted((1, 2), np.zeros((4, 6), np.float32)[:, ::2], 1.0, False)
+    with pytest.raises(TypeError, match="C-ordered"):
+        halved("9")
+
+
+def test_an_exception_in_compiled_code_is_one_in_python() -> None:
+    assert fails(2) == 2
+    with pytest.raises(RuntimeError, match="fails"):
+        fails(4)
+
+
+def test_arguments_of_other_kinds_are_other_code() -> None:
+    array = np.zeros((2, 2), np.float32)
+    read_only = array.copy()
+    read_only.flags.writeable = False
+    values = [1, True, 1.0, np.float32(1), array, array[0], read_only, (1, 1), (1, (1,)), np.zeros(2, np.int64)]
+    assert len({flatten((value,))[0] for value in values}) == len(values)
+
+
+def test_kept_code_is_not_made_again(folder: Path) -> None:
+    made: list[str] = []
+
+    def make(symbol: str) -> Compiled:
+        made.append(symbol)
+        return seven(symbol)
+
+    first = objects.load("seven", ("a",), make)
+    objects._loaded.clear()
+    again = objects.load("seven", ("a",), make)
+    assert (first.was_kept, again.was_kept, len(made)) == (False, True, 1)
+    assert not objects.load("seven", ("b",), make).was_kept
+    assert len(list(folder.glob("seven-*.o"))) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda b: b[:-1], lambda b: b[:0], lambda b: b[:200] + bytes([b[200] ^ 1]) + b[201:], lambda b: b"0" + b[1:],
+     lambda b: b.replace(b'"none"', b'"bool"', 1)],
+)  # fmt: skip
+def test_damaged_code_is_made_again(folder: Path, damage) -> None:  # type: ignore[no-untyped-def]
+    objects.load("seven", ("damaged",), seven)
+    (path,) = folder.glob("seven-*.o")
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert objects.read(path) is None
+    objects._loaded.clear()
+    assert not objects.load("seven", ("damaged",), seven).was_kept
+    assert objects.read(path) is not None
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "other"),
+    [
+        (target, "version", lambda _: "0.0"),
+        (target, "source_hash", lambda _: "other sources"),
+        (target, "CLOCK", "another"),
+        (target.llvm, "get_host_cpu_name", lambda: "another"),
+        (target.llvm, "get_process_triple", lambda: "another"),
+    ],
+)
+def test_code_of_another_version_or_processor_is_not_taken(  # type: ignore[no-untyped-def]
+    monkeypatch: pytest.MonkeyPatch, where, name: str, other
+) -> None:
+    ours = target.identity.__wrapped__()
+    monkeypatch.setattr(where, name, other)
+    assert target.identity.__wrapped__() != ours
+
+
+def test_settings_of_the_compiler_tell_code_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = target.identity.__wrapped__()
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "7")
+    assert target.identity.__wrapped__() == ours
+    monkeypatch.setenv("NUMBA_OPT", "0")
+    assert target.identity.__wrapped__() != ours
+
+
+def test_code_that_allocates_is_loaded_with_what_it_calls_of_numba(tmp_path: Path) -> None:
+    (tmp_path / "allocating.py").write_text(
+        "import sys\nimport numpy as np\nfrom gpt2core.compile.jit import runtime\n"
+        "@runtime\ndef total(n):\n    return np.ones(n).sum()\n"
+        "print(total(7), total(8), 'numba' in sys.modules)\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "allocating.py")], env=environment, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == "7.0 8.0 True"
+
+
+def test_a_closure_has_no_origin() -> None:
+    captured = 3
+    with pytest.raises(TypeError, match="closure"):
+        objects.origin(lambda: captured)
+
+
+def test_declaring_what_a_trainer_compiles_loads_no_compiler() -> None:
+    program = "import sys; from gpt2core.run import train; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def seven(symbol: str) -> Compiled:
+    """A function that does nothing."""
+    from gpt2core.compile import compiler
+
+    return compiler.compile_entry(nothing, {}, "i", symbol)
+
+
+def nothing(_: int) -> None:
+    """Compiled as an entry."""
