@@ -7,6 +7,13 @@ from taskloom.analysis.history import Change, Confirmation, alert, change_points
 from taskloom.analysis.processes import Process
 
 SERIES = 300
+NILE = [
+    1120, 1160, 963, 1210, 1160, 1160, 813, 1230, 1370, 1140, 995, 935, 1110, 994, 1020, 960, 1180, 799, 958, 1140,
+    1100, 1210, 1150, 1250, 1260, 1220, 1030, 1100, 774, 840, 874, 694, 940, 833, 701, 916, 692, 1020, 1050, 969,
+    831, 726, 456, 824, 702, 1120, 1100, 832, 764, 821, 768, 845, 864, 862, 698, 845, 744, 796, 1040, 759,
+    781, 865, 845, 944, 984, 897, 822, 1010, 771, 676, 649, 846, 812, 742, 801, 1040, 860, 874, 848, 890,
+    744, 749, 838, 1050, 918, 986, 797, 923, 975, 815, 1020, 906, 901, 1170, 912, 746, 919, 718, 714, 740,
+]  # fmt: skip
 
 
 def noisy(rng, *levels, outliers=0.0):
@@ -38,6 +45,11 @@ def test_changes_below_the_noise_floor_are_none():
     values = [1.0 + 1e-6 * noise for noise in rng.normal(size=10)] + [1.005 + 1e-6 * n for n in rng.normal(size=10)]
     assert change_points(values, noise_floor=0.01) == []
     assert change_points(values, noise_floor=0.001) == [10]
+
+
+def test_the_published_change_of_the_nile_is_found():
+    """Its yearly flow at Aswan, 1871 to 1970: one change, after 1898 (Cobb 1978; R's data set Nile)."""
+    assert change_points(NILE) == [1899 - 1871]
 
 
 def test_short_and_constant_series_have_no_changes():
