@@ -34,9 +34,12 @@ PAGES = {
 
 
 WIDTHS = {"report": 1100, "report-narrow": 390}
-# Pictures of docs/images, as one sees them without scrolling.
-README = {"dashboard-experiment": "experiment?id={experiment}", "dashboard-timeline": "run?id={traced}&view=timeline",
-          "report": "../reports/{experiment}"}  # fmt: skip
+# Pictures of docs/images, as one sees them without scrolling in a window of this size.
+README = {
+    "dashboard-experiment": ("experiment?id={experiment}", (1280, 860)),
+    "dashboard-timeline": ("run?id={traced}&view=timeline", (1280, 860)),
+    "report": ("../reports/{experiment}", (1100, 1420)),
+}
 
 
 def reports(browser: Browser, url: str, experiment: int, out: Path) -> None:
@@ -53,8 +56,8 @@ def reports(browser: Browser, url: str, experiment: int, out: Path) -> None:
 
 
 def pictures(browser: Browser, url: str, known: dict[str, Any], out: Path) -> None:
-    for name, address in README.items():
-        size = {"width": 1280, "height": 860}
+    for name, (address, (width, height)) in README.items():
+        size = {"width": width, "height": height}
         context, tab = open_tab(browser, url, color_scheme="light", viewport=size, reduced_motion="reduce")
         tab.page.goto(f"{url}/ui/{address.format(**known)}")
         tab.page.locator("main h1").first.wait_for()
