@@ -9,7 +9,6 @@ nothing different in software says so: it is the environment's.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,21 +18,17 @@ from typing import Any, Literal
 import numpy as np
 
 from gpt2core.spec.result import median
-from taskloom.analysis.agreement import without
+from gpt2core.spec.series import SOFTWARE, series_config, series_key, series_machine
 from taskloom.analysis.comparison import NOISE_FLOOR, compare, decide
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, unpaired
-from taskloom.analysis.fingerprint import FINGERPRINT, differing
+from taskloom.analysis.fingerprint import differing
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
 
 State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]
-# What a history is there to follow: a series goes on when one of these changes.
-SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numpy", "blas", "core_version", "core_hash")
 LIBRARIES = tuple(name for name in SOFTWARE if name not in ("core_version", "core_hash"))
-MACHINE = tuple(name for name in FINGERPRINT if name not in (*SOFTWARE, "memory_bytes"))
-NOT_SERIES = ("steps", "warmup", "seed", "save", "trace", "cores")
 MIN_SEGMENT = 4  # runs on each side of a change
 MOVES = MIN_SEGMENT // 2  # by so many runs a change may move as more runs come; what was asked about it stays asked
 PENALTY = 3.0  # x log n, on ranks: see tests/unit/test_history.py for the error rates that it gives
@@ -101,6 +96,17 @@ class SeriesList:
     """Every series of the latest runs, or the one of a run."""
 
     items: list[Series]
+
+
+@dataclass(frozen=True)
+class SeriesChanges:
+    """Where a series changed, by its latest runs, and what fresh runs say of it. runs: how many were looked at."""
+
+    series_id: int
+    runs: int
+    over_canary: bool
+    changes: list[Change]
+    alerts: list[Alert]
 
 
 @dataclass(frozen=True)
@@ -207,19 +213,9 @@ def series(
     change; their runs count only in the same series, and not as history: they would blur what they are to judge."""
     groups: dict[str, list[Process]] = {}
     for process in processes:
-        key = json.dumps([_config(process), _machine(process)], sort_keys=True)
-        groups.setdefault(key, []).append(process)
+        groups.setdefault(series_key(process.config, process.environment), []).append(process)
     found = [_series(group, confirmations, noise_floor) for group in groups.values()]
     return sorted(found, key=lambda one: -len(one.points))
-
-
-def _config(process: Process) -> dict[str, Any]:
-    return without(process.config, NOT_SERIES)
-
-
-def _machine(process: Process) -> dict[str, Any]:
-    known = {name: process.environment.get(name) for name in MACHINE}
-    return {**known, "cores": process.environment.get("cores")}
 
 
 def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation], noise_floor: float) -> Series:
@@ -265,7 +261,8 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
         )
         for process in group
     ]
-    return Series(_config(group[0]), _machine(group[0]), points, changes, alerts, relative)
+    config, machine = series_config(group[0].config), series_machine(group[0].environment)
+    return Series(config, machine, points, changes, alerts, relative)
 
 
 def level(process: Process, relative: bool) -> float:

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 from gpt2core.spec import schedulers
 from gpt2core.spec.result import instructions_per_step, median, phase_medians_s, tokens_per_step
+from gpt2core.spec.series import LATER_SETTINGS
 
 T = TypeVar("T")
-
-LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # what a result did that is older than these settings
 
 
 @dataclass(frozen=True, eq=False)

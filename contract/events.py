@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from taskloom.contract.runs import Model, ProgressSeen, RunState
+from pydantic import Field
+
+from taskloom.contract.runs import Model, ProgressSeen, RunState, StepSeen
 
 
 class RunEvent(Model):
@@ -14,6 +16,10 @@ class RunEvent(Model):
     state: RunState
     attempt_no: int
     progress: ProgressSeen | None
+    steps: list[StepSeen] = Field(
+        default_factory=list,
+        description="the newest steps of the attempt under way, 100 at most, on a run's own topic; the run has more",
+    )
 
 
 class ExperimentEvent(Model):

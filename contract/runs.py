@@ -125,6 +125,23 @@ class ProgressCurve(Model):
     items: list[ProgressPoint]
 
 
+class StepSeen(Model):
+    """One step of an attempt under way."""
+
+    attempt_no: int
+    step: int = Field(description="1-based, as in `progress`")
+    step_s: float
+    loss: float | None = Field(description="null where it is not finite")
+
+
+class StepPage(Model):
+    """Steps of a run under way, oldest first; none once it has a result, whose samples have every step."""
+
+    run_id: int
+    items: list[StepSeen]
+    cursor: str = Field(description="give it as `cursor` to hear what came after")
+
+
 class AttemptSummary(Model):
     """One execution of a run by one worker under one lease."""
 
@@ -327,6 +344,23 @@ class LogPage(Model):
     cursor: str = Field(description="`cursor` of the following lines")
 
 
+STEPS = 1000  # that one heartbeat carries
+
+
+class StepsDone(Request):
+    """Consecutive steps that the trainer has done."""
+
+    first: int = Field(ge=1, le=MOST, description="number of the first of them; 1 is the attempt's first")
+    step_s: list[Annotated[float, Field(ge=0, le=1e100)]] = Field(min_length=1, max_length=STEPS)
+    loss: list[Annotated[float, Field(ge=-1e100, le=1e100)] | None] = Field(max_length=STEPS, description="of each")
+
+    @model_validator(mode="after")
+    def _of_each(self) -> StepsDone:
+        if len(self.loss) != len(self.step_s):
+            raise ValueError("step_s and loss have one entry a step")
+        return self
+
+
 class HeartbeatRequest(Request):
     """Heartbeat of an attempt."""
 
@@ -334,6 +368,7 @@ class HeartbeatRequest(Request):
     attempt_no: int = Field(ge=1, le=MOST_ID)
     progress: Progress
     output: OutputLines | None = Field(None, description="repeated lines change nothing")
+    steps: StepsDone | None = Field(None, description="repeated steps change nothing")
 
 
 class HeartbeatAnswer(Model):

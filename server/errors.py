@@ -112,6 +112,12 @@ class NoResult(ServerError):
     slug, title, status = "no-result", "Run has no result", 404
 
 
+class UnreadableTrace(ServerError):
+    """The run's trace is damaged, or larger than this server converts; the artifact itself can be downloaded."""
+
+    slug, title, status = "unreadable-trace", "Trace cannot be read", 422
+
+
 class MethodNotAllowed(ServerError):
     """This address does not support this method."""
 

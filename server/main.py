@@ -63,12 +63,14 @@ from taskloom.server.read.experiments.routes import router as experiments_read
 from taskloom.server.read.experiments.verdicts import Verdicts
 from taskloom.server.read.exports.routes import router as exports
 from taskloom.server.read.fleet.routes import of_queue, of_workers
+from taskloom.server.read.history.routes import router as history
 from taskloom.server.read.overview.routes import router as overview
 from taskloom.server.read.overview.service import Overviews
 from taskloom.server.read.pages.routes import router as pages
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.runs.routes import router as runs_read
 from taskloom.server.read.samples.routes import router as samples
+from taskloom.server.read.traces.routes import router as traces
 from taskloom.server.read.work import Sources
 from taskloom.server.readiness import Readiness
 from taskloom.server.routing import operations
@@ -96,7 +98,9 @@ ROUTERS = (
     attempts,
     artifacts_put,
     artifacts,
+    traces,
     analysis,
+    history,
     events,
     retention,
     webhooks,

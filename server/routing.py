@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.dependencies.models import Dependant
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from taskloom.server import queries
@@ -21,10 +22,10 @@ from taskloom.server.access.guard import BodyLimit
 from taskloom.server.access.scopes import Access
 from taskloom.server.errors import BadCursor, BodyTooLarge, InvalidRequest, MalformedBody, PageTooLarge, ServerError
 from taskloom.server.problems import responses as problems
+from taskloom.server.unchanged import NOT_MODIFIED, PARAMETER, validated
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Errors = Sequence[type[ServerError]]
-NOT_MODIFIED: dict[int | str, Any] = {304: {"description": "the answer is the one named by If-None-Match"}}
 
 
 class Route(APIRoute):
@@ -49,8 +50,10 @@ class Route(APIRoute):
         every = list(_flat(self.dependant))
         self.query_names = [parameter.alias for each in every for parameter in each.query_params]
         told = problems(*errors, *self._implied_errors())
-        if any(parameter.alias == "if-none-match" for each in every for parameter in each.header_params):
+        if self.validates or self._names_answers:
             told = NOT_MODIFIED | told
+        if self.validates:
+            self.openapi_extra = {"parameters": [PARAMETER]}
         self.responses = told | self.responses
 
     def _implied_errors(self) -> Iterable[type[ServerError]]:
@@ -62,12 +65,26 @@ class Route(APIRoute):
             yield from (BadCursor, PageTooLarge)
 
     @property
+    def _names_answers(self) -> bool:
+        """Whether it looks at the ETag of a known answer itself."""
+        every = (parameter for each in _flat(self.dependant) for parameter in each.header_params)
+        return any(parameter.alias == "if-none-match" for parameter in every)
+
+    @property
+    def validates(self) -> bool:
+        """Whether a JSON answer that a reader knows is not sent again."""
+        kind = getattr(self.response_class, "value", self.response_class)
+        is_read = self.methods == {"GET"} and "read" in self.access.scopes
+        return is_read and issubclass(kind, JSONResponse) and not self._names_answers
+
+    @property
     def operation_name(self) -> str:
         """runs_show, experiments_submit, ..."""
         return self.unique_id
 
     def get_route_handler(self) -> guard.Handle:
-        return guard.guarded(self, super().get_route_handler())
+        handle = super().get_route_handler()
+        return guard.guarded(self, validated(handle) if self.validates else handle)
 
 
 def _flat(dependant: Dependant) -> Iterator[Dependant]:

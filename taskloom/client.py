@@ -29,8 +29,18 @@ from taskloom.contract.experiments import (
 from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.contract.overview import Overview
 from taskloom.contract.retention import PruneReport, PruneRequest
-from taskloom.contract.runs import LogPage, RunDetail, RunPage, RunRow, SampleList, StateChange, StateChangePage
+from taskloom.contract.runs import (
+    LogPage,
+    RunDetail,
+    RunPage,
+    RunRow,
+    SampleList,
+    StateChange,
+    StateChangePage,
+    StepPage,
+)
 from taskloom.contract.samples import RunSamples, SamplesPage
+from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
 from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.contract.webhooks import (
     DeliveryPage,
@@ -47,7 +57,7 @@ from taskloom.events import Event
 if TYPE_CHECKING:  # these load NumPy, which few questions need
     from taskloom.analysis.calibration import Calibration
     from taskloom.analysis.causes import EfficiencyRow, RooflineRow
-    from taskloom.analysis.history import Series
+    from taskloom.analysis.history import Series, SeriesChanges
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
     from taskloom.analysis.sweep import Sweep
@@ -185,6 +195,10 @@ class Client(Connection):
         """Return the output of the run's trainers after `cursor`."""
         return self._ask("GET", f"/runs/{run_id}/log", LogPage, query={"cursor": cursor} if cursor else {})
 
+    def steps(self, run_id: int, cursor: str | None = None) -> StepPage:
+        """Steps of a run under way, after `cursor`."""
+        return self._ask("GET", f"/runs/{run_id}/steps", StepPage, query={"cursor": cursor} if cursor else {})
+
     def run_changes(self, run_id: int) -> Iterator[StateChange]:
         """Iterate over every change of state of the run and its attempts, oldest first."""
         return self._pages(lambda query: self._page(f"/runs/{run_id}/changes", StateChangePage, query), {})
@@ -280,6 +294,21 @@ class Client(Connection):
         from taskloom.analysis.history import Series
 
         return self._rows("history", Series, run_id=run_id)
+
+    def series(self, **filters: Any) -> Iterator[SeriesRow]:
+        """Series of the history without their points, the newest first: `node`, `filter`, `alert`, `run_id`, `sort`."""
+        return self._pages(lambda each: self._page("/analysis/history/series", SeriesPage, each), parameters(filters))
+
+    def series_points(self, series_id: int, **filters: Any) -> Iterator[SeriesRun]:
+        """A series' runs, oldest first; instants and `sort` as of `runs`."""
+        path = f"/analysis/history/series/{series_id}/points"
+        return self._pages(lambda each: self._page(path, SeriesRunPage, each), parameters(filters))
+
+    def series_changes(self, series_id: int) -> SeriesChanges:
+        """Where a series changed, and what fresh runs say of it."""
+        from taskloom.analysis.history import SeriesChanges
+
+        return self._analysis(f"history/series/{series_id}/changes", SeriesChanges)
 
     def alerts(self, state: AlertState | None = None) -> Iterator[AlertSummary]:
         """Iterate over changes to slower steps and what fresh runs say about them, newest first."""

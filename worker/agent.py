@@ -9,6 +9,7 @@ from typing import Any
 
 from taskloom.contract.runs import Lease, Progress
 from taskloom.worker.settings import Drain
+from taskloom.worker.steps import Steps, told
 
 
 class Phase(StrEnum):
@@ -32,9 +33,6 @@ STAGES = {  # by event; `planned` comes before compiling, so it enters none
     "step": "training",
     "result": "finishing",
 }
-
-
-LARGEST = 1e100  # that a heartbeat's figures may be
 
 
 class StopReason(StrEnum):
@@ -63,13 +61,8 @@ class DrainAsked:
     """Take no further run. From a signal."""
 
 
-def _told(value: Any) -> float | None:
-    """A figure for a heartbeat. None: it is not finite, because the run diverges."""
-    return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
-
-
 class Agent:
-    """The state of one worker process. Owned by the main thread; `progress` and `draining` are read elsewhere."""
+    """The state of one worker process, owned by the main thread. Others read `progress`, `steps` and `draining`."""
 
     def __init__(self, drain: Drain) -> None:
         self._drain = drain
@@ -78,11 +71,13 @@ class Agent:
         self.lease: Lease | None = None
         self.stop_reason: StopReason | None = None
         self.progress = Progress()
+        self.steps = Steps()
 
     def claim(self, lease: Lease) -> None:
         self._go("claim")
         self.lease, self.stop_reason = lease, None
         self.progress = Progress(steps=int(lease.spec.get("steps", 0)))
+        self.steps = Steps()
 
     def finish(self) -> None:
         self._go("finish")
@@ -118,7 +113,8 @@ class Agent:
         update: dict[str, Any] = {"stage": stage}
         if known == "step":
             update |= {key: event.get(key) for key in ("step", "steps")}
-            update |= {key: _told(event.get(key)) for key in ("loss", "tokens_per_s")}
+            update |= {key: told(event.get(key)) for key in ("loss", "tokens_per_s")}
+            self.steps.add(event)
         self.progress = Progress.model_validate(before.model_dump() | update)
         return stage != before.stage
 

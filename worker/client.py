@@ -21,6 +21,7 @@ from taskloom.contract.runs import (
     Progress,
     ResultReceipt,
     ResultUpload,
+    StepsDone,
 )
 from taskloom.contract.workers import Leaving, WorkerRegistration
 from taskloom.worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
@@ -43,6 +44,11 @@ class Refused(Exception):
         super().__init__(f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": ") + hint)
         self.status, self.problem = status, problem
         self.slug = str(problem.get("type", "")).removeprefix(OURS)
+
+    def names(self, pointer: str) -> bool:
+        """Whether it refuses a field of the body, by its JSON pointer."""
+        errors = self.problem.get("errors")
+        return isinstance(errors, list) and any(isinstance(e, dict) and e.get("pointer") == pointer for e in errors)
 
 
 class ServerClient:
@@ -76,9 +82,16 @@ class ServerClient:
         return None if answer.status_code == 204 else self._parsed(answer, Lease)
 
     def heartbeat(
-        self, attempt_id: int, worker_id: str, attempt_no: int, progress: Progress, output: OutputLines | None = None
+        self,
+        attempt_id: int,
+        worker_id: str,
+        attempt_no: int,
+        progress: Progress,
+        output: OutputLines | None = None,
+        steps: StepsDone | None = None,
     ) -> HeartbeatAnswer:
-        given = {} if output is None else {"output": output}
+        asked: dict[str, Any] = {"output": output, "steps": steps}
+        given = {name: value for name, value in asked.items() if value is not None}
         body = HeartbeatRequest(worker_id=worker_id, attempt_no=attempt_no, progress=progress, **given)
         return self._parsed(
             self._send("POST", f"/attempts/{attempt_id}/heartbeat", body, BEAT_ANSWER_S), HeartbeatAnswer

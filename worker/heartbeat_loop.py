@@ -7,7 +7,7 @@ import time
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from taskloom.contract.runs import OUTPUT_LINES, Lease
+from taskloom.contract.runs import OUTPUT_LINES, STEPS, Lease
 from taskloom.worker.agent import Agent, StopAsked, StopReason
 from taskloom.worker.client import Refused, ServerClient
 from taskloom.worker.output import Output
@@ -17,7 +17,7 @@ from taskloom.worker.retry import RetryPolicy, Unreachable
 LOST_STATUSES = (404, 409, 410)  # the attempt is gone, taken over, or at its end
 
 
-OUTPUT_EVERY_S = 1.0  # so often at most for the sake of lines alone
+OUTPUT_EVERY_S = 1.0  # so often at most for the sake of lines or steps alone
 LAST_OUTPUT_S = 5.0  # for the last lines to be sent
 NOW, SOON, END = "now", "soon", "end"  # nudges
 
@@ -32,7 +32,7 @@ class HeartbeatLoop:
         self._agent, self._inbox, self._report = agent, inbox, report
         self._policy = RetryPolicy(most_s=lease.heartbeat_s)
         self._nudges: SimpleQueue[str] = SimpleQueue()
-        self._output = Output()
+        self._output, self._steps = Output(), agent.steps
         self._stopped = False
 
     def start(self) -> None:
@@ -80,11 +80,15 @@ class HeartbeatLoop:
                 if error.status in LOST_STATUSES:
                     self._ask(StopReason.LEASE_LOST)
                     return
+                if error.names("/steps") and self._steps.leave_out():
+                    continue  # a server that is older than this field
                 self._report.say("heartbeat-refused", f"heartbeat refused: {error}")
             else:
                 failures, wait_s = 0, self._lease.heartbeat_s
                 if self._output.pending:
                     wait_s = min(wait_s, OUTPUT_EVERY_S if self._output.pending < OUTPUT_LINES else 0.0)
+                if self._steps.pending >= STEPS:
+                    wait_s = min(wait_s, OUTPUT_EVERY_S)
                 if to_stop is not None:
                     self._ask(to_stop)
             if not self._rest(wait_s):
@@ -104,12 +108,14 @@ class HeartbeatLoop:
             until = min(until, soon)
 
     def _beat(self) -> StopReason | None:
-        lease, lines = self._lease, self._output.next()
+        lease, lines, steps = self._lease, self._output.next(), self._steps.next()
         answer = self._client.heartbeat(
-            lease.attempt_id, self._worker_id, lease.attempt_no, self._agent.progress, lines
+            lease.attempt_id, self._worker_id, lease.attempt_no, self._agent.progress, lines, steps
         )
         if lines is not None:
             self._output.acknowledge(lines)
+        if steps is not None:
+            self._steps.acknowledge(steps)
         if not answer.cancel:
             return None
         return StopReason.DEADLINE if answer.overdue else StopReason.CANCEL

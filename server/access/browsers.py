@@ -14,7 +14,10 @@ from taskloom.server.errors import StartRefused
 ORIGIN = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+")
 ASKED = ("Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID")
 SHOWN = ("Attempt-No", "Content-Disposition", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-Id")
-PACKED = ("application/vnd.apache.parquet", "application/vnd.apache.arrow.file", *DEFAULT_EXCLUDED_CONTENT_TYPES)
+PACKED = (
+    "application/vnd.apache.parquet", "application/vnd.apache.arrow.file", "application/zip",
+    *DEFAULT_EXCLUDED_CONTENT_TYPES,
+)  # fmt: skip
 
 
 def install(app: FastAPI, cors_origins: str) -> None:

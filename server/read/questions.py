@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from taskloom.analysis.calibration import CalibrationList
 from taskloom.analysis.causes import EfficiencyTable, RooflineTable
-from taskloom.analysis.history import SeriesList
+from taskloom.analysis.history import SeriesChanges, SeriesList
 from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.report import page as report_page
@@ -25,8 +25,10 @@ from taskloom.server.read.analysis import alerts, service
 from taskloom.server.read.analysis.selection import parse
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.experiments.verdicts import verdict
+from taskloom.server.read.history.service import changes
 from taskloom.server.read.plans import plan
 from taskloom.server.read.samples import service as samples
+from taskloom.server.read.traces.service import trace
 from taskloom.server.read.work import Sources
 
 
@@ -41,10 +43,12 @@ class Question:
     def _adapter(self) -> TypeAdapter[Any]:
         return TypeAdapter(self.type)
 
-    def answer(self, sources: Sources, args: tuple[Any, ...]) -> bytes:
-        """The question as it is sent."""
+    def answer(self, sources: Sources, args: tuple[Any, ...]) -> Iterable[bytes]:
+        """The answer as it is sent, in pieces."""
         found = self.find(sources, *args)
-        return found if isinstance(found, bytes) else self._adapter.dump_json(found)
+        if isinstance(found, Iterator):
+            return found
+        return [found if isinstance(found, bytes) else self._adapter.dump_json(found)]
 
 
 def _compare(sources: Sources, a: str, b: str, noise_floor: float, leave_out_flagged: bool) -> Comparison:
@@ -57,6 +61,12 @@ def _report(sources: Sources, experiment_id: int, leave_out_disturbed: bool) -> 
 
 def _page(sources: Sources, experiment_id: int) -> bytes:
     return report_page(_report(sources, experiment_id, False)).encode()
+
+
+def _history(sources: Sources, noise_floor: float, limit: int, run_id: int | None) -> SeriesList:
+    if run_id is None:
+        return SeriesList(service.history(sources.database, noise_floor, limit))
+    return SeriesList(service.history_of(sources.database, noise_floor, limit, run_id))
 
 
 def _samples(sources: Sources, runs: str, cursor: str | None, limit: int) -> SamplesPage:
@@ -80,7 +90,8 @@ QUESTIONS: Mapping[str, Question] = {
     "roofline": Question(_of(RooflineTable, service.roofline), RooflineTable),
     "forecast": Question(lambda s, *args: service.forecast(s.database, s.store, *args), Outlook),
     "memory": Question(_of(MemoryTable, service.memory), MemoryTable),
-    "history": Question(lambda s, *args: SeriesList(service.history(s.database, *args)), SeriesList),
+    "history": Question(_history, SeriesList),
+    "series": Question(lambda s, *args: changes(s.database, *args), SeriesChanges),
     "calibration": Question(lambda s: CalibrationList(service.calibrations(s.database)), CalibrationList),
     "suspects": Question(lambda s, *args: alerts.suspects(s.database, *args), list[alerts.Suspect]),
     "report": Question(_report, dict[str, Any]),
@@ -88,5 +99,6 @@ QUESTIONS: Mapping[str, Question] = {
     "verdict": Question(lambda s, experiment_id, _: verdict(s.database, experiment_id), Verdict),
     "variants": Question(lambda s, *args: variants(s.database, *args), VariantTable),
     "samples": Question(_samples, SamplesPage),
+    "trace": Question(trace, bytes),
     "plan": Question(_plan, DryRun),
 }

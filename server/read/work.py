@@ -10,7 +10,7 @@ import fcntl
 import functools
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def answer(sources: Sources, name: str, args: tuple[Any, ...], path: str | None)
 
     try:
         if path is None:
-            return QUESTIONS[name].answer(sources, args)
+            return b"".join(QUESTIONS[name].answer(sources, args))
         file = Path(path)
         with _alone(file):
             if not file.exists():
@@ -95,9 +95,10 @@ def _alone(file: Path) -> Iterator[None]:
         yield
 
 
-def _write_whole(file: Path, content: bytes) -> None:
+def _write_whole(file: Path, pieces: Iterable[bytes]) -> None:
     partial = file.with_suffix(".partial")
-    partial.write_bytes(content)
+    with partial.open("wb") as content:
+        content.writelines(pieces)
     partial.replace(file)
 
 

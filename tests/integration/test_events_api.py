@@ -56,7 +56,7 @@ def test_a_run_tells_its_states_and_progress_and_its_end(listen, make_result):
     api = listen.api
     api.submit()
     stream = listen("/runs/1/events")
-    told = {"run_id": 1, "state": "queued", "attempt_no": 0, "progress": None}
+    told = {"run_id": 1, "state": "queued", "attempt_no": 0, "progress": None, "steps": []}
     assert stream.next()[1:] == ("changed", told)
     node = api.worker()
     lease = node.claim()
@@ -65,7 +65,7 @@ def test_a_run_tells_its_states_and_progress_and_its_end(listen, make_result):
     event = stream.next()[2]
     assert (event["state"], event["progress"]["step"], event["progress"]["loss"]) == ("running", 3, 2.5)
     node.upload(lease, make_result())
-    assert stream.next()[2] == {"run_id": 1, "state": "succeeded", "attempt_no": 1, "progress": None}
+    assert stream.next()[2] == {**told, "state": "succeeded", "attempt_no": 1}
     assert stream.next()[1] == "ended"
     assert stream.next() is None
 

@@ -20,7 +20,7 @@ from taskloom.server.settings import Settings
 
 TYPESCRIPT = ("--package=openapi-typescript@7.13.0", "--package=typescript@5.9.3")
 GOOD = ("200", "201")
-FREE = {"artifacts_show"}  # a file, of whichever kind it is
+FREE = {"artifacts_show", "artifacts_trace"}  # files, of whichever kind they are
 
 
 @pytest.fixture(scope="module")

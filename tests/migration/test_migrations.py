@@ -7,6 +7,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
+from gpt2core.spec.series import series_key
 from taskloom.server import migrate
 from taskloom.server.db import Database
 from taskloom.server.queue.attempts import payload
@@ -157,6 +158,28 @@ def test_results_that_are_there_are_digested_and_unreadable_ones_left_out(with_r
     migrate.upgrade(with_rows)
     ((measured,),) = rows(with_rows, "SELECT measured FROM digest")
     assert bytes(measured) == bytes(parts[1])
+
+
+def test_results_that_are_there_come_into_their_series(with_rows, make_result, caplog):
+    def packed(**changes):
+        return payload.pack(json.dumps({"result": make_result(**changes)}))
+
+    insert = "INSERT INTO result (attempt_id, run_id, outcome, sha256, payload, canonical, received_at) VALUES "
+    with with_rows.write() as session:
+        session.execute(text("UPDATE result SET payload = :packed"), {"packed": packed()})
+        other = packed(environment={"numba": "9"})
+        session.execute(text(insert + "(10, 7, 'succeeded', 'h', :packed, true, 12)"), {"packed": other})
+    migrate.upgrade(with_rows)
+    told = "SELECT run.id, series.runs, series.last_at, series.node FROM run JOIN series ON series.id = series_id"
+    assert rows(with_rows, told + " ORDER BY run.id") == [(6, 2, 12.0, "n1"), (7, 2, 12.0, "n1")]
+    result = make_result()
+    assert rows(with_rows, "SELECT key FROM series") == [(series_key(result["config"], result["environment"]),)]
+    migrate.downgrade(with_rows, "0019")
+    with with_rows.write() as session:
+        session.execute(text("UPDATE digest SET facts = :garbled WHERE attempt_id = 10"), {"garbled": b"{}"})
+    migrate.upgrade(with_rows)
+    assert rows(with_rows, "SELECT runs FROM series") == [(1,)]
+    assert "the facts of run 7 cannot be read" in caplog.text
 
 
 @pytest.mark.parametrize(("table", "last"), [("run", 8), ("experiment", 5), ("attempt", 11)])

@@ -135,3 +135,26 @@ def test_lines_of_a_lost_lease_keep_nobody_waiting(slow_beats: Beats) -> None:
     slow_beats.loop.start()
     assert slow_beats.asked().reason is StopReason.LEASE_LOST
     slow_beats.loop.send_last_lines()
+
+
+def test_steps_are_told_once_and_left_out_where_the_server_does_not_know_them(slow_beats: Beats) -> None:
+    script = slow_beats.script
+    slow_beats.agent.note({"event": "step", "step": 1, "steps": 9, "loss": 5.0, "step_s": 0.5})
+    refused = {"type": "/problems/invalid-request", "errors": [{"pointer": "/steps", "field": "steps"}]}
+    script.answer(200, FINE)
+    script.answer(422, refused, **PROBLEM)
+    for _ in range(2):
+        script.answer(200, FINE)
+    script.answer(200, {**FINE, "cancel": True})
+    slow_beats.loop.start()
+    while len(script.asked) < 1:
+        continue
+    slow_beats.agent.note({"event": "step", "step": 2, "steps": 9, "loss": 4.0, "step_s": 0.25})
+    for beats in (3, 4, 5):
+        slow_beats.loop.nudge()
+        while len(script.asked) < beats:
+            continue
+    assert slow_beats.asked().reason is StopReason.CANCEL
+    sent = [json.loads(asked.body).get("steps") for asked in script.asked]
+    first, second = ({"first": 1, "step_s": [0.5], "loss": [5.0]}, {"first": 2, "step_s": [0.25], "loss": [4.0]})
+    assert sent == [first, second, None, None, None]

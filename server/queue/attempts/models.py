@@ -89,6 +89,24 @@ class ProgressPoint(Base):
     __table_args__ = (Index("ix_progress_point_run", "run_id", "attempt_id", "step"),)
 
 
+class StepTimes(Base):
+    """Consecutive steps that one heartbeat told of, as JSON; gone with the progress points.
+
+    step_s, loss: lists of the steps from `first` to `last`, numbered from 1.
+    """
+
+    __tablename__ = "step_times"
+
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id", ondelete="CASCADE"), primary_key=True)
+    last: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    first: Mapped[int] = mapped_column(BigInteger)
+    step_s: Mapped[bytes]
+    loss: Mapped[bytes]
+
+    __table_args__ = (Index("ix_step_times_run", "run_id", "attempt_id", "last"),)
+
+
 class Digest(Base):
     """Digest of a canonical result for analyses, as JSON.
 

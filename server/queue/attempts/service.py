@@ -19,12 +19,12 @@ from taskloom.contract.runs import (
 )
 from taskloom.server.db import LOCKED, Database, db_now, now, utc
 from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
-from taskloom.server.queue.attempts import cores, curve, output, rules
+from taskloom.server.queue.attempts import cores, curve, output, rules, steps
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result, is_active
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs import changes
+from taskloom.server.queue.runs import changes, series
 from taskloom.server.queue.runs.changes import SERVER, Cause
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.workers.models import Worker
@@ -76,7 +76,10 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
         first = run.started_at == facts.now
         attempt.expires_at = facts.now + settings.lease_s
         attempt.progress = beat.progress.model_dump()
-        curve.add(session, attempt, beat.progress, facts.now)
+        if not facts.tracing:  # its run has a result, which has every step
+            curve.add(session, attempt, beat.progress, facts.now)
+            if beat.steps is not None:
+                steps.add(session, attempt, beat.steps)
         if beat.output is not None:
             output.add(session, attempt, beat.output, facts.now, settings.max_output_lines)
     if first:
@@ -122,6 +125,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
             _make_canonical(session, attempt, run, payload, upload.outcome)
             if upload.outcome == "succeeded":
                 curve.forget(session, run)
+                steps.forget(session, run)
         if change.run == "trace":
             run.purpose, run.losses = "tracing", 0
         session.add(
@@ -138,6 +142,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
         if change.canonical and payload.result is not None and upload.outcome == "succeeded":
             session.flush()
             session.add(Digest(attempt_id=attempt.id, **digest(payload.result)))
+            series.add(session, run, payload.result, facts.now)
         return _receipt(attempt, change.canonical), run.state == "queued"
 
 

@@ -14,6 +14,7 @@ from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts.models import Attempt, OutputLine, Result
 from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs import series
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import RUN
 
@@ -101,8 +102,10 @@ def _count(session: Session, run_ids: list[int]) -> Counter[str]:
 
 def _delete(session: Session, experiment_id: int, run_ids: list[int], all_of_it: bool) -> None:
     """What belongs to them goes with them, by the schema's foreign keys."""
+    lost = series.without(session, run_ids)
     for start in range(0, len(run_ids), CHUNK):
         session.execute(delete(Run).where(Run.id.in_(run_ids[start : start + CHUNK])))
+    series.lose(session, lost)
     if all_of_it:
         session.execute(delete(Experiment).where(Experiment.id == experiment_id))
 

@@ -60,6 +60,7 @@ class Run(Base):
     median_step_s: Mapped[float | None]
     tokens_per_s: Mapped[float | None]
     final_loss: Mapped[float | None]
+    series_id: Mapped[int | None]  # no foreign key: SQLite would copy the table to add one
 
     @hybrid_property
     def timed(self) -> bool:
@@ -80,6 +81,7 @@ class Run(Base):
         Index("ix_run_experiment_state", "experiment_id", "state", "id"),  # counts are made from it alone
         Index("ix_run_state", "state", "id"),
         Index("ix_run_shape", "shape"),
+        Index("ix_run_series", "series_id", "finished_at", "id"),
         # What lists are sorted by, and what they begin with: server/read/lists.
         Index("ix_run_created_at", "created_at", "id"),
         Index("ix_run_started_at", "started_at", "id"),
@@ -99,6 +101,23 @@ class Run(Base):
         ),
         LASTING_IDS,
     )
+
+
+class Series(Base):
+    """Runs of one configuration on one machine (gpt2core/spec/series.py) whose results count; gone with its last one.
+    Locked after its runs."""
+
+    __tablename__ = "series"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(String(64), unique=True)
+    config: Mapped[dict[str, Any]]
+    machine: Mapped[dict[str, Any]]
+    node: Mapped[str] = mapped_column(Text)
+    runs: Mapped[int]
+    last_at: Mapped[float]  # when the newest of its results came
+
+    __table_args__ = (Index("ix_series_last_at", "last_at", "id"), LASTING_IDS)
 
 
 class RunEvent(Base):

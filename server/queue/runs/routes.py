@@ -5,12 +5,13 @@ from __future__ import annotations
 from fastapi.responses import JSONResponse
 
 from taskloom.contract.results import TrainResult
-from taskloom.contract.runs import LogPage, ProgressCurve, RunDetail, SampleList, StateChangePage
+from taskloom.contract.runs import LogPage, ProgressCurve, RunDetail, SampleList, StateChangePage, StepPage
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Context, Ctx, Id, Paged
 from taskloom.server.errors import InvalidTransition, NoResult, NotFound
 from taskloom.server.queue.attempts import curve, output
+from taskloom.server.queue.attempts import steps as times
 from taskloom.server.queue.runs import changes as history
 from taskloom.server.queue.runs import service
 from taskloom.server.routing import Router
@@ -50,6 +51,15 @@ def progress(context: Ctx, run_id: Id) -> ProgressCurve:
     It is empty once the run has a result, whose samples have every step.
     """
     return curve.of_run(context.database, run_id)
+
+
+@router.get("/{run_id}/steps", READERS, errors=(NotFound,))
+def steps(context: Ctx, run_id: Id, page: Paged) -> StepPage:
+    """Times and losses of a run's steps while it is under way, as its worker tells of them.
+
+    The newest 20,000 of each attempt; none once the run has a result, whose samples have every step.
+    """
+    return times.page(context.database, run_id, page.cursor, page.limit)
 
 
 @router.get("/{run_id}/changes", READERS, errors=(NotFound,))

@@ -134,7 +134,7 @@ def suspects(database: Database, experiment_id: int) -> list[Suspect]:
         confirms = experiment.request.get("confirms")
         run_ids = [confirms] if confirms else [run.id for run in _slower(session, experiment_id)]
         run_ids = [run_id for run_id in run_ids if session.get(Run, run_id) is not None]
-    histories = [service.history(database, NOISE_FLOOR, service.LATEST, run_id) for run_id in run_ids]
+    histories = [service.history_of(database, NOISE_FLOOR, service.LATEST, run_id) for run_id in run_ids]
     return [suspect for found in histories for series in found for suspect in _suspects(series)]
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import Depends, Header, Request
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 from starlette.responses import FileResponse, Response
 
@@ -26,7 +26,7 @@ from taskloom.server.errors import AnalysisTooLong, TooManyQuestions
 from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.attempts.models import Attempt, Result
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run, is_queued
+from taskloom.server.queue.runs.models import Run, Series, is_queued
 from taskloom.server.read.analysis.reading import calibrating
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.pool import Flights, Pool
@@ -145,6 +145,32 @@ def of_history(session: Session) -> Hashable:
     ended = select(func.max(Run.finished_at)), select(func.min(Run.finished_at))
     queries = (*ended, queued, select(func.max(Experiment.id)))
     return tuple(session.execute(query).scalar_one() for query in queries)
+
+
+def of_series(series_id: int) -> Content:
+    """Of a series: the results that count, and what has become of the experiments that confirm its changes."""
+
+    def content(session: Session) -> Hashable:
+        results = select(func.count(), func.sum(Run.id), func.max(Run.finished_at)).where(Run.series_id == series_id)
+        confirms = Experiment.request["confirms"].as_integer()
+        again = select(Experiment.id, Run.state, func.count()).join(Run, Run.experiment_id == Experiment.id)
+        again = again.where(confirms.in_(select(Run.id).where(Run.series_id == series_id)))
+        again = again.group_by(Experiment.id, Run.state).order_by(Experiment.id, Run.state)
+        known = select(Series.key).where(Series.id == series_id)
+        queries: tuple[Select[Any], ...] = (known, results, again)
+        return tuple(tuple(map(tuple, session.execute(query))) for query in queries)
+
+    return content
+
+
+def of_series_of(run_id: int) -> Content:
+    """Of the series that a run belongs to."""
+
+    def content(session: Session) -> Hashable:
+        series_id = session.scalar(select(Run.series_id).where(Run.id == run_id))
+        return series_id if series_id is None else of_series(series_id)(session)
+
+    return content
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from taskloom.server.read.analysis.answers import (
     of_history,
     of_report,
     of_selections,
+    of_series_of,
 )
 from taskloom.server.read.analysis.document import Report
 from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
@@ -40,6 +41,7 @@ router = Router("/analysis", tag="analysis")
 Side = Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)]
 ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
 NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
+Latest = Annotated[int, Query(ge=1, le=2000, description="how many of the latest runs to look at")]
 CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
 
 
@@ -120,10 +122,11 @@ async def history(
     ask: Asks,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="only the series of this run")] = None,
     noise_floor: NoiseFloor = NOISE_FLOOR,
-    limit: Annotated[int, Query(ge=1, le=2000, description="how many of the latest runs to look at")] = 500,
+    limit: Latest = 500,
 ) -> Response:
     """Step times of each configuration on each machine: where they changed, and alerts that fresh runs confirm."""
-    return await ask("history", noise_floor, limit, run_id, made_from=of_history)
+    made_from = of_history if run_id is None else of_series_of(run_id)
+    return await ask("history", noise_floor, limit, run_id, made_from=made_from)
 
 
 @router.get("/alerts", READERS)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
 from gpt2core.spec.config import TrainConfig
 from taskloom.analysis.calibration import Calibration, calibrate, with_rate
@@ -183,15 +183,13 @@ def _memory(group: Group) -> Memory:
     return memory_of(measured, resident, config.batch, config.seq, config.model.context, sizes_at)
 
 
-def history(database: Database, noise_floor: float, limit: int, run_id: int | None) -> list[Series]:
-    """Series of the latest runs that succeeded; with a run's id, the one it belongs to. Raises NotFound."""
+def history(
+    database: Database, noise_floor: float, limit: int, which: ColumnElement[bool] | None = None
+) -> list[Series]:
+    """Series of the latest runs that succeeded, or of those among them that are chosen."""
     with database.read() as session:
-        if run_id is not None and session.get(Run, run_id) is None:
-            raise NotFound(f"there is no run {run_id}")
         query = select(Run.id).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
-        if run_id is not None:
-            query = query.where(Run.shape == session.get_one(Run, run_id).shape)
-        latest = session.scalars(query.limit(limit)).all()
+        latest = session.scalars((query if which is None else query.where(which)).limit(limit)).all()
         confirming = Experiment.request["confirms"].as_integer()
         asked = session.scalars(select(Experiment).where(confirming.is_not(None)).order_by(Experiment.id)).all()
         confirmations = {}
@@ -203,8 +201,17 @@ def history(database: Database, noise_floor: float, limit: int, run_id: int | No
                 any(run.state in ("queued", *ACTIVE) for run in runs),
                 tuple(experiment.request.get("builds", ())),
             )
-        found = series_of(reading.of_runs(session, latest[::-1]), confirmations, noise_floor)
-    return [one for one in found if run_id is None or any(point.run_id == run_id for point in one.points)]
+        return series_of(reading.of_runs(session, latest[::-1]), confirmations, noise_floor)
+
+
+def history_of(database: Database, noise_floor: float, limit: int, run_id: int) -> list[Series]:
+    """The series that a run belongs to, by its latest runs, if the run is among them. Raises NotFound."""
+    with database.read() as session:
+        run = session.get(Run, run_id)
+        if run is None:
+            raise NotFound(f"there is no run {run_id}")
+    found = history(database, noise_floor, limit, Run.series_id == run.series_id)
+    return [one for one in found if any(point.run_id == run_id for point in one.points)]
 
 
 def confirmation(database: Database, run_id: int) -> ExperimentRequest:
@@ -230,7 +237,7 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
 def _kept_builds(database: Database, run_id: int) -> list[str]:
     """The trainers before and after the change at a run, if nothing else changed and a worker of the run's node has
     kept both; else none."""
-    found = history(database, NOISE_FLOOR, LATEST, run_id)
+    found = history_of(database, NOISE_FLOOR, LATEST, run_id)
     builds = next((change.builds for one in found for change in one.changes if change.first_after == run_id), [])
     if not builds:
         return []

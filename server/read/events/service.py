@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
@@ -12,9 +13,10 @@ from sqlalchemy.orm import Session
 
 from taskloom.contract.events import ExperimentEvent, RunEvent
 from taskloom.contract.overview import Overview
-from taskloom.contract.runs import LogLine, ProgressSeen
+from taskloom.contract.runs import LogLine, ProgressSeen, StepSeen
 from taskloom.contract.workers import WorkerPage
 from taskloom.server.db import Database, utc
+from taskloom.server.queue.attempts import steps
 from taskloom.server.queue.attempts.models import Attempt, OutputLine, is_active
 from taskloom.server.queue.experiments import service as experiments
 from taskloom.server.queue.experiments.models import Experiment
@@ -80,7 +82,8 @@ def look(database: Database, topics: Mapping[Topic, int]) -> dict[Topic, Seen]:
     with database.read(snapshot=True) as session:
         seen = list(_experiments(session, asked))
         lines = _lines(session, after)
-        for event in _run_events(session, Run.id.in_(after)) if after else ():
+        newest = steps.newest(session, after) if after else {}
+        for event in _run_events(session, Run.id.in_(after), newest) if after else ():
             mine = lines.get(event.run_id, [])
             more = len(mine) == LINES
             ended = event.state in RUN.final() and not more
@@ -108,7 +111,9 @@ def _experiments(session: Session, ids: list[int]) -> Iterator[Seen]:
         yield Seen(Topic("experiment", summary.id), state, summary.state != "active")
 
 
-def _run_events(session: Session, which: ColumnElement[bool]) -> list[RunEvent]:
+def _run_events(
+    session: Session, which: ColumnElement[bool], newest: Mapping[int, list[StepSeen]] = MappingProxyType({})
+) -> list[RunEvent]:
     query = select(Run.id, Run.state, Run.attempts, Attempt.progress).outerjoin(
         Attempt, and_(Attempt.run_id == Run.id, is_active())
     )
@@ -118,6 +123,7 @@ def _run_events(session: Session, which: ColumnElement[bool]) -> list[RunEvent]:
             state=state,
             attempt_no=attempts,
             progress=ProgressSeen.kept(progress),
+            steps=newest.get(run_id, []),
         )
         for run_id, state, attempts, progress in session.execute(query.where(which).order_by(Run.id))
     ]

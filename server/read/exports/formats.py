@@ -67,7 +67,7 @@ def _parquet(columns: Mapping[str, Kind], rows: Iterable[Row]) -> Iterator[bytes
     schema = _schema(columns)
 
     def pieces() -> Iterator[bytes]:
-        sink = _Sink()
+        sink = Sink()
         with pyarrow.parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
             for batch in _batches(rows, ROWS_OF_A_GROUP):
                 writer.write_table(pyarrow.Table.from_pylist([{n: row[n] for n in columns} for row in batch], schema))
@@ -84,7 +84,7 @@ def _arrow(columns: Mapping[str, Kind], rows: Iterable[Row]) -> Iterator[bytes]:
     schema = _schema(columns)
 
     def pieces() -> Iterator[bytes]:
-        sink = _Sink()
+        sink = Sink()
         with pyarrow.ipc.new_file(sink, schema) as writer:
             for batch in _batches(rows, ROWS_AT_ONCE):
                 part = pyarrow.RecordBatch.from_pylist([{n: row[n] for n in columns} for row in batch], schema)
@@ -108,7 +108,7 @@ def _schema(columns: Mapping[str, Kind]) -> Any:
     return pyarrow.schema([(name, kinds[kind]) for name, kind in columns.items()])
 
 
-class _Sink(io.RawIOBase):
+class Sink(io.RawIOBase):
     """A file that is written to its end, and whose bytes are taken away as they come."""
 
     def __init__(self) -> None:

@@ -181,7 +181,7 @@ def _variants(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]
 
 HISTORY_COLUMNS = (
     Run.id, Run.experiment_id, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.node, Run.environment_sha256,
-    Run.shape, Run.state, Run.spec,
+    Run.shape, Run.state, Run.spec, Run.series_id,
 )  # fmt: skip
 
 
@@ -195,6 +195,7 @@ def _history(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
             alert = alerts.get(run.id)
             yield {
                 "series": hashlib.sha256(f"{run.shape} {run.environment_sha256}".encode()).hexdigest()[:16],
+                "series_id": run.series_id,
                 "run_id": run.id,
                 "experiment_id": run.experiment_id,
                 "finished_at": _instant(run.finished_at),
@@ -239,7 +240,7 @@ TABLES: dict[str, Table] = {
     "variants": Table(VARIANT_KINDS | MAIN_KINDS, _variants),
     "history": Table(
         _kinds("text", "series")
-        | _kinds("integer", "run_id", "experiment_id")
+        | _kinds("integer", "series_id", "run_id", "experiment_id")
         | _kinds("instant", "finished_at")
         | _kinds("number", "median_step_s", "tokens_per_s")
         | _kinds("text", "node", "alert")

@@ -1,0 +1,61 @@
+"""Histories: series of runs, and their points."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from taskloom.contract.analysis import AlertState, AlertSummary
+from taskloom.contract.runs import Model
+
+
+class SeriesRow(Model):
+    """Runs of one configuration on one machine over time, without its points."""
+
+    id: int
+    config: dict[str, Any] = Field(description="the settings that its runs have in common")
+    machine: dict[str, Any] = Field(description="what its runs say alike of their machine, and their cores")
+    node: str
+    runs: int = Field(description="how many points it has")
+    first_at: datetime | None = Field(description="when the first of its runs ended; null: none has, they are traced")
+    last_at: datetime = Field(description="when the newest of its results came")
+    median_step_s: float | None = Field(description="of the newest run")
+    recent_s: list[float] = Field(description="median steps of the newest 40 runs, oldest first: a sparkline")
+    alerts: list[AlertSummary] = Field(description="where it became slower, newest first, 5 at most")
+
+
+class SeriesPage(Model):
+    """A page of series."""
+
+    items: list[SeriesRow]
+    next_cursor: str | None
+    total: int | None = Field(None, description="series on all pages; null unless asked for")
+
+
+class SeriesRun(Model):
+    """A point of a series: one run, in every metric that is kept of it."""
+
+    run_id: int
+    experiment_id: int
+    finished_at: datetime | None = Field(description="null while it is traced")
+    median_step_s: float | None
+    tokens_per_s: float | None
+    data_s: float | None
+    forward_s: float | None
+    loss_s: float | None
+    backward_s: float | None
+    update_s: float | None
+    final_loss: float | None
+    flagged_steps: int | None
+    environment_sha256: str | None = Field(description="another one where machine or software changed")
+    alert: AlertState | None = Field(description="of the slowdown that begins here; null: none does")
+
+
+class SeriesRunPage(Model):
+    """A page of a series' points."""
+
+    series_id: int
+    items: list[SeriesRun]
+    next_cursor: str | None

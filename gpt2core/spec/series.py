@@ -1,0 +1,30 @@
+"""Which runs are one series: those of one configuration on one machine, with whatever software they ran."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # what a result did that is older than these settings
+NOT_SERIES = ("steps", "warmup", "seed", "save", "trace", "cores")  # settings that may differ within a series
+# Of a result's `environment`: what tells machines apart, and what may change while a series goes on.
+MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "turbo", "huge_pages", "clock")
+SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numpy", "blas", "core_version", "core_hash")
+
+
+def series_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a series has in common."""
+    return {name: value for name, value in {**LATER_SETTINGS, **config}.items() if name not in NOT_SERIES}
+
+
+def series_machine(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What a series' runs say alike of their machine, with the cores that they ran on."""
+    return {name: environment.get(name) for name in (*MACHINE, "cores")}
+
+
+def series_key(config: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
+    """SHA-256 that is equal for the runs of one series."""
+    told = json.dumps([series_config(config), series_machine(environment)], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()

@@ -1,0 +1,91 @@
+"""Times of single steps while a run is under way: kept as heartbeats tell of them, until there is a result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+
+from sqlalchemy import and_, delete, func, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from taskloom.contract.runs import StepPage, StepsDone, StepSeen
+from taskloom.server import paging
+from taskloom.server.db import Database
+from taskloom.server.errors import BadCursor, NotFound
+from taskloom.server.queue.attempts.models import Attempt, StepTimes, is_active
+from taskloom.server.queue.runs.models import Run
+
+MOST = 20_000  # newest steps of an attempt that are kept, and as many as one heartbeat carries
+NEWEST = 100  # that events tell
+
+
+def add(session: Session, attempt: Attempt, sent: StepsDone) -> None:
+    """Keep the steps that are new, and forget old ones beyond MOST. The attempt is locked."""
+    known = select(func.max(StepTimes.last)).where(StepTimes.attempt_id == attempt.id)
+    new = max(0, (session.execute(known).scalar_one() or 0) + 1 - sent.first)
+    last = sent.first + len(sent.step_s) - 1
+    if new >= len(sent.step_s):
+        return
+    old = delete(StepTimes).where(StepTimes.attempt_id == attempt.id, StepTimes.last <= last - MOST)
+    session.execute(old)
+    session.add(
+        StepTimes(
+            attempt_id=attempt.id,
+            run_id=attempt.run_id,
+            first=sent.first + new,
+            last=last,
+            step_s=json.dumps(sent.step_s[new:]).encode(),
+            loss=json.dumps(sent.loss[new:]).encode(),
+        )
+    )
+
+
+def forget(session: Session, run: Run) -> None:
+    """The run has a result."""
+    session.execute(delete(StepTimes).where(StepTimes.run_id == run.id))
+
+
+def page(database: Database, run_id: int, cursor: str | None, limit: int) -> StepPage:
+    """Raises NotFound or BadCursor."""
+    attempt_id, step = _place(cursor)
+    after = or_(StepTimes.attempt_id > attempt_id, and_(StepTimes.attempt_id == attempt_id, StepTimes.last > step))
+    query = select(StepTimes, Attempt.attempt_no).join(Attempt, Attempt.id == StepTimes.attempt_id)
+    query = query.where(StepTimes.run_id == run_id, after).order_by(StepTimes.attempt_id, StepTimes.last)
+    items: list[StepSeen] = []
+    with database.read() as session:
+        if session.get(Run, run_id) is None:
+            raise NotFound(f"there is no run {run_id}")
+        for row, attempt_no in session.execute(query.execution_options(yield_per=20)):
+            begin = step if row.attempt_id == attempt_id else 0
+            found = [seen for seen in _seen(row, attempt_no) if seen.step > begin][: limit - len(items)]
+            items += found
+            attempt_id, step = row.attempt_id, found[-1].step
+            if len(items) == limit:
+                break
+    return StepPage(run_id=run_id, items=items, cursor=paging.encode(f"{attempt_id}~{step}"))
+
+
+def newest(session: Session, run_ids: Collection[int]) -> dict[int, list[StepSeen]]:
+    """The newest steps of each run that an attempt has under way, NEWEST at most."""
+    other = aliased(StepTimes)
+    newest_step = select(func.max(other.last)).where(other.attempt_id == Attempt.id).scalar_subquery()
+    chunks = select(StepTimes, Attempt.attempt_no).join(Attempt, Attempt.id == StepTimes.attempt_id)
+    chunks = chunks.where(Attempt.run_id.in_(run_ids), is_active(), StepTimes.last == newest_step)
+    return {row.run_id: list(_seen(row, attempt_no))[-NEWEST:] for row, attempt_no in session.execute(chunks)}
+
+
+def _seen(row: StepTimes, attempt_no: int) -> Iterator[StepSeen]:
+    each = zip(json.loads(row.step_s), json.loads(row.loss), strict=True)
+    for step, (step_s, loss) in enumerate(each, row.first):
+        yield StepSeen(attempt_no=attempt_no, step=step, step_s=step_s, loss=loss)
+
+
+def _place(cursor: str | None) -> tuple[int, int]:
+    """The attempt and its step that were read last. Raises BadCursor."""
+    text = paging.decode(cursor)
+    if text is None:
+        return 0, 0
+    attempt, tilde, step = text.partition("~")
+    if not tilde or not (step.isascii() and step.isdecimal() and len(step) <= 16):
+        raise BadCursor
+    return paging.whole_id(attempt), int(step)

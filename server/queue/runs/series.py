@@ -1,0 +1,55 @@
+"""Series: to which one a result belongs, kept when it is taken, so that histories are read from an index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from gpt2core.spec.series import series_config, series_key, series_machine
+from taskloom.server.db import LOCKED, hold
+from taskloom.server.queue.runs.models import Run, Series
+
+CHUNK = 500
+
+
+def add(session: Session, run: Run, result: Mapping[str, Any], at: float) -> None:
+    """Make a run that is locked the newest of the series that its result belongs to."""
+    config, environment = result["config"], result["environment"]
+    key = series_key(config, environment)
+    series = _locked(session, key)
+    if series is None:
+        hold(session, "series")  # another server may begin it at the same moment
+        series = _locked(session, key)
+    if series is None:
+        machine = series_machine(environment)
+        series = Series(
+            key=key, config=series_config(config), machine=machine, node=str(machine["node"] or ""), runs=0, last_at=at
+        )
+        session.add(series)
+        session.flush()
+    run.series_id, series.last_at = series.id, at
+    series.runs += 1
+
+
+def without(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
+    """How many runs each series loses with these."""
+    lost: dict[int, int] = {}
+    for first in range(0, len(run_ids), CHUNK):
+        of_them = select(Run.series_id, func.count()).where(Run.id.in_(run_ids[first : first + CHUNK]))
+        for series_id, count in session.execute(of_them.where(Run.series_id.is_not(None)).group_by(Run.series_id)):
+            lost[series_id] = lost.get(series_id, 0) + count
+    return lost
+
+
+def lose(session: Session, lost: Mapping[int, int]) -> None:
+    """Runs were deleted. A series goes with its last one."""
+    for series_id, count in sorted(lost.items()):
+        session.execute(update(Series).where(Series.id == series_id).values(runs=Series.runs - count))
+    session.execute(delete(Series).where(Series.id.in_(lost), Series.runs <= 0))
+
+
+def _locked(session: Session, key: str) -> Series | None:
+    return session.scalars(select(Series).where(Series.key == key).with_for_update(**LOCKED)).first()

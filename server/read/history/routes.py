@@ -1,0 +1,75 @@
+"""/api/v1/analysis/history/series: series without points, a series' points, and where it changed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Query
+from starlette.responses import Response
+
+from taskloom.analysis.comparison import NOISE_FLOOR
+from taskloom.analysis.history import SeriesChanges
+from taskloom.contract.analysis import AlertState
+from taskloom.contract.runs import MOST_ID
+from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRunPage
+from taskloom.server.access.scopes import READERS
+from taskloom.server.context import Ctx, Id, Paged
+from taskloom.server.errors import NotFound
+from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_series
+from taskloom.server.read.analysis.routes import Latest, NoiseFloor
+from taskloom.server.read.history import service
+from taskloom.server.read.lists import parameters
+from taskloom.server.read.lists.parameters import Periods, Total
+from taskloom.server.routing import Router
+
+router = Router("/analysis/history/series", tag="history")
+
+
+def _filters(
+    node: Annotated[str | None, Query(max_length=200, description="the machine")] = None,
+    filter: Annotated[
+        list[str] | None,
+        Query(max_length=20, description="SETTING=VALUE, as scheduler=task; several: all", examples=[["threads=2"]]),
+    ] = None,
+    alert: Annotated[list[AlertState] | None, Query(description="with a slowdown in one of these states")] = None,
+    run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="the series of this run")] = None,
+) -> service.Filters:
+    return service.Filters(node, parameters.settings("filter", filter or ()), alert or (), run_id)
+
+
+@router.get("", READERS)
+def index(
+    context: Ctx,
+    page: Paged,
+    filters: Annotated[service.Filters, Depends(_filters)],
+    sort: Annotated[service.Sort, Query(description="a column; - before it: descending")] = "-last_at",
+    total: Total = False,
+) -> SeriesPage:
+    """Series of runs of one configuration on one machine, those with the newest run first, without their points."""
+    return service.page(context.database, filters, sort, total, page.cursor, page.limit)
+
+
+@router.get("/{series_id}", READERS, errors=(NotFound,))
+def show(context: Ctx, series_id: Id) -> SeriesRow:
+    """A series without its points."""
+    return service.show(context.database, series_id)
+
+
+@router.get("/{series_id}/points", READERS, errors=(NotFound,))
+def points(
+    context: Ctx,
+    series_id: Id,
+    page: Paged,
+    period: Periods,
+    sort: Annotated[service.PointSort, Query(description="-finished_at: the newest first")] = "finished_at",
+) -> SeriesRunPage:
+    """A series' points, a run each, oldest first, in every metric that is kept of a run."""
+    return service.points(context.database, series_id, period, sort, page.cursor, page.limit)
+
+
+@router.get("/{series_id}/changes", READERS, errors=(*COMPUTED, NotFound), response_model=SeriesChanges)
+async def changes(
+    ask: Asks, series_id: Id, noise_floor: NoiseFloor = NOISE_FLOOR, limit: Latest = service.LATEST
+) -> Response:
+    """Where a series' level changed, by its latest runs, and what fresh runs say of what became slower."""
+    return await ask("series", series_id, noise_floor, limit, made_from=of_series(series_id))

@@ -1,0 +1,164 @@
+"""Series and their points, from columns that are kept when a run ends: no payload and no digest is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy import Double, cast, func, select
+from sqlalchemy.orm import Session
+
+from gpt2core.spec.config import PHASES
+from taskloom.analysis.history import SeriesChanges
+from taskloom.contract.analysis import AlertState, AlertSummary
+from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
+from taskloom.server.db import Database, utc
+from taskloom.server.errors import NotFound
+from taskloom.server.queue.runs.models import Run, Series
+from taskloom.server.read.analysis import alerts
+from taskloom.server.read.analysis import service as analysis
+from taskloom.server.read.analysis.models import Alert
+from taskloom.server.read.lists import keyset, parameters
+from taskloom.server.read.lists.keyset import Condition, Look, Order
+from taskloom.server.read.lists.parameters import BOUNDS, Period
+
+Sort = Literal["id", "-id", "last_at", "-last_at", "runs", "-runs"]
+PointSort = Literal["finished_at", "-finished_at"]
+LATEST = 500  # runs of a series that changes are looked for in
+RECENT = 40  # of a sparkline
+ALERTS = 5
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which series. settings: all of them."""
+
+    node: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    alerts: Sequence[AlertState] = ()
+    run_id: int | None = None
+
+    def conditions(self) -> list[Condition]:
+        given: list[Condition] = []
+        if self.node is not None:
+            given.append(Series.node == self.node)
+        if self.alerts:
+            slower = select(Run.series_id).join(Alert, Alert.run_id == Run.id).where(Alert.state.in_(self.alerts))
+            given.append(Series.id.in_(slower))
+        if self.run_id is not None:
+            given.append(Series.id.in_(select(Run.series_id).where(Run.id == self.run_id)))
+        return given + [parameters.has(Series.config, name, value) for name, value in self.settings.items()]
+
+
+def page(
+    database: Database, filters: Filters, sort: Sort, with_total: bool, cursor: str | None, limit: int
+) -> SeriesPage:
+    """Raises BadCursor."""
+    name, where = sort.lstrip("-"), filters.conditions()
+    columns: dict[str, Any] = {"id": None, "last_at": Series.last_at, "runs": cast(Series.runs, Double)}
+    order = Order(columns[name], sort.startswith("-"))
+    with database.read(snapshot=True) as session:
+        ids, next_cursor = keyset.page(session, Look(Series.id, order, where=where), cursor, limit)
+        found = {row.id: row for row in session.scalars(select(Series).where(Series.id.in_(ids)))}
+        slower = _alerts(session, ids)
+        items = [_row(session, found[series_id], slower.get(series_id, [])) for series_id in ids]
+        total = None
+        if with_total:
+            total = session.execute(select(func.count()).select_from(Series).where(*where)).scalar_one()
+    return SeriesPage(items=items, next_cursor=next_cursor, total=total)
+
+
+def show(database: Database, series_id: int) -> SeriesRow:
+    """Raises NotFound."""
+    with database.read(snapshot=True) as session:
+        return _row(session, _get(session, series_id), _alerts(session, [series_id]).get(series_id, []))
+
+
+def _get(session: Session, series_id: int) -> Series:
+    series = session.get(Series, series_id)
+    if series is None:
+        raise NotFound(f"there is no series {series_id}")
+    return series
+
+
+def _row(session: Session, series: Series, slower: Sequence[AlertSummary]) -> SeriesRow:
+    of_it = Run.series_id == series.id, Run.finished_at.is_not(None)
+    first_at = session.scalar(select(func.min(Run.finished_at)).where(*of_it))
+    newest = select(Run.median_step_s).where(*of_it).order_by(Run.finished_at.desc(), Run.id.desc()).limit(RECENT)
+    steps_s = [step_s for step_s in session.scalars(newest) if step_s is not None]
+    return SeriesRow(
+        id=series.id,
+        config=series.config,
+        machine=series.machine,
+        node=series.node,
+        runs=series.runs,
+        first_at=None if first_at is None else utc(first_at),
+        last_at=utc(series.last_at),
+        median_step_s=steps_s[0] if steps_s else None,
+        recent_s=steps_s[::-1],
+        alerts=list(slower[:ALERTS]),
+    )
+
+
+def _alerts(session: Session, ids: Sequence[int]) -> dict[int, list[AlertSummary]]:
+    """By series, newest first."""
+    of_them = select(Alert, Run.series_id).join(Run, Run.id == Alert.run_id).where(Run.series_id.in_(ids))
+    found: dict[int, list[AlertSummary]] = {}
+    for row, series_id in session.execute(of_them.order_by(Alert.id.desc())):
+        found.setdefault(series_id, []).append(alerts.summary(row))
+    return found
+
+
+POINT = (
+    Run.id, Run.experiment_id, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.phase_s, Run.final_loss,
+    Run.flagged_steps, Run.environment_sha256,
+)  # fmt: skip
+
+
+def points(
+    database: Database, series_id: int, period: Period, sort: PointSort, cursor: str | None, limit: int
+) -> SeriesRunPage:
+    """Raises NotFound or BadCursor."""
+    given = period.conditions(Run)
+    within = [given.pop(name) for name in BOUNDS["finished_at"] if name in given]
+    order = Order(Run.finished_at, sort.startswith("-"))
+    look = Look(Run.id, order, [(Run.series_id == series_id,)], within, where=[*given.values()])
+    with database.read(snapshot=True) as session:
+        _get(session, series_id)
+        ids, next_cursor = keyset.page(session, look, cursor, limit)
+        found = {row.id: row for row in session.execute(select(*POINT).where(Run.id.in_(ids)))}
+        states = select(Alert.run_id, Alert.state).where(Alert.run_id.in_(ids))
+        slower = {row.run_id: row.state for row in session.execute(states)}
+    items = [_point(found[run_id], slower.get(run_id)) for run_id in ids]
+    return SeriesRunPage(series_id=series_id, items=items, next_cursor=next_cursor)
+
+
+def _point(run: Any, alert: str | None) -> SeriesRun:
+    return SeriesRun(
+        run_id=run.id,
+        experiment_id=run.experiment_id,
+        finished_at=None if run.finished_at is None else utc(run.finished_at),
+        median_step_s=run.median_step_s,
+        tokens_per_s=run.tokens_per_s,
+        **{f"{phase}_s": (run.phase_s or {}).get(phase) for phase in PHASES},
+        final_loss=run.final_loss,
+        flagged_steps=run.flagged_steps,
+        environment_sha256=run.environment_sha256,
+        alert=alert,
+    )
+
+
+def changes(database: Database, series_id: int, noise_floor: float, limit: int) -> SeriesChanges:
+    """Raises NotFound."""
+    with database.read() as session:
+        _get(session, series_id)
+    found = analysis.history(database, noise_floor, limit, Run.series_id == series_id)
+    points = [point for one in found for point in one.points]
+    return SeriesChanges(
+        series_id=series_id,
+        runs=len(points),
+        over_canary=any(one.over_canary for one in found),
+        changes=[change for one in found for change in one.changes],
+        alerts=[alert for one in found for alert in one.alerts],
+    )

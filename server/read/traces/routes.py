@@ -1,0 +1,76 @@
+"""A run's trace as viewers open it: GET /api/v1/runs/{run_id}/trace"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from fastapi import Query, Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+
+from taskloom.contract.runs import MOST_ID
+from taskloom.server.access.scopes import READERS
+from taskloom.server.context import Id
+from taskloom.server.errors import InvalidRequest, NotFound, UnreadableTrace
+from taskloom.server.read.analysis.answers import COMPUTED, JSON, Asks
+from taskloom.server.read.lists import parameters
+from taskloom.server.read.traces import service
+from taskloom.server.routing import Router
+
+router = Router("/runs", tag="artifacts")
+ZIP = "application/zip"
+CHUNK_BYTES = 1 << 20
+CONTENT = {
+    JSON: {"schema": {"type": "string", "contentMediaType": "application/json"}},
+    ZIP: {"schema": {"type": "string", "format": "binary"}},
+}
+
+
+@router.get(
+    "/{run_id}/trace",
+    READERS,
+    errors=(*COMPUTED, NotFound, UnreadableTrace, InvalidRequest),
+    response_class=Response,
+    responses={200: {"description": "the trace, as it is made", "content": CONTENT}},
+)
+async def trace(
+    request: Request,
+    ask: Asks,
+    run_id: Id,
+    format: Annotated[
+        Literal["chrome", "paraver"],
+        Query(description="chrome: JSON for Perfetto and chrome://tracing; paraver: .prv, .pcf and .row in a ZIP"),
+    ] = "chrome",
+    beside: Annotated[
+        int | None, Query(ge=1, le=MOST_ID, description="another run in the same Chrome file, its steps aligned")
+    ] = None,
+) -> Response:
+    """The timeline of a run that was traced, for trace viewers.
+
+    The trace itself is the run's artifact `trace.json.gz`; one that has more than 8 MiB is only there.
+    """
+    if beside is not None and format != "chrome":
+        raise parameters.refused("beside", beside, "format=chrome: Paraver shows one run in a file")
+    run_ids: tuple[int, ...] = (run_id,) if beside is None or beside == run_id else (run_id, beside)
+    media_type = JSON if format == "chrome" else ZIP
+    made_from = service.of_traces(*run_ids)
+    found = await ask("trace", run_ids, format, made_from=made_from, media_type=media_type)
+    if not isinstance(found, FileResponse):  # the client knows it
+        return found
+    name = f"run-{'-'.join(map(str, run_ids))}-trace.{'json' if format == 'chrome' else 'zip'}"
+    found.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    if format == "paraver":
+        return found
+    found.headers["Vary"] = "Accept-Encoding"
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        found.headers["Content-Encoding"] = "gzip"  # as it is kept
+        return found
+    headers = {name: found.headers[name] for name in ("ETag", "Cache-Control", "Content-Disposition", "Vary")}
+    return StreamingResponse(_unpacked(str(found.path)), media_type=JSON, headers=headers)
+
+
+def _unpacked(path: str) -> Iterator[bytes]:
+    with gzip.open(path) as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield piece

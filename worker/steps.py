@@ -1,0 +1,71 @@
+"""Times of a trainer's steps until the server has them. Written by one thread, sent by another."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from taskloom.contract.runs import STEPS, StepsDone
+
+KEPT_STEPS = 10_000  # waiting for the server; while it does not answer, the oldest go first
+LARGEST = 1e100  # that a heartbeat's figures may be
+
+
+def told(value: Any) -> float | None:
+    """A figure of the trainer's as heartbeats carry it; None for one of a run that diverges."""
+    return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
+
+
+class Steps:
+    """The steps of one attempt."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[float, float | None]] = deque(maxlen=KEPT_STEPS)  # time and loss
+        self._last = 0
+        self._left_out = False
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """A `step` event of the trainer. One that does not follow the step before begins anew."""
+        step, step_s = event.get("step"), told(event.get("step_s"))
+        if not isinstance(step, int) or step_s is None or step_s < 0:
+            return
+        with self._lock:
+            if self._left_out:
+                return
+            if step != self._last + 1:
+                self._waiting.clear()
+            self._waiting.append((step_s, told(event.get("loss"))))
+            self._last = step
+
+    @property
+    def pending(self) -> int:
+        """How many steps the server does not have."""
+        with self._lock:
+            return len(self._waiting)
+
+    def next(self) -> StepsDone | None:
+        """The oldest steps that the server does not have; None if it has all."""
+        with self._lock:
+            if not self._waiting:
+                return None
+            some = list(islice(self._waiting, STEPS))
+            first = self._last - len(self._waiting) + 1
+        return StepsDone(first=first, step_s=[step_s for step_s, _ in some], loss=[loss for _, loss in some])
+
+    def acknowledge(self, sent: StepsDone) -> None:
+        """The server has these."""
+        with self._lock:
+            last = sent.first + len(sent.step_s) - 1
+            while self._waiting and self._last - len(self._waiting) < last:
+                self._waiting.popleft()
+
+    def leave_out(self) -> bool:
+        """Send no steps: the server knows no such field. False if none were sent anyway."""
+        with self._lock:
+            was, self._left_out = self._left_out, True
+            self._waiting.clear()
+        return not was
