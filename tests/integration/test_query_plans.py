@@ -1,0 +1,95 @@
+"""Lists and the overview find their rows through indexes, on either database: no table that grows with runs is read
+from end to end. The planner is told not to read whole tables where there is another way."""
+
+import json
+
+import pytest
+from sqlalchemy import event
+
+pytestmark = pytest.mark.both_databases
+GROWING = {"run", "attempt", "result", "digest", "run_event", "output_line", "progress_point", "step_times", "artifact"}
+INSTANT = "2026-01-01T00:00:00Z"
+ADDRESSES = [
+    "/runs", "/runs?sort=-id", "/runs?sort=-finished_at", "/runs?sort=created_at", "/runs?sort=-started_at",
+    "/runs?sort=-median_step_s", "/runs?state=succeeded", "/runs?state=failed&state=queued&sort=-id",
+    "/runs?node=n1", "/runs?flagged=true", "/runs?experiment_id=1", "/runs?experiment_id=1&state=failed",
+    f"/runs?sort=-finished_at&finished_since={INSTANT}", f"/runs?since={INSTANT}", "/runs?experiment_id=1&total=true",
+    "/runs?state=failed&total=true", "/runs/1", "/runs/1/log", "/runs/1/steps", "/runs/1/progress", "/runs/1/changes",
+    "/runs/1/artifacts", "/experiments", "/experiments?sort=finished_at", "/experiments/1", "/experiments/1/changes",
+    "/analysis/history/series", "/analysis/history/series?run_id=1", "/analysis/history/series/1/points",
+    f"/analysis/history/series/1/points?sort=-finished_at&finished_until={INSTANT}", "/analysis/alerts", "/overview",
+    "/queue/runs", "/queue/demand", "/workers", "/workers/w1/attempts",
+]  # fmt: skip
+
+
+@pytest.fixture
+def plans(api, make_result):
+    """What an address asks of the database: each statement with the tables that it reads from end to end."""
+    api.submit(repetitions=3, order="sequential")
+    node = api.worker()
+    for _ in range(2):
+        lease = node.claim()
+        node.beat(lease)
+        node.upload(lease, make_result())
+    node.beat(node.claim(), stage="training", step=1)
+    engine = api.context.database.engine
+    asked = []
+
+    def hear(connection, cursor, statement, parameters, context, many):  # noqa: ARG001
+        if statement.startswith("SELECT") and not explaining:
+            asked.append((statement, parameters))
+
+    explaining = False
+    event.listen(engine, "before_cursor_execute", hear)
+
+    def read_whole(statement, parameters=()):
+        nonlocal explaining
+        explaining = True
+        with engine.connect() as connection:
+            found = (on_sqlite if engine.dialect.name == "sqlite" else on_postgres)(connection, statement, parameters)
+        explaining = False
+        return found & GROWING
+
+    def plans_of(address):
+        asked.clear()
+        assert api.http.get(f"/api/v1{address}").status_code == 200, address
+        return [(statement, read_whole(statement, parameters)) for statement, parameters in list(asked)]
+
+    plans_of.read_whole = read_whole
+    return plans_of
+
+
+def on_sqlite(connection, statement, parameters):
+    plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+    if "LIMIT" in statement and not any(step.startswith("USE TEMP") for step in plan):
+        return set()  # it ends with so many rows
+    steps = [step.split() for step in plan]
+    return {words[1] for words in steps if words[0] == "SCAN" and "USING" not in words}
+
+
+def on_postgres(connection, statement, parameters):
+    connection.exec_driver_sql("SET enable_seqscan = off")
+    found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters).scalar_one()
+    nodes, left = [], [part["Plan"] for part in (json.loads(found) if isinstance(found, str) else found)]
+    while left:
+        nodes.append(left.pop())
+        left += nodes[-1].get("Plans", [])
+    return {node["Relation Name"] for node in nodes if node["Node Type"].endswith("Seq Scan")}
+
+
+def test_no_list_reads_a_growing_table_from_end_to_end(plans):
+    whole = {}
+    seen = 0
+    for address in ADDRESSES:
+        for statement, tables in plans(address):
+            seen += 1
+            if tables:
+                whole[address] = (tables, " ".join(statement.split())[:600])
+    assert whole == {}
+    assert seen > len(ADDRESSES)
+
+
+def test_what_reads_a_growing_table_from_end_to_end_is_found(plans):
+    assert plans.read_whole("SELECT count(*) FROM run WHERE cores_needed > 3") == {"run"}
+    assert plans.read_whole("SELECT id FROM run WHERE cores_needed > 3 ORDER BY timeout_s LIMIT 5") == {"run"}
+    assert plans.read_whole("SELECT id FROM run WHERE state = 'failed' ORDER BY id LIMIT 5") == set()
