@@ -88,7 +88,7 @@ def test_a_generated_python_client_reads_what_the_server_answers(python_client, 
     read = []
     for name in answers(document):
         declared, route = OPERATIONS[name]
-        if route.methods != {"GET"}:
+        if route.methods != {"GET"} or REQUESTS[name][0] != 200:
             continue
         answer = house.http.get(REQUESTS[name][1] or declared)
         assert answer.status_code == 200, name
