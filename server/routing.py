@@ -73,7 +73,7 @@ class Route(APIRoute):
     @property
     def validates(self) -> bool:
         """Whether a JSON answer that a reader knows is not sent again."""
-        kind = getattr(self.response_class, "value", self.response_class)
+        kind: Any = getattr(self.response_class, "value", self.response_class)
         is_read = self.methods == {"GET"} and "read" in self.access.scopes
         return is_read and issubclass(kind, JSONResponse) and not self._names_answers
 

@@ -60,8 +60,10 @@ def _fill(connection: sa.Connection) -> None:
     result = sa.table("result", sa.column("attempt_id"), sa.column("run_id"), sa.column("received_at"))
     digest = sa.table("digest", sa.column("attempt_id"), sa.column("facts", sa.LargeBinary))
     json_type = sa.JSON(none_as_null=True)
-    plain = (sa.column(name) for name in ("id", "key", "node", "runs", "last_at"))
-    series = sa.table("series", sa.column("config", json_type), sa.column("machine", json_type), *plain)
+    blocks = (sa.column("config", json_type), sa.column("machine", json_type))
+    series = sa.table(
+        "series", *blocks, sa.column("id"), sa.column("key"), sa.column("node"), sa.column("runs"), sa.column("last_at")
+    )
     run = sa.table("run", sa.column("id"), sa.column("series_id"))
     query = (
         sa.select(digest.c.attempt_id, digest.c.facts, result.c.run_id, result.c.received_at)

@@ -39,8 +39,9 @@ def without(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
     lost: dict[int, int] = {}
     for first in range(0, len(run_ids), CHUNK):
         of_them = select(Run.series_id, func.count()).where(Run.id.in_(run_ids[first : first + CHUNK]))
-        for series_id, count in session.execute(of_them.where(Run.series_id.is_not(None)).group_by(Run.series_id)):
-            lost[series_id] = lost.get(series_id, 0) + count
+        for series_id, count in session.execute(of_them.group_by(Run.series_id)):
+            if series_id is not None:
+                lost[series_id] = lost.get(series_id, 0) + count
     return lost
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import Depends, Header, Request
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 from starlette.responses import FileResponse, Response
 
@@ -157,8 +157,8 @@ def of_series(series_id: int) -> Content:
         again = again.where(confirms.in_(select(Run.id).where(Run.series_id == series_id)))
         again = again.group_by(Experiment.id, Run.state).order_by(Experiment.id, Run.state)
         known = select(Series.key).where(Series.id == series_id)
-        queries: tuple[Select[Any], ...] = (known, results, again)
-        return tuple(tuple(map(tuple, session.execute(query))) for query in queries)
+        rows = [session.execute(known).all(), session.execute(results).all(), session.execute(again).all()]
+        return tuple(tuple(map(tuple, found)) for found in rows)
 
     return content
 

@@ -106,7 +106,7 @@ def _alerts(session: Session, ids: Sequence[int]) -> dict[int, list[AlertSummary
     of_them = select(Alert, Run.series_id).join(Run, Run.id == Alert.run_id).where(Run.series_id.in_(ids))
     found: dict[int, list[AlertSummary]] = {}
     for row, series_id in session.execute(of_them.order_by(Alert.id.desc())):
-        found.setdefault(series_id, []).append(alerts.summary(row))
+        found.setdefault(series_id or 0, []).append(alerts.summary(row))
     return found
 
 
