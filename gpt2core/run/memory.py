@@ -59,7 +59,7 @@ def what_fits(config: TrainConfig, available: int) -> str:
     for seq in (config.seq >> shift for shift in range(1, config.seq.bit_length())):
         if fits(batch=1, seq=seq):
             return f"batch 1 with seq {seq} would fit"
-    for model in reversed(list(network_of(config).presets.values())):
+    for model in reversed(dict.fromkeys(network_of(config).presets.values())):  # a model of two names is tried once
         if fits(batch=1, seq=min(config.seq, model.context), model=model):
             return f"no batch of this model fits; {model.name} with batch 1 would"
     return "no batch of this model fits, nor any preset"
