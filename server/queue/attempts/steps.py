@@ -55,7 +55,7 @@ def page(database: Database, run_id: int, cursor: str | None, limit: int) -> Ste
     with database.read() as session:
         if session.get(Run, run_id) is None:
             raise NotFound(f"there is no run {run_id}")
-        for row, attempt_no in session.execute(query.execution_options(yield_per=20)):
+        for row, attempt_no in session.execute(query.limit(limit)).all():  # each row has a step at least
             begin = step if row.attempt_id == attempt_id else 0
             found = [seen for seen in _seen(row, attempt_no) if seen.step > begin][: limit - len(items)]
             items += found
