@@ -21,7 +21,7 @@ from taskloom.server.db import Database, now
 from taskloom.server.queue.attempts import payload
 from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result
-from taskloom.server.queue.experiments.expansion import canonical_sha256
+from taskloom.server.queue.experiments import canonical
 from taskloom.server.queue.experiments.models import Block, Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.workers.models import Worker
@@ -160,7 +160,7 @@ def fill(url: str, runs: int) -> None:
                 rows[Run].append({
                     "id": number, "experiment_id": 1, "position": number - 1, "block": repetition,
                     "repetition": repetition + 1,
-                    "variant": variant, "spec": spec.to_dict(), "shape": canonical_sha256(variant), "rank": 0,
+                    "variant": variant, "spec": spec.to_dict(), "shape": canonical.sha256(variant), "rank": 0,
                     "cores_needed": 1, "pinned_cores": "", "memory_needed_bytes": 1, "timeout_s": 3600.0,
                     "state": "succeeded", "attempts": 1, "losses": 0, "created_at": at, "queued_at": at,
                     "finished_at": at + number, "median_step_s": median_s, "purpose": "timing", "trace": False,

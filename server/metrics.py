@@ -82,7 +82,7 @@ class Metrics:
         if not isinstance(fact, Outcome):
             return
         if fact.run_ended is not None:
-            self._runs.labels(fact.run_ended).inc()
+            self._runs.labels(fact.run_ended).inc(fact.runs)
         if fact.waited_s is not None:
             self._waited_s.observe(max(0.0, fact.waited_s))
         if fact.attempt_ended is not None:

@@ -5,6 +5,7 @@ derived from the fields' metadata (help, unit, choices, bounds).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import types
 import typing
@@ -35,9 +36,9 @@ def setting(default: Any, help: str, **meta: Any) -> Any:
 
 def check_int(name: str, value: object, low: int, high: int | None = None, accepted: str = "") -> None:
     """Raise ConfigError unless value is an integer in [low, high]."""
-    span = accepted or (f"an integer of {low} or more" if high is None else f"an integer from {low} to {high}")
     if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
-        raise ConfigError(name, value, span)
+        span = f"an integer of {low} or more" if high is None else f"an integer from {low} to {high}"
+        raise ConfigError(name, value, accepted or span)
 
 
 def check_number(name: str, value: object, low: float, high: float, accepted: str) -> None:
@@ -219,7 +220,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model_from(self.model))
-        for item in dataclasses.fields(self):
+        for item in _fields(type(self)):
             value, meta = getattr(self, item.name), item.metadata
             optional = item.default is None
             if optional and value is None:
@@ -302,11 +303,17 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
         """A config from JSON values. Raises ConfigError for an unknown key or a value that is not accepted."""
-        known = [f.name for f in dataclasses.fields(cls)]
+        known = {item.name for item in _fields(cls)}
         for key in values:
             if key not in known:
-                raise ConfigError(str(key), values[key], "no such setting; known: " + ", ".join(known))
+                names = ", ".join(item.name for item in _fields(cls))
+                raise ConfigError(str(key), values[key], f"no such setting; known: {names}")
         return cls(**values)
+
+
+@functools.cache
+def _fields(kind: type[TrainConfig]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(kind)
 
 
 def parse_cores(value: object) -> tuple[int, ...]:

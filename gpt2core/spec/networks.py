@@ -40,7 +40,7 @@ class Model(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only. Only a network other than the default one is named."""
-        sizes = dataclasses.asdict(self)  # type: ignore[call-overload]
+        sizes = dict(vars(self))  # not dataclasses.asdict, which copies deeply
         return sizes if self.network == DEFAULT else {"network": self.network, **sizes}
 
 

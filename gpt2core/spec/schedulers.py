@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -59,7 +60,12 @@ def scheduler(name: object) -> Any:
     """The scheduler of that name. Raises ConfigError if there is none."""
     if not isinstance(name, str) or name not in SCHEDULERS:
         raise ConfigError("scheduler", name, "one of " + ", ".join(SCHEDULERS))
-    return importlib.import_module(SCHEDULERS[name]).SCHEDULER
+    return _in_module(SCHEDULERS[name])
+
+
+@functools.cache  # import_module takes as long as all else that is asked of a scheduler with a configuration
+def _in_module(module: str) -> Any:
+    return importlib.import_module(module).SCHEDULER
 
 
 def facts(name: str) -> Facts | None:

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from gpt2core.step import slicing
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge, InvalidRequest
-from taskloom.server.queue.experiments.expansion import MAX_ERRORS, SETTINGS, Capacity, expand, order
+from taskloom.server.queue.experiments.expansion import expand, order
 from taskloom.server.queue.experiments.memory import run_memory_bytes
+from taskloom.server.queue.experiments.refusals import MAX_ERRORS, SETTINGS
+from taskloom.server.queue.experiments.variants import Capacity
 
 
 def expanded(body, max_runs=10_000, capacity=Capacity(), memory=run_memory_bytes):  # noqa: B008

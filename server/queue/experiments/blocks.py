@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, and_, exists, func, insert, select
+from sqlalchemy import ColumnElement, Table, and_, exists, func, insert, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.db import LOCKED, Database, now
 from taskloom.server.queue.attempts.models import Attempt
-from taskloom.server.queue.experiments.expansion import Capacity, Planned, Variant, canonical_sha256, expand
+from taskloom.server.queue.experiments import canonical
+from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Block, Experiment
+from taskloom.server.queue.experiments.variants import Capacity, Planned, Variant
 from taskloom.server.queue.runs import changes
 from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run
@@ -60,7 +62,7 @@ def insert_runs(
         "queued_at": cause.at,
     }
     session.execute(
-        insert(Run),
+        insert(cast(Table, Run.__table__)),  # the ORM's way takes half as long again
         [
             {
                 **common,
@@ -73,7 +75,8 @@ def insert_runs(
             for run in planned
         ],
     )
-    changes.note_submitted(session, cause, experiment.id, in_block)
+    new = and_(Run.experiment_id == experiment.id, Run.block.between(min(in_block), max(in_block)))
+    changes.note_all(session, cause, "submit", new)
 
 
 def _needs(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -115,7 +118,7 @@ def _ended(session: Session, experiment: Experiment) -> Ended:
     for spec, variant, block, state, median_step_s in session.execute(
         runs.where(Run.experiment_id == experiment.id).order_by(Run.id)
     ):
-        _, by_block = values.setdefault(canonical_sha256(spec), (variant, {}))
+        _, by_block = values.setdefault(canonical.sha256(spec), (variant, {}))
         if state == "succeeded" and median_step_s is not None:
             by_block[block] = median_step_s
     return Ended(

@@ -30,14 +30,15 @@ from taskloom.contract.experiments import (
 from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
-from taskloom.server.queue.experiments import blocks
+from taskloom.server.queue.experiments import blocks, canonical
 from taskloom.server.queue.experiments.blocks import insert_runs
-from taskloom.server.queue.experiments.expansion import Planned, Variant, canonical_sha256, expand
+from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, ExperimentTag, RequiredLabel
+from taskloom.server.queue.experiments.variants import Planned, Variant
 from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run, is_flagged, is_queued
-from taskloom.server.queue.runs.service import cancel_locked, retry_locked
+from taskloom.server.queue.runs.service import DECIDING, cancel_locked, retry_locked
 from taskloom.server.queue.runs.states import OPEN, RUN
 from taskloom.server.queue.workers.service import capacity
 from taskloom.server.settings import Settings
@@ -62,7 +63,7 @@ def submit(
     Raises InvalidRequest, ExpansionTooLarge, QueueFull or IdempotencyConflict.
     """
     body = _storable(request)
-    sha256 = canonical_sha256(body)
+    sha256 = canonical.sha256(body)
     if idempotency_key is not None:
         with database.read() as session:
             first = _submitted_before(session, owner, idempotency_key, sha256)
@@ -177,8 +178,7 @@ def cancel(database: Database, experiment_id: int, actor: str) -> ExperimentDeta
                 f"experiment {experiment_id} is finished; there is nothing to cancel", current="finished", allowed=[]
             )
         cause = Cause(actor, now(session))
-        for run in open_runs:
-            cancel_locked(session, run, cause)
+        cancel_locked(session, open_runs, cause)
         experiment.cancelled_at = experiment.cancelled_at or cause.at
         session.flush()
         blocks.close_locked(session, experiment)
@@ -196,18 +196,17 @@ def retry(database: Database, experiment_id: int, actor: str) -> ExperimentDetai
             raise InvalidTransition(
                 f"experiment {experiment_id} is {state}; none of its runs can be tried again", current=state, allowed=[]
             )
-        for run in runs:
-            retry_locked(session, run, cause)
+        retry_locked(session, runs, cause)
         experiment.cancelled_at = None
         blocks.reopen(experiment)
         session.flush()
         return _detail(session, experiment)
 
 
-def _locked(session: Session, experiment_id: int, states: tuple[str, ...]) -> Sequence[Run]:
-    """The experiment's runs in these states."""
-    query = select(Run).where(Run.experiment_id == experiment_id, Run.state.in_(states))
-    return session.scalars(query.order_by(Run.id).with_for_update(**LOCKED)).all()
+def _locked(session: Session, experiment_id: int, states: tuple[str, ...]) -> Sequence[Any]:
+    """The experiment's runs in these states, as rows of their DECIDING."""
+    query = select(*DECIDING).where(Run.experiment_id == experiment_id, Run.state.in_(states))
+    return session.execute(query.order_by(Run.id).with_for_update(**LOCKED)).all()
 
 
 def _storable(request: ExperimentRequest) -> dict[str, Any]:

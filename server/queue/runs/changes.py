@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Integer, String, insert, literal, select
+from sqlalchemy import ColumnElement, Float, Integer, Row, String, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from taskloom.contract.runs import StateChange, StateChangePage
@@ -18,6 +19,7 @@ from taskloom.server.queue.runs.models import Run, RunEvent
 from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
 
 SERVER = "server"  # the actor of what nobody asked for
+CHUNK = 1000  # runs that one statement changes
 
 
 @dataclass(frozen=True)
@@ -36,80 +38,87 @@ class Cause:
 class Outcome:
     """Metric of a change of state; null where none counts it."""
 
-    run_ended: str | None  # the end state that a run came to
-    attempt_ended: str | None
-    purpose: str  # of the attempt
-    waited_s: float | None  # in the queue, of a run that was claimed
-    ran_s: float | None  # from an attempt's first heartbeat to its end
+    run_ended: str | None  # the end state that runs came to
+    attempt_ended: str | None = None
+    purpose: str | None = None  # of the attempt
+    waited_s: float | None = None  # in the queue, of a run that was claimed
+    ran_s: float | None = None  # from an attempt's first heartbeat to its end
+    runs: int = 1
 
 
 def make(
-    session: Session,
-    cause: Cause,
-    run: Run,
-    run_verb: str | None,
-    attempt: Attempt | None = None,
-    attempt_verb: str | None = None,
+    session: Session, cause: Cause, run: Run, run_verb: str | None, attempt: Attempt, attempt_verb: str | None = None
 ) -> None:
-    """Bring a run, and an attempt of it, to where the verbs lead, with the instants that go with it.
+    """Bring a run and an attempt of it to where the verbs lead, with the instants that go with it.
 
     Raises InvalidTransition.
     """
-    was = run.state, None if attempt is None else attempt.state
+    was = run.state, attempt.state
     waited_s = cause.at - run.queued_at if run_verb == "claim" else None
-    if attempt is not None and attempt_verb is not None:
+    if attempt_verb is not None:
         attempt.state = ATTEMPT.after(attempt.state, attempt_verb, attempt.id)
         attempt.finished_at = None if attempt.state in ACTIVE else cause.at
-    if run_verb is not None:
-        run.state = RUN.after(run.state, run_verb, run.id)
-        run.finished_at = cause.at if run.state in RUN.final() else None
-    if (run.state, None if attempt is None else attempt.state) == was:
+    reached = {} if run_verb is None else _reached(RUN.after(run.state, run_verb, run.id), cause)
+    if (reached.get("state", run.state), attempt.state) == was:
         return
-    if run.state == "queued":
-        run.queued_at = cause.at
-    elif run.state == "running" and attempt is not None:
+    for column, value in reached.items():
+        setattr(run, column, value)
+    if run.state == "running":
         attempt.started_at = attempt.started_at or cause.at
         run.started_at = run.started_at or cause.at
-    note(session, cause, run, run_verb or attempt_verb or "", attempt)
+    event = {"verb": run_verb or attempt_verb or "", "state": run.state, "actor": cause.actor, "reason": cause.reason}
+    of_attempt = {"attempt_no": attempt.attempt_no, "attempt_state": attempt.state}
+    session.add(RunEvent(run_id=run.id, experiment_id=run.experiment_id, at=cause.at, **event, **of_attempt))
     tell(session, _outcome(cause, was, run, attempt, waited_s))
 
 
-def _outcome(
-    cause: Cause, was: tuple[str, str | None], run: Run, attempt: Attempt | None, waited_s: float | None
-) -> Outcome:
+def _reached(state: str, cause: Cause) -> dict[str, Any]:
+    """Columns of a run that has come to a state."""
+    columns = {"state": state, "finished_at": cause.at if state in RUN.final() else None}
+    return columns | ({"queued_at": cause.at} if state == "queued" else {})
+
+
+def _outcome(cause: Cause, was: tuple[str, str], run: Run, attempt: Attempt, waited_s: float | None) -> Outcome:
     run_ended = run.state if run.state != was[0] and run.state in RUN.final() else None
-    if attempt is None or attempt.state in (was[1], *ACTIVE):
-        return Outcome(run_ended, None, run.purpose, waited_s, None)
+    if attempt.state in (was[1], *ACTIVE):
+        return Outcome(run_ended, waited_s=waited_s)
     ran_s = None if attempt.started_at is None else cause.at - attempt.started_at
     return Outcome(run_ended, attempt.state, attempt.purpose, waited_s, ran_s)
 
 
-def note(session: Session, cause: Cause, run: Run, verb: str, attempt: Attempt | None = None) -> None:
-    """Keep what was done to a run, as the row that comes next in its history."""
-    session.add(
-        RunEvent(
-            run_id=run.id,
-            experiment_id=run.experiment_id,
-            at=cause.at,
-            verb=verb,
-            state=run.state,
-            attempt_no=None if attempt is None else attempt.attempt_no,
-            attempt_state=None if attempt is None else attempt.state,
-            actor=cause.actor,
-            reason=cause.reason,
-        )
-    )
+def make_all(session: Session, cause: Cause, runs: Iterable[Run | Row[Any]], verb: str, **columns: Any) -> None:
+    """Bring runs that no attempt holds to where the verb leads, and set these columns of theirs too.
+
+    runs: locked, whole or as rows with id and state. In a few statements, however many they are, so that objects of
+    the session which stand for them are to be refreshed. Raises InvalidTransition.
+    """
+    by_state: dict[str, list[int]] = {}
+    for run in runs:
+        by_state.setdefault(run.state, []).append(run.id)
+    reached = {state: RUN.after(state, verb, ids[0]) for state, ids in by_state.items()}
+    for state, ids in by_state.items():
+        mark_all(session, cause, ids, verb, **_reached(reached[state], cause), **columns)
+        if reached[state] in RUN.final():
+            tell(session, Outcome(reached[state], runs=len(ids)))
 
 
-def note_submitted(session: Session, cause: Cause, experiment_id: int, blocks: Collection[int]) -> None:
-    """The same for all runs of new blocks, in one statement."""
+def mark_all(session: Session, cause: Cause, run_ids: Sequence[int], verb: str, **columns: Any) -> None:
+    """Set these columns of runs, and keep in their histories that it was done."""
+    for first in range(0, len(run_ids), CHUNK):
+        of_them = Run.id.in_(run_ids[first : first + CHUNK])
+        changed = update(Run).where(of_them).values(**columns)
+        session.execute(changed, execution_options={"synchronize_session": False})
+        note_all(session, cause, verb, of_them)
+
+
+def note_all(session: Session, cause: Cause, verb: str, which: ColumnElement[bool]) -> None:
+    """Keep what was done to runs, as the row that comes next in the history of each."""
     rows = select(
-        Run.id, Run.experiment_id, literal(cause.at, Float), literal("submit", String), Run.state,
+        Run.id, Run.experiment_id, literal(cause.at, Float), literal(verb, String), Run.state,
         literal(None, Integer), literal(None, String), literal(cause.actor, String), literal(cause.reason, String),
     )  # fmt: skip
-    rows = rows.where(Run.experiment_id == experiment_id, Run.block.in_(blocks)).order_by(Run.id)
     names = ["run_id", "experiment_id", "at", "verb", "state", "attempt_no", "attempt_state", "actor", "reason"]
-    session.execute(insert(RunEvent).from_select(names, rows))
+    session.execute(insert(RunEvent).from_select(names, rows.where(which).order_by(Run.id)))
 
 
 def of_run(database: Database, run_id: int, cursor: str | None, limit: int) -> StateChangePage:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from gpt2core.spec.config import PHASES
@@ -30,6 +30,9 @@ SUMMARY = (
     Run.created_at, Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.spec,
     Run.node, Run.flagged_steps, Run.error,
 )  # fmt: skip
+
+# What decides what becomes of a run that is cancelled or tried again.
+DECIDING = (Run.id, Run.state, Run.purpose, Run.cancel_requested_at)
 
 
 def summary(run: Any) -> dict[str, Any]:
@@ -118,23 +121,25 @@ def cancel(database: Database, settings: Settings, run_id: int, actor: str) -> R
     """A queued run at once, one under way by the answer to its next heartbeat. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         run = _get(session, run_id, lock=True)
-        cancel_locked(session, run, Cause(actor, now(session)))
-        session.flush()
+        cancel_locked(session, [run], Cause(actor, now(session)))
+        session.refresh(run)
         return _detail(session, settings, run)
 
 
-def cancel_locked(session: Session, run: Run, cause: Cause) -> None:
-    """Raises InvalidTransition."""
-    if run.state == "cancelled":
-        return
-    if run.state in ACTIVE:
-        if run.cancel_requested_at is None:
-            run.cancel_requested_at = cause.at
-            changes.note(session, cause, run, "request-cancel")
-        return
-    # One that waits to be traced has its result: what is cancelled is the tracing.
-    changes.make(session, cause, run, "succeed" if run.purpose == "tracing" and run.state == "queued" else "cancel")
-    run.cancel_requested_at = cause.at
+def cancel_locked(session: Session, runs: Sequence[Run | Row[Any]], cause: Cause) -> None:
+    """Raises InvalidTransition. runs: whole, or rows of their DECIDING."""
+    asked, traced, others = [], [], []
+    for run in runs:
+        if run.state in ACTIVE:
+            if run.cancel_requested_at is None:
+                asked.append(run.id)
+        elif run.purpose == "tracing" and run.state == "queued":
+            traced.append(run)  # it has its result: what is cancelled is the tracing
+        elif run.state != "cancelled":
+            others.append(run)
+    changes.mark_all(session, cause, asked, "request-cancel", cancel_requested_at=cause.at)
+    changes.make_all(session, cause, traced, "succeed", cancel_requested_at=cause.at)
+    changes.make_all(session, cause, others, "cancel", cancel_requested_at=cause.at)
 
 
 def retry(database: Database, settings: Settings, run_id: int, actor: str) -> RunDetail:
@@ -145,16 +150,16 @@ def retry(database: Database, settings: Settings, run_id: int, actor: str) -> Ru
         run = _get(session, run_id, lock=True)  # both may have been deleted meanwhile
         assert experiment is not None
         blocks.reopen(experiment)
-        retry_locked(session, run, Cause(actor, now(session)))
+        retry_locked(session, [run], Cause(actor, now(session)))
         session.flush()
+        session.refresh(run)
         return _detail(session, settings, run)
 
 
-def retry_locked(session: Session, run: Run, cause: Cause) -> None:
+def retry_locked(session: Session, runs: Sequence[Run | Row[Any]], cause: Cause) -> None:
     """Raises InvalidTransition."""
-    changes.make(session, cause, run, "retry")
-    run.losses = 0
-    run.started_at = run.cancel_requested_at = run.error = None
+    from_here = {"losses": 0, "started_at": None, "cancel_requested_at": None, "error": None}
+    changes.make_all(session, cause, runs, "retry", **from_here)
 
 
 def _get(session: Session, run_id: int, lock: bool = False) -> Run:

@@ -19,7 +19,7 @@ from taskloom.server.db import LOCKED, Database, hold, now, utc
 from taskloom.server.errors import NotFound, ServerError, StaleBoot, WorkerBusy, WorkerElsewhere
 from taskloom.server.queue.attempts.models import Attempt, is_active
 from taskloom.server.queue.attempts.service import lose_attempts_of
-from taskloom.server.queue.experiments.expansion import Capacity
+from taskloom.server.queue.experiments.variants import Capacity
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.workers import ownership
 from taskloom.server.queue.workers.models import Worker

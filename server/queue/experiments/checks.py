@@ -1,0 +1,143 @@
+"""What is refused with a submission: requests that say nothing or contradict themselves, and runs for no worker."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpt2core.spec.schedulers import AUTO, RUNTIMES
+from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, RUNTIME, ExperimentRequest, runtime_label
+from taskloom.server.problems import pointer
+from taskloom.server.queue.experiments.canonical import text
+from taskloom.server.queue.experiments.refusals import SETTINGS, Refusals
+from taskloom.server.queue.experiments.variants import Capacity, Variant
+
+# Where files lie is the worker's operator's business; a request names them.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+def check_request(request: ExperimentRequest, refusals: Refusals) -> None:
+    """Refuse what is wrong whatever the variants are. Raises InvalidRequest."""
+    _check_axes(request, refusals)
+    _check_stop(request, refusals)
+    _check_calibration(request, refusals)
+    if len(set(request.builds)) != len(request.builds):
+        refusals.add("/builds", "builds", request.builds, "builds without repeats")
+    refusals.raise_if_any()
+
+
+def _check_axes(request: ExperimentRequest, refusals: Refusals) -> None:
+    known = "no such setting; known: " + ", ".join(SETTINGS)
+    seen: set[str] = set()
+    named: list[tuple[list[str | int], str, list[Any]]] = []
+    for name, values in request.axes.items():
+        named.append((["axes", name], name, values))
+    for i, group in enumerate(request.zip):
+        named.extend((["zip", i, name], name, values) for name, values in group.items())
+        if len({len(values) for values in group.values()}) != 1:
+            refusals.add(pointer(["zip", i]), "zip", group, "one or more settings with equally many values")
+    for parts, name, values in named:
+        where = pointer(parts)
+        if name not in SETTINGS:
+            refusals.add(where, name, values, known)
+        if name in seen:
+            refusals.add(where, name, values, "a setting varies in one place only")
+        if not values:
+            refusals.add(where, name, values, "at least one value")
+        elif parts[0] == "axes" and len({text(v) for v in values}) != len(values):
+            refusals.add(where, name, values, "values without repeats")
+        seen.add(name)
+    for i, entry in enumerate(request.exclude):
+        if not entry:
+            refusals.add(pointer(["exclude", i]), "exclude", entry, "at least one setting")
+        for name in entry:
+            if name not in SETTINGS:
+                refusals.add(pointer(["exclude", i, name]), name, entry[name], known)
+
+
+def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:
+    if request.stop is None:
+        return
+    if request.order != "interleaved":
+        refusals.add("/order", "order", request.order, "interleaved: repetitions are added a block at a time")
+    if request.stop.max_repetitions < request.repetitions:
+        refusals.add(
+            "/stop/max_repetitions",
+            "max_repetitions",
+            request.stop.max_repetitions,
+            f"at least repetitions ({request.repetitions})",
+        )
+
+
+def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
+    if not request.calibrates:
+        return
+    for name, given in (("axes", request.axes), ("zip", request.zip), ("builds", request.builds)):
+        if given:
+            refusals.add(f"/{name}", name, given, "nothing: all runs of a calibration are alike")
+    if request.repetitions < FEWEST_CALIBRATING_RUNS:
+        accepted = f"at least {FEWEST_CALIBRATING_RUNS}: pairs of runs"
+        refusals.add("/repetitions", "repetitions", request.repetitions, accepted)
+
+
+def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refusals, capacity: Capacity) -> None:
+    """Refuse what no worker could run, or should be asked to open."""
+    config, asked = variant.config, request.requires
+
+    def refuse(name: str, value: object, accepted: str) -> None:
+        refusals.add(refusals.where(name, variant.values), name, value, accepted)
+
+    for name in ("data", "checkpoint"):
+        value = getattr(config, name)
+        if value is not None and not NAME.fullmatch(value):
+            refuse(name, value, "a name that workers map to a file; no path")
+    if "/" in config.runtime:
+        refuse("runtime", config.runtime, "one of " + ", ".join((AUTO, *RUNTIMES)) + "; no path")
+    for name in ("save", "trace"):
+        if getattr(config, name) is not None:
+            refuse(name, getattr(config, name), "nothing: a submitted run writes no file of its own")
+    cores_needed = variant.cores_needed(asked.cores)
+    if not config.allow_oversubscription and asked.cores is not None and config.threads > asked.cores:
+        refuse("threads", config.threads, f"at most the cores asked for (requires.cores = {asked.cores})")
+    if config.cores is not None and asked.cores is not None and len(config.cores) > asked.cores:
+        refuse("cores", list(config.cores), f"at most as many as asked for (requires.cores = {asked.cores})")
+    if capacity.cores is not None and cores_needed > capacity.cores:
+        if asked.cores is None:
+            name = "threads" if config.cores is None else "cores"
+            refuse(name, cores_needed, f"at most the cores of the largest known node ({capacity.cores})")
+        else:
+            refusals.add(
+                "/requires/cores",
+                "cores",
+                asked.cores,
+                f"at most the cores of the largest known node ({capacity.cores})",
+            )
+    needed = variant.runtime
+    if needed is not None and capacity.runtimes is not None and runtime_label(needed) not in capacity.runtimes:
+        found = ", ".join(sorted(label.removeprefix(RUNTIME) for label in capacity.runtimes)) or "none"
+        refuse("runtime", needed, f"an OpenMP runtime that a known node has: {found}")
+    if capacity.memory_bytes is not None and variant.memory_bytes > capacity.memory_bytes:
+        refuse(
+            "model",
+            variant.memory_bytes,
+            f"arenas of at most the memory of the largest known node ({capacity.memory_bytes} bytes); "
+            f"this one needs {variant.memory_bytes} bytes",
+        )
+    if asked.memory_bytes is not None and variant.memory_bytes > asked.memory_bytes:
+        refuse(
+            "model",
+            variant.memory_bytes,
+            f"arenas of at most the memory asked for (requires.memory_bytes = {asked.memory_bytes}); "
+            f"this one needs {variant.memory_bytes} bytes",
+        )
+    if (
+        asked.memory_bytes is not None
+        and capacity.memory_bytes is not None
+        and asked.memory_bytes > capacity.memory_bytes
+    ):
+        refusals.add(
+            "/requires/memory_bytes",
+            "memory_bytes",
+            asked.memory_bytes,
+            f"at most the memory of the largest known node ({capacity.memory_bytes} bytes)",
+        )

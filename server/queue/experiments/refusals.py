@@ -1,0 +1,59 @@
+"""What is wrong with a request, gathered over all its variants."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.errors import ConfigError
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.server.errors import InvalidRequest
+from taskloom.server.problems import pointer
+from taskloom.server.queue.experiments.canonical import text
+
+SETTINGS = tuple(f.name for f in dataclasses.fields(TrainConfig))
+MODEL_SETTINGS = tuple(f.name for f in dataclasses.fields(ModelConfig))
+MAX_ERRORS = 100
+
+
+class Refusals:
+    """Errors, each named once, with a pointer to the field."""
+
+    def __init__(self, request: ExperimentRequest) -> None:
+        self._request = request
+        self._entries: dict[tuple[str, str], dict[str, Any]] = {}
+        self._places: dict[str, dict[str, int]] = {}
+
+    def add(self, where: str, field: str, value: object, accepted: str) -> None:
+        """Raises InvalidRequest once there are enough of them."""
+        entry = {"pointer": where, "field": field, "value": value, "accepted": accepted}
+        self._entries.setdefault((where, accepted), entry)
+        if len(self._entries) >= MAX_ERRORS:
+            self.raise_if_any()
+
+    def add_setting(self, choice: Mapping[str, Any], error: ConfigError) -> None:
+        """A refused setting of a variant, at the axis, zip or base that gave it."""
+        name, _, inner = error.field.partition(".")
+        if name not in SETTINGS and name in MODEL_SETTINGS:
+            name, inner = "model", name
+        self.add(self.where(name, choice) + (f"/{inner}" if inner else ""), error.field, error.value, error.accepted)
+
+    def where(self, name: str, choice: Mapping[str, Any]) -> str:
+        if name in self._request.axes:
+            return pointer(["axes", name, self._place(name, self._request.axes[name], choice[name])])
+        for i, group in enumerate(self._request.zip):
+            if name in group:
+                return pointer(["zip", i, name, self._place(name, group[name], choice[name])])
+        return pointer(["base", name])
+
+    def _place(self, name: str, values: list[Any], value: object) -> int:
+        """Where a setting's values hold this one first."""
+        if name not in self._places:
+            self._places[name] = {text(values[i]): i for i in range(len(values) - 1, -1, -1)}
+        return self._places[name][text(value)]
+
+    def raise_if_any(self) -> None:
+        if self._entries:
+            raise InvalidRequest(list(self._entries.values()))
