@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from taskloom.contract.runs import MOST, MOST_ID, Model, Request, RunSpec
+from taskloom.contract.workers import MOST_LABELS, Short
 
 Values = list[Any]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
@@ -33,7 +34,7 @@ def runtime_label(runtime: str) -> str:
 class Requirements(Request):
     """Requirements that a node must meet to run any of its runs."""
 
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[Short, Short] = Field(default_factory=dict, max_length=MOST_LABELS)
     cores: int | None = Field(None, ge=1, le=4096)
     memory_bytes: int | None = Field(None, ge=1, le=MOST)
 
@@ -69,10 +70,10 @@ class ExperimentRequest(Request):
     notes: Notes = Field("", description="whatever people should know of it; they can be changed later")
     base: RunSpec = Field(default_factory=RunSpec)
     axes: dict[str, Values] = Field(default_factory=dict, description="setting -> values; all combinations are run")
-    zip: list[dict[str, Values]] = Field(
+    zip: Annotated[list[dict[str, Values]], FailFast()] = Field(
         default_factory=list, description="groups of settings whose values vary together, all lists equally long"
     )
-    exclude: list[dict[str, Any]] = Field(
+    exclude: Annotated[list[dict[str, Any]], FailFast()] = Field(
         default_factory=list, description="combinations to remove: those that match every value of an entry"
     )
     repetitions: int = Field(1, ge=1, le=1000)

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 from taskloom.contract.runs import MOST, OPEN, AttemptSummary, Model, ProgressSeen, Request
 
 TOPOLOGY_BYTES = 1 << 16
+MOST_LABELS = 64
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # no database keeps a null character in all of its columns
 Short = Annotated[Text, Field(max_length=200)]
 
@@ -43,7 +44,7 @@ class WorkerRegistration(Request):
         min_length=1, max_length=4096, description="cores a trainer may be pinned to"
     )
     memory_bytes: int = Field(ge=1, le=MOST)
-    labels: dict[Short, Short] = Field(default_factory=dict, max_length=64)
+    labels: dict[Short, Short] = Field(default_factory=dict, max_length=MOST_LABELS)
     software: dict[Short, Short] = Field(
         default_factory=dict, max_length=64, description="versions; `hash` is the trainer's source hash"
     )

@@ -24,15 +24,17 @@ SEPARATORS = (b",", b"[", b"{")  # there are no more values than these
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of JSON values: depth and number."""
+    """Limits of JSON values: depth, number, and members of an object."""
 
     depth: int
     values: int
+    members: int = sys.maxsize
     smallest: float = 0.0  # of numbers but 0, their signs aside
     largest: float = sys.float_info.max
 
 
-REQUEST = Limits(depth=32, values=1_000_000)
+# Members are few: each that is not as it should be is a refusal of its own, which takes more than it does.
+REQUEST = Limits(depth=32, values=1_000_000, members=5000)
 ARTIFACT = Limits(depth=32, values=8_000_000)
 RESULT = Limits(depth=32, values=4_000_000, smallest=SMALLEST, largest=LARGEST)
 
@@ -83,7 +85,7 @@ def _fault(value: object, limits: Limits, depth: int) -> Fault | None:
         return None if -MOST_INTEGER <= value <= MOST_INTEGER else ([], NUMBER, value)  # type: ignore[operator]
     if not isinstance(value, dict | list):
         return None
-    if depth == 0:
+    if depth == 0 or (isinstance(value, dict) and len(value) > limits.members):
         raise _too_complex(limits)
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
@@ -112,8 +114,8 @@ def _integer(digits: str) -> int | float:
 
 
 def _too_complex(limits: Limits) -> BodyTooComplex:
-    return BodyTooComplex(
-        f"values nest at most {limits.depth} deep, and there are at most {limits.values} of them",
-        max_depth=limits.depth,
-        max_values=limits.values,
-    )
+    told = f"values nest at most {limits.depth} deep, and there are at most {limits.values} of them"
+    if limits.members == sys.maxsize:
+        return BodyTooComplex(told, max_depth=limits.depth, max_values=limits.values)
+    told += f", {limits.members} in one object"
+    return BodyTooComplex(told, max_depth=limits.depth, max_values=limits.values, max_members=limits.members)

@@ -75,6 +75,21 @@ def test_bodies_that_cannot_be_used(empty_api, content, media, status, kind):
     assert empty_api.sql("SELECT count(*) FROM experiment") == [(0,)]
 
 
+def test_a_refusal_is_short_however_much_is_wrong(empty_api):
+    """Each error of a list would be an object of some hundred bytes."""
+    for part in ("zip", "exclude"):
+        problem = empty_api.submit(422, **{part: [0] * 500_000})
+        assert [error["pointer"] for error in problem["errors"]] == [f"/{part}/0"]
+    problem = empty_api.post("/experiments", {str(i): 0 for i in range(5001)}, 422)
+    assert (problem["type"], problem["max_members"]) == ("/problems/body-too-complex", 1000)
+
+
+@pytest.mark.parametrize("labels", [{str(i): "" for i in range(65)}, {"a": "x" * 201}, {"x" * 201: ""}])
+def test_labels_are_those_that_a_worker_may_have(empty_api, labels):
+    """More would be as many rows that every claim looks at."""
+    assert empty_api.submit(422, requires={"labels": labels})["errors"]
+
+
 def test_a_body_is_limited_whether_or_not_it_says_its_length(start_server):
     api = start_server(max_body_bytes=1000, max_result_bytes=5000)
     big = b'{"name": "' + b"x" * 2000 + b'"}'

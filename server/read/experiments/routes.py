@@ -23,7 +23,7 @@ router = Router("/experiments", tag="experiments")
 
 def _filters(
     period: Periods,
-    state: Annotated[list[service.State] | None, Query(description="may be given several times")] = None,
+    state: Annotated[list[service.State] | None, Query(max_length=20, description="may be given several times")] = None,
     name: Annotated[str | None, Query(max_length=200, description="part of its name, in any case")] = None,
     submitter: Annotated[str | None, Query(max_length=200, description="key:ID, local or alerts")] = None,
     label: Labels = None,

@@ -20,7 +20,7 @@ router = Router("/runs", tag="runs")
 def _filters(
     period: Periods,
     experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
-    state: Annotated[list[RunState] | None, Query(description="may be given several times")] = None,
+    state: Annotated[list[RunState] | None, Query(max_length=20, description="may be given several times")] = None,
     node: Annotated[str | None, Query(max_length=200, description="where the result that counts was made")] = None,
     label: Labels = None,
     filter: Annotated[
