@@ -119,11 +119,12 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     waiting = WaitingRoom(tell_others=neighbours.tell)
     store = Store(settings.artifact_folder)
     pool = Pool(Sources(database, store, settings))
+    control = Threads(settings.control_threads)
     overviews = Overviews(database, settings)
     look = functools.partial(look_at_all, database, settings, overviews)
     reading = Reading(
         streams=Streams(look, database.mark, waiting, settings),
-        alerts=Alerts(database, settings, pool),
+        alerts=Alerts(database, settings, pool, control),
         answers=Answers(settings, database, pool),
         dashboard=dashboard_files.read(),
         overviews=overviews,
@@ -144,7 +145,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         expanding=Threads(1),
         metrics=Metrics(database, settings.lease_s),
         readiness=Readiness(database, store),
-        control=Threads(settings.control_threads),
+        control=control,
         ended=ended,
         public=public,
     )

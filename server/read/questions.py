@@ -73,6 +73,10 @@ def _samples(sources: Sources, runs: str, cursor: str | None, limit: int) -> Sam
     return samples.page(sources.database, parse(runs, "runs"), cursor, limit, sources.settings.max_samples)
 
 
+def _confirmation(sources: Sources, run_id: int) -> bytes:
+    return service.confirmation(sources.database, run_id).model_dump_json(exclude_unset=True).encode()
+
+
 def _plan(sources: Sources, request: str) -> DryRun:
     return plan(sources.database, sources.settings, ExperimentRequest.model_validate_json(request))
 
@@ -94,6 +98,7 @@ QUESTIONS: Mapping[str, Question] = {
     "series": Question(lambda s, *args: changes(s.database, *args), SeriesChanges),
     "calibration": Question(lambda s: CalibrationList(service.calibrations(s.database)), CalibrationList),
     "suspects": Question(lambda s, *args: alerts.suspects(s.database, *args), list[alerts.Suspect]),
+    "confirmation": Question(_confirmation, bytes),
     "report": Question(_report, dict[str, Any]),
     "page": Question(_page, bytes),
     "verdict": Question(lambda s, experiment_id, _: verdict(s.database, experiment_id), Verdict),

@@ -4,6 +4,7 @@ import pytest
 from patience import until
 
 from taskloom.contract.experiments import KEPT, build_label
+from taskloom.server.read.analysis import service
 
 
 def run_all(node, make_result, step_s, core_hash="abc"):
@@ -138,7 +139,7 @@ def searched(api):
     return not api.sql(f"SELECT id FROM experiment WHERE {unsearched}")
 
 
-def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start_server, make_result):
+def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start_server, make_result, monkeypatch):
     api = start_server(poll_s=0.05, analysis_processes=1)  # a process of its own searches
     node = api.worker()
     for level in (1.0, 1.1):
@@ -147,7 +148,15 @@ def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start
     until(lambda: searched(api))
     assert [row["state"] for row in api.get("/analysis/alerts")["items"]] == ["suspected"]
     assert len(api.get("/experiments")["items"]) == 2
-    assert api.get("/analysis/history")["items"][0]["alerts"][0]["state"] == "suspected"
+    found = api.get("/analysis/history")["items"][0]["alerts"][0]
+    assert found["state"] == "suspected"
+    # Neither does the server itself look at what a confirmation is made from.
+    monkeypatch.setattr(service, "history", lambda *_: pytest.fail("the server computes"))
+    run_id = found["change"]["first_after"]
+    for _ in range(2):
+        made = api.post(f"/analysis/history/{run_id}/confirm", status=201)
+        assert (made["id"], made["request"]["confirms"]) == (3, run_id)
+    assert api.get("/analysis/alerts")["items"][0]["state"] == "confirming"
 
 
 def test_history_of_an_unknown_run_is_not_found(empty_api):

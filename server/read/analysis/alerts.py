@@ -20,7 +20,7 @@ from gpt2core.spec.result import median
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.history import MOVES, Series, State
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
-from taskloom.contract.experiments import ExperimentDetail
+from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.contract.webhooks import AlertChanged
 from taskloom.server import paging
 from taskloom.server.db import LOCKED, Database, hold, now, utc
@@ -32,6 +32,7 @@ from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.pool import Pool
 from taskloom.server.settings import Settings
+from taskloom.server.threads import Threads
 from taskloom.server.webhooks import service as webhooks
 
 log = logging.getLogger("taskloom.server")
@@ -57,24 +58,60 @@ SUSPECTS = TypeAdapter(list[Suspect])
 
 
 class Alerts:
-    """Searches experiments that ended, in the pool, when it is told to."""
+    """Searches experiments that ended, in the pool, when it is told to; and has what changed run again."""
 
-    def __init__(self, database: Database, settings: Settings, pool: Pool) -> None:
-        self._database, self._settings, self._pool = database, settings, pool
+    def __init__(self, database: Database, settings: Settings, pool: Pool, control: Threads) -> None:
+        self._database, self._settings, self._pool, self._control = database, settings, pool, control
 
     async def look(self) -> bool:
         """Search what ended since, and have what became slower run again; whether any runs were queued."""
         queued = False
         for experiment in await to_thread.run_sync(self._ended):
             try:
-                found = await self._pool.answer("suspects", (experiment.id,), None)
+                queued = await self._search(experiment) or queued
             except TooManyQuestions:  # or the server stops: it is searched at the next look
                 break
-            except AnalysisTooLong:
-                log.warning("experiment %s: it takes too long to find what became slower", experiment.id)
-                found = b"[]"
-            queued = await to_thread.run_sync(self._note, experiment, SUSPECTS.validate_json(found)) or queued
+            # Only now: a server that is stopped meanwhile searches it again, which changes nothing.
+            await to_thread.run_sync(self._note_searched, experiment)
         return queued
+
+    async def _search(self, experiment: Experiment) -> bool:
+        """Keep what became slower, and have it run again; whether any runs were queued. Raises TooManyQuestions."""
+        try:
+            found = SUSPECTS.validate_json(await self._pool.answer("suspects", (experiment.id,), None))
+        except AnalysisTooLong:
+            log.warning("experiment %s: it takes too long to find what became slower", experiment.id)
+            return False
+        if found:
+            await to_thread.run_sync(self._keep, found)
+        queued = False
+        for suspect in found:
+            if suspect.latest and suspect.confirming_experiment_id is None and self._settings.confirm_alerts:
+                queued = await self._confirm(suspect.run_id) or queued
+        return queued
+
+    async def _confirm(self, run_id: int) -> bool:
+        try:
+            _, new = await self.confirm(run_id)
+        # No such node any more, no room, or too much to look at: it stays suspected.
+        except (InvalidRequest, QueueFull, AnalysisTooLong) as error:
+            log.warning("what became slower at run %s cannot be run again: %s", run_id, error)
+            return False
+        if new:
+            log.info("what became slower at run %s is run again", run_id)
+        return new
+
+    async def confirm(self, run_id: int, key_id: int | None = None) -> tuple[ExperimentDetail, bool]:
+        """Queue fresh runs of what changed at a run; the second value says whether they are new, or were asked for
+        before.
+
+        Raises NotFound, InvalidRequest, QueueFull, AnalysisTooLong or TooManyQuestions.
+        """
+        known = await self._control.run(_confirming, self._database, run_id)
+        if known is not None:  # which builds workers have kept may have changed since
+            return known, False
+        asked = await self._pool.answer("confirmation", (run_id,), None)
+        return await self._control.run(_queue, self._database, self._settings, run_id, asked, key_id)
 
     def _ended(self) -> Sequence[Experiment]:
         unsearched = or_(Experiment.alerts_at.is_(None), Experiment.alerts_at < Experiment.finished_at)
@@ -82,29 +119,10 @@ class Alerts:
         with self._database.read() as session:
             return session.scalars(ended.order_by(Experiment.finished_at).limit(AT_ONCE)).all()
 
-    def _note(self, experiment: Experiment, suspects: Sequence[Suspect]) -> bool:
-        """Keep what was found, and have it run again; whether any runs were queued."""
-        queued = False
-        if suspects:
-            self._keep(suspects)
-        for suspect in suspects:
-            if suspect.latest and suspect.confirming_experiment_id is None and self._settings.confirm_alerts:
-                queued = self._confirm(suspect.run_id) or queued
-        # Only now: a server that is stopped meanwhile searches it again, which changes nothing.
+    def _note_searched(self, experiment: Experiment) -> None:
         searched = update(Experiment).where(Experiment.id == experiment.id)
         with self._database.write() as session:
             session.execute(searched.values(alerts_at=experiment.finished_at))
-        return queued
-
-    def _confirm(self, run_id: int) -> bool:
-        try:
-            _, new = confirm(self._database, self._settings, run_id)
-        except (InvalidRequest, QueueFull) as error:  # no such node any more, or no room: it stays suspected
-            log.warning("what became slower at run %s cannot be run again: %s", run_id, error)
-            return False
-        if new:
-            log.info("what became slower at run %s is run again", run_id)
-        return new
 
     def _keep(self, suspects: Sequence[Suspect]) -> None:
         """Bring the rows to what history says."""
@@ -149,21 +167,24 @@ def _suspects(series: Series) -> Iterator[Suspect]:
         )  # fmt: skip
 
 
-def confirm(
-    database: Database, settings: Settings, run_id: int, key_id: int | None = None
-) -> tuple[ExperimentDetail, bool]:
-    """Queue fresh runs of what changed at a run; the second value says whether they are new, or were asked for before.
+def _key(run_id: int) -> str:
+    return f"confirm run {run_id}"
 
-    Raises NotFound, InvalidRequest or QueueFull.
-    """
-    key = f"confirm run {run_id}"
+
+def _confirming(database: Database, run_id: int) -> ExperimentDetail | None:
+    """The experiment that was asked to confirm what changed at a run."""
+    asked = select(Experiment.id).where(Experiment.owner == OWNER, Experiment.idempotency_key == _key(run_id))
     with database.read() as session:
-        asked = select(Experiment.id).where(Experiment.owner == OWNER, Experiment.idempotency_key == key)
         experiment_id = session.scalar(asked)
-    if experiment_id is not None:  # which builds workers have kept may have changed since
-        return show(database, experiment_id), False
-    request = service.confirmation(database, run_id)
-    detail, new = submit(database, settings, request, OWNER, key, key_id)
+    return None if experiment_id is None else show(database, experiment_id)
+
+
+def _queue(
+    database: Database, settings: Settings, run_id: int, asked: bytes, key_id: int | None
+) -> tuple[ExperimentDetail, bool]:
+    """Submit what confirms a run, as `confirmation` answered it. Raises InvalidRequest or QueueFull."""
+    request = ExperimentRequest.model_validate_json(asked)
+    detail, new = submit(database, settings, request, OWNER, _key(run_id), key_id)
     if new:
         with database.write() as session:
             row = session.scalars(select(Alert).where(Alert.run_id == run_id).with_for_update(**LOCKED)).first()

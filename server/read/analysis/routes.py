@@ -18,9 +18,8 @@ from taskloom.contract.analysis import AlertPage, AlertState, Comparison, Scalin
 from taskloom.contract.experiments import ExperimentDetail
 from taskloom.contract.runs import MOST_ID
 from taskloom.server.access.auth import Who
-from taskloom.server.access.keys.service import Caller
 from taskloom.server.access.scopes import READERS, SUBMITTERS
-from taskloom.server.context import Context, Ctx, Id, Paged
+from taskloom.server.context import Ctx, Id, Paged
 from taskloom.server.errors import NotFound, NothingToCompare, QueueFull
 from taskloom.server.read.analysis import alerts as raised
 from taskloom.server.read.analysis.answers import (
@@ -35,6 +34,7 @@ from taskloom.server.read.analysis.answers import (
 )
 from taskloom.server.read.analysis.document import Report
 from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
+from taskloom.server.read.context import Reads
 from taskloom.server.routing import Router
 
 router = Router("/analysis", tag="analysis")
@@ -133,23 +133,19 @@ async def history(
 def alerts(
     context: Ctx,
     page: Paged,
-    state: Annotated[list[AlertState] | None, Query(description="may be given several times")] = None,
+    state: Annotated[list[AlertState] | None, Query(max_length=20, description="may be given several times")] = None,
 ) -> AlertPage:
     """Alerts: changes to slower steps and what fresh runs say about them, newest first."""
     return raised.page(context.database, state or [], page.cursor, page.limit)
 
 
-@router.post("/history/{run_id}/confirm", SUBMITTERS, errors=(NotFound, QueueFull), status_code=201)
-async def confirm(context: Ctx, caller: Who, run_id: Id) -> ExperimentDetail:
+@router.post("/history/{run_id}/confirm", SUBMITTERS, errors=(*COMPUTED, NotFound, QueueFull), status_code=201)
+async def confirm(context: Ctx, reading: Reads, caller: Who, run_id: Id) -> ExperimentDetail:
     """Queue fresh runs of what changed at this run: an alert becomes a regression only when they confirm it.
 
     Asked again, the same experiment is answered.
     """
-    return await context.control.run(_confirm, context, caller, run_id)
-
-
-def _confirm(context: Context, caller: Caller, run_id: int) -> ExperimentDetail:
-    detail, new = raised.confirm(context.database, context.settings, run_id, caller.key_id)
+    detail, new = await reading.alerts.confirm(run_id, caller.key_id)
     if new:
         context.waiting.changed()
     return detail
