@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pydantic import Field
@@ -64,8 +65,11 @@ class Settings(BaseSettings):
     max_artifact_bytes: int = Field(256 << 20, ge=1, description="largest artifact")
     max_artifacts: int = Field(32, ge=1, description="artifacts one attempt may leave")
     max_output_lines: int = Field(1000, ge=1, description="lines kept of what the trainer of one attempt prints")
-    analysis_processes: int = Field(
-        2, ge=0, description="processes that compute analyses and dry runs; 0: the server's own, without a deadline"
+    analysis_processes: int | None = Field(
+        None,
+        ge=0,
+        description="processes that compute analyses and dry runs; 0: the server's own, without a deadline; by default "
+        "one fewer than there are cores, 1 or 2",
     )
     analysis_s: float = Field(60.0, gt=0, description="an analysis that takes longer is given up")
     max_questions: int = Field(100, ge=1, description="different analyses that are computed or wait at once")
@@ -95,6 +99,13 @@ class Settings(BaseSettings):
     max_page: int = Field(500, ge=1, description="items one page of a list may hold")
     max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches so many")
     busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for another process's write")
+
+    @property
+    def processes(self) -> int:
+        """Processes that compute analyses: a core is left to claims and heartbeats where there are several."""
+        if self.analysis_processes is not None:
+            return self.analysis_processes
+        return max(1, min(2, len(os.sched_getaffinity(0)) - 1))
 
     @property
     def artifact_folder(self) -> Path:

@@ -80,7 +80,7 @@ class Pool:
     def __init__(self, sources: work.Sources) -> None:
         self._sources, settings = sources, sources.settings
         self._settings = settings
-        self._turns = CapacityLimiter(max(1, settings.analysis_processes))
+        self._turns = CapacityLimiter(max(1, settings.processes))
         self.flights = Flights()
         self._closed = False
         self.deadline_s = settings.analysis_s
@@ -129,7 +129,7 @@ class Pool:
             )
 
     async def _run(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes | work.Refusal:
-        if not self._settings.analysis_processes:
+        if not self._settings.processes:
             return await to_thread.run_sync(work.answer, self._sources, name, args, path)
         given = (self._settings.model_dump_json(), name, args, path)
         try:

@@ -24,9 +24,9 @@ import taskloom.server
 from taskloom.server.db import Database
 from taskloom.server.errors import AnalysisTooLong, TooManyQuestions
 from taskloom.server.queue.artifacts.models import Artifact
-from taskloom.server.queue.attempts.models import Attempt, Result
+from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run, Series, is_queued
+from taskloom.server.queue.runs.models import Run, RunEvent, Series, is_queued
 from taskloom.server.read.analysis.reading import calibrating
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.pool import Flights, Pool
@@ -48,7 +48,8 @@ class Answers:
         self, name: str, args: tuple[Any, ...], made_from: Content, known: str | None, media_type: str
     ) -> Response:
         """A kept answer, or one that is made now; 304 where the client knows it."""
-        content = await self._looks.join((name, args), lambda: to_thread.run_sync(self._look, made_from))
+        # Equal contents are looked at once at a time, whatever is asked of them.
+        content = await self._looks.join(made_from, lambda: to_thread.run_sync(self._look, made_from))
         told = json.dumps([name, args, repr(content), _sources()])
         etag = hashlib.sha256(told.encode()).hexdigest()[:32]
         headers = {"ETag": f'"{etag}"', "Cache-Control": "no-cache"}
@@ -83,60 +84,91 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-def of_experiments(*experiment_ids: int) -> Content:
-    """State of experiments: their runs' states, canonical results and artifacts."""
-    of_them = Run.experiment_id.in_(experiment_ids)
-    return lambda session: (_experiments(session, experiment_ids), _runs(session, of_them))
+@dataclass(frozen=True)
+class OfExperiments:
+    """State of experiments: the histories of their runs, and artifacts."""
+
+    ids: tuple[int, ...]
+
+    def __call__(self, session: Session) -> Hashable:
+        changes, runs = RunEvent.experiment_id.in_(self.ids), Run.experiment_id.in_(self.ids)
+        return _experiments(session, self.ids), _changes(session, changes), _artifacts(session, runs)
 
 
-def of_runs(*run_ids: int) -> Content:
-    """State of runs: their states, canonical results and artifacts."""
-    chosen = Run.id.in_(run_ids)
-    of_whom = select(Run.experiment_id).where(chosen).distinct().order_by(Run.experiment_id)
-    return lambda session: (_experiments(session, session.scalars(of_whom).all()), _runs(session, chosen))
+@dataclass(frozen=True)
+class OfRuns:
+    """State of runs: their histories and artifacts."""
+
+    ids: tuple[int, ...]
+
+    def __call__(self, session: Session) -> Hashable:
+        chosen = Run.id.in_(self.ids)
+        of_whom = select(Run.experiment_id).where(chosen).distinct().order_by(Run.experiment_id)
+        experiments = _experiments(session, session.scalars(of_whom).all())
+        return experiments, _changes(session, RunEvent.run_id.in_(self.ids)), _artifacts(session, chosen)
 
 
-def of_selections(*selections: Selection) -> Content:
+@dataclass(frozen=True)
+class OfSelections:
     """State of the runs from which selections choose."""
-    each = [
-        of_runs(*chosen.run_ids) if chosen.experiment_id is None else of_experiments(chosen.experiment_id)
+
+    each: tuple[OfRuns | OfExperiments, ...]
+
+    def __call__(self, session: Session) -> Hashable:
+        return tuple(content(session) for content in self.each)
+
+
+def of_experiments(*experiment_ids: int) -> OfExperiments:
+    """State that an answer about experiments depends on."""
+    return OfExperiments(experiment_ids)
+
+
+def of_selections(*selections: Selection) -> OfSelections:
+    """State that an answer about selected runs depends on."""
+    return OfSelections(tuple(
+        OfRuns(chosen.run_ids) if chosen.experiment_id is None else OfExperiments((chosen.experiment_id,))
         for chosen in selections
-    ]
-    return lambda session: tuple(content(session) for content in each)
+    ))  # fmt: skip
 
 
 def _experiments(session: Session, experiment_ids: Sequence[int]) -> Hashable:
     """Submission times, which distinguish equal ids of different databases."""
-    submitted = (Experiment.id, Experiment.created_at, Experiment.request_sha256)
+    submitted = (Experiment.id, Experiment.created_at, Experiment.request_sha256, Experiment.name)
     query = select(*submitted, Experiment.runs, Experiment.cancelled_at, Experiment.rel_ci, Experiment.stop_reason)
     return tuple(map(tuple, session.execute(query.where(Experiment.id.in_(experiment_ids)).order_by(Experiment.id))))
 
 
-def _runs(session: Session, which: ColumnElement[bool]) -> Hashable:
-    """An attempt's result never changes, so the attempts that count say which results there are. Of a run only a newer
-    attempt comes to count: the sum of ids grows with every change but deletion, which changes their number."""
-    states = select(Run.state, func.count()).where(which).group_by(Run.state).order_by(Run.state)
-    results = select(func.count(), func.sum(Result.attempt_id), func.max(Result.attempt_id))
-    results = results.select_from(Run).join(Result, Result.run_id == Run.id).where(which, Result.canonical)
-    artifacts = select(func.count(), func.sum(Artifact.size_bytes), func.max(Artifact.received_at))
-    artifacts = artifacts.select_from(Run).join(Attempt, Attempt.run_id == Run.id)
-    artifacts = artifacts.join(Artifact, Artifact.attempt_id == Attempt.id).where(which)
-    rows = [session.execute(states).all(), session.execute(results).all(), session.execute(artifacts).all()]
-    return tuple(tuple(map(tuple, found)) for found in rows)
+def _changes(session: Session, which: ColumnElement[bool]) -> Hashable:
+    """Number and last id of the histories' rows. Every change of a run adds one, also a result that becomes canonical;
+    deletion removes some. An index alone answers; a lower id may be committed after a higher one, hence the number."""
+    query = select(func.count(), func.max(RunEvent.id)).where(which)
+    return tuple(session.execute(query).one())
 
 
-def of_report(experiment_id: int) -> Content:
+def _artifacts(session: Session, runs: ColumnElement[bool]) -> Hashable:
+    query = select(func.count(), func.sum(Artifact.size_bytes), func.max(Artifact.received_at)).select_from(Run)
+    query = query.join(Attempt, Attempt.run_id == Run.id).join(Artifact, Artifact.attempt_id == Attempt.id)
+    return tuple(session.execute(query.where(runs)).one())
+
+
+@dataclass(frozen=True)
+class OfReport:
     """State of an experiment and of its node's calibration."""
 
-    def content(session: Session) -> Hashable:
-        return of_experiments(experiment_id)(session), of_calibrations(session)
+    experiment_id: int
 
-    return content
+    def __call__(self, session: Session) -> Hashable:
+        return OfExperiments((self.experiment_id,))(session), of_calibrations(session)
+
+
+def of_report(experiment_id: int) -> OfReport:
+    """State that an experiment's report depends on."""
+    return OfReport(experiment_id)
 
 
 def of_calibrations(session: Session) -> Hashable:
     """State of the latest A/A experiments."""
-    return of_experiments(*calibrating(session))(session)
+    return OfExperiments(tuple(calibrating(session)))(session)
 
 
 def of_history(session: Session) -> Hashable:
