@@ -1,4 +1,6 @@
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from patience import DEADLINE_S, until
@@ -131,6 +133,33 @@ def test_streams_are_limited_and_make_room_when_they_end(start_server):
     second = Stream(api, "/runs/2/events")
     assert second.next()[1] == "changed"
     second.close()
+
+
+def test_streams_that_are_asked_for_at_the_same_moment_are_limited_too(start_server):
+    api = start_server(events_every_s=0.02, max_streams=1)
+    api.submit()
+    look, asked = api.reading.streams._look_at, threading.Barrier(3)
+    waiting = iter(range(3))
+
+    def look_together(lines):
+        if next(waiting, None) is not None:
+            asked.wait(DEADLINE_S)  # all three have found room
+        return look(lines)
+
+    api.reading.streams._look_at = look_together
+
+    def status():
+        with api.http.stream("GET", "/api/v1/runs/1/events") as answer:
+            if answer.status_code == 429:
+                refused.release()
+                return 429
+            assert refused.acquire(timeout=DEADLINE_S)  # open as long as the others are not refused
+            assert refused.acquire(timeout=DEADLINE_S)
+            return answer.status_code
+
+    refused = threading.Semaphore(0)
+    with ThreadPoolExecutor(3) as pool:
+        assert sorted(pool.map(lambda _: status(), range(3))) == [200, 429, 429]
 
 
 def test_a_server_that_leaves_ends_its_streams(listen):

@@ -21,9 +21,9 @@ def start(tmp_path):
     """Start the server; what still runs at the end is stopped."""
     started = []
 
-    def start(*arguments, database="test.db", url=None, **environment):
+    def start(*arguments, database="test.db", url=None, within=(), **environment):
         url = url or f"sqlite:///{tmp_path}/{database}"
-        command = [sys.executable, "-P", "-m", "taskloom.server", "--database-url", url, *arguments]
+        command = [*within, sys.executable, "-P", "-m", "taskloom.server", "--database-url", url, *arguments]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
         )
@@ -160,6 +160,31 @@ def test_a_database_of_a_newer_version_is_said_clearly(start, tmp_path):
     assert process.returncode == 2, err
     assert "not one this version can migrate" in err
     assert "Traceback" not in err
+
+
+def test_a_server_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(start, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting = 'mount -t tmpfs -o size=8m taskloom "$0" && exec "$@"'
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mounting, str(disk)]
+    if subprocess.run([*alone, "true"], check=False).returncode != 0:
+        pytest.skip("this system lets nobody mount a small disk")
+    server = start("--port", "0", database="disk/test.db", within=alone)
+    url = listening(server)
+    seen = Path(f"/proc/{server.pid}/root{disk}")  # as the server sees it
+    with pytest.raises(OSError, match="No space left"):
+        (seen / "filler").write_bytes(bytes(16 << 20))
+    refused = httpx.get(f"{url}/readyz")
+    assert refused.status_code == 503
+    assert "disk is full" in refused.text or "No space left" in refused.text
+    many = {"axes": {"seed": list(range(5000))}}
+    refused = httpx.post(f"{url}/api/v1/experiments", json=many, timeout=DEADLINE_S)
+    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/database-unavailable")
+    assert "disk is full; nothing was changed" in refused.json()["detail"]
+    assert httpx.get(f"{url}/api/v1/experiments").json()["items"] == []
+    (seen / "filler").unlink()
+    until(lambda: httpx.get(f"{url}/readyz").status_code == 200, "the server to be ready again")
+    assert httpx.post(f"{url}/api/v1/experiments", json={}).status_code == 201
 
 
 def test_two_servers_that_start_together_migrate_once(start, tmp_path):
