@@ -5,7 +5,6 @@ derived from the fields' metadata (help, unit, choices, bounds).
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import types
 import typing
@@ -220,7 +219,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model_from(self.model))
-        for item in _fields(type(self)):
+        for item in SETTINGS:
             value, meta = getattr(self, item.name), item.metadata
             optional = item.default is None
             if optional and value is None:
@@ -303,17 +302,14 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
         """A config from JSON values. Raises ConfigError for an unknown key or a value that is not accepted."""
-        known = {item.name for item in _fields(cls)}
         for key in values:
-            if key not in known:
-                names = ", ".join(item.name for item in _fields(cls))
-                raise ConfigError(str(key), values[key], f"no such setting; known: {names}")
+            if key not in NAMES:
+                raise ConfigError(str(key), values[key], "no such setting; known: " + ", ".join(NAMES))
         return cls(**values)
 
 
-@functools.cache
-def _fields(kind: type[TrainConfig]) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(kind)
+SETTINGS = dataclasses.fields(TrainConfig)  # asked for once: a sweep checks ten thousand configurations
+NAMES = tuple(item.name for item in SETTINGS)
 
 
 def parse_cores(value: object) -> tuple[int, ...]:

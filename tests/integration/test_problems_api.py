@@ -81,7 +81,7 @@ def test_a_refusal_is_short_however_much_is_wrong(empty_api):
         problem = empty_api.submit(422, **{part: [0] * 500_000})
         assert [error["pointer"] for error in problem["errors"]] == [f"/{part}/0"]
     problem = empty_api.post("/experiments", {str(i): 0 for i in range(5001)}, 422)
-    assert (problem["type"], problem["max_members"]) == ("/problems/body-too-complex", 1000)
+    assert (problem["type"], problem["max_members"]) == ("/problems/body-too-complex", 5000)
 
 
 @pytest.mark.parametrize("labels", [{str(i): "" for i in range(65)}, {"a": "x" * 201}, {"x" * 201: ""}])
