@@ -59,6 +59,14 @@ def test_an_answer_is_kept_until_a_result_is_added(api, measured, make_result):
     assert other.headers["etag"] != first.headers["etag"]
 
 
+def test_a_report_has_the_name_that_its_experiment_has_now(api, measured):
+    measured(api)
+    assert ask(api, "report")["experiment"]["name"] == ""
+    renamed = api.http.patch("/api/v1/experiments/1", json={"name": "seeds?"})
+    assert renamed.status_code == 200
+    assert ask(api, "report")["experiment"]["name"] == ask(api, "report")["question"] == "seeds?"
+
+
 @pytest.mark.both_databases
 def test_an_artifact_makes_another_answer(api, measured):
     node = measured(api)

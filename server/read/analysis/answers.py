@@ -168,7 +168,8 @@ def of_report(experiment_id: int) -> OfReport:
 
 def of_calibrations(session: Session) -> Hashable:
     """State of the latest A/A experiments."""
-    return OfExperiments(tuple(calibrating(session)))(session)
+    ids = tuple(calibrating(session))
+    return OfExperiments(ids)(session) if ids else ()
 
 
 def of_history(session: Session) -> Hashable:
