@@ -90,7 +90,7 @@ def scaling(processes: Sequence[Process]) -> Table:
             warnings.append(f"no one-thread run of {_name(group[0])}: no speedup")
         for kind, chosen in (("T(1) of", base), ("best one-thread:", best)):
             if chosen is not None:
-                bases[f"{kind} {_name(chosen[0])} {step_interval(chosen).median:.6g} s"] = None
+                bases[f"{kind} {_name(chosen[0])} {step_interval(chosen).median * 1e3:.5g} ms"] = None
         rows.append(_row(group, agrees, base, best))
     text = "speedup: T(1) of the same scheduler and slices; speedup_best_serial: the fastest one-thread median. "
     return Table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+SHORT = 12  # rows of a table that is not divided between pages
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     """A table whose first columns, `left` of them, are text."""
@@ -13,12 +14,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) 
         shown = (f"<{kind}{' class=l' if i < left else ''}>{escape(value)}</{kind}>" for i, value in enumerate(values))
         return f"<tr>{''.join(shown)}</tr>"
 
-    return f"<figure><table>{cells('th', columns)}{''.join(cells('td', row) for row in rows)}</table></figure>"
+    body = [cells("td", row) for row in rows]
+    return framed(cells("th", columns), body)
+
+
+def framed(head: str, body: Sequence[str]) -> str:
+    """A table of rows that are written already; on paper, one of few rows is not divided, others repeat their head."""
+    kind = ' class="short"' if len(body) <= SHORT else ""
+    return f"<figure tabindex=0{kind}><table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table></figure>"
 
 
 def figure(svg: str, caption: str) -> str:
-    """A plot with its caption; nothing where there is no plot."""
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
+    """A plot with its caption, which the keyboard can scroll; nothing where there is no plot."""
+    return f"<figure tabindex=0>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from gpt2core.spec.config import PHASES
 from taskloom.analysis.report import lanes, plots, tokens
 from taskloom.analysis.report.conclusion import at, doubt, faster_above_1, milliseconds, ratio_of, threads, variant_name
-from taskloom.analysis.report.elements import figure, interval, mib, ms, ms_interval, number, share, table
+from taskloom.analysis.report.elements import figure, framed, interval, mib, ms, ms_interval, number, share, table
 
 Document = Mapping[str, Any]
 STYLE = tokens.stylesheet() + """
@@ -27,10 +27,13 @@ td.l+td.l{white-space:normal}
 figure{margin:1em 0;overflow-x:auto}figcaption{font-size:.92em}svg{max-width:100%;height:auto}
 .yes{color:var(--good);font-weight:600}.no{color:var(--bad);font-weight:600}.partly{color:var(--warn);font-weight:600}
 details{margin:.6em 0}summary{cursor:pointer}pre{font-size:.8em;overflow-x:auto;background:var(--raised);padding:.6em}
-@media(max-width:45rem){body{margin:1rem auto;font-size:15px}figure>svg{min-width:38rem;max-width:none}}
-@media print{body{margin:0;max-width:none;font-size:10pt}h2,h3,summary{break-after:avoid}figure,tr{break-inside:avoid}
-figure:has(table){break-inside:auto}figure{overflow:visible}table{font-size:7.5pt}td,th{white-space:normal;
-padding:.2em .4em;overflow-wrap:anywhere}pre{white-space:pre-wrap}}
+@media(max-width:45rem){body{margin:1rem auto;font-size:15px}figure>svg{min-width:38rem;max-width:none}
+th.l:first-child,td.l:first-child{position:sticky;left:0;background:var(--paper)}}
+@page{margin:14mm 12mm}
+@media print{body{margin:0;padding:0;max-width:none;font-size:10pt}h2,h3,summary{break-after:avoid}
+figure,tr{break-inside:avoid}figure:has(table):not(.short){break-inside:auto}figure{overflow:visible}
+table{font-size:7pt;max-width:100%}thead{display:table-header-group}td,th{white-space:normal;padding:.2em .35em}
+td.l{overflow-wrap:anywhere}p,li{orphans:3;widows:3}pre{white-space:pre-wrap;overflow-wrap:anywhere}}
 """
 
 SPEEDUPS = ("variant", "step [95 %]", "per thread", "forward [95 %]", "per thread", "backward [95 %]", "per thread",
@@ -116,13 +119,14 @@ def _answer(document: Document) -> str:
 
 
 def _runtime(document: Document) -> str:
+    over = {str(row["step_s"]["over"]) for row in document["scaling"]["rows"]}
     rows = [
         (
             variant_name({**row, "sync": ""}),
             ms(row["step_s"]["median"]) + ms_interval(row["step_s"]["low"], row["step_s"]["high"]),
             f"{ms(row['step_s']['q1'])} to {ms(row['step_s']['q3'])}",
             "-" if row["step_s"]["cv"] is None else f"{row['step_s']['cv']:.1%}",
-            f"{row['step_s']['n']} {row['step_s']['over']}",
+            str(row["step_s"]["n"]) if len(over) == 1 else f"{row['step_s']['n']} {row['step_s']['over']}",
             ", ".join(map(str, row["outliers"])) or "-",
             f"{row['tokens_per_s']:,.0f}",
             *_levels(row.get("levels") or {}),
@@ -130,7 +134,8 @@ def _runtime(document: Document) -> str:
         )
         for row in document["scaling"]["rows"]
     ]
-    columns = ["variant", "median step, ms [95 %]", "quartiles, ms", "CV", "n", "outlier runs", "tokens/s",
+    columns = ["variant", "median step, ms [95 %]", "quartiles, ms", "CV",
+               *(over if len(over) == 1 else ["n"]), "outlier runs", "tokens/s",
                "sd between processes", "between steps", "steps advised", "final loss"]  # fmt: skip
     speedups = [
         (
@@ -324,18 +329,18 @@ def _memory(document: Document) -> str:
 
 
 def _card(document: Document) -> str:
-    rows = "".join(
+    rows = [
         f"<tr><td>{rule['number']}</td><td class=l>{escape(rule['rule'])}</td>"
         f'<td class="l {rule["holds"]}">{rule["holds"]}</td><td class=l>{escape(rule["evidence"])}</td></tr>'
         for rule in document["card"]
-    )
-    head = "<tr><th></th><th class=l>rule</th><th class=l>holds</th><th class=l>what shows it</th></tr>"
+    ]
+    head = "<tr><th>no.</th><th class=l>rule</th><th class=l>holds</th><th class=l>what shows it</th></tr>"
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in (*document["marks"], *document["scaling"]["warnings"]))
     if document["left_out"]:
         runs = ", ".join(map(str, document["left_out"]))
         marks = f"<li>left out, because other processes used their cores: runs {escape(runs)}</li>{marks}"
     listed = f"<details><summary>Marks and warnings</summary><ul>{marks}</ul></details>" if marks else ""
-    return f"<h2>Report card</h2><figure><table>{head}{rows}</table></figure>{listed}"
+    return f"<h2>Report card</h2>{framed(head, rows)}{listed}"
 
 
 def _design(document: Document) -> str:
@@ -343,7 +348,7 @@ def _design(document: Document) -> str:
     rows = [(name, json.dumps(value)) for name, value in design.items() if name != "problem"]
     request = escape(json.dumps(document["experiment"]["request"], indent=2))
     return (
-        f"<h2>Design</h2>{table(['', ''], rows, 2)}<details><summary>The request, to run it again</summary>"
+        f"<h2>Design</h2>{table(['what', 'value'], rows, 2)}<details><summary>The request, to run it again</summary>"
         f"<pre>{request}</pre></details>"
     )
 
@@ -352,7 +357,7 @@ def _environment(document: Document) -> str:
     found = document["environment"]
     rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in found["known"].items()]
     differs = "; ".join(found["differs"]) or "nothing differs between the runs"
-    return f'<h2>Environment</h2>{table(["", ""], rows, 2)}<p class="soft">{escape(differs)}</p>'
+    return f'<h2>Environment</h2>{table(["what", "value"], rows, 2)}<p class="soft">{escape(differs)}</p>'
 
 
 def _raw(document: Document) -> str:

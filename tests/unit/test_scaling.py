@@ -33,8 +33,8 @@ def test_speedup_is_relative_to_one_thread_of_the_same_scheduler_and_to_the_best
     assert (task.speedup, task.speedup_best_serial, task.efficiency) == pytest.approx((2.2, 2.0, 1.1))
     assert (fork.speedup, fork.speedup_best_serial, fork.efficiency) == pytest.approx((1.5, 1.25, 0.75))
     assert row(table, "serial", 1).speedup == 1.0
-    assert "T(1) of task 1x64 1.1 s" in table.base
-    assert "best one-thread: serial 1x64 1 s" in table.base
+    assert "T(1) of task 1x64 1100 ms" in table.base
+    assert "best one-thread: serial 1x64 1000 ms" in table.base
 
 
 def test_efficiency_of_each_phase_comes_from_its_own_times(make_result):

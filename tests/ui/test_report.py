@@ -1,0 +1,46 @@
+"""The HTML report on a wide and a narrow screen, light and dark, and on paper."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
+
+WIDER = """() => [...document.querySelectorAll('table')]
+  .filter((table) => table.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map((table) => table.rows[0].innerText)"""
+PAPER_PX = 703  # of A4 between its margins, at 96 pixels an inch
+
+
+def opened(world, tab):
+    tab.page.goto(f"{world.home.url}/reports/{world.compared}")
+    return tab.page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1100])
+def test_a_report_is_accessible_and_as_wide_as_the_screen(world, new_tab, scheme, width):
+    tab = new_tab(world.home.url, color_scheme=scheme, viewport={"width": width, "height": 800})
+    page = opened(world, tab)
+    assert tab.violations() == []
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 27, 34)"}[scheme]
+
+
+def test_a_printed_report_cuts_no_table_and_leaves_no_heading_alone(world, new_tab):
+    tab = new_tab(world.home.url, color_scheme="dark", viewport={"width": PAPER_PX, "height": 1000})
+    page = opened(world, tab)
+    page.emulate_media(media="print")
+    assert page.evaluate(WIDER) == []
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    headings = page.locator("h2")
+    assert headings.count() > 5
+    assert all(each.evaluate("(h) => getComputedStyle(h).breakAfter") == "avoid" for each in headings.all())
+    # A figure stays whole, and so does a table of few rows; the others repeat their head on each page.
+    for figure in page.locator("main figure").all():
+        rows = figure.locator("tbody tr").count()
+        assert figure.evaluate("(f) => getComputedStyle(f).breakInside") == ("auto" if rows > 12 else "avoid")
+        if rows:
+            assert figure.locator("thead").evaluate("(h) => getComputedStyle(h).display") == "table-header-group"
+    assert page.pdf(format="A4").startswith(b"%PDF")
