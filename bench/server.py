@@ -6,6 +6,7 @@ drain    many workers with null trainers empty a full queue at once; the books a
 submit   experiments of one run, from several clients
 latency  from a submission to the lease in the hands of an idle worker that waits for one
 queries  lists, filters and details over a long history with samples (PostgreSQL only)
+largest  the largest requests that a submit key may send: processor time and memory that each takes
 readers  analyses of an experiment of many runs, and claims and heartbeats beside many readers and event streams
 memory   an hour of heartbeats, as fast as they are answered; the server's resident memory meanwhile
 
@@ -29,12 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from bench import server_readers
+from bench import server_largest, server_readers
 from bench.record import machine, out_option
 from bench.server_http import Connection, NullWorker
+from bench.server_largest import largest
 from bench.server_readers import readers
 from bench.server_store import RUNS_OF_EXPERIMENT, Served, database, fill, serve
-from taskloom.server import paging
+from taskloom.server.read.lists.keyset import Place
 
 BASE = {"base": {"model": "tiny", "steps": 12, "seq": 16, "threads": 1}, "order": "sequential"}
 MIB = 1 << 20
@@ -129,14 +131,17 @@ async def queries(served: Served, given: argparse.Namespace) -> Figures:
     def run() -> int:
         return pick.randrange(experiments) * RUNS_OF_EXPERIMENT + pick.randrange(20, RUNS_OF_EXPERIMENT) + 1
 
+    def page() -> Place:
+        return Place(None, run())
+
     kinds: dict[str, Callable[[], str]] = {
         "list, first page": lambda: "/runs",
-        "list, any page": lambda: f"/runs?cursor={paging.encode(run())}",
-        "list, 500 a page": lambda: f"/runs?limit=500&cursor={paging.encode(run())}",
+        "list, any page": lambda: f"/runs?cursor={page()}",
+        "list, 500 a page": lambda: f"/runs?limit=500&cursor={page()}",
         "filter by experiment": lambda: f"/runs?experiment_id={pick.randint(1, experiments)}",
-        "filter by state, common": lambda: f"/runs?state=succeeded&cursor={paging.encode(run())}",
-        "filter by state, rare": lambda: f"/runs?state=quarantined&cursor={paging.encode(run())}",
-        "filter by two rare states": lambda: f"/runs?state=quarantined&state=cancelled&cursor={paging.encode(run())}",
+        "filter by state, common": lambda: f"/runs?state=succeeded&cursor={page()}",
+        "filter by state, rare": lambda: f"/runs?state=quarantined&cursor={page()}",
+        "filter by two rare states": lambda: f"/runs?state=quarantined&state=cancelled&cursor={page()}",
         "filter by a state of nobody": lambda: "/runs?state=running",
         "filter by experiment and state": lambda: f"/runs?state=failed&experiment_id={pick.randint(1, experiments)}",
         "experiments": lambda: "/experiments",
@@ -201,7 +206,7 @@ async def _workers(stack: contextlib.AsyncExitStack, served: Served, count: int)
 
 PARTS: dict[str, Callable[[Served, argparse.Namespace], Awaitable[Figures]]] = {
     "latency": latency, "submit": submit, "drain": drain, "queries": queries, "memory": memory,
-    "readers": readers,
+    "readers": readers, "largest": largest,
 }  # fmt: skip
 FULL = {"runs": 10_000, "workers": 500, "submissions": 1000, "samples": 200, "beats": 240, "history": 1_000_000,
         "measured": 10_000, "readers": 40, "streams": 200, "load_s": 60}
@@ -292,6 +297,8 @@ def rows(part: Figures) -> list[tuple[str, str]]:
     """Result of a part as text."""
     if "first_s" in part:
         return server_readers.rows(part, quantiles)
+    if "largest" in part:
+        return server_largest.rows(part)
     out = []
     if "runs_per_s" in part:
         out += [

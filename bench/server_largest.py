@@ -1,0 +1,88 @@
+"""The part `largest` of bench.server: what the largest requests take that a `submit` key may send."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.server_http import Connection
+from bench.server_store import Served
+
+RUNS = 10_000  # TASKLOOM_MAX_RUNS
+BASE = {"model": "tiny", "steps": 12, "seq": 16, "threads": 1}
+SEEDS = {"base": BASE, "axes": {"seed": list(range(RUNS))}}
+IN_TURN = {**SEEDS, "order": "sequential"}  # a block for each
+REPEATED = {"base": BASE, "axes": {"seed": list(range(10))}, "repetitions": 1000}
+SHAPES = {  # as many as a submission may have
+    "base": {**BASE, "batch": 50, "seq": 100},
+    "axes": {"batch_slice": list(range(1, 51)), "token_slice": list(range(1, 101))},
+}
+EXCLUDED = {  # 500,000 comparisons
+    "base": BASE,
+    "axes": {"seed": list(range(5000))},
+    "exclude": [{"seed": 5000 + i, **{name: 0.5 for j, name in enumerate(("lr", "beta1", "beta2", "eps", "weight_decay",
+                 "grad_clip", "threads")) if (i + 1) >> j & 1}} for i in range(100)],
+}  # fmt: skip
+Figures = dict[str, dict[str, float]]
+
+
+async def largest(served: Served, given: argparse.Namespace) -> dict[str, Any]:
+    """Each of them once, on a connection of its own."""
+    del given
+    found: Figures = {}
+    async with Connection(served.port) as connection:
+        await connection.expect("POST", "/experiments?dry_run=true", {"base": BASE})  # a process has started
+        for name, request in (("in random order", SEEDS), ("in turn", IN_TURN), ("repeated", REPEATED)):
+            made = await _timed(served, connection, found, f"submit {RUNS:,} runs {name}", "/experiments", request)
+            of_it = f"/experiments/{made['id']}"
+            for verb in ("cancel", "retry", "cancel"):
+                await _timed(served, connection, found, f"{verb} {RUNS:,} runs {name}", f"{of_it}/{verb}")
+        for name, request in ((f"{RUNS:,} runs", SEEDS), ("5,000 shapes", SHAPES), ("500,000 exclusions", EXCLUDED)):
+            await _timed(served, connection, found, f"dry run of {name}", "/experiments?dry_run=true", request)
+            await _timed(served, connection, found, f"submit {name}", "/experiments", request)
+        await _timed(served, connection, found, "500,000 values that are nothing", "/experiments", {"x": [0] * 500_000})
+    return {"largest": found}
+
+
+async def _timed(
+    served: Served, connection: Connection, found: Figures, name: str, path: str, body: Any = None
+) -> dict[str, Any]:
+    """The answer; its figures are put into `found`."""
+    processes = [served.process, *served.process.children(recursive=True)]
+    rss = {process: process.memory_info().rss for process in processes}
+    for process in processes:
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak counts from here
+    before_s, started = sum(map(_cpu_s, processes)), time.perf_counter()
+    status, content = await connection.ask("POST", path, body)
+    elapsed_s = time.perf_counter() - started
+    found[name] = {
+        "status": status,
+        "cpu_s": sum(map(_cpu_s, processes)) - before_s,
+        "elapsed_s": elapsed_s,
+        "grown_bytes": max(_peak_bytes(process) - rss[process] for process in processes),
+    }
+    return dict(json.loads(content))
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _peak_bytes(process: psutil.Process) -> int:
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+
+def rows(part: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the part says, as text."""
+    return [
+        (f"{name} ({of['status']:.0f}): CPU of the server's processes; answered after; memory grown by",
+         f"{of['cpu_s']:.2f} s; {of['elapsed_s']:.2f} s; {of['grown_bytes'] / 2**20:.0f} MiB")
+        for name, of in part["largest"].items()
+    ]  # fmt: skip
