@@ -83,10 +83,9 @@ def shown(url: str, experiment: int | None = None) -> dict[str, Any]:
     rest = {name: value for name, value in last["variant"].items() if name != "scheduler"}
     other = next((run for run in traced if run["id"] != last["id"] and rest.items() <= run["variant"].items()), last)
     selections = ["%2C".join(f"{k}%3D{v}" for k, v in run["variant"].items()) for run in (other, last)]
-    series = asked("analysis/history")["items"]
-    first = max(series, key=lambda each: len(each["points"]))["points"][0]["run_id"]
+    series = asked("analysis/history/series", sort="-runs")["items"][0]["id"]
     return {"experiment": chosen["id"], "traced": last["id"], "other": other["id"], "a": selections[0],
-            "b": selections[1], "series": first}  # fmt: skip
+            "b": selections[1], "series": series}  # fmt: skip
 
 
 @contextlib.contextmanager

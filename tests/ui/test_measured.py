@@ -107,3 +107,26 @@ def test_a_log_that_is_longer_than_a_page_is_whole_and_goes_on(api, new_tab):
     assert log.evaluate("(log) => log.scrollHeight - log.clientHeight - log.scrollTop") < 5  # its end is seen
     printed(701, 1)
     expect(log).to_contain_text("line 701")
+
+
+def test_steps_are_drawn_while_their_run_is_under_way(api, new_tab):
+    node = api.worker()
+    api.submit(base=SPEC)
+    lease = node.claim()
+
+    def done(first, *step_s):
+        steps = {"first": first, "step_s": step_s, "loss": [5.0] * len(step_s)}
+        progress = {"stage": "training", "step": first + len(step_s) - 1, "steps": 3}
+        body = {"worker_id": "w1", "attempt_no": 1, "progress": progress, "steps": steps}
+        api.post(f"/attempts/{lease['attempt_id']}/heartbeat", body)
+
+    done(1, 1.0, 0.5)
+    page = new_tab(str(api.http.base_url).rstrip("/")).open(f"run?id={lease['run_id']}")
+    heading = page.get_by_role("heading", name="Step time so far", exact=True)
+    figure = page.locator("figure.plot", has=heading)
+    figure.get_by_role("button", name="Table").click()
+    rows = figure.get_by_role("row")
+    expect(rows).to_have_count(3)  # and the head
+    done(3, 0.25)
+    expect(rows).to_have_count(4)
+    expect(rows.last).to_contain_text("250")

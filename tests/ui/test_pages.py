@@ -10,7 +10,7 @@ from prefix import proxy_of
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
 PAGES = (
-    "", "experiments", "experiments?view=runs", "new", "history", "fleet", "access", "compare",
+    "", "experiments", "experiments?view=runs", "new", "history", "history?series=SERIES", "fleet", "access", "compare",
     "experiment?id=COMPARED", "experiment?id=COMPARED&view=scaling", "experiment?id=COMPARED&view=causes",
     "experiment?id=COMPARED&view=roofs", "experiment?id=COMPARED&view=forecast", "experiment?id=COMPARED&view=memory",
     "experiment?id=COMPARED&view=runs", "experiment?id=COMPARED&view=design",
@@ -24,6 +24,8 @@ PAGES = (
 
 def address(world, page):
     found = page.replace("COMPARED", str(world.compared)).replace("RUN", str(world.runs[0].id))
+    if "SERIES" in page:
+        found = found.replace("SERIES", str(next(iter(world.client.series())).id))
     return found.replace("FAILED", str(world.failed_run)).replace("WAITING", str(world.waiting_run))
 
 

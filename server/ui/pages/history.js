@@ -6,6 +6,7 @@ import { changed, useAction, useAnswer } from '../answers.js';
 import { count, ms, number, percent, plural, setting } from '../format.js';
 import { useFollow } from '../live.js';
 import { Answered, Choice, Empty, Head, Narrow, Pairs, Refused, Table, Time } from '../pieces.js';
+import { Pages } from '../lists/runs.js';
 import { Lines } from '../plots/series.js';
 import { State } from '../words.js';
 
@@ -13,9 +14,6 @@ const TOLD = ['model', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'ba
 
 /** A series in few words. @param {any} series */
 const nameOf = (series) => `${TOLD.filter((name) => series.config[name] != null).map((name) => ({ threads: `${series.config.threads} thread${series.config.threads === 1 ? '' : 's'}`, batch: `B ${series.config.batch}`, seq: `T ${series.config.seq}`, batch_slice: `${series.config.batch_slice}×${series.config.token_slice}`, token_slice: '' }[name] ?? setting(series.config[name]))).filter(Boolean).join(', ')}`;
-/** @param {any} series */
-const keyOf = (series) => `${series.points[0].run_id}`;
-
 /** Step times as a line of a few pixels. @param {{values: number[]}} props */
 function Spark({ values }) {
   const shown = values.slice(-40);
@@ -39,20 +37,32 @@ function Confirm({ alert }) {
 
 const asMs = (/** @type {number} */ value) => ms(value / 1e3);
 
-/** The runs of a series with the levels between changes. @param {{of: any}} props */
-function One({ of }) {
-  const x = useMemo(() => of.points.map((/** @type {any} */ _, /** @type {number} */ i) => i + 1), [of]);
-  const firsts = new Map(of.changes.map((/** @type {any} */ change) => [change.first_after, change]));
+/** The runs of a series with the levels between changes. @param {{id: string}} props */
+function One({ id }) {
+  const path = `analysis/history/series/${encodeURIComponent(id)}`;
+  const series = useAnswer(path, {}, { follow: 'history' });
+  const points = useAnswer(`${path}/points`, { sort: '-finished_at', limit: 500 }, { follow: 'history' });
+  const found = useAnswer(`${path}/changes`, {}, { follow: 'history' });
+  const missing = [series, points, found].find((each) => each.data === undefined);
+  if (missing) return html`<section class="panel"><${Answered} answer=${missing} height=${380}>${() => null}<//></section>`;
+  const known = points.data.items.filter((/** @type {any} */ point) => point.median_step_s !== null).reverse();
+  return html`<${Points} of=${{ ...found.data, ...series.data, alerts: found.data.alerts, points: known }} />`;
+}
+
+/** @param {{of: any}} props */
+function Points({ of }) {
+  const x = useMemo(() => of.points.map((/** @type {any} */ _, /** @type {number} */ i) => of.runs - of.points.length + i + 1), [of]);
+  const firsts = new Set(of.changes.map((/** @type {any} */ change) => change.first_after));
   const levels = /** @type {number[]} */ ([]);
   let part = /** @type {number[]} */ ([]);
   const close = () => { const sorted = [...part].sort((a, b) => a - b); const middle = ((sorted[(sorted.length - 1) >> 1] ?? 0) + (sorted[sorted.length >> 1] ?? 0)) / 2; part.forEach(() => levels.push(middle * 1e3)); part = []; };
-  for (const point of of.points) { if (firsts.has(point.run_id)) close(); part.push(point.step_s); }
+  for (const point of of.points) { if (firsts.has(point.run_id)) close(); part.push(point.median_step_s); }
   close();
-  const changes = of.points.map((/** @type {any} */ point) => (firsts.has(point.run_id) ? point.step_s * 1e3 : null));
+  const changes = of.points.map((/** @type {any} */ point) => (firsts.has(point.run_id) ? point.median_step_s * 1e3 : null));
   return html`<section class="panel stack"><${Lines} title=${nameOf(of)} name="history" rows=${of.points}
-      said=${`${plural(of.points.length, 'run')} on ${of.machine.node}; the line is the median between changes. Click a run to open it.${of.over_canary ? ' Changes are of step time over canary.' : ''}`}
-      fields=${[{ label: 'run', value: (/** @type {any} */ p) => p.run_id }, { label: 'step_ms', value: (/** @type {any} */ p) => p.step_s * 1e3 }, { label: 'core_hash', value: (/** @type {any} */ p) => String(p.software.core_hash ?? '').slice(0, 12) }]} x=${x} xLabel="run" yLabel="milliseconds a step" height=${300} href=${(/** @type {number} */ i) => link('run', { id: of.points[i].run_id })}
-      series=${[{ label: 'median step', token: 'edge', values: of.points.map((/** @type {any} */ p) => p.step_s * 1e3), kind: 'points', show: asMs }, { label: 'level', token: 'accent', values: levels, dash: '0', show: asMs }, { label: 'change', token: 'bad', values: changes, kind: 'points', show: asMs }]} />
+      said=${`${of.points.length < of.runs ? `The newest ${count(of.points.length)} of ${plural(of.runs, 'run')}` : plural(of.runs, 'run')} on ${of.node}; the line is the median between changes. Click a run to open it.${of.over_canary ? ' Changes are of step time over canary.' : ''}`}
+      fields=${[{ label: 'run', value: (/** @type {any} */ p) => p.run_id }, { label: 'step_ms', value: (/** @type {any} */ p) => p.median_step_s * 1e3 }, { label: 'finished_at', value: (/** @type {any} */ p) => p.finished_at }, { label: 'tokens_per_s', value: (/** @type {any} */ p) => p.tokens_per_s }, { label: 'forward_ms', value: (/** @type {any} */ p) => (p.forward_s === null ? null : p.forward_s * 1e3) }, { label: 'backward_ms', value: (/** @type {any} */ p) => (p.backward_s === null ? null : p.backward_s * 1e3) }, { label: 'flagged_steps', value: (/** @type {any} */ p) => p.flagged_steps }, { label: 'environment_sha256', value: (/** @type {any} */ p) => p.environment_sha256 }]} x=${x} xLabel="run" yLabel="milliseconds a step" height=${300} href=${(/** @type {number} */ i) => link('run', { id: of.points[i].run_id })}
+      series=${[{ label: 'median step', token: 'edge', values: of.points.map((/** @type {any} */ p) => p.median_step_s * 1e3), kind: 'points', show: asMs }, { label: 'level', token: 'accent', values: levels, dash: '0', show: asMs }, { label: 'change', token: 'bad', values: changes, kind: 'points', show: asMs }]} />
     ${of.changes.length > 0 ? html`<${Table} caption="Changes" rows=${of.changes} id=${(/** @type {any} */ c) => c.first_after} columns=${/** @type {any} */ ([
     { name: 'at', label: 'Since run', cell: (/** @type {any} */ c) => html`<a href=${link('run', { id: c.first_after })}>${c.first_after}</a>` }, { name: 'from', label: 'From', number: true, cell: (/** @type {any} */ c) => ms(c.before_s) }, { name: 'to', label: 'To', number: true, cell: (/** @type {any} */ c) => ms(c.after_s) },
     { name: 'ratio', label: 'After / before', number: true, cell: (/** @type {any} */ c) => `${number(c.ratio)}${c.ratio_low == null ? '' : ` [${number(c.ratio_low)}, ${number(c.ratio_high)}]`}` }, { name: 'cause', label: 'Cause', cell: (/** @type {any} */ c) => c.cause },
@@ -79,20 +89,19 @@ export default function History() {
     if (before.current !== undefined && before.current !== states) changed('history');
     before.current = states;
   }, [states]);
-  const answer = useAnswer('analysis/history', { limit: 500 }, { follow: 'history' });
-  const narrowed = (params.get('filter') ?? '').toLowerCase();
+  const filters = (params.get('filter') ?? '').split(/[\s,]+/).filter((each) => each.includes('='));
+  const asked = { filter: filters, node: params.get('node'), sort: params.get('sort'), cursor: params.get('cursor'), limit: 50, total: true };
+  const answer = useAnswer('analysis/history/series', asked, { follow: 'history' });
   const chosen = params.get('series');
   const confirming = params.get('confirming');
   return html`<${Head} title="History" lead="Where step times changed, of one configuration on one machine." />
     <div class="stack">${confirming && html`<section class="notice good" role="status"><span>Fresh runs are queued: <a href=${link('experiment', { id: confirming })}>experiment ${confirming}</a> says whether it is so.</span></section>`}
-    <div class="filters"><${Narrow} name="filter" label="Series" placeholder="task 2 threads" first=${true} /><${Choice} name="alert" label="Slowdowns" options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map((state) => [state, state])]} /></div>
+    <div class="filters"><${Narrow} name="filter" label="Settings" placeholder="scheduler=task threads=2" first=${true} /><${Narrow} name="node" label="Node" /><${Choice} name="alert" label="Slowdowns" options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map((state) => [state, state])]} /></div>
     <${Alerts} alerts=${alerts} />
-    <${Answered} answer=${answer} height=${300}>${(/** @type {import('../schemas').Schemas['SeriesList']} */ { items: all }) => {
-    const shown = all.filter((series) => narrowed.split(/\s+/).every((word) => `${nameOf(series)} ${series.machine.node}`.toLowerCase().includes(word)));
-    const one = shown.find((series) => keyOf(series) === chosen);
-    return html`${one && html`<${One} key=${keyOf(one)} of=${one} />`}${all.length === 0 ? html`<${Empty}><h2>No history yet</h2><p>Runs of one configuration on one machine make a series.</p><//>` : html`<section class="panel"><h2>Series</h2><${Table} caption="Series" rows=${shown} id=${keyOf} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'Configuration', class: 'question', cell: (/** @type {any} */ s) => html`<a href=${link('history', { series: keyOf(s), filter: params.get('filter'), alert: params.get('alert') })} aria-current=${keyOf(s) === chosen ? 'true' : undefined}>${nameOf(s)}</a>`, by: nameOf }, { name: 'node', label: 'Node', cell: (/** @type {any} */ s) => s.machine.node, by: (/** @type {any} */ s) => s.machine.node },
-    { name: 'line', label: 'Step time', tight: true, cell: (/** @type {any} */ s) => html`<${Spark} values=${s.points.map((/** @type {any} */ p) => p.step_s)} />` }, { name: 'last', label: 'Latest', number: true, cell: (/** @type {any} */ s) => ms(s.points.at(-1).step_s), by: (/** @type {any} */ s) => s.points.at(-1).step_s },
-    { name: 'n', label: 'Runs', number: true, cell: (/** @type {any} */ s) => count(s.points.length), by: (/** @type {any} */ s) => s.points.length }, { name: 'changes', label: 'Changes', number: true, cell: (/** @type {any} */ s) => count(s.changes.length), by: (/** @type {any} */ s) => s.changes.length },
-    { name: 'state', label: 'Alert', cell: (/** @type {any} */ s) => s.alerts.map((/** @type {any} */ a) => html`<${State} key=${a.change.first_after} of=${a.state} says=${`${a.state}, ${percent(a.change.ratio - 1)} slower`} />`) }])} /><p class="soft">From the latest 500 runs.</p></section>`}`; }}<//></div>`;
+    ${chosen && html`<${One} key=${chosen} id=${chosen} />`}
+    <${Answered} answer=${answer} height=${300}>${(/** @type {import('../schemas').Schemas['SeriesPage']} */ page) => page.items.length === 0 ? html`<${Empty}>${filters.length || asked.node ? html`<p>No series is like that.</p>` : html`<h2>No history yet</h2><p>Runs of one configuration on one machine make a series.</p>`}<//>` : html`<section class="panel"><h2>Series</h2><${Table} caption="Series" rows=${page.items} id=${(/** @type {any} */ s) => s.id} sort=${asked.sort ?? '-last_at'} onSort=${(/** @type {string} */ sort) => choose({ sort, cursor: null })} columns=${/** @type {any} */ ([
+    { name: 'name', label: 'Configuration', class: 'question', cell: (/** @type {any} */ s) => html`<a href=${link('history', { series: s.id, filter: params.get('filter'), node: params.get('node'), alert: params.get('alert'), cursor: params.get('cursor') })} aria-current=${String(s.id) === chosen ? 'true' : undefined}>${nameOf(s)}</a>` }, { name: 'node', label: 'Node', cell: (/** @type {any} */ s) => s.node },
+    { name: 'line', label: 'Step time', tight: true, cell: (/** @type {any} */ s) => s.recent_s.length > 0 && html`<${Spark} values=${s.recent_s} />` }, { name: 'last', label: 'Latest', number: true, cell: (/** @type {any} */ s) => ms(s.median_step_s) },
+    { name: 'n', label: 'Runs', number: true, sort: 'runs', cell: (/** @type {any} */ s) => count(s.runs) }, { name: 'at', label: 'Newest', tight: true, sort: 'last_at', cell: (/** @type {any} */ s) => html`<${Time} at=${s.last_at} />` },
+    { name: 'state', label: 'Slowdowns', cell: (/** @type {any} */ s) => s.alerts.map((/** @type {any} */ a) => html`<${State} key=${a.id} of=${a.state} says=${`${a.state}, ${percent(a.ratio - 1)} slower`} />`) }])} /><${Pages} page=${page} here=${page.items.length} what="configuration" /></section>`}<//></div>`;
 }

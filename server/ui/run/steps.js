@@ -1,6 +1,6 @@
 // Each step: its time by phase, its loss, and why it is flagged.
 import { html, useMemo } from '../vendor/preact.js';
-import { useAnswer } from '../answers.js';
+import { useAnswer, useGrowing } from '../answers.js';
 import { ms, plural } from '../format.js';
 import { Answered, Empty, Table } from '../pieces.js';
 import { Lines } from '../plots/series.js';
@@ -34,15 +34,24 @@ function Loss({ rows }) {
     x=${x} xLabel="step" yLabel="loss" height=${220} series=${[{ label: 'loss', token: 'task', values: rows.map((row) => row.loss), show: (/** @type {number} */ v) => v.toFixed(5) }]} />`;
 }
 
+/** Each step's time while the run is under way. @param {{rows: {step: number, step_s: number}[]}} props */
+function Live({ rows }) {
+  const x = useMemo(() => rows.map((row) => row.step), [rows]);
+  return html`<${Lines} title="Step time so far" name="steps-so-far" rows=${rows} said="As the worker tells of them; which of them count, and their phases, are known at the end."
+    fields=${[{ label: 'step', value: (/** @type {any} */ r) => r.step }, { label: 'step_ms', value: (/** @type {any} */ r) => r.step_s * 1e3 }]} x=${x} xLabel="step" yLabel="milliseconds" height=${260} zero=${true}
+    series=${[{ label: 'step', token: 'accent', values: rows.map((row) => row.step_s * 1e3), kind: 'points', show: (/** @type {number} */ v) => ms(v / 1e3) }]} />`;
+}
+
 /** @param {{of: any, topic: string, live: any}} props */
 export function Steps({ of, topic }) {
   const done = of.state === 'succeeded' || of.median_step_s !== null;
   const samples = useAnswer(done ? `runs/${of.id}/samples` : null);
   const result = useAnswer(done ? `runs/${of.id}/result` : null);
-  const progress = useAnswer(done || of.state === 'queued' ? null : `runs/${of.id}/progress`, {}, { follow: topic });
+  const live = useGrowing(done || of.state === 'queued' ? null : `runs/${of.id}/steps`, topic);
   if (!done) {
-    const points = progress.data?.items ?? [];
-    return points.length > 1 ? html`<section class="panel"><${Loss} rows=${points} /></section>` : html`<${Empty}><p>${of.state === 'queued' ? 'It has not begun.' : ['running', 'leased'].includes(of.state) ? 'Steps will stand here as the worker tells of them.' : 'No step of it counts.'}</p><//>`;
+    const every = live.data ?? [];
+    const rows = every.filter((/** @type {any} */ row) => row.attempt_no === every.at(-1).attempt_no);
+    return rows.length > 1 ? html`<div class="stack"><section class="panel"><${Live} rows=${rows} /></section><section class="panel"><${Loss} rows=${rows} /></section></div>` : html`<${Empty}><p>${of.state === 'queued' ? 'It has not begun.' : ['running', 'leased'].includes(of.state) ? 'Steps will stand here as the worker tells of them.' : 'No step of it counts.'}</p><//>`;
   }
   return html`<${Answered} answer=${samples} height=${420}>${(/** @type {any} */ found) => {
     const flagged = result.data?.flagged ?? [];
