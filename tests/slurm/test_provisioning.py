@@ -82,6 +82,7 @@ def test_a_pending_job_is_what_a_run_waits_for(
         until(lambda: "a job of pool `held` is pending in Slurm: Partition" in reason(), "Slurm's reason")
         client.cancel_experiment(experiment_id)
         until(lambda: len(slurm.jobs()) == 1, "the job that nothing needs to be cancelled")
+        until(lambda: logged(home, "cancelled"), "the log to say so")  # after the job has left
         assert len(logged(home, "cancelled")) == 1
         assert [job["name"] for job in slurm.jobs()] == ["t.other.1"]
     finally:
