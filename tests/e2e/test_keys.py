@@ -49,7 +49,7 @@ def test_keys_are_made_listed_and_revoked(home: House, admin: str) -> None:
 
 
 def test_who_may_not_is_told_so_with_exit_code_3(home: House, admin: str) -> None:
-    assert "takes a key" in taskloom(home, "runs", "list", status=3)
+    assert "set TASKLOOM_TOKEN" in taskloom(home, "runs", "list", status=3)
     reader = taskloom(home, "keys", "create", "--scope", "read", token=admin).strip()
     told = json.loads(taskloom(home, "runs", "cancel", "1", "--json", token=reader, status=3))
     assert (told["type"], told["scopes"]) == ("/problems/forbidden", ["admin", "submit"])

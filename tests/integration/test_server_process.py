@@ -234,11 +234,12 @@ def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together
         return all((counters / f"counter_{replica.pid}.db").exists() for replica in first)
 
     until(both_have_answered)
+    # Whichever is asked tells what all of them answered, the dead one included.
+    told = f'taskloom_requests_total{{route="server_health",status="200"}} {asked}.0'
+    until(lambda: told in httpx.get(f"{several.url}/metrics").text)  # they count once the answer has gone
     dead = first.pop()
     dead.kill()
     until(lambda: len(replicas_of(several) - {dead}) == 2)
-    # Whichever is asked tells what all of them answered, the dead one included.
-    told = f'taskloom_requests_total{{route="server_health",status="200"}} {asked}.0'
     until(lambda: told in httpx.get(f"{several.url}/metrics").text)
     # Those who wait are answered when all end together.
     identity = {"worker_id": "w1", "boot_id": "b"}
