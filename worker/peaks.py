@@ -33,7 +33,7 @@ def measure_once(
         if peaks.read(settings.cores) is not None:  # another worker of this node was faster
             return
         busy = load.Others().busy_cores()
-        if busy > load.MOST_BUSY_CORES:
+        if busy > load.MOST_BUSY_CORES and settings.peaks != "forced":
             text = f"peaks not measured: others keep {busy:.1f} cores busy; later: taskloom doctor --peaks"
             report.say("peaks-skipped", text, busy_cores=busy)
             return

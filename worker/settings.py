@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from gpt2core.node import host
@@ -23,7 +23,7 @@ from taskloom.worker.walltime import Walltime, parse_s
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 Drain = Literal["finish", "release"]
-Peaks = Literal["once", "never"]
+Peaks = Literal["once", "forced", "never"]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="TIME",
         help="from asking a trainer to stop to killing it [TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
     )
-    out.add_argument("--peaks", choices=("once", "never"), help="measure the node's peaks first [TASKLOOM_PEAKS, once]")
+    out.add_argument("--peaks", choices=get_args(Peaks), help="measure the node's peaks first [TASKLOOM_PEAKS, once]")
     out.add_argument("--json", action="store_true", help="one JSON event a line on standard output")
     return out
 
@@ -157,8 +157,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     if drain not in ("finish", "release"):
         raise ConfigError("drain", drain, "finish or release")
     peaks = value("peaks") or "once"
-    if peaks not in ("once", "never"):
-        raise ConfigError("peaks", peaks, "once or never")
+    if peaks not in get_args(Peaks):
+        raise ConfigError("peaks", peaks, "once, forced or never")
     labels = given.label or list(filter(None, environment.get("TASKLOOM_LABELS", "").split(",")))
     wait_s = value("wait_s") or 25.0
     try:
@@ -186,6 +186,6 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         job=job,
         idle_exit_s=None if idle_exit is None else parse_s(idle_exit, "idle_exit"),
         grace_s=_default_grace_s(job) if grace is None else parse_s(grace, "grace"),
-        peaks="never" if peaks == "never" else "once",
+        peaks=cast(Peaks, peaks),
         as_json=given.json,
     )

@@ -99,6 +99,7 @@ def _checksum(content: bytes) -> bytes:
 
 def _link(symbol: str, compiled: Compiled) -> int:
     """Link object code into this process; the address of a symbol of it."""
+    linker = _linker()  # first: from then on LLVM finds the process's own functions too
     unknown = [name for name in compiled.calls if llvm.address_of_symbol(name) is None]
     if unknown == [FREES]:
         llvm.add_symbol(FREES, llvm.address_of_symbol("abort"))  # what allocates nothing frees nothing
@@ -106,8 +107,8 @@ def _link(symbol: str, compiled: Compiled) -> int:
         from gpt2core.compile import compiler
 
         compiler.declare_functions()
-    _linker().add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
-    return int(_linker().get_function_address(symbol))
+    linker.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
+    return int(linker.get_function_address(symbol))
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from gpt2core.node import load, peaks
-from taskloom import diagnosis, local_run
+from taskloom import diagnosis, extras, local_run
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.errors import EXIT_WORK_FAILED
 from taskloom.progress import Bar
@@ -28,6 +28,8 @@ def doctor(measure: bool, force: bool, as_json: bool) -> None:
     """Check whether this machine is fit to measure on. Warnings do not change the exit code."""
     if force and not measure:
         raise click.UsageError("--force goes with --peaks")
+    if measure:
+        extras.require("worker")
     checks = diagnosis.examine()
     found = measured_peaks(force, as_json) if measure else peaks.read()
     if as_json:

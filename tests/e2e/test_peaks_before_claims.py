@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def fresh(tmp_path: Path) -> dict[str, str]:
     """The environment of a worker on a node of which nothing is known."""
-    return {"TASKLOOM_PEAKS": "once", "TASKLOOM_CACHE_DIR": str(tmp_path / "cache"), "FAKE_ROOF": "quick"}
+    return {"TASKLOOM_PEAKS": "forced", "TASKLOOM_CACHE_DIR": str(tmp_path / "cache"), "FAKE_ROOF": "quick"}
 
 
 def kept(fresh: dict[str, str]) -> list[dict]:

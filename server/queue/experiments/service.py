@@ -327,7 +327,7 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
     names = dict(session.execute(of_names.where(ExperimentKey.experiment_id.in_(ids))).all())
     tags: dict[int, list[str]] = {identity: [] for identity in ids}
     of_tags = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(ExperimentTag.experiment_id.in_(ids))
-    for experiment_id, tag in session.execute(of_tags.order_by(ExperimentTag.tag)):
+    for experiment_id, tag in session.execute(of_tags.order_by(ExperimentTag.experiment_id, ExperimentTag.tag)):
         tags[experiment_id].append(tag)
     return [
         ExperimentSummary(
