@@ -164,9 +164,9 @@ def _result(builder: Any, kind: Any, value: Any) -> tuple[str, Any]:
 
 def _finish(native: Any, module: Any, result: str = "none") -> Compiled:
     """The object code of a compiled function and its face."""
-    library = native.library
-    library.add_ir_module(module)
-    library.finalize()
-    _, _, (code, _) = library.serialize_using_object_code()
-    calls = [each.name for each in library._final_module.functions if each.is_declaration]
+    linked = native.library
+    linked.add_ir_module(module)
+    linked.finalize()
+    _, _, (code, _) = linked.serialize_using_object_code()
+    calls = [each.name for each in linked._final_module.functions if each.is_declaration]
     return Compiled(code, [name for name in calls if not name.startswith("llvm.")], result)

@@ -27,6 +27,7 @@ SMALL = TrainConfig(model="tiny", batch=2, seq=16, steps=6, warmup=2, token_slic
                     threads=len(CORES), scheduler="omp-task")  # fmt: skip
 VARIANTS = [("omp-for", "step"), *(("omp-task", sync) for sync in SYNCS)]
 
+# libiomp5 comes with MKL's wheel, the others are Debian's. CI installs all three, and fails where a test is skipped.
 pytestmark = pytest.mark.skipif(not HERE, reason="no OpenMP runtime on this node")
 each_runtime = pytest.mark.parametrize("name", HERE)
 

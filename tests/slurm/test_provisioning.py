@@ -243,20 +243,44 @@ def test_nothing_is_submitted_while_the_queue_cannot_be_read(
     until(lambda: slurm.jobs() == [], "the worker to leave", LONG)
 
 
+def by_hand(slurm: Cluster, home: House, idle_exit: str) -> str:
+    """Submit the job script as a user would, with a key file that is not there; the job's number."""
+    settings = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TASKLOOM_SERVER": home.url,
+        "TASKLOOM_TOKEN_FILE": str(home.folder / "no-key"), "TASKLOOM_IDLE_EXIT": idle_exit, "TASKLOOM_PEAKS": "never",
+        "XDG_STATE_HOME": str(home.folder / "state"),
+    }  # fmt: skip
+    exported = ",".join(["ALL", *(f"{name}={value}" for name, value in settings.items())])
+    arguments = ("--parsable", f"--export={exported}", f"--output={home.folder}/by-hand.log", str(JOB_SCRIPT))
+    return slurm.command("sbatch", *arguments).strip()
+
+
 def test_the_job_script_brings_a_worker_by_hand_and_needs_no_key_where_the_server_asks_for_none(
     slurm: Cluster, home: House, client: Client
 ) -> None:
     experiment_id = submit(client)
-    settings = {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TASKLOOM_SERVER": home.url,
-        "TASKLOOM_TOKEN_FILE": str(home.folder / "no-key"), "TASKLOOM_IDLE_EXIT": "4s", "TASKLOOM_PEAKS": "never",
-        "XDG_STATE_HOME": str(home.folder / "state"),
-    }  # fmt: skip
-    exported = ",".join(["ALL", *(f"{name}={value}" for name, value in settings.items())])
-    slurm.command("sbatch", f"--export={exported}", f"--output={home.folder}/by-hand.log", str(JOB_SCRIPT))
+    by_hand(slurm, home, "4s")
     all_succeed(client, experiment_id)
     assert [worker.labels["partition"] for worker in client.workers()] == ["main"]
     until(lambda: slurm.jobs() == [], "the worker to leave", LONG)
+
+
+def test_a_requeued_job_script_goes_on_in_its_log_and_the_run_it_lost_has_one_result(
+    slurm: Cluster, home: House, client: Client
+) -> None:
+    experiment_id = submit(client, base={"steps": 3000, "warmup": 2})
+    job_id = by_hand(slurm, home, "10s")
+    training(client, experiment_id)
+    slurm.command("scontrol", "requeue", job_id)
+    until(lambda: [job["state"] for job in slurm.jobs()] == ["PENDING"], "the job to be queued again", LONG)
+    first = (home.folder / "by-hand.log").read_text()
+    assert "registered" in first
+    slurm.command("scontrol", "update", f"jobid={job_id}", "starttime=now")  # Slurm itself waits two minutes
+    all_succeed(client, experiment_id)
+    exactly_one_result_each(client, experiment_id)
+    until(lambda: slurm.jobs() == [], "the worker to leave", LONG)
+    assert (home.folder / "by-hand.log").read_text().startswith(first)
+    assert (home.folder / "by-hand.log").read_text().count("registered") == 2
 
 
 def test_two_provisioners_of_one_name_do_not_run_beside_each_other(home: House, provision: Provision) -> None:
