@@ -12,6 +12,7 @@ from taskloom.contract.runs import MOST_ID
 from taskloom.server import paging
 from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.rates import Rates
+from taskloom.server.access.turns import Turns
 from taskloom.server.db import Database
 from taskloom.server.metrics import Metrics
 from taskloom.server.queue.artifacts.store import Store
@@ -33,6 +34,7 @@ class Context:
     metrics: Metrics
     readiness: Readiness
     control: Threads  # of what writes; readers have FastAPI's own
+    turns: Turns  # of readers
     ended: Callable[[], bool]  # called, on any thread, after attempts ended; whether something was queued by that
     public: bool  # whether other machines can reach the server
 

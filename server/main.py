@@ -28,6 +28,7 @@ from taskloom.server.access.keys import service as keys_service
 from taskloom.server.access.keys.routes import router as keys
 from taskloom.server.access.keys.routes import who
 from taskloom.server.access.rates import Rates
+from taskloom.server.access.turns import Turns
 from taskloom.server.connections import Connection
 from taskloom.server.context import Context
 from taskloom.server.db import Database
@@ -80,7 +81,7 @@ from taskloom.server.webhooks.deliveries import Deliveries
 from taskloom.server.webhooks.routes import router as webhooks
 
 log = logging.getLogger("taskloom.server")
-
+READER_TURN_S = 0.1  # a reader that takes longer waits for something else than the event loop
 
 ROUTERS = (
     submissions.router,
@@ -146,6 +147,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         metrics=Metrics(database, settings.lease_s),
         readiness=Readiness(database, store),
         control=control,
+        turns=Turns(settings.readers_at_once, READER_TURN_S),
         ended=ended,
         public=public,
     )

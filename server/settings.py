@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     )
     control_threads: int = Field(16, ge=1, description="threads of claims, heartbeats, results and all that writes")
     reader_threads: int = Field(8, ge=1, description="threads of lists, details and files")
+    readers_at_once: int = Field(
+        2, ge=1, description="requests of readers that are handled at once, so that claims and heartbeats go first"
+    )
     poll_s: float = Field(
         1.0, gt=0, description="how often waiting claims look for other servers' runs, beside being told on PostgreSQL"
     )

@@ -56,6 +56,11 @@ class _JsonRequest(Request):
 
 async def _guarded(route: Guarded, handle: Handle, request: Request) -> Response:
     context: Context = request.app.state.context
+    async with context.turns.taken() if "read" in route.access.scopes else contextlib.nullcontext():
+        return await _handled(context, route, handle, request)
+
+
+async def _handled(context: Context, route: Guarded, handle: Handle, request: Request) -> Response:
     request.state.caller = await auth.authorise(request, context, route.access)
     with context.in_flight.share() as share:
         if route.streams_body:

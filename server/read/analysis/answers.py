@@ -33,6 +33,7 @@ from taskloom.server.read.pool import Flights, Pool
 from taskloom.server.settings import Settings
 
 JSON = "application/json"
+WHOLE_BYTES = 1 << 20  # larger answers are sent in pieces
 COMPUTED = (AnalysisTooLong, TooManyQuestions)  # problems of what is computed in the pool
 Content = Callable[[Session], Hashable]  # what an answer is made from, as short as it can be said
 
@@ -45,9 +46,9 @@ class Answers:
         self._looks = Flights()
 
     async def give(
-        self, name: str, args: tuple[Any, ...], made_from: Content, known: str | None, media_type: str
+        self, name: str, args: tuple[Any, ...], made_from: Content, known: str | None, media_type: str, as_file: bool
     ) -> Response:
-        """A kept answer, or one that is made now; 304 where the client knows it."""
+        """A kept answer, or one that is made now; 304 where the client knows it. as_file: a FileResponse otherwise."""
         # Equal contents are looked at once at a time, whatever is asked of them.
         content = await self._looks.join(made_from, lambda: to_thread.run_sync(self._look, made_from))
         told = json.dumps([name, args, repr(content), _sources()])
@@ -56,22 +57,25 @@ class Answers:
         if etag in (known or ""):
             return Response(status_code=304, headers=headers)
         file = self._folder / f"{etag}.answer"
-        if not await to_thread.run_sync(_touch, file):
+        body = await to_thread.run_sync(_used, file)
+        if body is None:
             await self.pool.answer(name, args, str(file))
-        return FileResponse(file, headers=headers, media_type=media_type)
+        if not body or as_file:
+            return FileResponse(file, headers=headers, media_type=media_type)
+        return Response(body, headers=headers, media_type=media_type)
 
     def _look(self, made_from: Content) -> Hashable:
         with self._database.read() as session:
             return made_from(session)
 
 
-def _touch(file: Path) -> bool:
-    """Whether the file is there; from now on it counts as used."""
+def _used(file: Path) -> bytes | None:
+    """What the file holds, b"" if that is much, None where there is none; from now on it counts as used."""
     try:
         os.utime(file)
+        return file.read_bytes() if file.stat().st_size <= WHOLE_BYTES else b""
     except FileNotFoundError:
-        return False
-    return True
+        return None
 
 
 @functools.cache
@@ -213,8 +217,10 @@ class Ask:
     answers: Answers
     known: str | None
 
-    async def __call__(self, name: str, *args: Any, made_from: Content, media_type: str = JSON) -> Response:
-        return await self.answers.give(name, args, made_from, self.known, media_type)
+    async def __call__(
+        self, name: str, *args: Any, made_from: Content, media_type: str = JSON, as_file: bool = False
+    ) -> Response:
+        return await self.answers.give(name, args, made_from, self.known, media_type, as_file)
 
 
 async def _ask(

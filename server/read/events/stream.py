@@ -30,6 +30,7 @@ from taskloom.server.settings import Settings
 MEDIA_TYPE = "text/event-stream"
 ALIVE_EVERY_S = 15.0
 AT_LATEST_S = 15.0  # workers fall silent without a commit
+AT_ONCE = 10  # listeners that write in one turn of the event loop
 BEHIND = 100  # pieces of news that wait for a listener; one that is further behind is ended, and comes again
 Look = Callable[[Mapping[Topic, int]], dict[Topic, Seen]]
 ID = re.compile(r"([0-9a-f]{16})\.([0-9]{1,9})")
@@ -239,7 +240,8 @@ class Streams:
                     if remaining_s <= 0:
                         return
                     try:
-                        told = await asyncio.wait_for(listener.news.get(), min(ALIVE_EVERY_S, remaining_s))
+                        async with asyncio.timeout(min(ALIVE_EVERY_S, remaining_s)):
+                            told = await listener.news.get()
                         break
                     except TimeoutError:
                         yield Told(None, "", heard)
@@ -290,7 +292,7 @@ class Streams:
                 if any(seen.more or seen.again for seen in found.values()):
                     self._looked_at = None
                 for topic, told in asked.items():
-                    self._tell(topic, told, found.get(topic))
+                    await self._tell(topic, told, found.get(topic))
         finally:
             self._watching = None
             if not self._room.is_open:
@@ -298,7 +300,7 @@ class Streams:
                     for listener in watched.listeners:
                         listener.tell(None)
 
-    def _tell(self, topic: Topic, told: Heard, seen: Seen | None) -> None:
+    async def _tell(self, topic: Topic, told: Heard, seen: Seen | None) -> None:
         watched = self._watched.get(topic)
         if watched is None or watched.told is not told:
             return
@@ -306,8 +308,10 @@ class Streams:
         if news is not None:
             watched.told = Heard(news.identity, news.lines[-1][0] if news.lines else told.line)
         if news is None or news.identity != told.state or news.lines or news.ended:
-            for listener in watched.listeners:
+            for number, listener in enumerate(list(watched.listeners), 1):
                 listener.tell(news)
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)  # these write first, so that claims and heartbeats get between them
 
 
 class _Stream(StreamingResponse):

@@ -55,7 +55,7 @@ async def trace(
     run_ids: tuple[int, ...] = (run_id,) if beside is None or beside == run_id else (run_id, beside)
     media_type = JSON if format == "chrome" else ZIP
     made_from = service.of_traces(*run_ids)
-    found = await ask("trace", run_ids, format, made_from=made_from, media_type=media_type)
+    found = await ask("trace", run_ids, format, made_from=made_from, media_type=media_type, as_file=True)
     if not isinstance(found, FileResponse):  # the client knows it
         return found
     name = f"run-{'-'.join(map(str, run_ids))}-trace.{'json' if format == 'chrome' else 'zip'}"

@@ -1,0 +1,28 @@
+"""Readers are handled a few at a time, so that claims and heartbeats find the event loop free between them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+
+class Turns:
+    """At most so many readers at once, in the order in which they came.
+
+    One that takes longer waits for something else than the event loop, such as an analysis: it no longer counts.
+    """
+
+    def __init__(self, most: int, longest_s: float) -> None:
+        self._free = asyncio.Semaphore(most)
+        self._longest_s = longest_s
+
+    @contextlib.asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Wait for a turn; it ends with the block, or before it after the longest time."""
+        await self._free.acquire()
+        with contextlib.ExitStack() as turn:
+            turn.callback(self._free.release)
+            timer = asyncio.get_running_loop().call_later(self._longest_s, turn.close)
+            turn.callback(timer.cancel)
+            yield
