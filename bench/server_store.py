@@ -50,6 +50,12 @@ class Served:
         return int(found)
 
 
+    def cpu_s(self) -> float:
+        """Seconds of processor time of the server and of its processes that live."""
+        spent = [each.cpu_times() for each in (self.process, *self.process.children(recursive=True))]
+        return sum(each.user + each.system for each in spent)
+
+
 @contextlib.contextmanager
 def database(kind: str, folder: Path | None) -> Iterator[str]:
     """The URL of a database, durable as in production: in a temporary folder, or kept in the one given."""
@@ -110,7 +116,8 @@ def fill(served: Served, runs: int) -> None:
             for statement in FILL:
                 session.execute(text(statement), {**values, "first": first, "last": min(first + 10, wanted) - 1})
         if first % 100 == 0:
-            print(f"filled {first} of {wanted} experiments, {time.monotonic() - started:.0f} s", flush=True)
+            told = f"filled {first} of {wanted} experiments, {time.monotonic() - started:.0f} s"
+            print(told, file=sys.stderr, flush=True)
     if there < wanted:
         _settle(store)
     store.close()
