@@ -137,7 +137,7 @@ def test_streams_are_limited_and_make_room_when_they_end(start_server):
 
 def test_streams_that_are_asked_for_at_the_same_moment_are_limited_too(start_server):
     api = start_server(events_every_s=0.02, max_streams=1)
-    api.submit()
+    api.submit(axes={"seed": [1, 2, 3]})
     look, asked = api.reading.streams._look_at, threading.Barrier(3)
     waiting = iter(range(3))
 
@@ -148,8 +148,8 @@ def test_streams_that_are_asked_for_at_the_same_moment_are_limited_too(start_ser
 
     api.reading.streams._look_at = look_together
 
-    def status():
-        with api.http.stream("GET", "/api/v1/runs/1/events") as answer:
+    def status(run_id):
+        with api.http.stream("GET", f"/api/v1/runs/{run_id}/events") as answer:
             if answer.status_code == 429:
                 refused.release()
                 return 429
@@ -159,7 +159,7 @@ def test_streams_that_are_asked_for_at_the_same_moment_are_limited_too(start_ser
 
     refused = threading.Semaphore(0)
     with ThreadPoolExecutor(3) as pool:
-        assert sorted(pool.map(lambda _: status(), range(3))) == [200, 429, 429]
+        assert sorted(pool.map(status, (1, 2, 3))) == [200, 429, 429]
 
 
 def test_a_server_that_leaves_ends_its_streams(listen):

@@ -25,6 +25,7 @@ from taskloom.server.errors import NotFound, TooManyStreams
 from taskloom.server.problems import problem
 from taskloom.server.queue.attempts.waiting import WaitingRoom
 from taskloom.server.read.events.service import Seen, Topic
+from taskloom.server.read.pool import Flights
 from taskloom.server.settings import Settings
 
 MEDIA_TYPE = "text/event-stream"
@@ -97,6 +98,14 @@ class News:
         return cls(text, hashlib.sha256(news.encode()).hexdigest()[:16], seen.ended, lines, seen.more)
 
 
+@dataclass(frozen=True)
+class First:
+    """A first look at a topic. told: how far its listeners were before it; None if it had none, or not long enough."""
+
+    news: News
+    told: Heard | None
+
+
 @dataclass(eq=False)
 class _Listener:
     news: asyncio.Queue[News | None] = field(default_factory=lambda: asyncio.Queue(BEHIND))  # None: the stream ends
@@ -127,13 +136,15 @@ class Streams:
         self._open = 0
         self._watched: dict[Topic, _Watched] = {}
         self._watching: asyncio.Task[None] | None = None
+        self._firsts = Flights()
         self._looked_at: object = None  # the mark of the last look; None: look again in any case
 
     async def answer(self, topic: Topic, last_event_id: str | None) -> StreamingResponse:
         """The stream after the event `last_event_id`. Raises NotFound or TooManyStreams."""
         self._check_room()
         heard = Heard.parse(last_event_id)
-        first = await self._look(topic, heard.line)
+        # Those who come at once share one look.
+        first = await self._firsts.join((topic, heard.line), lambda: self._first(topic, heard.line))
         return _Stream(self, self._events(topic, first, heard))
 
     async def answer_all(self, topics: Sequence[Topic], last_event_id: str | None) -> StreamingResponse:
@@ -141,13 +152,15 @@ class Streams:
         self._check_room()
         before = HeardAll.parse(last_event_id)
         heard = {topic: before.by_topic.get(str(topic), Heard()) for topic in dict.fromkeys(topics)}
+        told = {topic: self._told_of(topic) for topic in heard}
         found = await to_thread.run_sync(self._look_at, {topic: each.line for topic, each in heard.items()})
         for topic in heard:
             if topic not in found:
                 raise NotFound(f"there is no {topic.kind} {topic.id}")
-        return _Stream(self, self._all_events({topic: News.of(found[topic]) for topic in heard}, heard))
+        firsts = {topic: First(News.of(found[topic]), told[topic]) for topic in heard}
+        return _Stream(self, self._all_events(firsts, heard))
 
-    async def _all_events(self, first: dict[Topic, News], heard: dict[Topic, Heard]) -> AsyncIterator[bytes]:
+    async def _all_events(self, first: dict[Topic, First], heard: dict[Topic, Heard]) -> AsyncIterator[bytes]:
         told: asyncio.Queue[tuple[Topic, Told | None]] = asyncio.Queue(BEHIND)
 
         async def pass_on(topic: Topic) -> None:
@@ -202,9 +215,18 @@ class Streams:
             raise NotFound(f"there is no {topic.kind} {topic.id}")
         return News.of(found[topic])
 
-    async def _events(self, topic: Topic, news: News, heard: Heard) -> AsyncIterator[bytes]:
+    async def _first(self, topic: Topic, line: int) -> First:
+        """Raises NotFound."""
+        told = self._told_of(topic)
+        return First(await self._look(topic, line), told)
+
+    def _told_of(self, topic: Topic) -> Heard | None:
+        watched = self._watched.get(topic)
+        return watched.told if watched else None
+
+    async def _events(self, topic: Topic, first: First, heard: Heard) -> AsyncIterator[bytes]:
         yield format_sse_event(retry=1000)
-        async with contextlib.aclosing(self._told(topic, news, heard)) as told:
+        async with contextlib.aclosing(self._told(topic, first, heard)) as told:
             async for each in told:
                 if each.event is None:
                     yield KEEPALIVE_COMMENT
@@ -213,10 +235,12 @@ class Streams:
                 else:
                     yield format_sse_event(id=str(each.heard), event=each.event, data_str=each.data)
 
-    async def _told(self, topic: Topic, news: News, heard: Heard) -> AsyncGenerator[Told, None]:
+    async def _told(self, topic: Topic, first: First, heard: Heard) -> AsyncGenerator[Told, None]:
         until = time.monotonic() + self._longest_s  # then the client comes again; its key may be revoked by then
+        news = first.news
         with self._listening(topic) as listener:
-            ready = False
+            # Where nothing was told since the first look, whatever came after it is still to be told.
+            ready = first.told is not None and first.told is self._told_of(topic) and not news.more
             while True:
                 if news.identity != heard.state:
                     heard = Heard(news.identity, heard.line)

@@ -1,0 +1,107 @@
+import asyncio
+import contextlib
+import json
+import threading
+
+from taskloom.contract.events import ExperimentEvent
+from taskloom.server.queue.attempts.waiting import WaitingRoom
+from taskloom.server.read.events.service import Seen, Topic
+from taskloom.server.read.events.stream import Streams
+from taskloom.server.settings import Settings
+
+TOPIC = Topic("experiment", 1)
+
+
+class Database:
+    """One experiment, and how often it was looked at."""
+
+    def __init__(self):
+        self.runs, self.looks, self.going = 1, 0, threading.Event()
+        self.going.set()
+
+    def look(self, topics):
+        assert set(topics) <= {TOPIC}
+        self.looks += 1
+        runs = self.runs
+        assert self.going.wait(20)
+        state = ExperimentEvent(experiment_id=1, state="active", runs=runs, by_state={"queued": runs}, active=[])
+        return {TOPIC: Seen(TOPIC, state, ended=False)}
+
+    def mark(self):
+        return self.runs
+
+
+def run(scene):
+    async def bounded():
+        database, room = Database(), WaitingRoom()
+        room.open()
+        settings = Settings(events_every_s=0.005)
+        async with asyncio.timeout(20):
+            await scene(database, Streams(database.look, database.mark, room, settings))
+        room.close()
+
+    asyncio.run(bounded())
+
+
+class Listener:
+    """A stream whose events are read as they come."""
+
+    def __init__(self, answer):
+        self.pieces = answer.body_iterator
+
+    @classmethod
+    async def to(cls, streams):
+        return cls(await streams.answer(TOPIC, None))
+
+    async def hears(self, runs):
+        """Wait until the experiment is told to have so many runs."""
+        async for piece in self.pieces:
+            for line in piece.decode().splitlines():
+                name, _, value = line.partition(": ")
+                if name == "data" and json.loads(value)["runs"] == runs:
+                    return
+
+    async def close(self):
+        with contextlib.suppress(RuntimeError):  # it is being read
+            await self.pieces.aclose()
+
+
+async def listening(streams, database):
+    """A listener to whom news has been told: the topic is watched."""
+    first = await Listener.to(streams)
+    await first.hears(database.runs)
+    next_one = asyncio.create_task(first.hears(database.runs + 1))
+    while database.looks < 3:  # its own two, and one for all
+        await asyncio.sleep(0.001)
+    database.runs += 1
+    await next_one
+    return first
+
+
+def test_streams_that_open_together_share_a_look():
+    async def scene(database, streams):
+        first = await listening(streams, database)
+        before = database.looks
+        others = await asyncio.gather(*(Listener.to(streams) for _ in range(100)))
+        await asyncio.gather(*(other.hears(database.runs) for other in others))
+        assert database.looks - before < 20
+        heard = asyncio.gather(*(listener.hears(database.runs + 1) for listener in (first, *others)))
+        database.runs += 1
+        await heard
+        for listener in (first, *others):
+            await listener.close()
+
+    run(scene)
+
+
+def test_what_was_told_between_the_first_look_and_the_listening_is_not_missed():
+    async def scene(database, streams):
+        first = await listening(streams, database)
+        late = await Listener.to(streams)
+        database.runs += 1
+        await first.hears(database.runs)  # told to those who listen, while `late` does not yet
+        await late.hears(database.runs)
+        for listener in (first, late):
+            await listener.close()
+
+    run(scene)
