@@ -99,21 +99,27 @@ def _checksum(content: bytes) -> bytes:
 
 def _link(symbol: str, compiled: Compiled) -> int:
     """Link object code into this process; the address of a symbol of it."""
-    linker = _linker()  # first: from then on LLVM finds the process's own functions too
+    _linker(False)  # first: from then on LLVM finds the process's own functions too
+    abort = llvm.address_of_symbol("abort")
     unknown = [name for name in compiled.calls if llvm.address_of_symbol(name) is None]
     if unknown == [FREES]:
-        llvm.add_symbol(FREES, llvm.address_of_symbol("abort"))  # what allocates nothing frees nothing
+        llvm.add_symbol(FREES, abort)  # code that allocates nothing never frees
     elif unknown:
         from gpt2core.compile import compiler
 
         compiler.declare_functions()
+    linker = _linker(llvm.address_of_symbol(FREES) not in (None, abort))
     linker.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
     return int(linker.get_function_address(symbol))
 
 
 @functools.cache
-def _linker() -> llvm.ExecutionEngine:
-    """LLVM's linker in memory. The module that it takes stays empty, so nothing is ever compiled for it."""
+def _linker(frees: bool) -> llvm.ExecutionEngine:
+    """LLVM's linker in memory. Its module stays empty, so nothing is compiled for it.
+
+    A linker keeps the first copy of a function that several objects contain, such as Numba's for reference counts. So
+    code that frees memory has its own linker, apart from code whose copies call abort.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)

@@ -141,10 +141,15 @@ def test_settings_of_the_compiler_tell_code_apart(monkeypatch: pytest.MonkeyPatc
 
 
 def test_code_that_allocates_is_loaded_with_what_it_calls_of_numba(tmp_path: Path) -> None:
+    """Also after code that only counts references, whose copy of Numba's function must not be used for freeing."""
     (tmp_path / "allocating.py").write_text(
-        "import sys\nimport numpy as np\nfrom gpt2core.compile.jit import runtime\n"
-        "@runtime\ndef total(n):\n    return np.ones(n).sum()\n"
-        "print(total(7), total(8), 'numba' in sys.modules)\n"
+        "import sys\nimport numpy as np\nfrom gpt2core.compile import atomics\n"
+        "from gpt2core.compile.jit import runtime\n"
+        "@runtime\ndef counts_references(pair, turns):\n    part = pair[0]\n    for i in range(turns):\n"
+        "        atomics.fence()\n        part = pair[1] if part[0] > i else part[1:]\n    return part[0]\n"
+        "@runtime\ndef allocates(n):\n    return np.ones(n).sum()\n"
+        "first = counts_references((np.arange(9), np.arange(9)), 3)\n"
+        "print(first, allocates(7), allocates(8), 'numba' in sys.modules)\n"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     for _ in range(2):
@@ -152,7 +157,7 @@ def test_code_that_allocates_is_loaded_with_what_it_calls_of_numba(tmp_path: Pat
             [sys.executable, str(tmp_path / "allocating.py")], env=environment, capture_output=True, text=True,
             check=True,
         )  # fmt: skip
-        assert done.stdout.strip() == "7.0 8.0 True"
+        assert done.stdout.strip() == "3 7.0 8.0 True"
 
 
 def test_a_closure_has_no_origin() -> None:
