@@ -1,4 +1,4 @@
-"""Atomic operations on int64 cells given by address, and how a waiting thread behaves. What Numba lacks, each tiny."""
+"""Atomic operations on int64 cells by address, and instructions for waiting threads. Numba lacks them."""
 
 from __future__ import annotations
 

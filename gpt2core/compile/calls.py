@@ -1,4 +1,4 @@
-"""Calls of compiled functions from Python, which need no Numba. Others run Python meanwhile: the GIL is not held.
+"""Calls of compiled functions from Python, without Numba. A call releases the GIL.
 
 A function's C face takes the address of int64 cells (compiler.py makes it). The first is for the result; an integer, a
 float or a bool takes one, an array one for its address and one for each dimension, a tuple those of its parts.
@@ -16,7 +16,7 @@ import numpy as np
 
 from gpt2core.compile.objects import Loaded
 
-FACE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)  # returns 0, or that the function raised an exception
+FACE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)  # returns 0 unless the function raised an exception
 
 RESULTS: dict[str, Callable[[int], Any]] = {
     "none": lambda _: None,
@@ -36,7 +36,7 @@ class Call:
 
     def __call__(self) -> Any:
         if self._face(self._cells):
-            raise RuntimeError(f"{self.name}, which is compiled, raised an exception")
+            raise RuntimeError(f"the compiled function {self.name} raised an exception")
         return RESULTS[self.result](self._cells[0])
 
 

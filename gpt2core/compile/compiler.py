@@ -21,21 +21,21 @@ from gpt2core.compile.objects import Compiled
 
 PARAMETERS = {"p": types.CPointer(types.int64), "i": types.int64}  # of an entry
 
-llvm.initialize_native_asmparser()  # for what is written in the processor's own language
+llvm.initialize_native_asmparser()  # for inline assembly
 
 
 def dispatcher(function: Callable[..., Any], flags: Mapping[str, Any]) -> Any:
-    """What Numba takes a function of ours for, where compiled code calls it; its type does not keep it alive."""
+    """Numba's dispatcher of a function, for calls from compiled code. Its type does not keep it alive."""
     return numba.jit(**flags)(function)
 
 
 def type_of_intrinsic(define: Callable[..., Any]) -> Any:
-    """What Numba takes an intrinsic for."""
+    """Numba's type of an intrinsic."""
     return types.Function(make_intrinsic_template(define, define, define.__name__))
 
 
 def type_of_borrowed(name: str) -> Any:
-    """What Numba takes a function of its own for."""
+    """Numba's type of a function of its own."""
     return cpu_target.typing_context.resolve_value_type(getattr(numba, name))
 
 
@@ -46,7 +46,7 @@ def declare_functions() -> None:
 
 
 class _Bare(_FunctionCompiler):  # type: ignore[misc]
-    """Compiles a function without the faces through which Numba itself would call it."""
+    """Compiles a function without the wrappers through which Numba would call it."""
 
     def _customize_flags(self, flags: Any) -> Any:
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
@@ -62,7 +62,7 @@ def compile_entry(function: Callable[..., Any], flags: Mapping[str, Any], parame
     module, builder, face = _face(symbol, VOID, [context.get_value_type(each) for each in native.fndesc.argtypes])
     failed, _ = _call(module, builder, native, face.args)
     with builder.if_then(failed, likely=False):
-        call(builder, "llvm.trap", VOID)  # kernels raise no exceptions, and nobody would hear of one
+        call(builder, "llvm.trap", VOID)  # kernels raise no exceptions: nothing could handle one
     builder.ret_void()
     return _finish(native, module)
 
@@ -130,7 +130,7 @@ def _compile(function: Callable[..., Any], flags: Mapping[str, Any], arguments: 
 
 
 def _face(symbol: str, result: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """A module, a builder inside its one function, and that."""
+    """An LLVM module, a builder inside its one function, and the function."""
     module = cpu_target.target_context.create_module(symbol)
     face = ir.Function(module, ir.FunctionType(result, parameters), symbol)
     return module, ir.IRBuilder(face.append_basic_block("entry")), face
@@ -148,7 +148,7 @@ def _call(module: Any, builder: Any, native: Any, values: Sequence[Any]) -> tupl
 
 
 def _result(builder: Any, kind: Any, value: Any) -> tuple[str, Any]:
-    """The kind of a result, and it as 64 bits."""
+    """The kind of a result, and its value as 64 bits."""
     if isinstance(kind, types.NoneType):
         return "none", None
     if isinstance(kind, types.Float):

@@ -49,13 +49,13 @@ types, cgutils = Later("numba.core.types"), Later("numba.core.cgutils")  # for i
 
 
 class Intrinsic:
-    """What compiled code calls and LLVM's language says: function(typing context, types) -> (signature, generator)."""
+    """A function that generates LLVM IR for its caller: (typing context, types) -> (signature, generator)."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     @functools.cached_property
-    def _numba_type_(self) -> Any:  # by this name Numba asks a value that it does not know
+    def _numba_type_(self) -> Any:  # Numba reads this attribute of a value that it does not know
         from gpt2core.compile import compiler
 
         return compiler.type_of_intrinsic(self.function)
@@ -79,7 +79,7 @@ class Function:
 
     def __init__(self, function: Callable[..., Any], **flags: Any) -> None:
         functools.update_wrapper(self, function)
-        self.py_func = function  # by these two names Numba knows what it is to inline
+        self.py_func = function  # Numba reads these two attributes to inline a function
         self.targetoptions = {"nopython": True, "nogil": True, "error_model": "numpy", **flags}
         self._loaded: dict[str, objects.Loaded] = {}
 
@@ -133,7 +133,7 @@ class Entry:
 
     @property
     def was_kept(self) -> bool:
-        """Whether it did not have to be compiled."""
+        """Whether it was loaded rather than compiled."""
         return self.loaded.was_kept
 
     def _compile(self, symbol: str) -> objects.Compiled:
@@ -163,7 +163,7 @@ def runtime(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Declare a part of the runtime that goes into the loop that calls it: a task passes no hundred arguments."""
+    """Declare a part of the runtime that is inlined into its caller, so that tasks do not pass a hundred arguments."""
     return Function(function, inline="always")
 
 

@@ -1,4 +1,4 @@
-"""Vectors of 16 lanes of 32 bits, for code that is written in LLVM's own language."""
+"""Vectors of 16 lanes of 32 bits, for code that is written in LLVM IR."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def store(builder, value, address, offset, align=LINE):
 
 
 def opaque(builder, value):
-    """The same integer, of which the compiler knows nothing: addresses made from it stay as written, where LLVM would
-    compute each from the one before.
+    """The same integer, opaque to the compiler: addresses made from it stay as written, where LLVM would compute each
+    from the one before.
     """
     return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=r,0", [value], side_effect=False)
 
@@ -66,7 +66,7 @@ def masked_store(builder, value, address, vector, mask):
 
 
 def prefetch(builder, address):
-    """Into the second cache, for reading."""
+    """Prefetch the line at an address into the second cache, for reading."""
     arguments = [_pointer(builder, address, I8, 0), *(ir.Constant(I32, value) for value in (0, 2, 1))]
     llvm.call(builder, "llvm.prefetch.p0", VOID, arguments)
 

@@ -24,7 +24,7 @@ from gpt2core.node.files import replacing
 
 @dataclass(frozen=True)
 class Compiled:
-    """Object code, the functions of others that it calls, and what the function returns: none, bool, int or float."""
+    """Object code, the external functions that it calls, and the kind of its result: none, bool, int or float."""
 
     code: bytes
     calls: Sequence[str]
@@ -33,7 +33,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A function in this process's memory. `was_kept`: it did not have to be compiled."""
+    """A function in this process's memory. `was_kept`: it was loaded from a file, not compiled."""
 
     address: int
     result: str
@@ -46,9 +46,9 @@ _loaded: dict[str, Loaded] = {}
 
 
 def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -> Loaded:
-    """A function of this name, made from what these texts say: kept ones are loaded, others first made.
+    """Load the function of this name that is made from these texts; compile and keep it first if there is no file.
 
-    `make` compiles it as the symbol that it is given, and runs for one function at a time.
+    `make` compiles it under the given symbol, for one function at a time.
     """
     key = hashlib.sha256(repr((target.identity(), name, *made_from)).encode()).hexdigest()[:32]
     symbol = f"taskloom_{name}_{key}"
@@ -65,15 +65,15 @@ def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -
 
 @functools.cache
 def origin(function: Callable[..., object]) -> str:
-    """What tells a function from others: its name and the content of its file. Raises TypeError for a closure."""
+    """Identity of a function: its name and the hash of its file. Raises TypeError for a closure."""
     if function.__closure__:
-        raise TypeError(f"{function.__qualname__} is a closure: what it was made with could not be told from its file")
+        raise TypeError(f"{function.__qualname__} is a closure; its file does not determine what it captured")
     content = hashlib.sha256(Path(inspect.getfile(function)).read_bytes()).hexdigest()
     return f"{function.__module__}.{function.__qualname__} {content}"
 
 
 def read(path: Path) -> Compiled | None:
-    """What a file holds, or None if there is none or it is damaged."""
+    """The content of a file, or None if it is missing or damaged."""
     try:
         checksum, _, content = path.read_bytes().partition(b"\n")
     except FileNotFoundError:

@@ -11,7 +11,7 @@ from gpt2core.compile.llvm import I32, I64, call
 
 NUMBER = {"x86_64": 202, "aarch64": 98, "ppc64le": 221, "riscv64": 98}  # of the system call; little endian all
 WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
-NAP_NS = 5_000_000  # a parked thread looks by itself so often: a wake that came too early costs no more than this
+NAP_NS = 5_000_000  # a parked thread wakes after this time by itself: the most that a lost wake-up costs
 EVERYONE = 1 << 30
 
 

@@ -1,4 +1,4 @@
-"""What code is compiled for and by, and the folder that keeps what was compiled."""
+"""Identity of compiled code (sources, compiler, processor) and the folder that keeps it."""
 
 from __future__ import annotations
 

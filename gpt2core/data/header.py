@@ -36,5 +36,5 @@ def read_header(path: str | Path, stream: BinaryIO, magic: int, versions: dict[i
     header = np.frombuffer(raw, dtype="<i4")
     if int(header[1]) not in versions:
         known = ", ".join(f"{number} ({what})" for number, what in versions.items())
-        raise BadVersion(path, f"version {header[1]}; read here: {known}")
+        raise BadVersion(path, f"version {header[1]} is not supported; supported: {known}")
     return header

@@ -103,7 +103,7 @@ def stdlib_tokens(most: int = STDLIB_TOKENS) -> Tokens:
         if len(text) >= most:
             break
     if not text:
-        raise UnreadableFile(root, "no .py file of the standard library here")
+        raise UnreadableFile(root, "found no .py file of the standard library")
     return np.frombuffer(text, dtype=np.uint8)[:most].astype(np.uint16)
 
 
@@ -116,13 +116,13 @@ def map_tokens(path: str | Path) -> Tokens:
         count = int(read_header(path, stream, MAGIC, VERSIONS)[2])
         expected_bytes = HEADER_BYTES + count * TOKEN_BYTES
         if count < 0:
-            raise CountMismatch(path, f"the header says {count} tokens")
+            raise CountMismatch(path, f"the header's token count is {count}; expected 1 or more")
         if size_bytes < expected_bytes:
             raise TruncatedFile(path, f"{size_bytes} bytes; the header's {count} tokens need {expected_bytes}")
         if size_bytes > expected_bytes:
             raise CountMismatch(path, f"{size_bytes} bytes; the header's {count} tokens fill only {expected_bytes}")
         if count == 0:
-            raise NotEnoughTokens(path, "the header says 0 tokens")
+            raise NotEnoughTokens(path, "the header's token count is 0; expected 1 or more")
         tokens: Tokens = np.memmap(stream, dtype=np.uint16, mode="r", offset=HEADER_BYTES, shape=(count,))
         return tokens
 

@@ -1,4 +1,4 @@
-"""What computes matrix products: our own code, or a library that is loaded and held to one thread a call."""
+"""Libraries of matrix products: our own code, and BLAS libraries, limited to one thread per call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpt2core.spec.errors import MachineError
 
 @dataclass(frozen=True)
 class Library:
-    """What computes products: a loaded library, held to one thread a call, or our own code.
+    """A library of matrix products: a loaded BLAS, limited to one thread per call, or our own code.
 
     `entry` is compiled code for either precision, `address` the library's function that it calls, 0 for our own.
     """
@@ -59,7 +59,7 @@ def blas(name: str) -> Library:
 
 
 def available(precision: str = "fp32") -> list[Library]:
-    """What there is for products of this precision, our own first."""
+    """Libraries for products of this precision, our own first."""
     first = blas("auto")
     if precision == "bf16":
         return [own(precision)] if first.name == "openblas" else [own(precision), _load_mkl(precision)]
@@ -67,8 +67,8 @@ def available(precision: str = "fp32") -> list[Library]:
 
 
 def load(name: str, precision: str = "fp32") -> list[Library]:
-    """What may compute products of this precision if `name` is asked for: with "auto" all that there is; ours where
-    that library cannot.
+    """Candidates for products of this precision: all libraries for "auto", else the one named; our own where that one
+    does not support the precision.
 
     Raises MachineError if the library asked for is not there.
     """
@@ -108,7 +108,7 @@ def _load_openblas() -> Library:
     library = ctypes.CDLL(str(path)) if path else None
     function: Any = getattr(library, "scipy_sgemm_", None)
     address = ctypes.cast(function, ctypes.c_void_p).value if function else _sgemm_of_scipy()
-    # Those alone: an OpenMP runtime that is asked for its threads takes the asking thread for one of them and binds it.
+    # BLAS libraries only: an OpenMP runtime that is asked for its threads adopts the calling thread and binds it.
     libraries = threadpoolctl.ThreadpoolController().select(user_api="blas")
     libraries.limit(limits=1)
     loaded = [i for i in libraries.info() if {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)]
@@ -117,7 +117,7 @@ def _load_openblas() -> Library:
 
 
 def _openblas_path() -> Path | None:
-    """The OpenBLAS that SciPy's wheel brings: loaded alone, as importing SciPy takes longer than many a run's start."""
+    """The OpenBLAS of SciPy's wheel, without SciPy, whose import takes longer than the start of many runs."""
     scipy = importlib.util.find_spec("scipy")
     if scipy is None or scipy.origin is None:
         return None

@@ -23,14 +23,14 @@ from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.packing import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
-REGISTER_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # of C in registers
+REGISTER_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # rows of C in registers
 INSTRUCTIONS = {"fp32": "avx512" if REGISTER_ROWS == 8 else "generic"}
 INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else f"{INSTRUCTIONS['fp32']}, rounded"
 ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
 VECTORS = PANEL // LANES
-HALF = 4  # rows of a register tile whose words are found from one address: there are not registers for eight
-ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # how the words of A lie that a register tile takes
-AT_ONCE = 4  # words that the inner loop takes at once, with one line fetched ahead
+HALF = 4  # rows addressed from one base: registers do not suffice for eight
+ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a register tile
+AT_ONCE = 4  # words per turn of the inner loop, with one prefetched line
 
 
 def register_tile(pairs: bool) -> Any:
@@ -69,7 +69,7 @@ def register_tile(pairs: bool) -> Any:
 def _register_tile(
     builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places
 ):
-    """Emit the code of a register tile `vectors` vectors wide. Strides that `lie` tells are constants in its loop."""
+    """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
     rows = 1 if lie == ONE_ROW else REGISTER_ROWS
     if lie == ALONG_COLUMNS:
         a_word, offsets = ir.Constant(I64, LANES * WORD), [ir.Constant(I64, WORD * i) for i in range(rows)]
@@ -93,7 +93,7 @@ def _register_tile(
         phi.add_incoming(there[cell], old)
 
     def add_word(sums, at_a, at_b):
-        """The sums with one more word's products."""
+        """Add one word's products to the sums."""
         b = [lanes.load(builder, at_b, WORDS, v * LANES * WORD) for v in range(vectors)]
         halves = [at_a, builder.add(at_a, offsets[HALF])] if rows > HALF else [at_a]
         for i in range(rows):
@@ -103,7 +103,7 @@ def _register_tile(
         return sums
 
     k, at_a, at_b = ZERO64, a, panel
-    for step in (AT_ONCE, 1):  # as long as there are so many words; then those that are left
+    for step in (AT_ONCE, 1):  # whole turns, then the remaining words
         before, last = builder.block, builder.sub(length, ir.Constant(I64, step))
         head, body, end = (builder.append_basic_block(name) for name in ("words", "products", "end"))
         builder.branch(head)
@@ -150,8 +150,8 @@ register_pairs = (
 
 @kernel
 def place_lines(places, length, rows, size, stride):
-    """Spread the lines of `rows` rows of `size` bytes, `stride` bytes apart, evenly over `length` places, in bytes from
-    the first row's start. So few are under way at a time that loads are not held up.
+    """Distribute the lines of `rows` rows of `size` bytes, `stride` bytes apart, evenly over `length` places, as byte
+    offsets from the first row. Few prefetches are then in flight at a time, so that loads are not delayed.
     """
     to = pointer_i64(places)
     lines = rows * ((size + LINE - 1) // LINE)
@@ -201,7 +201,7 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
     panel, places = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
     words = places + 2 * WORD * PRODUCT_DEPTH
     most = 2 * PRODUCT_DEPTH if pairs else PRODUCT_DEPTH
-    parts = (k + most - 1) // most  # nearly equal, so that C is not read again for a short rest
+    parts = (k + most - 1) // most  # nearly equal, so that C is not read again for a short remainder
     most = (k + 2 * parts - 1) // (2 * parts) * 2
     for k0 in range(0, k, most):
         depth = min(most, k - k0)

@@ -1,5 +1,4 @@
-"""What computes each matrix product, our own code or a library, and in pieces of how many columns: measured once on a
-node, and kept.
+"""Choice of a library, and of a number of columns per call, for each matrix product: measured once on a node, and kept.
 
 They differ from shape to shape, and some are faster if a wide product is asked for in pieces
 (docs/decisions/0012). The choice decides how results are rounded, so that all runs on a node share one table, whose id
@@ -29,9 +28,9 @@ from gpt2core.step.ops import Product
 
 SCHEMA = "taskloom.products/4"
 PIECES = (768, 1536, 3072)  # columns
-LEAST_FLOP = 500_000  # of a product that is worth a choice: 5 us
-LEAST_GAIN = 0.03  # for which another than the first library, or a piece, is taken
-FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 3_000_000_000  # that a candidate is measured in, and for
+LEAST_FLOP = 500_000  # smaller products (below about 5 us) take the first library
+LEAST_GAIN = 0.03  # minimum gain over the first library, all columns at once
+FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 3_000_000_000  # rounds per candidate: at least, at most, and FLOP
 
 
 @dataclass(frozen=True)
@@ -70,23 +69,23 @@ class Products:
         return self.choices.get(product, Choice(self.first.name))
 
     def operand(self, product: Product) -> tuple[int, int, int, int]:
-        """What a kernel is called with, less its thread's scratch."""
+        """Arguments of a kernel for this product, without its thread's scratch."""
         choice = self.of(product)
         return self.libraries[choice.name].by(choice.piece)
 
 
 def worth_choosing(products: Sequence[Product]) -> list[Product]:
-    """Those large enough that it matters what computes them, each once."""
+    """The products that are large enough for a choice, without repeats."""
     return [p for p in dict.fromkeys(products) if 2 * p.m * p.n * p.k >= LEAST_FLOP]
 
 
 def choose(
     libraries: Sequence[Library], products: Sequence[Product], tell: Callable[[dict[str, Any]], None]
 ) -> Products:
-    """The kept table of what this node's fastest of several libraries is for each product, completed by measuring.
+    """This node's table of the fastest library for each product. Missing products are measured and kept.
 
-    What is kept stays: a choice decides how results are rounded. So each is kept with the load beside which it was
-    made, and `taskloom doctor` tells of those made beside others. tell gets events `measuring` (done, total, product).
+    A kept choice never changes, since it decides how results are rounded. It is kept with the load during the
+    measurement; `taskloom doctor` names choices made under load. tell gets events `measuring` (done, total, product).
     """
     worth = worth_choosing(products)
     if len(libraries) == 1 or not worth:
@@ -94,7 +93,7 @@ def choose(
     path = _path(libraries)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then takes the first one's choices
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, then uses the first one's choices
         table, kept = _read(path)
         missing = [product for product in worth if product not in kept]
         others, made = load.Others(), {}
@@ -109,7 +108,7 @@ def choose(
 
 
 def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
-    """The first library at once comes first: what is taken unless another is clearly faster."""
+    """Candidates for a product. The first one, the first library at once, is taken unless another is clearly faster."""
     pieces = [0, *(piece for piece in PIECES if 2 * piece <= product.n)]
     return [
         Choice(library.name, piece)
@@ -119,11 +118,11 @@ def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
 
 
 def measure(product: Product, libraries: Sequence[Library]) -> Choice:
-    """The fastest candidate by the best of some rounds in which all take turns, on the calling thread."""
+    """The candidate with the fastest round. Candidates take turns on the calling thread."""
     named = {library.name: library for library in libraries}
     words, scratch = new_scratch()
     rng = np.random.default_rng(0)
-    # On pages as a run's own, that go back when this is done: an allocator would keep what is freed.
+    # On mapped pages, as in a run, which are returned afterwards: an allocator would keep them.
     a, b, c = (
         np.frombuffer(pages.reserve(4 * size), np.float32)[:size]
         for size in (product.m * product.k, product.k * product.n, product.m * product.n)

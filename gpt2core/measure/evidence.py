@@ -24,20 +24,20 @@ from gpt2core.measure import usage
 from gpt2core.node import host
 
 READ_EVERY_S = 0.25
-SHARE = 0.01  # of a step's time, or of its cores' time, from which on a disturbance counts
-FREQUENCY_SHARE = 0.95  # of the run's median frequency, below which a step was slowed down
-FOREIGN_SHARE = 0.02  # of the cores' time over all timed steps; the kernel counts it in ticks of some milliseconds
+SHARE = 0.01  # minimum disturbed share of a step's time, or of its cores' time
+FREQUENCY_SHARE = 0.95  # a step was slow below this share of the run's median frequency
+FOREIGN_SHARE = 0.02  # minimum share of the cores' time over all timed steps; the kernel counts ticks of milliseconds
 
 RULE = {
     "run_delay": f"a thread was ready but not running for more than {SHARE:.0%} of the step",
     "involuntary_switches": "a thread was taken off its core (where the run delay is not known)",
-    "migrations": "a thread was found on another core than before",
+    "migrations": "a thread moved to another core",
     "major_faults": "a thread waited for a page from a disk",
     "steal": f"the host took more than {SHARE:.0%} of the cores' time",
     "throttled": "the cgroup's quota stopped its tasks",
     "frequency": f"a core ran below {FREQUENCY_SHARE:.0%} of the run's median frequency",
 }
-FOREIGN_S = 0.05  # and at least that much of it
+FOREIGN_S = 0.05  # minimum foreign time
 FOREIGN_RULE = f"the run is marked where other processes used more than {FOREIGN_SHARE:.0%} of its cores' timed steps"
 
 Floats = NDArray[np.float64]
@@ -104,7 +104,7 @@ class Watcher:
 def usage_of(readings: Ints) -> dict[str, list[Any] | None]:
     """Columns of the timed steps from the threads' readings (P, steps + 1, LINE); None for what is not known.
 
-    A thread that had no part in a step has no reading at it: it stays where it was.
+    A thread without work in a step has no reading there: the last one is repeated.
     """
     filled = readings.copy()
     for row in range(1, filled.shape[1]):

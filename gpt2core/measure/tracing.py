@@ -1,4 +1,4 @@
-"""What the team writes down while it runs: for every op, step and phase sums and limits; with tracing every call.
+"""Records that the team makes while it runs: sums and bounds for every op, step and phase; with tracing, every call.
 
 Each thread writes rows of its own. Times are ticks of compile.clock.
 """
@@ -33,10 +33,10 @@ class Record(NamedTuple):
     op_calls: Ints  # (P, K + LINE)
     phases: Ints  # (P, S, A * PHASE_COUNT * 3 + 1), A micro-batches: first begin, last end, busy time
     task_time: Ints  # (tasks,) summed over all steps
-    waited: Ints  # (P, LINE): for how long no task was to be had and why; begin of the loop and of the last task
+    waited: Ints  # (P, LINE): time without a task, by cause; begin of the loop and of the last task
     passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
-    usage: Ints  # (P, timed steps + 1, LINE): what the kernel knew of the thread as it came to a step; or no rows
-    desk: Ints  # (P, DESK_CELLS) where such a reading is put together
+    usage: Ints  # (P, timed steps + 1, LINE): the kernel's counts of the thread at each step; or no rows
+    desk: Ints  # (P, DESK_CELLS) buffer for such a reading
     events: Ints  # (P, capacity, 4): call or, for a wait, -1 - its column of `waited`; step, begin, end
     event_count: Ints  # (P, LINE)
 
@@ -128,7 +128,7 @@ def note_waited(record, thread, cause, since, until):
 
 @inlined
 def note_wait_ended(record, thread, cause, since):
-    """Write down a wait that ended with the task that just ran, if there was one; 0, as none is open any more."""
+    """Record a wait that ended with the task that just ran, if there was one; return 0, since no wait is open."""
     if since:
         note_waited(record, thread, cause, since, record.waited[thread, LAST_BEGIN])
     return 0
@@ -155,9 +155,9 @@ def pass_wait(record, now):
 
 @inlined
 def note_wait(record, thread, since, now):
-    """Write down that a thread waited, up to the wait that was passed meanwhile; until when that was.
+    """Record that a thread waited until the graph's wait was passed; return when that was.
 
-    As long as tasks had yet to begin before the wait the thread starved; afterwards it waited for those under way.
+    The thread starved until the last task before that wait began. Afterwards it waited for running tasks.
     """
     starved = min(max(since, record.passed[LAST_START]), now)
     until = min(max(starved, record.passed[PASSED_AT]), now)

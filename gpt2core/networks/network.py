@@ -46,32 +46,32 @@ class Network(Protocol):
         """Fill the weights of a new model: the same numbers for the same seed on every machine."""
 
     def check(self, config: TrainConfig) -> None:
-        """Raise ConfigError for a setting that this network cannot follow; here: for files of weights."""
+        """Raise ConfigError for a setting that this network does not support; by default: files of weights."""
         for name in ("checkpoint", "save"):
             if getattr(config, name) is not None:
                 raise _no_file_format(config, name)
 
     def read(self, config: TrainConfig, weights: Weights) -> None:  # noqa: ARG002
-        """Fill the weights from config.checkpoint; here: refused, as by `check`.
+        """Fill the weights from config.checkpoint; by default refused, as in `check`.
 
         Raises InputError; nothing is written unless all sizes agree.
         """
         raise _no_file_format(config, "checkpoint")
 
     def write(self, config: TrainConfig, weights: Weights) -> None:  # noqa: ARG002
-        """Write the weights to config.save, whole or not at all; here: refused, as by `check`. Raises InputError."""
+        """Write the weights to config.save, all or nothing; by default refused, as in `check`. Raises InputError."""
         raise _no_file_format(config, "save")
 
 
 def _no_file_format(config: TrainConfig, setting: str) -> ConfigError:
-    """The refusal of a file of weights for a network that has no format for them."""
+    """Error for a file of weights of a network without a file format."""
     return ConfigError(setting, getattr(config, setting), f"nothing: {config.model.network} has no file format")
 
 
 def fusion_of(config: TrainConfig) -> str:
     """Fusion of a run: which kernels share a task; "none" where the network's step does not follow the default.
 
-    Raises ConfigError for a fusion that was asked for and that it does not follow.
+    Raises ConfigError for a requested fusion that the network does not support.
     """
     fusions = network_of(config).fusions
     if config.fusion is not None and config.fusion not in fusions:

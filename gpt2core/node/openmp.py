@@ -19,10 +19,10 @@ from gpt2core.spec.schedulers import AUTO, RUNTIMES
 FILES = {
     "libomp": ("libomp.so.5", "libomp.so"),
     "libiomp5": ("libiomp5.so",),
-    "libgomp": ("libgomp.so.1", "libgomp-*.so.1*"),  # wheels give theirs a name of its own
+    "libgomp": ("libgomp.so.1", "libgomp-*.so.1*"),  # wheels rename theirs
 }
-# What is called, and, by having it, how a depend clause is read: GCC 9 and LLVM 14 brought GOMP_taskwait_depend and
-# today's form of depend clauses together; an older runtime would misread them.
+# Functions that we call. GOMP_taskwait_depend came together with today's form of depend clauses (GCC 9, LLVM 14): a
+# runtime without it would misread them.
 ENTRY_POINTS = (
     "GOMP_parallel", "GOMP_barrier", "GOMP_task", "GOMP_taskwait", "GOMP_taskwait_depend", "omp_get_thread_num",
     "GOMP_loop_nonmonotonic_dynamic_start", "GOMP_loop_nonmonotonic_dynamic_next", "GOMP_loop_end_nowait",
@@ -32,16 +32,16 @@ ANY = re.compile(r"/lib(gomp|iomp5|omp)(-[^/]*)?\.so[^/]*$")
 
 @dataclass(frozen=True)
 class RuntimeFile:
-    """An OpenMP runtime on this node. version: what the file says, in the words of who made it."""
+    """An OpenMP runtime on this node. `version` is what the file says of itself."""
 
-    name: str  # libgomp, libiomp5, libomp; of a path its file's name
+    name: str  # libgomp, libiomp5 or libomp; for a path, its file name
     path: Path
     version: str
     sha256: str
 
 
 def find() -> dict[str, Path]:
-    """The usable file of each runtime that this node has, the one that `auto` takes first."""
+    """Usable file of each runtime on this node, in the order of `auto`."""
     return {name: path for name in RUNTIMES if (path := next(_usable(name), None)) is not None}
 
 
@@ -81,7 +81,7 @@ def loaded() -> list[Path]:
 
 
 def _version(content: bytes) -> str:
-    """LLVM's and Intel's runtimes name their version; of GCC's the newest version of its symbols is known."""
+    """The version that LLVM's and Intel's runtimes name; for GCC's, the newest version of its symbols."""
     named = re.search(rb"@\(#\) ([^\0]*OMP) version: ([\d.]+)", content)
     if named:
         return f"{named[1].decode()} {named[2].decode()}"
@@ -90,7 +90,7 @@ def _version(content: bytes) -> str:
 
 
 def _missing(path: Path) -> list[str]:
-    """Entry points that a library does not have."""
+    """Entry points that a library lacks."""
     content = path.read_bytes()
     return [name for name in ENTRY_POINTS if b"\0" + name.encode() + b"\0" not in content]
 
@@ -100,15 +100,14 @@ def _usable(name: str) -> Iterator[Path]:
 
 
 def _candidates(name: str) -> Iterator[Path]:
-    """Files of a runtime, made for this processor, in the order in which they are tried."""
+    """Files of a runtime for this processor, in the order in which they are tried."""
     for folder in _folders():
         for pattern in FILES[name]:
             yield from (path for path in sorted(folder.glob(pattern)) if path.is_file() and _machine(path) == _own())
 
 
 def _folders() -> Iterator[Path]:
-    """Where libraries lie: as the loader is told, in this environment, as the loader knows, in LLVM's folders, in
-    wheels."""
+    """Folders to search: LD_LIBRARY_PATH, this Python environment, the loader's cache, LLVM's folders, wheels."""
     yield from (Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part)
     yield Path(sys.prefix) / "lib"
     yield from _loaders_folders()
@@ -128,7 +127,7 @@ def _loaders_folders() -> tuple[Path, ...]:
 
 
 def _machine(path: Path) -> bytes:
-    """Word size and processor that an ELF file is for; nothing for another file."""
+    """Word size and processor of an ELF file; nothing for another file."""
     with path.open("rb") as file:
         head = file.read(20)
     return head[4:6] + head[18:20] if head.startswith(b"\x7fELF") else b""

@@ -20,7 +20,7 @@ def reserve(size: int) -> mmap.mmap:
 
 
 def peak_rss_bytes() -> int:
-    """The most memory this process has had resident: VmHWM, which unlike ru_maxrss does not survive from a parent."""
+    """Peak resident memory of this process: VmHWM, since ru_maxrss would include its parent's."""
     return _status_bytes("VmHWM")
 
 
@@ -39,7 +39,7 @@ class Residency:
         self._last = self.pieces["interpreter"]
 
     def grew_by(self, piece: str) -> None:
-        """Whatever has come to be resident since the last call, or has gone, is this piece's."""
+        """Attribute the change of resident memory since the last call to this piece."""
         now = _status_bytes("VmRSS")
         self.pieces[piece] = self.pieces.get(piece, 0) + now - self._last
         self._last = now

@@ -20,13 +20,13 @@ from gpt2core.node import host
 from gpt2core.node.files import replacing
 from gpt2core.spec.settings import cache_folder
 
-SCHEMA = "taskloom.peaks/3"  # since what registers can do is measured beside products
+SCHEMA = "taskloom.peaks/3"  # 3: with the peak of vector registers
 PRODUCTS = ("gflop_per_s", "bf16_gflop_per_s")  # figures that depend on the library
 
 
 @dataclass(frozen=True)
 class Everything:
-    """What gpt2core.run.roof is asked for: there is nothing to choose."""
+    """Settings of gpt2core.run.roof, which has none."""
 
     threads: int = 1
     cores: tuple[int, ...] | None = None
@@ -37,8 +37,8 @@ class Everything:
 
 
 def path(cores: Sequence[int] | None = None) -> Path:
-    """This node's file; cores: by default those that this process may use. Another processor, kernel, memory or set of
-    cores makes it another node."""
+    """File of this node's peaks. A node is a processor, kernel, memory size and set of cores (default: those that this
+    process may use)."""
     of = sorted(os.sched_getaffinity(0) if cores is None else cores)
     about = [SCHEMA, platform.node(), host.cpu_model(), platform.release(), host.memory_info_bytes("MemTotal"), of]
     return cache_folder() / f"peaks-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
@@ -54,7 +54,7 @@ def read(cores: Sequence[int] | None = None) -> dict[str, Any] | None:
 
 
 def keep(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep what was measured, and of an earlier measurement what was better; what is kept. Raises UnreadableFile."""
+    """Keep the better figures of this and the earlier measurement; return them. Raises UnreadableFile."""
     earlier = read()
     kept = dict(found) if earlier is None else better(earlier, found)
     target = path()
@@ -65,9 +65,9 @@ def keep(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def better(earlier: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """The better figure of two measurements, each: a peak is what the node can do undisturbed.
+    """The better of two measurements, figure by figure: a peak is what the undisturbed node can do.
 
-    Products of other libraries are other figures: theirs are the later ones. `earlier` says what was taken from there.
+    Products of different libraries cannot be compared: the later figure counts. `earlier` counts the figures kept.
     """
     products = () if earlier.get("blas") == found.get("blas") else PRODUCTS
     threads = {count: dict(row) for count, row in found["threads"].items()}

@@ -8,7 +8,7 @@ from gpt2core.spec.errors import ConfigError, MachineError
 
 
 def choose_cores(wanted: tuple[int, ...] | None, threads: int, oversubscribe: bool) -> tuple[int, ...]:
-    """A core for each thread: the first ones of those wanted, or of those this process may use.
+    """A core for each thread: the first of the wanted cores, or of those that this process may use.
 
     Raises ConfigError if a wanted core is not available here, or if there are fewer cores than threads.
     """
@@ -27,5 +27,5 @@ def pin_this_thread(core: int) -> tuple[int, ...]:
     os.sched_setaffinity(0, {core})  # 0: the calling thread
     observed = tuple(sorted(os.sched_getaffinity(0)))
     if observed != (core,):
-        raise MachineError(f"asked for core {core}, but the thread may run on {observed}")
+        raise MachineError(f"the thread was pinned to core {core}, but may run on {observed}")
     return observed

@@ -1,7 +1,7 @@
-"""A trainer as a child process: started on chosen cores, heard line by line, stopped as a group, reaped.
+"""A trainer as a child process: started on chosen cores, read line by line, stopped as a group, reaped.
 
-It holds one end of a pipe, its lifeline, and only we hold the other: when we are gone, even by SIGKILL, it hears so.
-(A signal on the parent's death, PR_SET_PDEATHSIG, would come as soon as the thread ends that started the child.)
+A pipe, the lifeline, connects the two. It closes when the starter ends, even by SIGKILL, and then the trainer ends.
+(PR_SET_PDEATHSIG would not do: it fires when the thread ends that started the child.)
 
 Standard library only, so that the worker and `taskloom train` start their trainers in the same way without loading one.
 """
@@ -22,7 +22,7 @@ from typing import IO, Any
 from gpt2core.process import launch
 
 GRACE_S = 10.0  # between asking a child to stop and killing it
-LINE_CHARS = 2000  # of a line of output that are kept
+LINE_CHARS = 2000  # longer lines of output are cut
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Exited:
 
 @contextlib.contextmanager
 def spawning_on(cores: Sequence[int] | None) -> Iterator[None]:
-    """Children started inside inherit this affinity from their first instruction on.
+    """Start children inside this block with the given affinity, from their first instruction on.
 
     On Linux the mask belongs to the calling thread and fork copies it, so no code need run between fork and exec.
     """
@@ -68,9 +68,9 @@ def spawning_on(cores: Sequence[int] | None) -> Iterator[None]:
 
 
 class Child:
-    """One trainer process. What it does arrives in `inbox` as Told, Printed and, last, Exited.
+    """One trainer process. Its messages arrive in `inbox` as Told, Printed and, last, Exited.
 
-    Raises OSError if the process cannot be started or the cores are not ours to use.
+    Raises OSError if the process cannot be started or may not use the cores.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Child:
         for reader in self._readers:
             reader.start()
         threading.Thread(target=self._reap, daemon=True).start()
-        with contextlib.suppress(BrokenPipeError):  # it died before it read: its exit tells
+        with contextlib.suppress(BrokenPipeError):  # it ended before reading; its exit status says why
             process.stdin.write(json.dumps(settings))
             process.stdin.flush()
         with contextlib.suppress(BrokenPipeError):

@@ -15,10 +15,10 @@ JSON event a line on its standard output, notes for people on its standard error
 
 Exit codes: 0 done, 1 the work failed, 2 bad input, 130 cancelled by SIGTERM or SIGINT at a step's end.
 
-Where standard output no longer takes events, nobody watches: the run ends at its step's end, without a result, with
-exit code 1 and the reason on standard error.
+If standard output takes no more events, the run ends at the end of its step: without a result, with exit code 1, and
+with the reason on standard error.
 
-Where the environment names a LIFELINE, a pipe nobody writes to, the child's process group is killed when it closes.
+If the environment names a LIFELINE, a pipe without writes, the child's process group is killed when it closes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROTOCOL = 1
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_CANCELLED = 0, 1, 2, 130
 LIFELINE = "TASKLOOM_LIFELINE_FD"
 
-# Every BLAS call is made by one thread of the team; a library's own threads would fight it for the cores.
+# Every BLAS call is made by a thread of the team; a library's own threads would compete for the cores.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

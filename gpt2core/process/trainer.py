@@ -23,14 +23,14 @@ os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
 def main(work: Callable[[threading.Event], None]) -> int:
     """Do the work and return the exit code; its errors become events. SIGTERM and SIGINT set the event it gets."""
-    gc.disable()  # what is loaded and planned are millions of objects in no cycles, walked again and again in vain
+    gc.disable()  # a plan has millions of objects and no cycles: the collector would find nothing
     end_with_parent()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
         work(stop)
-    except Unheard as error:  # the only one that cannot become an event
+    except Unheard as error:  # it cannot be an event
         forget_output()
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -45,7 +45,7 @@ def main(work: Callable[[threading.Event], None]) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once: tearing the interpreter down takes 0.3 s, for memory that goes with the process."""
+    """Exit at once: shutting the interpreter down would take 0.3 s."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:
             stream.flush()
@@ -53,7 +53,7 @@ def leave(code: int) -> NoReturn:
 
 
 def end_with_parent() -> None:
-    """Have this process group killed once whoever started it is gone, however that ended."""
+    """Kill this process group as soon as its starter has ended, in whatever way."""
     descriptor = os.environ.pop(LIFELINE, None)
     if descriptor is None:  # started by hand
         return
@@ -88,7 +88,7 @@ def emit(event: dict[str, Any]) -> None:
 
 
 def forget_output() -> None:
-    """Send what is still buffered for standard output nowhere: the interpreter would fail on it at exit."""
+    """Discard buffered standard output, on which the interpreter would fail at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

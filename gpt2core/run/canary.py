@@ -1,9 +1,9 @@
-"""A canary: frozen work that is timed before and after a run's steps, on its cores, all threads at once.
+"""A canary: frozen work that is timed before and after a run's steps, on its cores, with all threads at once.
 
-No version of ours, of LLVM or of NumPy changes it: it is machine code, written out below. Where step times change and
-the canary's do not, the software changed; where both change, the machine did (analysis/history.py). Half of its time
-goes to arithmetic in registers, half to memory that a core's own cache does not hold; it feels neither wider vectors'
-clocks nor what only larger memory feels.
+It is machine code, written out below, so no version of Taskloom, LLVM or NumPy changes it. If step times change and the
+canary's do not, the software changed; if both change, the machine did (analysis/history.py). Half of its time goes to
+arithmetic in registers, half to memory that a core's own cache does not hold. It does not show the clocks of wide
+vectors, nor effects of larger memory.
 """
 
 from __future__ import annotations
@@ -94,5 +94,5 @@ class Canary:
         self.times_s += [float(each) for each in elapsed * scale]
 
     def about(self) -> dict[str, Any]:
-        """What a result says of it."""
+        """The block `canary` of a result."""
         return {"sha256": IDENTITY, "times_s": self.times_s, "unavailable": UNAVAILABLE}

@@ -1,4 +1,4 @@
-"""The steps of a run: the scheduler runs them, stage after stage, while somebody watches."""
+"""The steps of a run: the scheduler runs them, stage after stage, while the calling thread watches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Measured:
     counted: list[dict[str, int | None]] = field(default_factory=list)  # hardware counters of each thread
     not_counted: dict[str, str] = field(default_factory=dict)  # why a counter has no value
     observed: list[tuple[int, ...]] = field(default_factory=list)  # affinity of each thread
-    scheduler: Mapping[str, Any] = field(default_factory=dict)  # what the scheduler says of itself, if anything
+    scheduler: Mapping[str, Any] = field(default_factory=dict)  # the scheduler's entries for the environment
 
     @property
     def config(self) -> TrainConfig:
@@ -159,7 +159,7 @@ class Stages:
                 if timed:
                     self.measured.watcher.read_if_due()
                 self.report(int(self.control[STEPS_DONE]))
-            except BaseException:  # a run that nobody can watch ends with its step
+            except BaseException:  # a run that cannot be watched ends with its step
                 self.control[STOP] = 1
                 raise
 

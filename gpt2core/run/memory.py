@@ -59,14 +59,14 @@ def what_fits(config: TrainConfig, available: int) -> str:
     for seq in (config.seq >> shift for shift in range(1, config.seq.bit_length())):
         if fits(batch=1, seq=seq):
             return f"batch 1 with seq {seq} would fit"
-    for model in reversed(dict.fromkeys(network_of(config).presets.values())):  # a model of two names is tried once
+    for model in reversed(dict.fromkeys(network_of(config).presets.values())):  # a model with two names is tried once
         if fits(batch=1, seq=min(config.seq, model.context), model=model):
             return f"no batch of this model fits; {model.name} with batch 1 would"
     return "no batch of this model fits, nor any preset"
 
 
 def first_touch(team: Team, arenas: Memory, program: Program) -> None:
-    """Let each thread of the team touch what it owns first, so that it comes to lie near its core."""
+    """Let each thread of the team touch what it owns first, so that the memory is placed near its core."""
     mine = owners(program, arenas.plans, len(team.cores))
     start = {arena: int(block.ctypes.data) for arena, block in arenas.arenas.items()}
 
@@ -79,7 +79,7 @@ def first_touch(team: Team, arenas: Memory, program: Program) -> None:
 
 @kernel
 def touch(begin, end):
-    """Write a zero into each page that begins in the bytes [begin, end): it comes to lie near this thread.
+    """Write a zero into each page that begins in the bytes [begin, end), so that it is placed near this thread.
 
     Arenas begin on a page, so every page of theirs begins in the bytes of one owner.
     """

@@ -58,8 +58,8 @@ def silent(_: dict[str, Any]) -> None:
 def plan(config: TrainConfig, run_bytes: int = 0) -> Plan:
     """Resolve slices and cores, build the step program and its graph, and prove the graph race-free.
 
-    run_bytes: what is to be allocated afterwards, and must fit beside the plan. Raises ConfigError for cores that are
-    not there, NotEnoughMemory if the graph would not fit, GraphError if the program is wrong.
+    run_bytes: memory that the run allocates later and that must fit beside the plan. Raises ConfigError for missing
+    cores, NotEnoughMemory if the graph would not fit, GraphError if the program is wrong.
     """
     config = slicing.resolve(config)
     network_of(config).check(config)
@@ -103,9 +103,9 @@ def products_of(step: Program) -> list[Product]:
 
 
 def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
-    """What may compute the program's products. Raises MachineError if the library asked for is not there."""
+    """Candidate libraries for the program's products. Raises MachineError if the requested one is not installed."""
     if config.blas == "auto" and not table.worth_choosing(products_of(step)):
-        return [libraries.own(config.precision)]  # what would be taken; loading the others takes time
+        return [libraries.own(config.precision)]  # the choice in any case; loading the others takes time
     return libraries.load(config.blas, config.precision)
 
 
@@ -115,7 +115,7 @@ def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> 
 
 
 def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> None:
-    """Compile or load every kernel; says so once one is not in the cache."""
+    """Compile or load every kernel. Events report progress if one is not in the cache."""
     kernels = [kernel_entry(call.kernel) for op in step.ops for call in op.calls]
     entries = list(dict.fromkeys([*(library.entry for library in libraries), *kernels]))
     cold = False

@@ -92,8 +92,8 @@ class Report:
         ]
 
     def thread_stats(self, elapsed_s: float) -> list[ThreadStat]:
-        """What each thread did with the timed steps' time. Scheduling is what nothing else accounts for; where nobody
-        tells it from having no task, that is starvation."""
+        """Each thread's use of the timed steps. Scheduling is the remainder; it counts as starvation where a scheduler
+        does not distinguish the two."""
         scale, warmup = self.measured.calibration.seconds_per_tick, self.config.warmup_steps
         late = np.maximum(self.measured.record.waited[:, tracing.ENTERED] - self.measured.begins[warmup], 0)
         busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale
@@ -166,13 +166,13 @@ class Report:
         total_s = math.fsum(timed)
         warnings = []
         if interval is None:
-            warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it takes 6")
+            warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it needs 6")
         if config.trace and not self.trace_complete():
             warnings.append(
                 f"the trace is cut off: its buffers hold {self.measured.record.events.shape[1]} spans a thread"
             )
         if settings.stress() is not None:
-            warnings.append("TASKLOOM_STRESS delays tasks at random: times mean nothing")
+            warnings.append("TASKLOOM_STRESS delays tasks at random: times are meaningless")
         if len(set(self.measured.planned.cores)) < config.threads:
             warnings.append("more threads than cores: times say nothing about either scheduler")
         if machine["load_average"][0] > len(machine["cores_allowed"]) + 1:

@@ -81,10 +81,10 @@ def train(
     if artifacts is not None:
         try:
             profile.write_json_gz(artifacts / "profile.json.gz", report.profile(about))
-        except UnreadableFile as error:  # a full disk costs the profile, not the result
+        except UnreadableFile as error:  # a full disk loses the profile, not the result
             emit({"event": "warning", "message": str(error)})
     result = report.result(about, weights_sha256(arenas.weights), resident.pieces)
-    canary.time()  # only now, as its memory is no part of the run's peak
+    canary.time()  # last, since its memory is not part of the run's peak
     return dataclasses.replace(result, canary=canary.about())
 
 
@@ -105,5 +105,5 @@ def graph_dot(config: TrainConfig) -> str:
     """The run's task graph in Graphviz's language. Raises MachineError if it is too large to be drawn."""
     planned = plan(config)
     if len(planned.graph) > 20_000:
-        raise MachineError(f"a graph of {len(planned.graph)} nodes cannot be drawn; take a smaller model")
+        raise MachineError(f"the graph has {len(planned.graph)} nodes, too many to draw; choose a smaller model")
     return graph.dot(planned.graph)

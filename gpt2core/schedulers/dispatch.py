@@ -70,7 +70,7 @@ def dawdle_entry(x, t, c):
 
 
 def dawdling(tasks: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Put a random delay before every task: stands the table's entries behind dawdle_entry; returns its operands."""
+    """Put a random delay before every task: replace the table's entries by dawdle_entry; return its operands."""
     operands = np.zeros((len(tasks), OPERAND_SIZE), np.int64)
     operands[:, 0:2] = tasks[:, [ENTRY, OPERANDS]]
     operands[:, 2], operands[:, 3] = np.arange(len(tasks)), seed
@@ -147,7 +147,7 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
             flat += (operand, 0, 0, 0)
         elif isinstance(operand, Product):
             if products is None:
-                raise ValueError(f"nothing was given that computes the product {operand}")
+                raise ValueError(f"no library was given for the product {operand}")
             flat += products.operand(operand)
         elif operand is None:
             flat += (0, 0, 0, 0)
@@ -156,7 +156,7 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
             if not isinstance(kind, Array) or (str(array.dtype), min(array.ndim, 2)) != (kind.dtype, kind.rank):
                 found = f"{array.dtype} {array.shape}"
                 raise TypeError(f"{call.name} {call.phase}: {name} takes {kind}; {operand} is {found}")
-            # More than two dimensions are two: what lies in a row is the kernel's business.
+            # Kernels take at most two dimensions: inner ones are merged.
             first, second = array.shape[0], math.prod(array.shape[1:]) if array.ndim > 1 else 0
             flat += (int(array.ctypes.data), first, second, memory.own_stride(operand))
     return flat

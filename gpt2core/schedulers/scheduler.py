@@ -1,7 +1,7 @@
 """Interface of a scheduler. A scheduler is a folder here and a line in gpt2core/spec/schedulers.py.
 
-`prepare` gets it ready for a job; what that returns runs stages of the job, on threads of its own making. Tasks are run
-by dispatch.run_task, which also records them: whoever orders the tasks, they are measured alike.
+`prepare` returns what runs the stages of a job, on threads of its own. Every scheduler runs tasks by dispatch.run_task,
+which also records them, so that all are measured alike.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Stage:
-    """Consecutive steps that are run in one go, and what is told of them.
+    """Consecutive steps that run without interruption, and how they are watched.
 
-    cost_s: an estimate of each task's seconds. `watch` is to be called every now and then from the thread that called
-    `run`, and its exceptions are raised there; `inside(thread)` is a context that each thread has to be in.
+    cost_s: an estimate of each task's seconds. The thread that called `run` calls `watch` from time to time and raises
+    its exceptions; each thread runs inside the context `inside(thread)`.
     """
 
     first: int
@@ -80,7 +80,7 @@ class Scheduler(Facts, ABC):
 
     @abstractmethod
     def prepare(self, job: Job) -> Prepared:
-        """Get ready for a job. Raises CoreError if this machine lacks what it takes."""
+        """Prepare a job. Raises CoreError if this machine lacks something that it needs."""
 
     def environment(self, options: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
         """Entries for a result's environment, such as a runtime's version; none by default."""

@@ -34,8 +34,8 @@ class Team:
         """Call function(thread, *arguments), compiled or not, on every thread, each in its context `inside(thread)`;
         meanwhile call `watch` every period_s here.
 
-        The first exception of a thread or of `watch` is raised here after every thread has come back, so a watch that
-        fails should let them come back; it is called on, for others of its tasks. Stalled is raised at once.
+        The first exception of a thread or of `watch` is raised here once every thread has returned. A failing `watch`
+        must therefore stop the threads; it is called further. Stalled is raised at once.
         """
         ready: Callable[..., Callable[[], Any]] = partial(partial, function)
         if isinstance(function, Function):
@@ -60,14 +60,14 @@ class Team:
                 try:
                     watch()
                 except Stalled:
-                    raise  # its threads may never come back; they end with the process
+                    raise  # its threads may never return; they end with the process
                 except BaseException as failure:
                     failures.append(failure)
         if failures:
             raise next((f for f in failures if not isinstance(f, threading.BrokenBarrierError)), failures[0])
 
     def start(self, member: Callable[[int], None]) -> list[threading.Thread]:
-        """Have each thread of the team call member(thread); the threads that end once all have come back."""
+        """Have each thread of the team call member(thread); return the threads to join."""
         threads = [
             threading.Thread(target=member, args=(i,), name=f"team-{i}", daemon=True) for i in range(len(self.cores))
         ]

@@ -1,8 +1,8 @@
-"""How a thread waits: it spins for some tens of microseconds, then yields its core to whoever wants it, then parks in
-the kernel until it is woken. All by the clock, as a pause takes 40 cycles on one processor and 140 on another.
+"""How a thread waits: it spins for some tens of microseconds, then yields its core to other threads, then parks in the
+kernel until it is woken. The clock decides, since a pause takes 40 cycles on one processor and 140 on another.
 
 A parked thread was back 42 to 66 us after it was woken, and waking it took 14 to 24 us (medians, two virtual cores,
-waits of 0.2 and 1 ms), where a yielding one was back in less than 1 us: it parks only where a wait is long.
+waits of 0.2 and 1 ms). A yielding thread was back in less than 1 us, so a thread parks only when a wait is long.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from gpt2core.compile.parking import EVERYONE, park, wake
 
 SPIN_S = 50e-6
 SPIN_OVERSUBSCRIBED_S = 1e-6  # another thread of the team wants the core
-PATIENCE = 20  # times as long as it spins a thread waits before it parks
-LOOKS = 16  # between two readings of the clock, which takes as long as a pause or longer
+PATIENCE = 20  # a thread parks after PATIENCE times its spinning time
+LOOKS = 16  # checks of the cell between two readings of the clock, each of which takes as long as a pause or longer
 ARRIVED, GENERATION, PARKED = 0, 64, 128  # bytes of a barrier's cells, a cache line each
 BARRIER_CELLS = 32  # int64
 CALIBRATION_S = 0.002
@@ -50,9 +50,9 @@ def ticks_per_s() -> float:
 
 @runtime
 def wait_while(address, value, parked, spin):
-    """Wait until the cell at an address no longer holds value; since when, in ticks. `spin`: see spin_ticks.
+    """Wait while the cell at an address holds value; return when the wait began, in ticks. `spin`: see spin_ticks.
 
-    parked: address of the count of parked threads. Whoever changes the cell wakes them if there are any.
+    parked: address of the count of parked threads, which the thread that changes the cell wakes.
     """
     since, waited, looks = ticks(), 0, 0
     while load_acquire(address) == value:
@@ -73,10 +73,10 @@ def wait_while(address, value, parked, spin):
 
 @runtime
 def barrier(cells, threads, spin):
-    """Wait for all threads of the team; since when, in ticks, or 0 for the last one, which does not wait.
+    """Wait for all threads of the team; return when the wait began, in ticks, or 0 for the last thread.
 
-    cells: address of BARRIER_CELLS. The last to arrive reads no clock, and nobody does on leaving: the others, and the
-    next op, would wait for it.
+    cells: address of BARRIER_CELLS. The last thread to arrive reads no clock, and no thread does on leaving: the others
+    and the next op would wait for it.
     """
     if threads == 1:
         return 0

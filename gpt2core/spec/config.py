@@ -24,8 +24,8 @@ POLICIES = ("breadth-first", "critical-path", "program-order")
 ASSIGNMENTS = ("static", "dynamic")
 FUSIONS = ("none", "rows", "all")
 DISTRIBUTIONS = ("zipf", "uniform")
-MOST_CORES = 4096  # that are named at once
-AUTO = None  # a slice size that the trainer chooses
+MOST_CORES = 4096  # longest accepted list of cores
+AUTO = None  # the trainer chooses the slice size
 
 
 def setting(default: Any, help: str, **meta: Any) -> Any:
@@ -86,8 +86,8 @@ class ModelConfig(Model):
         return -(-self.vocab // 128) * 128
 
     def step_flop(self, samples: int, positions: int) -> int:
-        """6 x parameters in matrix products x tokens, and for attention 12 L C T x tokens less the half that the causal
-        mask leaves out. What is recomputed does not count.
+        """Model FLOP of a step: 6 x parameters in matrix products x tokens, plus half of attention's 12 L C T x tokens,
+        since the causal mask removes the other half. Recomputation is not counted.
 
         Source: Chowdhery et al. 2022 (PaLM), appendix B: model-FLOP utilisation.
         """
@@ -118,16 +118,16 @@ PRESETS = {
     "gpt2-774m": ModelConfig(36, 20, 1280, 50257, 1024, "gpt2-774m"),
     "gpt2-1.5b": ModelConfig(48, 25, 1600, 50257, 1024, "gpt2-1.5b"),
 }
-PRESETS["gpt2"] = PRESETS["gpt2-124m"]  # the name by which Hugging Face knows it
+PRESETS["gpt2"] = PRESETS["gpt2-124m"]  # Hugging Face's name for it
 
 
 OTHER_NETWORKS = tuple(name for name in networks.NETWORKS if name != networks.DEFAULT)
 
 
 def model_from(value: object) -> Model:
-    """A model from its sizes, from itself, or from a name: of a preset of GPT-2, or of another network.
+    """A model from a name (a preset of GPT-2, or another network), from its sizes, or from itself.
 
-    Sizes with the key `network` are those of that network's model, others of a GPT-2. Raises ConfigError.
+    Sizes with the key `network` describe a model of that network, sizes without it a GPT-2. Raises ConfigError.
     """
     if isinstance(value, Model):
         return value
@@ -273,12 +273,12 @@ class TrainConfig:
 
     @property
     def needs_whole_gradients(self) -> bool:
-        """Whether no weight can be updated before the last gradient of all, or of the last micro-batch, is known."""
+        """Whether every gradient must be complete before any weight is updated."""
         return self.grad_accum > 1 or self.grad_clip > 0
 
     @property
     def fused(self) -> str:
-        """Which kernels share a task. With sync phase updates are a phase of their own; op_threads names single ops."""
+        """Which kernels share a task. With sync phase, updates are their own phase; op_threads names single ops."""
         if self.fusion is not None:
             return self.fusion
         if self.op_threads:
@@ -287,9 +287,9 @@ class TrainConfig:
         return "rows" if self.needs_whole_gradients or (by_graph and self.sync == "phase") else "all"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values only; from_dict gives the same config back. Trainers older than the setting `runtime` know all
-        that is said of a run under a scheduler that has none."""
-        out = dict(vars(self))  # not dataclasses.asdict, which copies deeply: a sweep asks this ten thousand times
+        """JSON values only; from_dict gives the same config back. `runtime` is left out where the scheduler has none,
+        so that trainers without this setting accept the run."""
+        out = dict(vars(self))  # dataclasses.asdict copies deeply: too slow for sweeps of ten thousand runs
         out["model"] = self.model.to_dict()
         if self.runtime == schedulers.AUTO and "runtime" not in schedulers.scheduler(self.scheduler).options:
             del out["runtime"]
@@ -308,7 +308,7 @@ class TrainConfig:
         return cls(**values)
 
 
-SETTINGS = dataclasses.fields(TrainConfig)  # asked for once: a sweep checks ten thousand configurations
+SETTINGS = dataclasses.fields(TrainConfig)  # computed once, since a sweep checks ten thousand configurations
 NAMES = tuple(item.name for item in SETTINGS)
 
 
@@ -337,11 +337,11 @@ def parse_cores(value: object) -> tuple[int, ...]:
 
 
 def _is_number(text: str) -> bool:
-    return len(text) <= 6 and text.isdecimal()  # int() refuses the longest texts with another error
+    return len(text) <= 6 and text.isdecimal()  # int() raises another error for very long texts
 
 
 def parse_op_threads(value: object, threads: int) -> dict[str, int]:
-    """Threads by op name from "qkv=2,layernorm=1" or from a mapping; which ops there are, the step program knows."""
+    """Threads by op name from "qkv=2,layernorm=1" or from a mapping. The step program checks the names."""
     accepted = f"op=threads pairs such as qkv=2,layernorm=1, each from 1 to threads ({threads})"
     if isinstance(value, str):
         pairs = [part.strip().partition("=") for part in value.split(",")]
@@ -356,7 +356,7 @@ def parse_op_threads(value: object, threads: int) -> dict[str, int]:
 
 
 def field_type(name: str) -> Any:
-    """The resolved annotation of a TrainConfig field, for those who build forms from this list."""
+    """The resolved annotation of a TrainConfig field."""
     return typing.get_type_hints(TrainConfig)[name]
 
 

@@ -60,13 +60,13 @@ class BadMagic(FileError):
 
 
 class BadVersion(FileError):
-    """The file's version is not one that is read here."""
+    """The version of the file's format is not supported."""
 
     slug = "bad-version"
 
 
 class TruncatedFile(FileError):
-    """The file ends before its header says."""
+    """The file is shorter than its header says."""
 
     slug = "truncated-file"
 
@@ -112,7 +112,7 @@ class NotFinite(CoreError):
     slug = "not-finite"
 
     def __init__(self, step: int, value: float, name: str = "loss") -> None:
-        super().__init__(f"the {name.replace('_', ' ')} of step {step} is {value}; stopped there")
+        super().__init__(f"the {name.replace('_', ' ')} of step {step} is {value}: the run was stopped")
         self.step, self.value, self.name = step, value, name
 
     def fields(self) -> dict[str, object]:
@@ -120,7 +120,7 @@ class NotFinite(CoreError):
 
 
 class Cancelled(CoreError):
-    """The run was asked to stop and stopped at a step's end."""
+    """The run was cancelled and stopped at the end of a step."""
 
     slug = "cancelled"
 
@@ -133,20 +133,20 @@ class Cancelled(CoreError):
 
 
 class Unheard(CoreError):
-    """Nobody reads the events any more: standard output is closed or full. The run ends at a step's end."""
+    """Standard output is closed or full, so events are lost. The run ends at the end of its step."""
 
     slug = "unheard"
 
 
 class Violated(CoreError):
-    """A task of a benchmark ran before its inputs, not at all, or did not do its work on the memory."""
+    """A task of a benchmark ran before its inputs, did not run, or left wrong numbers in memory."""
 
     slug = "violated"
 
     def __init__(self, inputs: int, tasks: int, numbers: int = 0) -> None:
         super().__init__(
-            f"{inputs} inputs did not carry what was due, {tasks} tasks did not run in the last iteration, "
-            f"{numbers} numbers in memory are not what they should be"
+            f"{inputs} inputs carried a wrong stamp, {tasks} tasks did not run in the last iteration, "
+            f"{numbers} numbers in memory are wrong"
         )
         self.inputs, self.tasks, self.numbers = inputs, tasks, numbers
 
@@ -161,7 +161,7 @@ class GraphError(CoreError):
 
 
 class Stalled(CoreError):
-    """No task has ended for a long time: the run is taken for deadlocked."""
+    """No task has ended for a long time: the run is considered deadlocked."""
 
     slug = "stalled"
 

@@ -1,4 +1,4 @@
-"""The networks that there are, and what a configuration knows of any network's model."""
+"""Registry of networks, and the sizes that every network's model has."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any, ClassVar, Self
 
 from gpt2core.spec.errors import ConfigError
 
-# A network's name, and the module whose NETWORK is what networks/network.py asks for. It is imported once it is named.
+# Network by name: the module whose NETWORK implements networks/network.py. It is imported on first use.
 NETWORKS = {
     "gpt2": "gpt2core.networks.gpt2.network",
 }
-DEFAULT = "gpt2"  # the network of a model that names none
+DEFAULT = "gpt2"  # network of a model without the key `network`
 
 
 class Model(ABC):
-    """The sizes of a network's model. A network has a frozen dataclass of its own, whose fields are the JSON keys."""
+    """Sizes of a network's model. Each network has its own frozen dataclass, whose fields are the JSON keys."""
 
     network: ClassVar[str]
     name: str
-    context: int  # most positions of a sample
-    vocab: int  # tokens, or classes, that a target is one of
+    context: int  # maximum number of positions of a sample
+    vocab: int  # number of tokens or classes
 
     @abstractmethod
     def step_flop(self, samples: int, positions: int) -> int:
-        """Flop that a training step of the model takes, however it is computed."""
+        """Model FLOP of a training step, independent of how it is computed."""
 
     @classmethod
     def from_sizes(cls, sizes: Mapping[str, Any]) -> Self:
@@ -39,7 +39,7 @@ class Model(ABC):
         return cls(**sizes)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values only. Only a network other than the default one is named."""
+        """JSON values only. The default network is not named."""
         sizes = dict(vars(self))  # not dataclasses.asdict, which copies deeply
         return sizes if self.network == DEFAULT else {"network": self.network, **sizes}
 

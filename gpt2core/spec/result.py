@@ -11,8 +11,8 @@ from typing import Any
 from gpt2core.spec.config import PHASES
 
 SCHEMA = "taskloom.result/2"
-MOSTLY_USEFUL = 0.95  # of the threads' time, from which on counters speak of the work
-READABLE = ("taskloom.result/1", SCHEMA)  # version 1 has neither the split of the threads' time nor validity evidence
+MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time for counters to describe the work
+READABLE = ("taskloom.result/1", SCHEMA)  # version 1 lacks the split of the threads' time and validity evidence
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class ThreadStat:
     """One thread of the team over the timed steps: where it ran and what it did with the time.
 
     Useful, scheduling, waiting and idle time add up to the timed steps' time; waiting = barrier + starvation. Under
-    omp-task thread 0 alone has scheduling, which is what creating tasks takes; the others' is null, as no runtime tells
-    looking for a task from having none: both are starvation there.
+    omp-task only thread 0 has scheduling time, for creating tasks. For the others it is null: no runtime distinguishes
+    looking for a task from having none, so both count as starvation.
     """
 
     thread: int
@@ -56,11 +56,11 @@ class ThreadStat:
     observed_cores: tuple[int, ...]  # the affinity mask read back inside the thread
     useful_s: float  # in tasks
     phase_useful_s: Mapping[str, float]
-    scheduling_s: float | None  # the rest: creating, finding, releasing and noting tasks
+    scheduling_s: float | None  # the remainder: creating, finding, releasing and recording tasks
     waiting_s: float
-    barrier_s: float  # until all others came
+    barrier_s: float  # waiting for the other threads
     starvation_s: float  # no task was ready, or the op had too few tiles
-    idle_s: float  # had no part in the work: not in the loop yet, or left out by op_threads
+    idle_s: float  # no part in the work: its loop had not begun, or op_threads excluded it
     calls: int
 
 
@@ -80,13 +80,13 @@ class TrainResult:
     weights_sha256: str
     graph: Mapping[str, float]
     validity: Mapping[str, Any] = field(default_factory=dict)
-    flagged: Sequence[Sequence[str]] = ()  # for each step why it may not count
+    flagged: Sequence[Sequence[str]] = ()  # for each step the reasons why it may not count
     counters: Mapping[str, Any] = field(default_factory=dict)
     resident_bytes: Mapping[str, int] = field(default_factory=dict)  # what peak_rss consists of
     warnings: Sequence[str] = ()
     schema: str = SCHEMA
     summary: Mapping[str, Any] = field(default_factory=dict)
-    gradient_norms: Sequence[float] = ()  # of each step, before they are limited; empty without grad_clip
+    gradient_norms: Sequence[float] = ()  # of each step, before clipping; empty without grad_clip
     canary: Mapping[str, Any] = field(default_factory=dict)  # frozen work timed beside the steps (run/canary.py)
 
     def samples(self) -> list[Sample]:
@@ -101,13 +101,13 @@ class TrainResult:
 
 
 def tokens_per_step(config: Mapping[str, Any]) -> int:
-    """Tokens of a step of a result's config, which may be older than grad_accum."""
+    """Tokens of a step, from a result's config, which may be older than grad_accum."""
     return int(config.get("grad_accum", 1)) * int(config["batch"]) * int(config["seq"])
 
 
 def instructions_per_step(result: Mapping[str, Any]) -> tuple[float | None, str]:
-    """Instructions of a timed step over all threads, from a result as JSON; None and why, where that says nothing of
-    the work: they were not counted, or too many of them were spent on waiting."""
+    """Instructions of a timed step over all threads, from a result as JSON; or None and the reason: they were not
+    counted, or the threads waited too much."""
     counters, config = result.get("counters") or {}, result["config"]
     counted = [thread.get("instructions") for thread in counters.get("threads") or []]
     if not counted or not all(counted):
@@ -130,8 +130,8 @@ def median(values: Sequence[float]) -> float:
 
 
 def phase_medians_s(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Medians over the timed steps of each phase of a result as JSON gives it: of its span, of its tasks' time on all
-    threads (busy), and of that divided by the threads (share). Phases without a timed step are left out."""
+    """Medians of each phase over the timed steps of a result as JSON: its span, the time of its tasks on all threads
+    (busy), and busy divided by the threads (share). Phases without a timed step are left out."""
     warmup, threads = result["config"]["warmup"], int(result["config"]["threads"])
     span_s, busy_s = (
         {phase: steps[warmup:] for phase, steps in result[name].items()} for name in ("phase_s", "phase_busy_s")

@@ -1,4 +1,4 @@
-"""The schedulers that there are, and what a configuration, a server and an analysis know of each."""
+"""Registry of schedulers, and the facts about each that need no trainer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gpt2core.spec.errors import ConfigError
 if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
 
-# A scheduler's name, and the module whose SCHEDULER is what schedulers/scheduler.py asks for. It is imported once it is
-# asked about; its compiled part only when it runs.
+# Scheduler by name: the module whose SCHEDULER implements schedulers/scheduler.py. It is imported on first use, its
+# compiled part only when it runs.
 SCHEDULERS = {
     "serial": "gpt2core.schedulers.serial.scheduler",
     "fork-join": "gpt2core.schedulers.forkjoin.scheduler",
@@ -21,7 +21,7 @@ SCHEDULERS = {
     "omp-for": "gpt2core.schedulers.openmp.omp_for",
     "omp-task": "gpt2core.schedulers.openmp.omp_task",
 }
-# OpenMP's runtimes by name, in the order in which AUTO takes them: the finest first (docs/decisions/0018).
+# OpenMP runtimes in the order in which AUTO tries them, finest granularity first (docs/decisions/0018).
 RUNTIMES = ("libgomp", "libomp", "libiomp5")
 AUTO = "auto"
 
@@ -34,9 +34,9 @@ class Facts:
     order: ClassVar[Literal["program", "ops", "graph"]]
     options: ClassVar[tuple[str, ...]] = ()  # settings of TrainConfig that only it reads
     most_threads: ClassVar[int | None] = None
-    # Whether it is known how long each thread looks for tasks; else that of thread 0 alone, which creates them.
+    # Whether the scheduling time of every thread is known; else only that of thread 0, which creates the tasks.
     tells_scheduling: ClassVar[bool] = True
-    finest: ClassVar[Mapping[str, Any]] = {}  # settings that cost least a task: those of METG
+    finest: ClassVar[Mapping[str, Any]] = {}  # settings with the least overhead per task, for METG
 
     def overlaps(self, sync: str) -> bool:
         """Whether tasks of a phase may run beside those of the next one."""
@@ -51,7 +51,7 @@ class Facts:
         return config.runtime if "runtime" in self.options else None
 
     def check(self, config: TrainConfig) -> None:
-        """Raise ConfigError for a setting that it cannot follow; here: for more threads than it takes."""
+        """Raise ConfigError for a setting that the scheduler does not support; by default: too many threads."""
         if self.most_threads is not None and config.threads > self.most_threads:
             raise ConfigError("threads", config.threads, f"{self.most_threads} with scheduler {self.name}")
 
@@ -63,23 +63,23 @@ def scheduler(name: object) -> Any:
     return _in_module(SCHEDULERS[name])
 
 
-@functools.cache  # import_module takes as long as all else that is asked of a scheduler with a configuration
+@functools.cache  # import_module would take as long as all other checks of a configuration
 def _in_module(module: str) -> Any:
     return importlib.import_module(module).SCHEDULER
 
 
 def facts(name: str) -> Facts | None:
-    """Facts about a scheduler. None: only another version, whose results may name it, has it."""
+    """Facts about a scheduler; None if this version has no such scheduler, which a result of another may name."""
     found: Facts | None = scheduler(name) if name in SCHEDULERS else None
     return found
 
 
 def parallel() -> tuple[str, ...]:
-    """The names of those that can use more than one thread."""
+    """Names of the schedulers that can use several threads."""
     return tuple(name for name in SCHEDULERS if scheduler(name).most_threads is None)
 
 
 def check_runtime(value: object) -> None:
-    """Raise ConfigError unless value names an OpenMP runtime, or is a path: it has a slash."""
+    """Raise ConfigError unless value names an OpenMP runtime or is a path, that is, contains a slash."""
     if not isinstance(value, str) or "\0" in value or (value not in (AUTO, *RUNTIMES) and "/" not in value):
         raise ConfigError("runtime", value, ", ".join((AUTO, *RUNTIMES)) + ", or the path of a library")

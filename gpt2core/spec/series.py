@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # what a result did that is older than these settings
+LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # values for results older than these settings
 NOT_SERIES = ("steps", "warmup", "seed", "save", "trace", "cores")  # settings that may differ within a series
-# Of a result's `environment`: what tells machines apart, and what may change while a series goes on.
+# Keys of a result's `environment`: those that identify a machine, and those that may change within a series.
 MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "turbo", "huge_pages", "clock")
 SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numpy", "blas", "core_version", "core_hash")
 
@@ -20,7 +20,7 @@ def series_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def series_machine(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What a series' runs say alike of their machine, with the cores that they ran on."""
+    """The machine of a series, with the cores that its runs used."""
     return {name: environment.get(name) for name in (*MACHINE, "cores")}
 
 

@@ -142,7 +142,7 @@ class Builder:
                 continue
             constant = isinstance(use, Constant)
             if constant and isinstance(use.of, Tensor) and use.of.name not in self._place:
-                continue  # from outside the arenas, such as a mapped file: no task can write it
+                continue  # outside the arenas, as a mapped file is: no task writes it
             whole = [] if use.rows else self.spans(use.of, [(0, self._extent(use.of)[2])])
             for tile, ranges in zip(tiles, grid.rows(use.rows), strict=True):
                 spans = whole or self.spans(use.of, ranges)
@@ -152,7 +152,7 @@ class Builder:
         return tuple(map(tuple, tiles))
 
     def fuse(self, count: int) -> None:
-        """Make one op of the last `count`: a tile runs what their tiles of the same place do, in their order."""
+        """Fuse the last `count` ops into one, whose tile i runs their tiles i in order."""
         *self._drafts, drafts = [*self._drafts[:-count], self._drafts[-count:]]
         parts = [draft.op for draft in drafts]
         tiles = [

@@ -52,7 +52,7 @@ class Region:
         self.base: list[int] = []
 
     def touch(self, node: int, access: Access) -> list[int]:
-        """The nodes that must come before this access, in a list to be used at once; remembers it."""
+        """Record an access; return the nodes that must precede it, as a list that later calls may change."""
         if access.mode is Mode.READ:
             self.readers.append(node)
             self.reducing = False
@@ -68,7 +68,7 @@ class Region:
 
 
 class Walk:
-    """Walks over tasks in program order, iteration after iteration, and finds what each must come after.
+    """Derives the dependencies of tasks from their accesses, in program order, over several iterations.
 
     A read depends on the last write; a write on the last write and all reads since; members of one reduction on
     what came before it. Source: OmpSs-2 specification, "dependency model" of discrete accesses.

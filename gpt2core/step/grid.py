@@ -16,10 +16,10 @@ Cost = tuple[int, int]  # FLOP and bytes of a tile
 
 @dataclass(frozen=True)
 class Grid:
-    """One entry a tile in `labels`, in every column and in every set of ranges.
+    """The tiles of an op. `labels`, every column and every set of ranges have one entry for each tile.
 
-    Columns give ranges by name: "row0:row1" is from the one column to the other, "slot" is from slot to slot + 1. For
-    tiles that touch rows here and there, `sets` has by name as many ranges as each needs.
+    A range is named by its columns: "row0:row1" goes from one column to the other, "slot" from slot to slot + 1. For
+    tiles with several ranges, `sets` lists them by name.
     """
 
     labels: tuple[str, ...]
@@ -74,7 +74,7 @@ class Grid:
         return max(last - first for first, last in self.ranges(name))
 
     def cost(self, name: str, flop: int, bytes_: int, tile_bytes: int = 0) -> list[Cost]:
-        """Cost of each tile: so much for each row of its range, and so many bytes for the tile."""
+        """Cost of each tile: FLOP and bytes for each row of its range, plus bytes for the tile."""
         return [((last - first) * flop, (last - first) * bytes_ + tile_bytes) for first, last in self.ranges(name)]
 
 

@@ -29,7 +29,7 @@ class Memory:
                 self.arrays[spec.name] = view.reshape(spec.shape)
 
     def view(self, operand: Tensor | Arena | Own) -> NDArray[np.generic]:
-        """The array that an operand names; of what each thread has for itself, thread 0's."""
+        """The array that an operand names; thread 0's part if each thread has its own."""
         if isinstance(operand, Arena):
             return self.arenas[operand.kind].view(np.float32)
         array: NDArray[Any] = self.arrays[operand.name]
@@ -42,7 +42,7 @@ class Memory:
         return array
 
     def own_stride(self, operand: Tensor | Arena | Own) -> int:
-        """Bytes from one thread's part of an operand to the next one's; 0 of what all share."""
+        """Bytes between two threads' parts of an operand; 0 for shared memory."""
         return self.arrays[operand.name].strides[0] if isinstance(operand, Own) else 0
 
     @property

@@ -96,7 +96,7 @@ class Arena:
 @final
 @dataclass(frozen=True)
 class Own:
-    """What belongs to the thread that runs the task: part of its row of a tensor (P, ...).
+    """Memory of the thread that runs the task: part of its row of a tensor (P, ...).
 
     `offset` in elements from the row's start; `shape` of the part, or all of the row.
     """
@@ -153,7 +153,7 @@ class Constant(Use):
 
 
 def add_or_set(adds: bool, of: Tensor | Arena | Own, rows: str | tuple[str, ...] = ()) -> Use | Own:
-    """The operand of a sum: added to what is there, or set. A thread's own memory needs no declaration."""
+    """The operand of a sum, which is added to the tensor or overwrites it. A thread's own memory stays as it is."""
     if isinstance(of, Own):
         return of
     return Update(of, rows) if adds else Write(of, rows)
@@ -203,7 +203,7 @@ class Tile:
 class Op:
     """A kernel, or several fused, over a grid of tiles. The tiles of one op never conflict: all may run at once.
 
-    `filler`: off the long chains, as only updates need what it gives; to be run where nothing else is ready.
+    `filler`: off the critical path, since only updates need its result. It runs when nothing else is ready.
     """
 
     layer: int | None
@@ -232,7 +232,7 @@ def op_label(name: str, layer: int | None, micro: int = 0) -> str:
 
 
 def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
-    """One access a region, of a task's accesses in their order: what is written first needs nothing from before.
+    """Merge a task's accesses, in their order, into one for each region. A region that is written first is not read.
 
     Raises GraphError if a region is reduced and accessed otherwise too.
     """

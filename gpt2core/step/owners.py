@@ -56,7 +56,7 @@ def _written(program: Program, threads: int) -> Iterator[tuple[str, int, int, in
 
 
 def _whole(pieces: list[tuple[int, int, int]], size: int, threads: int) -> Iterator[tuple[int, int, int]]:
-    """The pieces and what lies between them, which is shared out."""
+    """The pieces, and the gaps between them, divided among the threads."""
     at = 0
     for begin, end, thread in [*pieces, (size, size, 0)]:
         gap = max(0, begin - at)

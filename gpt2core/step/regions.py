@@ -1,4 +1,4 @@
-"""Regions: the pieces of memory that a program's tasks tell apart."""
+"""Regions: pieces of memory, each of which is accessed as a whole by every task of a program."""
 
 from __future__ import annotations
 

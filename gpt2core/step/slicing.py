@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.grid import Grid
 
-BLOCK_ELEMENTS = 384 * 768  # of a weight matrix in one tile: its gradient and moments fit in a core's caches
-MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # a matrix is cut finer than that only if its rows allow it
-AUTO_ROWS = (256, 128, 64, 32, 16)  # tokens of a slice that are tried: docs/decisions/0008-automatic-slices.md
-HALVED = 1.15  # what a token costs in a slice of half as many, beside what it costs here
-AUTO_THREADS = 2  # one thread, and more threads than cores, take the slices of two: they can be compared
+BLOCK_ELEMENTS = 384 * 768  # of a weight matrix per tile: its gradient and moments fit in a core's caches
+MIN_BLOCKS, MIN_BLOCK_ROWS = 8, 16  # fewer blocks only where blocks would have fewer rows
+AUTO_ROWS = (256, 128, 64, 32, 16)  # candidate sizes of a slice in tokens: docs/decisions/0008-automatic-slices.md
+HALVED = 1.15  # cost of a token relative to its cost in a slice twice as long
+AUTO_THREADS = 2  # runs on one thread, or on more threads than cores, get the slices of two threads and stay comparable
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Slice:
 
 
 def sizes(config: TrainConfig, threads: int | None = None) -> tuple[int, int]:
-    """(samples, positions) of a slice. Automatic sizes depend on the shape and the number of threads, by default the
-    config's: those with which the busiest thread, if slices are dealt out evenly, is done first.
+    """(samples, positions) of a slice. Automatic sizes minimise the busiest thread's estimated time, with slices
+    distributed evenly over `threads`, by default the config's.
     """
     wanted = config.threads if threads is None else threads
     threads = AUTO_THREADS if config.allow_oversubscription else max(wanted, AUTO_THREADS)
@@ -60,13 +60,13 @@ def sizes(config: TrainConfig, threads: int | None = None) -> tuple[int, int]:
 
 
 def _of_rows(config: TrainConfig, rows: int) -> tuple[int, int]:
-    """Slices of about so many tokens, at most, as alike as can be, and as long as the sequence allows."""
+    """Nearly equal slices of at most `rows` tokens, as long as the sequence allows."""
     tokens = config.token_slice or _alike(config.seq, rows // (config.batch_slice or 1))
     return config.batch_slice or _alike(config.batch, rows // tokens), tokens
 
 
 def _alike(whole: int, most: int) -> int:
-    """Size of the parts if `whole` is cut into as few as `most` allows, as equal as can be."""
+    """Size of the parts when `whole` is cut into as few, nearly equal parts of at most `most`."""
     return -(-whole // -(-whole // max(1, most)))
 
 
@@ -119,7 +119,7 @@ def grid(slices: Sequence[Slice], row: int = 1, **others: int) -> Grid:
 
 
 def chunks(slices: Sequence[Slice]) -> list[Grid]:
-    """A grid for each chunk of time, the first first: the slices that begin at the same position.
+    """The chunks of time in order, each as a grid of the slices that begin at the same position.
 
     A recurrence is an op for each: its tiles depend on those of the chunk before, in the rows group0:row0, or after, in
     the rows row1:group1.

@@ -101,7 +101,7 @@ class TaskBench:
         Raises Violated.
         """
         estimate_s = self.run(grain, LEAST_ITERATIONS) / LEAST_ITERATIONS
-        if estimate_s * LEAST_ITERATIONS < point_s / 10:  # too short to go by
+        if estimate_s * LEAST_ITERATIONS < point_s / 10:  # too short for an estimate
             some = min(MOST_ITERATIONS, max(LEAST_ITERATIONS, int(point_s / 10 / estimate_s)))
             estimate_s = self.run(grain, some) / some
         iterations = min(MOST_ITERATIONS, max(LEAST_ITERATIONS, round(point_s / estimate_s)))
@@ -112,13 +112,13 @@ class TaskBench:
 
 
 class Streams:
-    """What the memory kernel goes over: each thread has its own, as in Task Bench's OpenMP version.
+    """Buffers of the memory kernel, one for each thread, as in Task Bench's OpenMP version.
 
-    buffer (P, elements) float64; streamed (P, LINE): iterations that each has done; due: what these should add up to.
+    buffer (P, elements) float64; streamed (P, LINE): iterations that each thread has done; due: their expected sum.
     """
 
     def __init__(self, cores: Sequence[int], buffer_bytes: int | None = None) -> None:
-        """buffer_bytes: of each thread; by default more than the caches hold."""
+        """buffer_bytes: size of each thread's buffer; by default more than the caches hold."""
         elements = (buffer_bytes or stream_bytes(cores)) // 8 // CHUNK * CHUNK
         specs = [TensorSpec("buffer", (len(cores), elements), "float64"),
                  TensorSpec("streamed", (len(cores), LINE), "int64")]  # fmt: skip
@@ -127,13 +127,13 @@ class Streams:
         self.due = 0
 
         def touch(thread: int) -> None:
-            """A page is there, and near its thread, once it was written to."""
+            """Write to every page, so that it is placed near its thread."""
             self.buffer[thread] = 0.0
 
         Team(cores).run(touch, ())
 
     def check(self) -> None:
-        """Raise Violated unless each thread's numbers say how often it went over them, and all iterations were done."""
+        """Raise Violated unless each number equals its thread's passes over it, and all iterations were done."""
         wrong = abs(self.due - int(self.streamed[:, 0].sum()))
         for numbers, done in zip(self.buffer, self.streamed[:, 0], strict=True):
             passes, rest = divmod(int(done) * CHUNK, len(numbers))

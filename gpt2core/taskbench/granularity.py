@@ -1,4 +1,4 @@
-"""Minimum effective task granularity: what is asked for, what was measured, and METG from it. Standard library only."""
+"""Minimum effective task granularity: settings, measurements, and METG. Standard library only."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gpt2core.taskbench.patterns import PATTERNS
 
 SCHEMA = "taskloom.metg/1"
 KERNELS = ("compute", "memory")
-COMPARED = ("task", "fork-join")  # unless others are asked for
+COMPARED = ("task", "fork-join")  # by default
 EFFICIENCY = 0.5
-GIVE_UP = 0.2  # a sweep ends below this share of its first rate: METG(50 %) is passed for certain
+GIVE_UP = 0.2  # a sweep ends below this share of its first rate, where METG(50 %) is certainly passed
 WORK = {"compute": 128, "memory": 1024}  # flop, bytes read and written, of one kernel iteration
 UNIT = {"compute": "flop/s", "memory": "B/s"}
-CACHE_MULTIPLE = 8  # with 4 a sixth more was reached than from memory
+CACHE_MULTIPLE = 8  # with 4, caches still raised the rate by a sixth
 LEAST_STREAM_BYTES = 64 << 20  # of each thread
 MAX_WIDTH, MAX_GRAIN = 256, 1 << 24
 
@@ -98,7 +98,7 @@ def _whole(field: str, value: object, most: int) -> None:
 
 
 def stream_bytes(cores: Sequence[int]) -> int:
-    """Of each thread's buffer of the memory kernel: together CACHE_MULTIPLE times the cores' last-level caches."""
+    """Size of each thread's buffer of the memory kernel: together CACHE_MULTIPLE times the cores' last-level caches."""
     return max(LEAST_STREAM_BYTES, CACHE_MULTIPLE * host.last_level_cache_bytes(cores) // len(cores))
 
 

@@ -233,7 +233,7 @@ def test_another_model_is_named_and_nothing_is_written(saved: Path, other: dict[
             ShapeMismatch,
             r"h\.0\.attn\.c_attn\.weight is \(72, 24\) there.*\(24, 72\)",
         ),
-        (lambda t: t.update({"ln_f.bias": np.zeros(24, np.int32)}), BadVersion, r"ln_f\.bias is I32; read here: F32"),
+        (lambda t: t.update({"ln_f.bias": np.zeros(24, np.int32)}), BadVersion, r"ln_f\.bias is I32; supported: F32"),
     ],
     ids=["a bias gone", "no positions", "not transposed", "integers"],
 )
@@ -278,7 +278,7 @@ def test_a_safetensors_header_that_is_no_json(tmp_path: Path) -> None:
 
 def test_wrong_magic_and_version(saved_bin: Path) -> None:
     patch_header(saved_bin, 1, 4)
-    with pytest.raises(BadVersion, match=r"version 4; read here: 3 \(fp32\), 5 \(bf16\)"):
+    with pytest.raises(BadVersion, match=r"version 4 is not supported; supported: 3 \(fp32\), 5 \(bf16\)"):
         checkpoint_model(saved_bin)
     patch_header(saved_bin, 0, 20240520)
     with pytest.raises(BadMagic, match=r"20240520.*20240326"):

@@ -1,4 +1,4 @@
-"""GPT-2 as the trainer sees it: networks/network.py says what each part is."""
+"""GPT-2 as an implementation of networks/network.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Gpt2(Network):
-    """Radford et al. 2019. What needs Numba or NumPy is imported where it is asked for."""
+    """Radford et al. 2019. Methods import what needs Numba or NumPy."""
 
     model = ModelConfig
     presets = PRESETS

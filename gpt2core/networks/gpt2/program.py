@@ -171,8 +171,8 @@ class Gpt2:
         return self.step.micro > 0
 
     def gradients(self, weight: str, bias: str, layer: int | None) -> tuple[Tensor | Own, Tensor | Own | None]:
-        """Where the gradients of a matrix and its bias go: to their own places, or to the thread's, which are read by
-        the same task.
+        """Destination of the gradients of a matrix and its bias: the gradients arena, or the thread's own memory, which
+        the same task reads.
         """
         if self.keeps_gradients:
             return Tensor("d" + weight, layer), Tensor("d" + bias, layer) if bias else None

@@ -26,9 +26,9 @@ from gpt2core.spec.errors import (
     UnreadableFile,
 )
 
-PREFIX = "transformer."  # what a model with a head on it puts before every name
+PREFIX = "transformer."  # of every name in a model with a head
 READ_DTYPES = ("F32", "F16")
-HEAD_CHANNELS = 64  # of every GPT-2 that was published
+HEAD_CHANNELS = 64  # channels of a head in every published GPT-2
 LENGTH_BYTES = 8
 MOST_HEADER_BYTES = 100_000_000  # the format's own limit
 TRANSPOSED = ("qkvw", "attprojw", "fcw", "fcprojw")
@@ -79,7 +79,7 @@ def read_model(path: str | Path, heads: int | None = None) -> ModelConfig:
                 raise ShapeMismatch(path, f"{name} is {shapes[name]} there; with wte {(vocab, channels)} it is {shape}")
             dtype = file.get_slice(_name_in(file, name)).get_dtype()
             if dtype not in READ_DTYPES:
-                raise BadVersion(path, f"{name} is {dtype}; read here: " + ", ".join(READ_DTYPES))
+                raise BadVersion(path, f"{name} is {dtype}; supported: " + ", ".join(READ_DTYPES))
         return model
 
 
@@ -107,7 +107,7 @@ def tensor_shapes(model: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[Any]:
-    """The safetensors file. What the library calls one error is told apart here, from the header's own words."""
+    """Open the safetensors file. The library has one error for all faults; the header tells them apart."""
     with open_regular(path) as (stream, size_bytes):
         try:
             with safe_open(path, framework="numpy") as file:

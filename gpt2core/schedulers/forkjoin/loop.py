@@ -30,7 +30,7 @@ from gpt2core.step.control import LAST, STEPS_DONE, STOP
 
 
 class Shares(NamedTuple):
-    """Who takes which tiles of each op."""
+    """Which thread takes which tiles of each op."""
 
     first: NDArray[np.int64]  # (ops + 1,) where each op's tasks begin
     threads: NDArray[np.int64]  # (ops,) how many threads share an op
@@ -39,7 +39,7 @@ class Shares(NamedTuple):
 
 
 def shares(op_first: NDArray[np.int64], threads: NDArray[np.int64], dynamic: bool) -> Shares:
-    """Shares of ops whose tasks begin at op_first. static: contiguous, equal; dynamic: whoever comes gets the next."""
+    """Shares of ops whose tasks begin at op_first. static: contiguous, equal; dynamic: a free thread takes the next."""
     return Shares(op_first, threads, np.zeros((len(threads), 2, LINE), np.int64), int(dynamic))
 
 
@@ -47,8 +47,8 @@ def shares(op_first: NDArray[np.int64], threads: NDArray[np.int64], dynamic: boo
 def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, threads, spin):
     """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set.
 
-    With static shares a thread takes the same contiguous part of each op's tiles, so that it meets the slices that are
-    in its caches again.
+    With static shares a thread takes the same contiguous part of each op's tiles, so that its caches still hold their
+    slices.
     """
     tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
     split = Shares(bare(split.first), bare(split.threads), bare(split.tickets), split.dynamic)

@@ -1,8 +1,8 @@
-"""A graph as what one thread creates of it, step after step: tasks, the addresses that they depend on, and waits.
+"""A graph as the list of what one thread creates in each step: tasks, the addresses that they depend on, and waits.
 
-A region of memory that tasks access stands in their depend clauses as one address, its marker's: in for reads, inout
-for writes and updates, mutexinoutset for a reduction, whose members may come in any order. (inoutset would let them run
-at once too; through these entry points LLVM's runtimes do not take it.) Regions that no task writes need no clause.
+In depend clauses one address, its marker's, stands for each region: `in` for reads, `inout` for writes and updates,
+`mutexinoutset` for a reduction, whose members may run in any order. (`inoutset` would also let them run at the same
+time, but LLVM's runtimes do not accept it through these entry points.) Regions that no task writes need no clause.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ TASKWAIT = -1
 
 
 class Creation(NamedTuple):
-    """What one thread does in each step. With `gated` steps follow each other by their dependencies alone."""
+    """What one thread creates in each step. With `gated`, only dependencies order the steps."""
 
-    order: Ints  # task numbers in the program's order, and TASKWAIT
+    order: Ints  # task numbers in program order, and TASKWAIT
     depend: Ints  # depend clauses, one after the other
     clause: Ints  # (tasks,) where a task's begins
     ends: Ints  # (tasks,) where a clause names the end of its step, or -1: that depends on the parity of the step
     priority: Ints  # (tasks,)
     prioritised: int  # whether priorities are given
     gated: int
-    markers: Ints  # memory that nobody touches: its addresses stand for regions and for ends of steps
+    markers: Ints  # unused memory, whose addresses stand for regions and for ends of steps
 
 
 def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -> Creation:
@@ -80,7 +80,7 @@ def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -
 
 
 def _priorities(graph: Graph, policy: str, cost_s: Sequence[float]) -> Ints:
-    """Of each task: higher on a longer path to the end, or earlier in the program."""
+    """Priority of each task: higher on a longer path to the end, or earlier in the program."""
     count = len(cost_s)
     if policy == "critical-path":
         cost = [0.0 if number == WAIT else cost_s[number] for number in graph.task]

@@ -1,4 +1,4 @@
-"""The arrays of a loop behind one address: a task of OpenMP is a function of one pointer, and rebuilds them from it.
+"""The arrays of a loop behind one address: an OpenMP task is a function of one pointer and rebuilds the arrays from it.
 
 A frame is a table of int64 rows: an array's address and up to three dimensions, or an integer.
 """

@@ -11,7 +11,7 @@ from gpt2core.schedulers.scheduler import Job, Prepared
 class OmpTask(OpenMP):
     name, order = "omp-task", "graph"
     options = ("policy", "runtime")
-    tells_scheduling = False  # no runtime tells looking for a task from having none, its tool interface included
+    tells_scheduling = False  # no runtime distinguishes looking for a task from having none, not even through OMPT
     finest: ClassVar = {"sync": "none", "policy": "breadth-first"}
 
     def prepare(self, job: Job) -> Prepared:

@@ -1,4 +1,4 @@
-"""An OpenMP runtime in this process: one at most, with the threads of one team, and no other beside it."""
+"""The OpenMP runtime of this process: at most one, with the threads of one team."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from gpt2core.spec.errors import MachineError
 from gpt2core.spec.schedulers import AUTO
 
 T = TypeVar("T")
-# Set by us or dropped, as they would contradict what is set.
+# Dropped, since they would contradict the settings below.
 CONTRADICTING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET", "OMP_THREAD_LIMIT", "OMP_TEAMS_THREAD_LIMIT")
-# How long a thread spins before it sleeps decides much. On cores of their own threads spin for about a millisecond, as
-# ours do; without, they sleep at once. A setting of the environment goes first.
+# The spinning time before a thread sleeps matters much. With a core each, threads spin for about a millisecond, as ours
+# do; otherwise they sleep at once. A setting in the environment takes precedence.
 SPINNING = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 SLEEPING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
 
 class Leader:
-    """The thread that loads a runtime and opens all its parallel regions, whose first member it is.
+    """The thread that loads a runtime, opens all its parallel regions, and is their first member.
 
-    One for all: a runtime may bind another thread that opens a region elsewhere. It ends with the process.
+    There is only one, since a runtime may bind a second thread that opens a region to another core. It ends with the
+    process.
     """
 
     def __init__(self) -> None:
@@ -83,18 +84,18 @@ def load(wanted: str, cores: Sequence[int]) -> Runtime:
             check_alone(None)
             _runtime = _load(file, tuple(cores))
         elif wanted != AUTO and openmp.choose(wanted).path != _runtime.file.path:
-            raise MachineError(f"this process has {_runtime.file.path} already; another runtime needs another process")
+            raise MachineError(f"this process has loaded {_runtime.file.path}; another runtime needs another process")
         if _runtime.cores != tuple(cores):
             raise MachineError(
                 f"{_runtime.file.name} binds its threads to the cores {list(_runtime.cores)} in this process; "
-                f"{list(cores)} need another one"
+                f"{list(cores)} need another process"
             )
         check_alone(_runtime.file)
         return _runtime
 
 
 def describe() -> dict[str, Any]:
-    """What results say of this process's runtime; nothing without one."""
+    """Entries for a result's environment about this process's runtime; none without a runtime."""
     if _runtime is None:
         return {}
     file = _runtime.file
@@ -112,13 +113,13 @@ def check_alone(ours: RuntimeFile | None) -> None:
     others = [path for path in openmp.loaded() if ours is None or path.resolve() != ours.path]
     if others:
         raise MachineError(
-            f"{others[0]} is loaded in this process: two OpenMP runtimes would fight over the cores. "
+            f"{others[0]} is loaded in this process: two OpenMP runtimes would compete for the cores. "
             "Set MKL_THREADING_LAYER=SEQUENTIAL if it came with MKL"
         )
 
 
 def settings_for(cores: Sequence[int]) -> dict[str, str]:
-    """The environment from which a runtime reads what its threads do: a place for each, and how they wait."""
+    """The environment variables of a runtime: a place for each thread, and how threads wait."""
     waiting = SPINNING if len(set(cores)) == len(cores) else SLEEPING
     return {
         "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores),

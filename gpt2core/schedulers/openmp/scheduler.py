@@ -1,4 +1,4 @@
-"""Other people's runtimes as schedulers: our tasks, on the threads and in the order of an OpenMP runtime.
+"""OpenMP runtimes as schedulers: our tasks, on the threads and in the order of an OpenMP runtime.
 
 libgomp (GCC's), libiomp5 (Intel's) and libomp (LLVM's) all run compiled code through the entry points that GCC's
 compilers call, so no compiler is needed here. The setting `runtime` says which.

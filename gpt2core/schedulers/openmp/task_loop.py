@@ -4,9 +4,9 @@ Depend clauses order the tasks of one parent only, so several creators could not
 most OpenMP programs. It waits where the graph does: a taskwait for sync = phase and step. With sync = none it passes
 the graph's gate (step/graph.py) before it creates another step, so that no more than two are under way.
 
-Waiting is known without the runtime's help: the creator waits from the call of a wait to its return, every other
-thread in the barrier behind all steps, both but for the tasks that they run meanwhile. Whether the runtime looked for a
-task or had none it does not tell; nor does OMPT, whose events begin and end where these calls do.
+Waiting is measured without the runtime's help. The creator waits from the call of a wait to its return, every other
+thread in the barrier behind all steps, except while they run tasks. The runtime does not say whether it looked for a
+task or had none; nor does OMPT, whose events begin and end where these calls do.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def end_step(record, done, step):
 
 @inlined
 def wait(openmp, call, arguments, record, seen, thread, cause):
-    """Call a function that returns once tasks are complete; since when this thread has had none. What it waited before
-    each task that it ran meanwhile is written down by run_task_entry."""
+    """Call a function that returns once tasks are complete; return since when this thread has had none. run_task_entry
+    records the waits before the tasks that it runs meanwhile."""
     seen[thread, CAUSE], seen[thread, SINCE] = cause, ticks()
     call_c(openmp[call], arguments)
     since, seen[thread, SINCE] = seen[thread, SINCE], 0

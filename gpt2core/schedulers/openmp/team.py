@@ -1,4 +1,4 @@
-"""A team of an OpenMP runtime's threads, which the runtime starts and binds; for the rest as ours."""
+"""A team whose threads an OpenMP runtime starts and binds; otherwise like ours."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class OpenMPTeam(Team):
         name, core = self.loaded.file.name, self.cores[thread]
         count = self.loaded.shared_object.omp_get_num_threads()
         if count != len(self.cores):
-            raise MachineError(f"{name} gave {count} threads, not {len(self.cores)}")
+            raise MachineError(f"{name} started {count} threads instead of {len(self.cores)}")
         observed = tuple(sorted(os.sched_getaffinity(0)))  # of the calling thread
         if observed != (core,):
-            raise MachineError(f"{name} was to bind thread {thread} to core {core}; it may run on {observed}")
+            raise MachineError(f"{name} should bind thread {thread} to core {core}, but it may run on {observed}")
         return observed
 
 

@@ -90,7 +90,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
             seen = replay.iteration[node]
             note_usage(record, thread, seen)
         node = run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, rest_cells, node)
-        if was_idle:  # written down only now: nobody waits for it
+        if was_idle:  # recorded only now, when nothing waits for this thread
             end_wait(record, thread, since, waits)
     last = load_acquire(address_of(control, LAST))
     note_usage(record, thread, last)
@@ -107,7 +107,7 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
         run_task(tasks, context, record, thread, iteration, task)
     elif task == BEGIN_NODE:
         if iteration == steps or (iteration != control[FIRST] and load_acquire(address_of(control, STOP))):
-            # The last iteration may still be under way (sync = none): whoever comes second, this or its end, finishes.
+            # With sync = none the last iteration may still run: this node or its end, whichever is later, finishes.
             store_release(address_of(control, LAST), iteration)
             fence()
             if load_acquire(address_of(control, STEPS_DONE)) == iteration:
@@ -181,7 +181,7 @@ def finish(record, control, rest_cells, iterations):
     """Let all threads leave their loops: every iteration is complete."""
     pass_wait(record, record.step_end[iterations - 1])
     store_release(address_of(control, FINISHED), 1)
-    fence()  # nobody parks who has not seen it
+    fence()  # no thread parks without having seen it
     wake_idle(rest_cells, EVERYONE)
 
 

@@ -1,4 +1,4 @@
-"""A graph as flat arrays that the task executor replays, iteration after iteration, without allocation or a map."""
+"""A graph as flat arrays that the task scheduler replays, iteration after iteration, without allocation."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
         2 * b + crosses for s in successors for b, crosses in sorted(s, key=lambda e: (not e[1], level[e[0]], -e[0]))
     ]
     pending = np.zeros((n, LINE), np.int64)
-    pending[:, iteration & 1] = within  # what crosses into the first iteration is behind it already
+    pending[:, iteration & 1] = within  # edges into the first iteration are already satisfied
     pending[:, (iteration + 1) & 1] = all_of
     waits = {graph.begin: BEGIN_NODE, graph.end: END_NODE}
     task = [waits.get(node, INNER_WAIT) if number == WAIT else number for node, number in enumerate(graph.task)]
