@@ -107,6 +107,8 @@ ROUTERS = (
     webhooks,
     keys,
     who,
+    pages,
+    dashboard,
 )
 
 
@@ -193,10 +195,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context, app.state.reading = context, reading
-    for router in ROUTERS:
-        app.include_router(router.api, prefix="/api/v1")
-    app.include_router(pages.api)
-    app.include_router(dashboard.api)
+    for router in ROUTERS:  # FastAPI's include_router would build every route again, which takes 0.25 s
+        app.router.routes.extend(router.api.routes)
     problems.install(app)
     openapi.install(app, operations(app), public, settings.root_path)
     app.add_middleware(problems.Unexpected)

@@ -94,12 +94,12 @@ def _flat(dependant: Dependant) -> Iterator[Dependant]:
 
 
 class Router:
-    """Operations of one tag. `api` is what FastAPI includes."""
+    """Operations of one tag. `api` holds their complete routes, which an application takes as they are."""
 
-    def __init__(self, prefix: str = "", *, tag: str, any_query: bool = False) -> None:
-        """any_query: parameters that an operation does not know are ignored, instead of refused."""
+    def __init__(self, prefix: str = "", *, tag: str, below: str = "/api/v1", any_query: bool = False) -> None:
+        """any_query: unknown query parameters are ignored, not refused."""
         known = [] if any_query else [Depends(queries.check_known)]
-        self.api = APIRouter(prefix=prefix, tags=[tag], dependencies=known)
+        self.api = APIRouter(prefix=below + prefix, tags=[tag], dependencies=known)
 
     def operation(
         self,

@@ -16,7 +16,7 @@ POLICY = (
 )
 FOREVER = "public, max-age=31536000, immutable"
 
-router = Router(tag="server", any_query=True)
+router = Router(tag="server", below="", any_query=True)
 
 
 def _sent(request: Request, file: File, caching: str) -> Response:

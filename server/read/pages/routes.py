@@ -16,7 +16,7 @@ from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_report
 from taskloom.server.read.pages.html import reference_page
 from taskloom.server.routing import Router
 
-router = Router(tag="server", any_query=True)
+router = Router(tag="server", below="", any_query=True)
 PROMETHEUS = {"text/plain": {"schema": {"type": "string"}}}
 
 
