@@ -41,6 +41,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_kept_builds_run_in_turn(home: House, client: Client, tmp_path: Path, kept: list[str]) -> None:
     asked = {"base": SMALL, "builds": kept, "repetitions": 3}
     experiment = client.submit(ExperimentRequest.model_validate(asked))

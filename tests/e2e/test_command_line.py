@@ -89,6 +89,7 @@ def test_submit_waits_and_ends_with_1_if_a_run_failed(home: House) -> None:
     assert done.stdout.splitlines()[-1] == "next: taskloom experiments report 1"
 
 
+@pytest.mark.slow
 def test_submit_that_is_interrupted_says_that_the_experiment_goes_on(home: House, client: Client) -> None:
     process = home.start("submit", "-m", "taskloom.cli", "submit", *TINY, "--wait", "--server", home.url)
     until(lambda: list(client.experiments()), "the experiment")
@@ -100,6 +101,7 @@ def test_submit_that_is_interrupted_says_that_the_experiment_goes_on(home: House
     assert client.experiment(1).state == "active"
 
 
+@pytest.mark.slow
 def test_a_trace_of_a_run_that_was_not_traced_names_the_option(home: House, tmp_path: Path) -> None:
     taskloom("submit", *TINY, server=home.url)
     done = taskloom("runs", "trace", "1", "-o", str(tmp_path / "t.json"), server=home.url)
@@ -139,6 +141,7 @@ def test_what_the_server_refuses_names_the_field(home: House) -> None:
     assert error["errors"][0]["value"] == 4096
 
 
+@pytest.mark.slow
 def test_a_calibration_goes_to_the_node_that_is_named(home: House, client: Client) -> None:
     asked = ("experiments", "calibrate", *TINY, "--repetitions", "6", "--json", "--require", "node=a1")
     made = told(taskloom(*asked, server=home.url))
@@ -159,6 +162,7 @@ def test_runs_are_cancelled_and_retried(home: House) -> None:
     assert taskloom("runs", "show", "99", server=home.url).returncode == 2
 
 
+@pytest.mark.slow
 def test_serve_and_worker_become_the_processes_they_start(home: House, client: Client, tmp_path: Path) -> None:
     server = home.start(
         "serve", "-m", "taskloom.cli", "serve", "--port", "0", "--database-url", f"sqlite:///{tmp_path}/b.db"
@@ -173,6 +177,7 @@ def test_serve_and_worker_become_the_processes_they_start(home: House, client: C
     assert client.run(1).state == "succeeded"
 
 
+@pytest.mark.slow
 def test_serve_says_on_a_terminal_where_the_dashboard_is(tmp_path: Path) -> None:
     ours, terminal = os.openpty()
     command = [sys.executable, "-P", "-m", "taskloom.cli", "serve", "--port", "0"]
@@ -209,6 +214,7 @@ def test_doctor_names_every_check() -> None:
     assert all(check["advice"] for check in found["checks"] if check["status"] == "warn")
 
 
+@pytest.mark.slow
 def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(home: House, tmp_path: Path) -> None:
     home.start_worker(None)
     axes = ("--scheduler", "fork-join,task", "--threads", "1", "--trace", "--wait", "--json")
@@ -233,6 +239,7 @@ def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(ho
     assert missing.returncode == 2
 
 
+@pytest.mark.slow
 def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> None:
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
@@ -252,6 +259,7 @@ def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> N
     assert "/proc/x" in unwritable.stderr
 
 
+@pytest.mark.slow
 def test_histories_are_told(home: House, tmp_path: Path) -> None:
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
@@ -270,6 +278,7 @@ def test_histories_are_told(home: House, tmp_path: Path) -> None:
     assert taskloom("runs", "changes", "99", server=home.url).returncode == 2
 
 
+@pytest.mark.slow
 def test_what_trainers_print_is_followed_and_shown(home: House, tmp_path: Path) -> None:
     request = tmp_path / "two.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}, "axes": {"seed": [1, 2]}}))
@@ -283,6 +292,7 @@ def test_what_trainers_print_is_followed_and_shown(home: House, tmp_path: Path) 
     assert taskloom("submit", str(request), "--follow-logs", server=home.url).returncode == 2
 
 
+@pytest.mark.slow
 def test_old_runs_are_pruned(home: House, tmp_path: Path) -> None:
     request = tmp_path / "two.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}, "axes": {"seed": [1, 2]}}))

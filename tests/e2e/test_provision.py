@@ -87,6 +87,7 @@ def test_a_plan_prints_what_would_be_submitted_and_submits_nothing(home: House, 
     assert "module load taskloom" in run["script"]
 
 
+@pytest.mark.slow
 def test_a_run_shows_its_pools_job_and_the_provisioner_its_metrics_and_a_log_like_the_servers(
     home: House, client: Client, waiting: int
 ) -> None:

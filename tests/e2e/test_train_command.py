@@ -46,6 +46,7 @@ def test_train_prints_tables_for_people() -> None:
         assert word in done.stdout
 
 
+@pytest.mark.slow
 def test_train_writes_traces_for_both_viewers(tmp_path: Path) -> None:
     result = told(taskloom("train", *TINY, "--trace", "run.json.gz", "--json", folder=tmp_path))
     events = check_chrome(gzip.decompress((tmp_path / "run.json.gz").read_bytes()).decode())
@@ -121,6 +122,7 @@ def test_what_cannot_be_written_is_refused_before_training(tmp_path: Path) -> No
         assert json.loads(done.stderr)["field"] == option[2:]
 
 
+@pytest.mark.slow
 def test_a_run_in_which_nothing_moves_ends_with_1_and_says_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that takes longer than the watchdog waits: the product of 512 rows with the vocabulary."""
     monkeypatch.setenv("TASKLOOM_STALL_S", "0.1")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 from patience import DEADLINE_S, until
 from processes import House, Process, gone
 from runs import ended, submit, training
@@ -52,6 +53,7 @@ def test_the_trainer_is_pinned_before_it_starts(home: House, client: Client) -> 
     assert core not in about["agent_cores"] or about["agent_shared_measured_cores"]
 
 
+@pytest.mark.slow
 def test_an_agent_without_a_core_to_itself_says_so(home: House, client: Client) -> None:
     home.start_worker()
     run_id = submit(client, threads=len(os.sched_getaffinity(0)))
@@ -61,6 +63,7 @@ def test_an_agent_without_a_core_to_itself_says_so(home: House, client: Client) 
     assert any("shared the measured ones" in warning for warning in result["warnings"])
 
 
+@pytest.mark.slow
 def test_once_executes_one_run_and_its_exit_code_tells_how(home: House, client: Client) -> None:
     first, second = submit(client), submit(client)
     assert home.start_worker("quick", "--once").wait() == 0
@@ -78,6 +81,7 @@ def test_a_crash_is_a_failure_with_the_last_output(home: House, client: Client) 
     assert run.error["output"] == ["the reactor is melting"]
 
 
+@pytest.mark.slow
 def test_a_killed_trainer_is_a_failure_and_the_worker_goes_on(home: House, client: Client) -> None:
     worker = home.start_worker("gated", FAKE_TRAINER_GATE=str(home.folder / "gate"))
     run_id = submit(client)
@@ -104,6 +108,7 @@ def test_a_running_run_is_cancelled(home: House, client: Client) -> None:
     assert run.error["slug"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_trainer_past_its_deadline_is_killed_though_it_takes_no_notice(home: House, client: Client) -> None:
     home.start_worker("stubborn", FAKE_GRACE_S="0.5")
     request = {"base": {"model": "tiny", "seq": 16}, "limits": {"timeout_s": 1.0}}
@@ -125,6 +130,7 @@ def test_sigterm_finishes_the_current_run_and_takes_no_other(home: House, client
     assert (client.run(first).state, client.run(second).state) == ("succeeded", "queued")
 
 
+@pytest.mark.slow
 def test_sigterm_hands_the_current_run_back_where_asked_to(home: House, client: Client) -> None:
     worker = home.start_worker("obedient", "--drain", "release")
     run_id = submit(client)
@@ -143,6 +149,7 @@ def test_an_idle_worker_stops_at_once(home: House) -> None:
     assert worker.wait(deadline_s=10) == 0  # far less than the long poll
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_stops_a_worker_and_its_trainer_at_once(home: House, client: Client) -> None:
     worker = home.start_worker("stubborn")
     run_id = submit(client)
@@ -174,6 +181,7 @@ def test_a_result_outlives_a_server_that_is_gone(home: House, client: Client) ->
     until(lambda: not list(home.spool.glob("*.json")), "the spool to be emptied")
 
 
+@pytest.mark.slow
 def test_a_result_sent_twice_is_one_result(home: House, client: Client) -> None:
     gate = home.folder / "gate"
     worker = home.start_worker("gated", FAKE_TRAINER_GATE=str(gate))
@@ -196,6 +204,7 @@ def test_a_result_sent_twice_is_one_result(home: House, client: Client) -> None:
     assert (run.state, run.attempts, len(run.history)) == ("succeeded", 1, 1)
 
 
+@pytest.mark.slow
 def test_a_lease_is_kept_while_its_result_is_on_its_way(home: House, client: Client) -> None:
     arrived, go_on = threading.Event(), threading.Event()
 
@@ -220,6 +229,7 @@ def test_a_lease_is_kept_while_its_result_is_on_its_way(home: House, client: Cli
         worker.end()
 
 
+@pytest.mark.slow
 def test_the_first_word_of_a_dead_worker_changes_nothing_when_it_comes_late(home: House, client: Client) -> None:
     arrived, go_on, answers = threading.Event(), threading.Event(), list[int]()
 
@@ -250,6 +260,7 @@ def test_a_trainer_ends_with_its_worker_however_that_ends(home: House, client: C
     gone(trainer)
 
 
+@pytest.mark.slow
 def test_a_trainer_left_by_a_killed_worker_is_ended_before_the_next_claim(home: House, client: Client) -> None:
     worker = home.start_worker("stubborn")
     run_id = submit(client)
@@ -280,6 +291,7 @@ def test_names_of_files_stay_names_and_never_leave_the_root(home: House, client:
     assert (escaped.error["slug"], escaped.error["field"]) == ("refused-name", "data")
 
 
+@pytest.mark.slow
 def test_two_workers_never_share_a_spool(home: House) -> None:
     home.start_worker().event("registered")
     second = home.start_worker()
@@ -287,6 +299,7 @@ def test_two_workers_never_share_a_spool(home: House) -> None:
     assert "another worker uses this spool" in second.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_result_that_is_refused_is_set_aside_and_changes_nothing(home: House, client: Client) -> None:
     home.start_worker("gated", FAKE_TRAINER_GATE=str(home.folder / "gate"))
     run_id = submit(client, steps=4)
@@ -310,6 +323,7 @@ def test_a_result_that_is_refused_is_set_aside_and_changes_nothing(home: House, 
     assert ended(client, run_id).state == "succeeded"
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_replaced_kills_its_trainer_and_leaves(home: House, client: Client) -> None:
     old = home.start_worker("stubborn")
     run_id = submit(client)
@@ -326,6 +340,7 @@ def test_a_worker_that_was_replaced_kills_its_trainer_and_leaves(home: House, cl
     assert (ended(client, run_id).state, client.run(run_id).attempts) == ("succeeded", 2)
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_spool_waits_until_the_one_at_work_has_gone(home: House, client: Client) -> None:
     first = home.start_worker("gated", FAKE_TRAINER_GATE=str(home.folder / "gate"))
     run_id = submit(client)
@@ -342,6 +357,7 @@ def test_a_worker_with_another_spool_waits_until_the_one_at_work_has_gone(home: 
     assert ended(client, submit(client)).state == "succeeded"
 
 
+@pytest.mark.slow
 def test_a_full_disk_does_not_cost_the_result(home: House, client: Client) -> None:
     gate = home.folder / "gate"
     worker = home.start_worker("gated", FAKE_TRAINER_GATE=str(gate))
@@ -371,6 +387,7 @@ def test_what_a_trainer_leaves_is_there_when_its_run_has_succeeded(home: House, 
     assert [path.read_bytes() for path in (home.spool / "refused").iterdir()] == [b"refused"]
 
 
+@pytest.mark.slow
 def test_artifacts_wait_in_the_spool_for_the_server(home: House, client: Client) -> None:
     gate = home.folder / "gate"
     worker = home.start_worker("leaving", FAKE_TRAINER_GATE=str(gate))

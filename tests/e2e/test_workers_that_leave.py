@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from patience import until
 from processes import House, Process
 from runs import submit, training
@@ -39,6 +40,7 @@ def test_an_idle_worker_leaves_and_says_so(home: House, client: Client) -> None:
     assert [item.left_at is not None for item in client.workers()] == [True]
 
 
+@pytest.mark.slow
 def test_an_idle_worker_leaves_a_server_that_does_not_answer(home: House) -> None:
     home.server.popen.kill()
     home.server.wait()
@@ -47,6 +49,7 @@ def test_an_idle_worker_leaves_a_server_that_does_not_answer(home: House) -> Non
     assert worker.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_result_that_a_worker_on_other_cores_left_behind_is_delivered(home: House, client: Client) -> None:
     """Jobs that share a node get other cores each time, and so another spool."""
     spools = home.folder / "taskloom/spool"

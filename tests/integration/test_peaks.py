@@ -130,6 +130,7 @@ def test_thread_counts(cores, counts):
     assert peaks.thread_counts(cores) == counts
 
 
+@pytest.mark.slow
 def test_the_process_reports_and_keeps(tmp_path):
     result = tmp_path / "peaks.json"
     code = "from gpt2core.run import roof; roof.SIZE, roof.ARRAY_BYTES, roof.REPETITIONS = 64, 1 << 16, 1; roof.main()"

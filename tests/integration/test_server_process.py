@@ -104,6 +104,7 @@ def keys(tmp_path, *arguments, status=0):
     return done.stdout if status == 0 else done.stderr
 
 
+@pytest.mark.slow
 def test_a_key_made_on_the_machine_lets_the_server_listen_to_others(start, tmp_path):
     token = keys(tmp_path, "create", "--scope", "admin", "--expires-in", "1", "--name", "operator").strip()
     process = start("--port", "0", "--host", "0.0.0.0")
@@ -119,6 +120,7 @@ def test_a_key_made_on_the_machine_lets_the_server_listen_to_others(start, tmp_p
     assert token.rpartition("_")[2] not in err
 
 
+@pytest.mark.slow
 def test_keys_are_listed_and_revoked_on_the_machine(start, tmp_path):
     assert "admin for the first key" in keys(tmp_path, "create", "--scope", "read", status=2)
     keys(tmp_path, "create", "--scope", "admin")
@@ -149,6 +151,7 @@ def test_what_cannot_be_started_is_said_clearly(start, arguments, said):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_database_of_a_newer_version_is_said_clearly(start, tmp_path):
     connection = sqlite3.connect(tmp_path / "test.db")
     connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
@@ -162,6 +165,7 @@ def test_a_database_of_a_newer_version_is_said_clearly(start, tmp_path):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_server_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(start, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -187,6 +191,7 @@ def test_a_server_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(star
     assert httpx.post(f"{url}/api/v1/experiments", json={}).status_code == 201
 
 
+@pytest.mark.slow
 def test_two_servers_that_start_together_migrate_once(start, tmp_path):
     processes = [start("--port", "0", database="both.db") for _ in range(3)]
     urls = [listening(process) for process in processes]
@@ -221,6 +226,7 @@ def several(start, postgres, tmp_path):
     return process
 
 
+@pytest.mark.slow
 def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together(several):
     first = replicas_of(several)
     assert len(first) == 2
@@ -264,6 +270,7 @@ def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together
     assert '"level": "ERROR"' not in told.partition("another follows")[2]
 
 
+@pytest.mark.slow
 def test_several_processes_do_not_outlive_the_one_that_started_them(several):
     replicas = replicas_of(several)
     several.kill()
