@@ -1,7 +1,7 @@
-"""Agreement first: a speedup between results that did not compute the same is no speedup.
+"""Agreement of results: a speedup is shown only between results that computed the same.
 
-With equal slices, losses and final weights are bit-identical, whoever ran the tiles and when. Other slices, another
-processor or another BLAS round differently: then losses agree within LOSS_TOLERANCE.
+With equal slices, losses and final weights are bit-identical under every scheduler and thread count. Other slices,
+another processor or another BLAS round differently: then losses agree within LOSS_TOLERANCE.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from taskloom.analysis.fingerprint import ROUNDING, differing
 from taskloom.analysis.processes import Facts, Process
 
 LOSS_TOLERANCE = 1e-4  # relative, of each step's loss
-# Settings that say what is computed.
+# Settings that decide what is computed.
 PROBLEM = ("model", "batch", "seq", "data", "distribution", "checkpoint", "seed", "precision", "lr", "beta1", "beta2",
            "eps", "weight_decay", "grad_accum", "grad_clip")
-# Settings that say how it is rounded.
+# Settings that decide how it is rounded.
 SLICES = ("batch_slice", "token_slice")
-# Settings that only say who computes it, and when: these are what experiments compare.
+# Settings that decide only where and when it is computed: experiments compare these.
 HOW = ("scheduler", "runtime", "sync", "threads", "cores", "blas", *SLICES)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether two results computed the same; `exact`: bit by bit was asked for."""
+    """Whether two results computed the same; `exact`: bit-identity was required."""
 
     holds: bool
     exact: bool
@@ -34,7 +34,7 @@ class Agreement:
 
 
 def rounding_key(facts: Facts) -> str:
-    """Equal for those whose results must be bit-identical."""
+    """A key that is equal for processes whose results must be bit-identical."""
     return facts.once(_rounding_key)
 
 
@@ -45,7 +45,7 @@ def _rounding_key(facts: Facts) -> str:
 
 
 def agree(a: Process, b: Process) -> Agreement:
-    """Compare losses step by step, and final weights where both took equally many steps."""
+    """Compare losses step by step, and final weights if both took the same number of steps."""
     if a.facts is b.facts or (digest(a.facts) == digest(b.facts) and a.config == b.config):
         return Agreement(True, True, "bit-identical")
     other_problem = differing([a.config, b.config], PROBLEM)
@@ -59,7 +59,7 @@ def agree(a: Process, b: Process) -> Agreement:
                 False,
                 exact,
                 f"their losses disagree from step {step} on: {left!r} of run {a.run_id}, {right!r} of run {b.run_id}; "
-                f"they have to be {wanted}",
+                f"they must be {wanted}",
             )
     if exact and len(a.losses) == len(b.losses) and a.weights_sha256 != b.weights_sha256:
         return Agreement(
@@ -78,9 +78,9 @@ def _digest(facts: Facts) -> tuple[tuple[float, ...], str]:
 
 
 def first_disagreement(a: Sequence[Process], b: Sequence[Process]) -> Agreement:
-    """The first pair that does not agree, or the agreement between the sides.
+    """The first disagreement, or the agreement between the sides.
 
-    Each side against its first process, and the sides' first processes against each other.
+    Each process is compared with the first of its side, and the sides' first processes with each other.
     """
     pairs = [*((side[0], other) for side in (a, b) for other in side[1:]), (a[0], b[0])]
     agreement = agree(*pairs[0])

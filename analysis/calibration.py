@@ -1,7 +1,7 @@
-"""Calibration of a node: equal runs (A/A) show how much two equal variants differ there by chance.
+"""Calibration of a node: A/A runs show how much two equal variants differ there by chance.
 
-What a design can detect is simulated: its verdicts, with noise floor, tests, interval and correction, on pairs that
-scatter as the A/A pairs did, taken at the upper 95 % bound of their spread.
+The detectable difference of a design is simulated: complete verdicts (noise floor, tests, interval, correction) on
+pairs that scatter like the A/A pairs, at the upper 95 % bound of their spread.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ POWER = 0.8
 SIZES = (6, 10, 20, 50)
 DIFFERENCES = (0.01, 0.02, 0.03, 0.05)
 SIMULATIONS = 1000
-MOST_SIMULATED = 60  # pairs; with more, what scatters shrinks as 1 / sqrt(pairs)
+MOST_SIMULATED = 60  # pairs; beyond that, the detectable difference falls with 1 / sqrt(pairs)
 
 
 @dataclass(frozen=True)
 class Detectable:
-    """With so many pairs of runs, the smallest relative difference that is called in four of five experiments; null
-    where so few pairs never call any."""
+    """The smallest relative difference that is detected in four of five experiments of so many pairs; null if so few
+    pairs never detect any."""
 
     pairs: int
     relative: float | None
@@ -66,7 +66,7 @@ class Calibration:
     log_ratios: tuple[float, ...]
 
     def at(self, pairs: int, comparisons: int = 1) -> float | None:
-        """The smallest difference that a design of so many pairs finds, as one of so many comparisons."""
+        """The smallest difference that a design of so many pairs detects as one of so many comparisons."""
         return detectable(self.log_ratios, pairs, comparisons)
 
 
@@ -78,7 +78,7 @@ class CalibrationList:
 
 
 def spread_of(logs: Sequence[float]) -> float:
-    """Equal variants: the mean is known to be 0."""
+    """Standard deviation of log ratios of equal variants, whose mean is known to be 0."""
     return math.sqrt(math.fsum(d * d for d in logs) / len(logs))
 
 
@@ -93,8 +93,8 @@ def upper_spread(logs: Sequence[float]) -> float:
 def detectable(
     logs: Sequence[float], pairs: int, comparisons: int = 1, noise_floor: float = NOISE_FLOOR
 ) -> float | None:
-    """The smallest relative difference that the verdict of `pairs` pairs, one of `comparisons`, calls with a power of
-    80 %, where pairs scatter as these log ratios; None where it never calls any."""
+    """The smallest relative difference that `pairs` pairs, as one of `comparisons`, detect with a power of 80 % when
+    they scatter like these log ratios; None if they never detect any."""
     needed = _needed(tuple(logs), pairs, comparisons, noise_floor)
     found = float(np.quantile(needed, POWER, method="higher"))
     return math.expm1(found) if math.isfinite(found) else None
@@ -109,7 +109,7 @@ def power(
 
 @lru_cache(maxsize=64)
 def _needed(logs: tuple[float, ...], pairs: int, comparisons: int, noise_floor: float) -> Floats:
-    """In each simulated experiment the log ratio from which on its verdict is `faster`.
+    """For each simulated experiment the smallest log ratio with the verdict `faster`.
 
     A shift of all pairs shifts estimate and interval alike, so no shift has to be tried: the interval must clear 0, at
     its own level and at that of the smallest p-value among `comparisons`, and the estimate must reach the floor.
@@ -133,7 +133,7 @@ def _drawn(logs: tuple[float, ...], rng: np.random.Generator, shape: tuple[int, 
 
 
 def calibrate(experiment_id: int, processes: Sequence[Process]) -> Calibration | None:
-    """From equal runs in the order in which they ran: each two neighbours are a pair. None for fewer than three pairs.
+    """Calibration from A/A runs in their order: two neighbours are a pair. None for fewer than three pairs.
     """
     values = [process.median_step_s for process in processes]
     a, b = values[: len(values) // 2 * 2 : 2], values[1::2]

@@ -1,6 +1,6 @@
-"""Why a variant takes as long as it does: one row for each variant of an experiment.
+"""Causes of a variant's step time: one row for each variant of an experiment.
 
-Times of a variant are totals over the timed steps of all its runs, so that factors multiply exactly.
+Times are totals over the timed steps of all runs of a variant, so that factors multiply exactly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from taskloom.analysis.work_span import WorkSpan, work_span
 
 @dataclass(frozen=True)
 class EfficiencyRow:
-    """Where the threads' time went. What old results lack is null, and `missing` says why."""
+    """Use of the threads' time. Values that old results lack are null; `missing` says why."""
 
     variant: Variant
     efficiency: Efficiency | None
@@ -62,7 +62,7 @@ class RooflineRow:
 
 @dataclass(frozen=True)
 class EfficiencyTable:
-    """Where the threads' time went, for every variant of an experiment."""
+    """Use of the threads' time for every variant of an experiment."""
 
     experiment_id: int
     rows: list[EfficiencyRow]
@@ -129,7 +129,7 @@ def _efficiency(group: Group, reference: Group | None) -> EfficiencyRow:
 
 
 def _executed_span_s(group: Group, spans: tuple[float, float, float] | None) -> float:
-    """The span of a step as it was scheduled; 0 where nothing is known of it, or steps overlap."""
+    """The span of a step under its scheduler; 0 if it is unknown or steps overlap."""
     config = group[0].config
     facts = schedulers.facts(config["scheduler"])
     if spans is None or facts is None or (facts.order, config["sync"]) == ("graph", "none"):
@@ -138,7 +138,7 @@ def _executed_span_s(group: Group, spans: tuple[float, float, float] | None) -> 
 
 
 def thread_times(group: Group, name: str) -> list[float] | None:
-    """Seconds of each thread over all runs of a variant; None if a result does not tell."""
+    """Seconds of each thread over all runs of a variant; None if a result lacks them."""
     totals = [0.0] * int(group[0].config["threads"])
     for process in group:
         threads = process.result.get("threads") or []
@@ -149,8 +149,8 @@ def thread_times(group: Group, name: str) -> list[float] | None:
 
 
 def counted(group: Group) -> Counted | None:
-    """Instructions and cycles for each timed step, over all threads; None where they were not counted, or where
-    waiting, which is counted too, is more than MOSTLY_USEFUL leaves."""
+    """Instructions and cycles per timed step, over all threads; None if they were not counted, or if waiting, which is
+    counted too, takes more than MOSTLY_USEFUL leaves."""
     useful_s, elapsed_s = thread_times(group, "useful_s"), math.fsum(math.fsum(p.timed_s) for p in group)
     if useful_s is None or math.fsum(useful_s) < MOSTLY_USEFUL * len(useful_s) * elapsed_s:
         return None
@@ -161,7 +161,7 @@ def counted(group: Group) -> Counted | None:
 
 
 def phase_scalability(group: Group, reference: Group | None) -> dict[str, float]:
-    """For each phase, its tasks' time with one thread over their time here."""
+    """For each phase, the time of its tasks with one thread over their time here."""
     if reference is None:
         return {}
     found = {}

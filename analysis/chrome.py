@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from taskloom.analysis import trace
 from taskloom.analysis.trace import Arrow, Span, Trace
 
-MOST_ARROWS = 20_000  # of a run: those of the first steps
+MOST_ARROWS = 20_000  # arrows per run, from its first steps
 COUNTS = 4000  # points of the curve of busy cores
 LEAST_GAP_NS = 1000  # shorter times between a thread's spans are left blank
 SCHEDULING = trace.IDLE - 1
@@ -81,7 +81,7 @@ class Process:
         yield from self.counts()
 
     def us(self, at_ns: int, began_ns: int | None = None) -> str:
-        """A time as it is shown: later by as much as the step that was under way then, or at began_ns."""
+        """A time in the aligned trace: shifted like the step that ran at that time, or at began_ns."""
         index = self.trace.step_index(at_ns if began_ns is None else began_ns)
         begin_ns = self.trace.step_end_ns[index - 1] if index else 0
         return f"{(at_ns - begin_ns + self.starts[index]) / 1000:.3f}"

@@ -1,4 +1,4 @@
-"""Is B faster than A? With an interval, a test, a noise floor declared beforehand, and the right to say: undecided."""
+"""Is B faster than A? An interval, a test and a noise floor declared beforehand decide; the answer may be undecided."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Side:
 
 @dataclass(frozen=True)
 class InstructionsRatio:
-    """The second metric: how many times as many instructions a step of A takes as one of B. ratio: null where they
-    are not known, and `reason` says why."""
+    """The second metric: instructions of a step of A over those of B. ratio: null if they are unknown; `reason` says
+    why."""
 
     ratio: float | None
     ratio_low: float | None = None
@@ -49,13 +49,13 @@ class InstructionsRatio:
 
 @dataclass(frozen=True)
 class Comparison:
-    """B against A. `ratio`: how many times as long A takes; above 1, B is faster. `superiority`: how probably a process
-    of B is faster than one of A. Refused: no ratio is given, `reason` says why.
+    """B against A. `ratio`: time of A over time of B; above 1, B is faster. `superiority`: probability that a process
+    of B is faster than one of A. A refused comparison has no ratio; `reason` says why.
 
-    ratio_middle: the median of the pairs' ratios, or the ratio of medians; n: what the ratio rests on, in `unit`s;
-    scope: whom it is about where it comes from several occasions; e_value: of the pairs' signs, valid whenever one
-    looks; sequential: interval and p-value are so too; diagnosis: what speaks against independent values; brief: the
-    marks in one line.
+    ratio_middle: the median of the pairs' ratios, or the ratio of medians; n: sample size in `unit`s; scope: the
+    population that the ratio describes, if it comes from several occasions; e_value: of the pairs' signs, valid at any
+    time; sequential: interval and p-value are valid at any time too; diagnosis: findings against independent values;
+    brief: the marks in one line.
     """
 
     a: Side
@@ -149,8 +149,8 @@ class Decision:
 
 
 def decide(a: Sequence[float], b: Sequence[float], paired: bool, noise_floor: float = NOISE_FLOOR) -> Decision:
-    """Faster or slower: the test says so, the interval is on that side of 1, and the ratio is beyond the noise floor.
-    Same: two one-sided tests find the ratio within the noise floor, as its whole interval is. Else undecided."""
+    """Faster or slower: the test is significant, the interval is on that side of 1, and the ratio is beyond the noise
+    floor. Same: two one-sided tests and the whole interval place the ratio within the noise floor. Else undecided."""
     return _decide(estimators.paired(a, b) if paired else estimators.unpaired(a, b), noise_floor)
 
 
@@ -163,8 +163,8 @@ def _decide(found: Estimate, noise_floor: float, broken: Sequence[str] = ()) -> 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The times that a comparison rests on, what they estimate, and in words how they were taken. broken: why the
-    estimate's interval may not hold."""
+    """The times of a comparison, their estimate, and a description of the design. broken: reasons why the interval may
+    not hold."""
 
     a_s: Sequence[float]
     b_s: Sequence[float]
@@ -181,9 +181,9 @@ STEP: Value = attrgetter("median_step_s")
 
 
 def weigh(a: Sequence[Process], b: Sequence[Process], value: Value = STEP) -> Evidence:
-    """What two variants' processes say: in pairs where blocks pair them, else side against side, which needs one
-    interleaved occasion, or so many occasions that they are what is sampled. Where a rule looked at the results and
-    stopped, only what holds at any time may judge. value: of a process, positive."""
+    """Estimate from two variants' processes: paired where blocks pair them, else two samples, which need one
+    interleaved occasion or enough occasions to be the sample. Under a stopping rule only estimates that hold at any
+    time decide. value: of a process, positive."""
     matched = matched_pairs(a, b)
     if len(matched) >= FEWEST or len(a) == len(b) == len(matched) > 1:
         return _in_pairs(a, b, matched, value)
@@ -219,7 +219,7 @@ def _in_pairs(
         pooled = pool([np.array(values) for values in strata.values()], "occasions", sequential)
         estimate, scope = pooled.estimate, pooled.scope
         told += f" on {len(strata)} occasions: {scope}"
-        found = replace(found, broken=())  # occasions differ, and are not expected to be one series
+        found = replace(found, broken=())  # occasions may differ from each other
     return Evidence(a_s, b_s, estimate, told, scope, e_value(logs), found.broken, tuple(found.told))
 
 
@@ -262,7 +262,7 @@ def _by_occasion(side: Sequence[Process], value: Value) -> list[float]:
 
 
 def rejudged(found: Comparison, p_adjusted: float, family: int) -> Comparison:
-    """The same comparison as one of `family`: judged by a corrected p-value. Same and undecided stay what they are."""
+    """The same comparison as one of `family`: decided by an adjusted p-value. Same and undecided do not change."""
     if found.verdict not in ("faster", "slower") or p_adjusted < 1 - CONFIDENCE:
         return found
     why = f"one of {family} comparisons: corrected p = {p_adjusted:.2g}"
@@ -273,7 +273,7 @@ def rejudged(found: Comparison, p_adjusted: float, family: int) -> Comparison:
 
 
 def can_tell(found: Comparison, family: int) -> bool:
-    """Whether so much can call any difference where it is one of `family` comparisons."""
+    """Whether a sample of this size can detect any difference as one of `family` comparisons."""
     return found.ratio_low is not None and family * smallest_p_value(found.test, found.n) < 1 - CONFIDENCE
 
 
@@ -291,7 +291,7 @@ def _differences(processes: Sequence[Process]) -> list[str]:
 
 
 def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
-    """Why no ratio may be shown, if so."""
+    """Reason why no ratio may be shown, or None."""
     both = sorted({process.run_id for process in a} & {process.run_id for process in b})
     if both:
         return "A and B share runs " + ", ".join(map(str, both))
@@ -333,7 +333,7 @@ def verdict_of(
 
 
 def identity(process: Process) -> str:
-    """Equal for processes that repeat each other: the same variant and configuration, on whichever cores."""
+    """A key that is equal for repetitions: the same variant and configuration, on any cores."""
     return process.facts.once(_identity)
 
 

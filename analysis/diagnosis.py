@@ -1,7 +1,7 @@
 """Diagnosis of values in the order of their measurement: findings against independent draws of one distribution.
 
-Drift and autocorrelation downgrade a verdict that rests on such values; two levels are told beside it, as rank methods
-hold under them. On independent values each test errs once in 200 at most.
+Drift and autocorrelation downgrade a verdict; two levels are only reported, since rank methods hold under them. On
+independent values each test errs at most once in 200.
 Sources: Bartels 1982 (rank version of von Neumann's ratio); Kendall 1938.
 """
 
@@ -63,7 +63,7 @@ def diagnose(values: Sequence[float] | Floats) -> Diagnosis:
 
 
 def _kendall(ranks: Floats) -> tuple[float, float]:
-    """Tau of values against their order, and its normal deviate (ties make it smaller, which errs to the safe side)."""
+    """Tau of values against their order, and its normal deviate, which ties make smaller: the test is conservative."""
     n = len(ranks)
     if n > 2000:  # every k-th value: pairs are n^2 / 2
         ranks, n = ranks[:: math.ceil(n / 2000)], len(ranks[:: math.ceil(n / 2000)])

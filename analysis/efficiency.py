@@ -1,4 +1,4 @@
-"""Efficiency of the threads' time: parallel efficiency and its factors, split of waiting, cost of the work.
+"""Parallel efficiency and its factors, split of waiting, and cost of the work.
 
 Sources: the POP centre's multiplicative model (pop-coe.eu, "further information: POP metrics"); TALP's split of waiting
 (Lopez, Garcia, Corbalan 2021). Times are seconds; u is a thread's useful time, P threads, T elapsed.
@@ -83,16 +83,16 @@ def efficiency(useful_s: Sequence[float], elapsed_s: float, critical_s: float | 
 
 
 def critical_s(useful_s: Sequence[float], span_s: float) -> float:
-    """The least that the critical path of what was executed can hold: a thread's own tasks are a path too, and so is
-    the graph's span. Exact only where one of them is the whole of it; a replay (forecast) tells more."""
+    """Lower bound of the executed critical path: the tasks of one thread are a path, and so is the graph's span. It is
+    exact only if one of them is the critical path; a replay (forecast) gives more."""
     return max(span_s, max(useful_s))
 
 
 def waiting_split(
     useful_s: Sequence[float], serial_s: Sequence[float], load_balance_s: Sequence[float], elapsed_s: float
 ) -> WaitingSplit:
-    """TALP's split. What is neither useful nor one of the two kinds of waiting is scheduling, so that all of P T is
-    accounted for. Raises ValueError if the parts exceed P T by more than 1 %, the clocks' mutual error."""
+    """TALP's split. Time that is neither useful nor waiting is scheduling, so that all of P T is accounted for. Raises
+    ValueError if the parts exceed P T by more than 1 %, the clocks' mutual error."""
     capacity = len(useful_s) * elapsed_s
     useful, serial, balance = math.fsum(useful_s), math.fsum(serial_s), math.fsum(load_balance_s)
     if useful <= 0:

@@ -1,7 +1,7 @@
 """Ratio estimates: Hodges-Lehmann, with intervals that keep their coverage.
 
-All work on logarithms of times, where a ratio is a difference. Intervals are exact inversions of exact rank tests, so
-they assume no distribution; with fewer than FEWEST pairs there is none at 95 %, and none is given.
+All work on logarithms of times, where a ratio is a difference. Intervals invert exact rank tests, so they assume no
+distribution. Fewer than FEWEST pairs allow no interval at 95 %, and none is given.
 Sources: Hodges & Lehmann 1963; Hollander, Wolfe & Chicken 2014; Howard et al. 2021 (confidence sequences).
 """
 
@@ -26,7 +26,7 @@ from taskloom.analysis.rank_tests import (
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 FEWEST = 6  # pairs, or values a side: 2 of 2^6 outcomes are as extreme as all of one sign
-MANY = 400  # values from which on Walsh averages are counted, not listed
+MANY = 400  # more values: Walsh averages are counted instead of listed
 Unit = Literal["pairs", "processes", "occasions", "places"]
 Test = Literal["signed-rank", "mann-whitney", "signs"]
 
@@ -80,7 +80,7 @@ def unpaired(a: Sequence[float], b: Sequence[float], unit: Unit = "processes") -
 
 
 def bare(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """The ratio of two sides that allow no interval and no test."""
+    """The ratio of two samples that allow no interval and no test."""
     return replace(unpaired(a, b), low=None, high=None, p_value=None)
 
 
@@ -109,24 +109,24 @@ def walsh_rows(rows: Floats, tail: float = TAIL) -> tuple[Floats, Floats, Floats
 
 
 def anytime(logs: Floats, unit: Unit = "pairs") -> Estimate:
-    """A ratio that may be looked at after every pair, and stopped at: the interval is a confidence sequence, and
+    """A ratio that is valid under optional stopping after any pair: the interval is a confidence sequence, and
     1 / p_value an e-value.
 
-    Both bet on signs: in randomised pairs of equals the sign of a log ratio is a fair coin. The bet is Jeffreys'
-    mixture over all biases, a martingale: at no time does it exceed 1 / alpha with more probability than alpha.
+    Both bet on signs: in randomised pairs of equal variants the sign of a log ratio is a fair coin. The bet is
+    Jeffreys' mixture over all biases, a martingale, which ever exceeds 1 / alpha with probability alpha at most.
     """
     values = np.sort(logs)
     cut = _sequential_cut(len(values), 2 * TAIL)
     centre = walsh(logs)[0]
     low, high = (None, None) if cut is None else (float(values[cut]), float(values[-1 - cut]))
-    if low is not None and high is not None:  # the estimate is another functional than the median that signs bound
+    if low is not None and high is not None:  # signs bound the median, while the estimate is the pseudomedian
         low, high = min(low, centre), max(high, centre)
     middle = math.exp(float(np.median(logs)))
     return Estimate(*_ratio(centre, low, high), min(1.0, 1 / e_value(logs)), middle, len(logs), unit, "signs")
 
 
 def e_value(logs: Floats) -> float:
-    """E-value: what a bet of 1 on biased signs has become. 20 or more has probability 1/20, at any look."""
+    """E-value: the worth of a bet of 1 on biased signs. A fair coin ever reaches 20 with probability 1/20 at most."""
     values = rounded(logs)
     return math.exp(log_wealth(int((values > 0).sum()), int((values < 0).sum())))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from taskloom.analysis.processes import Process, distinct
 
-# Keys of a result's `environment`: what a difference in them is about.
+# Keys of a result's `environment`, with what a difference in them concerns.
 FINGERPRINT: Mapping[str, str] = {
     "node": "the machine",
     "cpu_model": "the processor",
@@ -29,9 +29,9 @@ FINGERPRINT: Mapping[str, str] = {
     "core_hash": "the trainer's sources",
     "clock": "the clock",
 }
-# Observations of the moment, and what follows from `threads` and `scheduler`.
+# Momentary observations, and values that follow from `threads` and `scheduler`.
 NOT_FINGERPRINT = ("load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler")
-# Of these, bits of the result may depend on.
+# The bits of a result may depend on these.
 ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numpy", "blas", "core_hash")
 
 
@@ -49,7 +49,7 @@ def differing(values: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[
 
 
 def _all_alike(values: Sequence[Any]) -> bool:
-    """Whether text need not be made of them to see that they agree: by far the most do."""
+    """Whether all values are equal, without the cost of making text of them."""
     first, kind = values[0], type(values[0])
     return all(value is first or (type(value) is kind and value == first) for value in values)
 
@@ -62,7 +62,7 @@ def environment_differences(processes: Sequence[Process]) -> list[str]:
 
 
 def runtime_differences(processes: Sequence[Process]) -> list[str]:
-    """Processes of one scheduler that asked for one runtime should have run under the same: file, version, settings."""
+    """Differences between OpenMP runtimes (file, version, settings) of processes that requested the same runtime."""
     asked: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for facts in distinct(processes):
         how = tuple(facts.config.get(name) for name in ("scheduler", "runtime", "threads"))
@@ -71,7 +71,7 @@ def runtime_differences(processes: Sequence[Process]) -> list[str]:
 
 
 def core_differences(processes: Sequence[Process]) -> list[str]:
-    """Processes with equally many threads should have run on the same cores."""
+    """Differences between the cores of processes with the same number of threads."""
     by_threads: dict[int, list[Mapping[str, Any]]] = {}
     for facts in distinct(processes):
         by_threads.setdefault(facts.config["threads"], []).append(facts.environment)

@@ -1,8 +1,8 @@
 """Forecast of a step on more cores: the graph replayed with measured task times, under either scheduler.
 
-An event simulation. A core runs one task at a time, in its measured time; tasks below the ridge of so many cores share
-a bandwidth: when all that runs wants more than the ceiling, they slow down in proportion. What is left out: caches that
-more cores bring along, clocks that fall, the cost of a barrier beyond waiting for it.
+An event simulation. A core runs one task at a time, in its measured time. Tasks below the ridge share the bandwidth of
+all cores: if the running tasks want more than that, they slow down in proportion. Not modelled: larger caches of more
+cores, falling clocks, and the cost of a barrier beyond waiting.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ITERATIONS = 3  # replayed; the first fills the pipeline where steps overlap
 
 @dataclass(frozen=True)
 class Ceiling:
-    """Peaks as they were measured, by threads. Between them: a line. Beyond the most threads, bandwidth grows with the
-    cores or is held; the peak of computation always grows."""
+    """Measured peaks by number of threads, interpolated linearly. Beyond the largest number, bandwidth grows with the
+    cores or stays constant; the peak of computation always grows."""
 
     measured: tuple[Peaks, ...]
     beyond: Beyond = "grows"
@@ -82,7 +82,7 @@ class Cores:
             peaks, alone = ceiling.at(cores), ceiling.at(1).triad_gb_per_s * 1e9
             self._limit = peaks.triad_gb_per_s * 1e9
             for task, (size, flop, s) in enumerate(zip(profile.bytes, profile.flop, profile.seconds, strict=True)):
-                # More than triad reaches comes out of a cache.
+                # Bandwidth above triad's comes from a cache.
                 self._demand[task] = min(size / s, alone) if s > 0 else 0.0
                 self._below[task] = size > 0 and flop / size < peaks.ridge
 
@@ -95,7 +95,7 @@ class Cores:
         self._wanted += self._demand[task]
 
     def end(self) -> tuple[int, int]:
-        """Go on to the next end of a task; which, and on which core. Raises IndexError if none runs."""
+        """Advance to the next end of a task; return the task and its core. Raises IndexError if none runs."""
         rate = min(1.0, self._limit / self._wanted) if self._wanted > 0 else 1.0
         memory_end_s = self.now_s + (self._memory[0][0] - self._memory_s) / rate if self._memory else float("inf")
         if self._memory and (not self._compute or memory_end_s <= self._compute[0][0]):
@@ -138,7 +138,7 @@ def _replay(profile: Profile, machine: Cores, cores: int, iterations: int) -> li
     idle = list(range(cores))
 
     def release(first: tuple[int, int]) -> None:
-        """A node is done: its successors may be ready, and a wait that is ready is done at once."""
+        """Complete a node: its successors may become ready, and a ready wait completes at once."""
         stack = [first]
         while stack:
             node, step = stack.pop()
@@ -184,7 +184,7 @@ def fork_join_step_s(
     profile: Profile, cores: int, ceiling: Ceiling | None = None, overhead_s: float = 0.0, dynamic: bool = False
 ) -> float:
     """A step under `fork-join`: op after op, each with all cores. Static: equal contiguous shares of an op's tiles;
-    dynamic: whoever is free takes the next."""
+    dynamic: a free core takes the next."""
     machine = Cores(profile, cores, ceiling, overhead_s)
     _fork_join(profile, machine, cores, dynamic)
     return machine.now_s
@@ -246,7 +246,7 @@ class Curve:
 
 
 def waits_for_ops(scheduler: str) -> bool:
-    """Whether a scheduler runs op after op, each on all cores, whatever the graph would allow."""
+    """Whether a scheduler runs op after op, each on all cores, instead of following the graph."""
     known = facts(scheduler)
     return known is not None and known.order == "ops"
 

@@ -1,10 +1,10 @@
 """Step times over the life of a configuration on a machine: where they changed, and whether a slowdown is real.
 
-A change point is suspected from history alone and called a regression only after fresh runs have confirmed it: of the
-builds before and after it in turn, where only the trainer's sources changed and a worker has kept them; else of the new
-one, which the canary has to clear. Runs carry a canary, frozen work that no version of ours can change: where they do,
-the series is step time over canary, so that a machine that became slower moves both. Without a canary a change with
-nothing different in software says so: it is the environment's.
+A change point in the history is only a suspicion; fresh runs confirm a regression. If only the trainer's sources
+changed and a worker has kept both builds, the builds before and after run in turn; else the new one runs, and the
+canary has to exclude the machine. A canary is frozen work that no version of Taskloom changes. Where runs have one, the
+series is step time over canary, since a slower machine affects both. Without a canary, a change without different
+software is attributed to the environment.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]
 LIBRARIES = tuple(name for name in SOFTWARE if name not in ("core_version", "core_hash"))
 MIN_SEGMENT = 4  # runs on each side of a change
-MOVES = MIN_SEGMENT // 2  # by so many runs a change may move as more runs come; what was asked about it stays asked
+MOVES = MIN_SEGMENT // 2  # a change may move by so many runs as more runs arrive; its confirmation stays valid
 PENALTY = 3.0  # x log n, on ranks: see tests/unit/test_history.py for the error rates that it gives
 MOST_RHO = 0.98
-CONFIRMING_RUNS = 6  # fresh runs that a confirmation takes
-CONFIRMING_PAIRS = 8  # or blocks of the builds before and after
-FEWEST_OCCASIONS = 3  # whose medians say how much occasions differ
+CONFIRMING_RUNS = 6  # fresh runs of a confirmation
+CONFIRMING_PAIRS = 8  # or blocks of both builds
+FEWEST_OCCASIONS = 3  # to estimate how much occasions differ
 
 
 @dataclass(frozen=True)
 class SeriesPoint:
-    """One run of a series: its median step, and its canary's time where it has one."""
+    """One run of a series: its median step, and its canary's time if it has one."""
 
     run_id: int
     step_s: float
@@ -71,7 +71,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Alert:
-    """A change for the slower, and what fresh runs say of it."""
+    """A slowdown, and the result of fresh runs."""
 
     change: Change
     state: State
@@ -93,14 +93,14 @@ class Series:
 
 @dataclass(frozen=True)
 class SeriesList:
-    """Every series of the latest runs, or the one of a run."""
+    """Every series of the latest runs, or the series of one run."""
 
     items: list[Series]
 
 
 @dataclass(frozen=True)
 class SeriesChanges:
-    """Where a series changed, by its latest runs, and what fresh runs say of it. runs: how many were looked at."""
+    """Changes of a series within its latest runs, and the results of fresh runs. runs: number of runs examined."""
 
     series_id: int
     runs: int
@@ -111,8 +111,8 @@ class SeriesChanges:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """An experiment that runs again what was suspected: its runs that succeeded, and whether more are to come. builds:
-    the trainers before and after the change, where its blocks run both."""
+    """An experiment that confirms a suspicion: its succeeded runs, and whether more will come. builds: the trainers
+    before and after the change, if its blocks run both."""
 
     experiment_id: int
     run_ids: frozenset[int]
@@ -157,10 +157,10 @@ def _segments(values: Sequence[float]) -> list[int]:
 
 
 def autocorrelation(values: Floats, search: Any) -> float:
-    """Of neighbours around the best one, two or three changes, whichever leaves least, so that changes do not pass for
-    it; from 0 to MOST_RHO. Each level that is fitted takes some away, which k (k + 1) / n restores.
+    """Autocorrelation of neighbours, from 0 to MOST_RHO, around the best one, two or three changes, whichever leaves
+    least: changes must not count as autocorrelation. Fitted levels reduce it; k (k + 1) / n corrects that.
 
-    search: a fitted segmentation, which gives the best places of so many changes.
+    search: a fitted segmentation, which gives the best places for a number of changes.
     """
     n = len(values)
     found = [MOST_RHO]
@@ -194,7 +194,7 @@ def _steps_only(logs: Floats, found: list[int]) -> list[int]:
 
 
 def _clipped(logs: Floats) -> Floats:
-    """Outliers drawn in to three standard deviations, from the median absolute deviation."""
+    """Values with outliers moved to three standard deviations, estimated from the median absolute deviation."""
     centre = np.median(logs)
     reach = 3 * 1.4826 * np.median(np.abs(logs - centre))
     return np.asarray(np.clip(logs, centre - reach, centre + reach))
@@ -209,8 +209,8 @@ def _step(values: Sequence[float], found: Sequence[int], i: int) -> float:
 def series(
     processes: Sequence[Process], confirmations: Mapping[int, Confirmation], noise_floor: float = NOISE_FLOOR
 ) -> list[Series]:
-    """Every series among processes given oldest first, those with most runs first. confirmations: by the run after the
-    change; their runs count only in the same series, and not as history: they would blur what they are to judge."""
+    """Every series among processes, which are given oldest first; series with most runs first. confirmations: by the
+    run after the change. Their runs do not count as history, which they judge."""
     groups: dict[str, list[Process]] = {}
     for process in processes:
         groups.setdefault(series_key(process.config, process.environment), []).append(process)
@@ -222,7 +222,7 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
     again = frozenset[int]().union(*(confirmation.run_ids for confirmation in confirmations.values()))
     newest = next((process.canary_sha256 for process in reversed(group) if process.canary_sha256), None)
     with_canary = [process for process in group if newest is not None and process.canary_sha256 == newest]
-    relative = 2 * len(with_canary) > len(group)  # older runs, without one or with another, are then left to the past
+    relative = 2 * len(with_canary) > len(group)  # older runs without this canary are then left out
     seen = [process for process in (with_canary if relative else group) if process.run_id not in again]
     values = [level(process, relative) for process in seen]
     starts = change_points(values, noise_floor)
@@ -273,7 +273,7 @@ def level(process: Process, relative: bool) -> float:
 def _change(before: Sequence[Process], after: Sequence[Process], relative: bool) -> Change:
     left, right = ([level(process, relative) for process in side] for side in (before, after))
     ratio = unpaired(right, left)
-    surely = before[max(0, len(before) - 1 - MOVES)], after[min(MOVES, len(after) - 1)]  # on either side, if it moves
+    surely = before[max(0, len(before) - 1 - MOVES)], after[min(MOVES, len(after) - 1)]  # even if it moves
     differs = differing([process.environment for process in surely], SOFTWARE)
     hashes = [str(process.environment.get("core_hash")) for process in surely]
     only_sources = not differing([process.environment for process in surely], LIBRARIES) and hashes[0] != hashes[1]
@@ -298,8 +298,8 @@ def _change(before: Sequence[Process], after: Sequence[Process], relative: bool)
 def interleaved_alert(
     change: Change, confirmation: Confirmation, fresh: Sequence[Process], noise_floor: float = NOISE_FLOOR
 ) -> Alert:
-    """Of fresh runs of the trainers before and after a change, which blocks pair on one machine in one hour: what is
-    between them is the sources'."""
+    """Decision from fresh runs of both builds, paired in blocks on one machine: their difference is due to the
+    sources."""
     identity = confirmation.experiment_id
     if confirmation.active:
         return Alert(change, "confirming", identity, f"{len(fresh)} fresh runs of both builds so far")
@@ -326,8 +326,8 @@ def alert(
 ) -> Alert:
     """suspected -> confirming -> confirmed or dismissed: fresh runs against those before the change.
 
-    before, fresh: what the series follows, which is over canary where there is one; occasions: those of `before`. Fresh
-    runs that are slower confirm but the weather where nothing in software differs and no canary was asked.
+    before, fresh: values of the series, over canary if there is one; occasions: those of `before`. Without different
+    software and without a canary, slower fresh runs confirm only the environment.
     """
     if confirmation is None:
         said = "; nothing in the software differs: it is the environment's" if change.cause == "environment" else ""
@@ -354,8 +354,8 @@ def alert(
 
 
 def _beyond_occasions(before: Sequence[float], occasions: Sequence[Hashable], fresh: Sequence[float]) -> bool:
-    """Whether fresh runs lie above what another occasion like those before would show (Student's prediction interval);
-    true where too few occasions are known to say how much they differ."""
+    """Whether fresh runs lie above Student's prediction interval for another occasion like those before; true if there
+    are too few occasions to estimate how much they differ."""
     from scipy import special
 
     known: dict[Hashable, list[float]] = {}

@@ -21,9 +21,9 @@ MOST_ADVISED = 1000
 
 @dataclass(frozen=True)
 class Levels:
-    """Standard deviations, relative: of steps within a process, of processes within an occasion, of occasions; null
-    where there is one of its kind only. steps_advised: timed steps worth taking in each process, if starting a process
-    costs as much as `warm_steps` of them; null where processes differ no more than their steps explain."""
+    """Relative standard deviations: of steps within a process, of processes within an occasion, of occasions; null for
+    a single one. steps_advised: optimal number of timed steps per process if starting a process costs as much as
+    `warm_steps` steps; null if processes differ no more than their steps explain."""
 
     step: float | None
     process: float | None

@@ -1,5 +1,4 @@
-"""Memory of a run: its split, exact to the byte, how each part grows with the batch and the sequence, and how much of
-the process's peak that explains."""
+"""Memory of a run: its exact split, its growth with batch and sequence, and its share of the process's peak."""
 
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ class SizedShape:
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one configuration. planned_bytes: by the formula; measured_bytes: the arenas that runs allocated; per_sequence
-    and per_token: bytes that one more sequence, or one more token in each, takes. peak_rss_bytes: the highest of a run;
-    arenas_share: what of it the arenas are; resident_bytes: what that run's memory consisted of as it grew, arenas
-    included; explained: their sum / peak RSS, null for results of version 1."""
+    """Memory of one configuration. planned_bytes: by the formula; measured_bytes: allocated arenas; per_sequence and
+    per_token: bytes for one more sequence, or one more token in each. peak_rss_bytes: the highest of all runs;
+    arenas_share: share of the arenas in it; resident_bytes: parts of that run's memory, arenas included; explained:
+    their sum / peak RSS, null for results of version 1."""
 
     planned_bytes: dict[str, int]
     measured_bytes: dict[str, int]

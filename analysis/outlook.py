@@ -1,4 +1,4 @@
-"""Forecasts for an experiment: from the profile of a one-thread run, held against every number of threads measured."""
+"""Forecasts for an experiment from the profile of a one-thread run, compared with every measured number of threads."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of one way to slice. source: the one-thread variant whose run left the profile that work and spans are of;
-    source_run_ids: the profiled run of each scheduler's curves; worst_error: the largest, as a share, against more than
-    one thread."""
+    """Forecasts for one slicing. source: the one-thread variant whose profile gives work and spans; source_run_ids: the
+    profiled run of each scheduler's curves; worst_error: the largest relative error on more than one thread."""
 
     source: Variant
     source_run_id: int
@@ -38,7 +37,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Forecasts, and what there is none for."""
+    """Forecasts, and reasons for missing ones."""
 
     forecasts: list[Forecast]
     missing: list[str]
@@ -87,8 +86,8 @@ def outlook(
 
 
 def _source(profiled: Sequence[tuple[Group, Process]], scheduler: str) -> tuple[Group, Process]:
-    """Of this scheduler's one-thread runs, or else another's, the one nearest to their median: what a task finds in a
-    cache depends on the order, and so does its time."""
+    """The one-thread run nearest to the median, of this scheduler if possible, since the order of tasks affects caches
+    and so their times."""
 
     medians_s = {id(group): step_interval(group).median for group, _ in profiled}
 
@@ -100,7 +99,7 @@ def _source(profiled: Sequence[tuple[Group, Process]], scheduler: str) -> tuple[
 
 
 def _schedulers(profiled: Sequence[tuple[Group, Process]]) -> list[str]:
-    """REPLAYED, and the others that have a one-thread run of their own, which tells their overhead."""
+    """REPLAYED, and the schedulers with a one-thread run, which shows their overhead."""
     own = dict.fromkeys(run.config["scheduler"] for _, run in profiled)
     others = [name for name in own if (facts := schedulers.facts(name)) is not None and facts.order != "program"]
     return list(dict.fromkeys([*REPLAYED, *others]))
@@ -187,7 +186,7 @@ def _peaks_of(facts: Facts) -> list[Peaks]:
 
 def _assumptions(profile: Profile, peaks: Sequence[Peaks], overhead_s: float) -> list[str]:
     told = [
-        f"each of {len(profile.seconds)} tasks takes on any core what it took on one thread; "
+        f"each of {len(profile.seconds)} tasks takes as long on any core as on one thread; "
         f"{overhead_s * 1e6:.2f} us are added to each for scheduling, as measured on one thread",
         "caches, clocks and NUMA distances do not change with the number of cores",
         "a barrier costs no more than waiting for it",

@@ -1,8 +1,8 @@
-"""One ratio from the pairs of several places or occasions that may differ: for others like them, or for these only.
+"""One ratio from the pairs of several strata (places or occasions) that may differ: for others like them, or for these.
 
-With FEWEST of them or more they are a sample: each counts once, with its own estimate (a mixed model whose random
-effect has any symmetric distribution). With fewer nothing can be said of others: the interval is for the mean over
-these very ones, from the variances within each (Welch 1947, Satterthwaite 1946), and the answer says so.
+FEWEST strata or more are a sample: each counts once, with its own estimate (a mixed model whose random effect has any
+symmetric distribution). Fewer say nothing about others: the interval is for the mean over these strata, from the
+variances within each (Welch 1947, Satterthwaite 1946), and the answer says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Strata = Literal["places", "occasions"]
 
 @dataclass(frozen=True)
 class Pooled:
-    """estimate: with its unit, the strata where they are a sample, else the pairs. scope: whom it is about, in words.
+    """estimate: its unit is the stratum if strata are a sample, else the pair. scope: the population that it describes.
     between: standard deviation of the strata's own log ratios beyond what their pairs explain."""
 
     estimate: Estimate
@@ -57,7 +57,7 @@ def _of_these(strata: Sequence[Floats]) -> Estimate:
 
 
 def _half_width(strata: Sequence[Floats]) -> float | None:
-    """None where a stratum has a single pair, which says nothing of its variance."""
+    """None if a stratum has a single pair, which has no variance."""
     from scipy import special
 
     if min(map(len, strata)) < 2:

@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What a process that measured says alike with those that repeat it. Whoever reads many gives those that say the
-    same the same object: what follows from it is then worked out once."""
+    """Facts that a process shares with its repetitions. Readers of many processes use one object for equal facts, so
+    that derived values are computed once."""
 
     variant: Mapping[str, Any]
     config: Mapping[str, Any]
@@ -28,7 +28,7 @@ class Facts:
 
     @classmethod
     def of(cls, result: Mapping[str, Any], variant: Mapping[str, Any]) -> Facts:
-        """Those of a result. Raises KeyError for one that lacks them."""
+        """Facts of a result. Raises KeyError if the result lacks one."""
         return cls(
             variant,
             {**LATER_SETTINGS, **result["config"]},
@@ -38,7 +38,7 @@ class Facts:
         )
 
     def once(self, follows: Callable[[Facts], T]) -> T:
-        """Result of `follows`, a function of these facts alone."""
+        """Result of `follows`, a function of these facts only, computed once."""
         if follows not in self._followed:
             self._followed[follows] = follows(self)
         found: T = self._followed[follows]
@@ -47,8 +47,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Process:
-    """A TrainResult as JSON gives it, or what a server kept of it (`facts`, and the rest as `result`); and where it
-    stands in its experiment's design.
+    """A TrainResult as JSON, or a server's digest of it (`facts`, and the rest as `result`), and its place in the
+    experiment's design.
 
     `pair` is equal for processes that ran in one block on one node and its cores; None: paired with none. `occasion`
     is equal for processes of one experiment on one node, whose blocks ran in the order of `block`; None: unknown.
@@ -60,8 +60,8 @@ class Process:
     pair: Hashable = None
     occasion: Hashable = None
     block: int = 0
-    stop_rule: bool = False  # how many processes there are was decided by looking at them
-    leave_out_flagged: bool = False  # the rule that was declared for steps that the trainer flagged
+    stop_rule: bool = False  # a stopping rule decided the number of processes
+    leave_out_flagged: bool = False  # the declared rule for flagged steps
     shared: Facts | None = None  # None: those of the result
 
     @cached_property
@@ -86,7 +86,7 @@ class Process:
 
     @cached_property
     def timed_s(self) -> tuple[float, ...]:
-        """The steps after warm-up; without those that are flagged, if that is the rule and others are left."""
+        """The steps after warm-up, without flagged ones if that is the rule and others remain."""
         timed = tuple(float(s) for s in self.result["step_s"][self.config["warmup"] :])
         if not self.leave_out_flagged:
             return timed
@@ -99,18 +99,18 @@ class Process:
 
     @cached_property
     def canary_s(self) -> float | None:
-        """Time of the frozen work beside the steps (gpt2core/run/canary.py); None: the result has none."""
+        """Time of the canary (gpt2core/run/canary.py); None if the result has none."""
         times = (self.result.get("canary") or {}).get("times_s") or []
         return median([float(s) for s in times]) if times else None
 
     @property
     def canary_sha256(self) -> str | None:
-        """Hash of the canary's work. None: the result has no canary."""
+        """Hash of the canary's work; None if the result has no canary."""
         return None if self.canary_s is None else str(self.result["canary"].get("sha256"))
 
     @cached_property
     def instructions(self) -> tuple[float | None, str]:
-        """Instructions of a timed step, or None and why; a result's digest holds just that."""
+        """Instructions of a timed step, or None and the reason."""
         kept = self.result.get("instructions_per_step")
         return instructions_per_step(self.result) if kept is None else (kept[0], kept[1])
 
@@ -123,14 +123,14 @@ class Process:
     def median_phase_s(self) -> Mapping[str, float]:
         """The median of each phase over the steps after warm-up.
 
-        Where phases overlap (task with sync step or none) a phase's span holds tasks of the others too: there it is
-        the time of the phase's own tasks divided by the threads, which leaves the waiting out.
+        Where phases overlap (task with sync step or none), a phase's span contains tasks of other phases. There it is
+        the time of the phase's own tasks divided by the threads, without waiting.
         """
         return self._phase_medians_s("share" if self.phases_overlap else "span")
 
     @cached_property
     def busy_phase_s(self) -> Mapping[str, float]:
-        """The same of the time of each phase's own tasks, over all threads."""
+        """The median time of each phase's own tasks, over all threads."""
         return self._phase_medians_s("busy")
 
     def _phase_medians_s(self, kind: str) -> Mapping[str, float]:
@@ -144,5 +144,5 @@ class Process:
 
 
 def distinct(processes: Iterable[Process]) -> list[Facts]:
-    """The facts of processes, each object once, in their order."""
+    """The distinct facts of processes, in their order."""
     return list(dict.fromkeys(process.facts for process in processes))

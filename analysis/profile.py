@@ -1,4 +1,4 @@
-"""A profile as analysis sees it: what each task of one step costs and what it has to wait for (taskloom-profile-1)."""
+"""A profile: cost and dependencies of each task of a step (taskloom-profile-1)."""
 
 from __future__ import annotations
 

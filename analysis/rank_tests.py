@@ -1,9 +1,9 @@
 """Exact rank tests with ties, and which order statistics bound an exact interval.
 
-SciPy has the exact tests without ties only; with ties it goes through all permutations, which ends at about ten pairs.
-Here the null distribution follows value by value (the shift algorithm), whatever the ties. Beyond MOST_EXACT values
-SciPy's normal approximation with its correction for ties is used: there it errs by less than 1e-4.
-Sources: Pratt 1959; Streitberg & Roehmel 1986; Hollander, Wolfe & Chicken 2014, sections 3.1 and 4.1.
+SciPy has exact tests only without ties; with ties it enumerates all permutations, which is feasible for about ten
+pairs. Here the shift algorithm gives the exact null distribution for any ties. Beyond MOST_EXACT values SciPy's normal
+approximation with its correction for ties is used, whose error is below 1e-4 there. Sources: Pratt 1959; Streitberg &
+Roehmel 1986; Hollander, Wolfe & Chicken 2014, sections 3.1 and 4.1.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-DECIMALS = 9  # of logarithms: what differs by less than a part in 10^9 is a tie that rounding broke
+DECIMALS = 9  # of logarithms: values that differ by less than a part in 10^9 are ties
 MOST_EXACT = 200  # pairs; of two samples, half as many values in both together
 
 
 def rounded(logs: Floats) -> Floats:
-    """Logarithms on which equal ratios are equal: 1.2 / 1.0 and 0.6 / 0.5 differ in their last bit only."""
+    """Logarithms, rounded so that equal ratios are equal: 1.2 / 1.0 and 0.6 / 0.5 differ in their last bit."""
     return np.asarray(np.round(logs, DECIMALS) + 0.0)
 
 
 def signed_rank_p_value(differences: Floats) -> float:
-    """Two-sided Wilcoxon signed rank, exact whatever the ties; zeros are ranked and then left out (Pratt)."""
+    """Two-sided Wilcoxon signed rank test, exact with ties; zeros are ranked and then left out (Pratt)."""
     values = rounded(differences)
     if len(values) > MOST_EXACT:
-        from scipy import stats  # takes a second to load; a server that compares nothing never pays it
+        from scipy import stats  # takes a second to load
 
         return float(stats.wilcoxon(values, zero_method="pratt", correction=True, method="asymptotic").pvalue)
     ranks = doubled_midranks(np.abs(values))
@@ -38,7 +38,7 @@ def signed_rank_p_value(differences: Floats) -> float:
 
 
 def mann_whitney_p_value(a: Floats, b: Floats) -> float:
-    """Two-sided Mann-Whitney on logarithms, exact whatever the ties."""
+    """Two-sided Mann-Whitney test on logarithms, exact with ties."""
     pooled = rounded(np.concatenate([a, b]))
     if len(pooled) > MOST_EXACT // 2:
         from scipy import stats
@@ -77,7 +77,7 @@ def mann_whitney_cut(n_a: int, n_b: int, tail: float) -> int | None:
 
 
 def _cut(below: Floats, tail: float) -> int | None:
-    """The most that is as improbable as `tail`, or None."""
+    """The largest index whose probability is at most `tail`, or None."""
     found = int(np.searchsorted(below, tail * (1 + 1e-12), "right"))
     return found - 1 if found else None
 
@@ -107,7 +107,7 @@ def _signed_sums(ranks: tuple[int, ...]) -> Floats:
 
 @lru_cache(maxsize=256)
 def _subset_sums(ranks: tuple[int, ...], size: int) -> Floats:
-    """P(sum of the ranks of `size` values <= s) for each s, every subset as probable as another."""
+    """P(sum of the ranks of `size` values <= s) for each s, all subsets equally probable."""
     most = sum(ranks[-size:])
     ways = np.zeros((size + 1, most + 1))
     ways[0, 0] = 1

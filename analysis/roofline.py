@@ -1,9 +1,9 @@
-"""Roofline: what each op could reach on this node, what it reached, and whether the application is memory bound.
+"""Roofline: attainable and achieved rates of each op on this node, and whether the application is memory bound.
 
 Source: Williams, Waterman & Patterson 2009: attainable = min(peak, intensity x bandwidth). Both limits are measured on
-the node with the same number of threads (GEMM and triad). Bytes are compulsory ones by the kernels' formulae: what an
-op finds in a cache costs no traffic, so it may reach more than its roof. The GEMM's peak is what the best library made
-of one product; what registers can do, measured beside it, is what no product exceeds.
+the node with the same number of threads (GEMM and triad). Bytes are compulsory bytes by the kernels' formulae: data in
+a cache costs no traffic, so an op may exceed its roof. The peak is that of the best library for one product; no product
+exceeds the peak of registers, which is measured too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpt2core.spec.config import model_from
 Bound = Literal["memory", "compute"]
 Answer = Literal["yes", "partly", "no"]
 MOSTLY = 0.5  # share of a phase's time
-COSTLY = 0.9  # computation scalability below which sharing the machine has a price
+COSTLY = 0.9  # below this computation scalability, threads slow each other down
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Peaks:
 
     @property
     def ridge(self) -> float:
-        """The intensity, flop a byte, from which on the peak is the limit."""
+        """The intensity, in flop per byte, above which the peak is the limit."""
         return self.gflop_per_s / self.triad_gb_per_s
 
 
 @dataclass(frozen=True)
 class OpRoof:
-    """One op. Rates are those of all threads together while they run it; null where its formula counts no flop or no
-    bytes. share: achieved / attainable, of the flop rate or, where no flop are counted, of the bandwidth.
-    registers_share: of the flop rate that registers can do."""
+    """One op. Rates are of all threads together while they run it; null if its formula counts no flop or no bytes.
+    share: achieved / attainable flop rate, or bandwidth if no flop are counted. registers_share: share of the
+    registers' peak."""
 
     op: str
     phase: str
@@ -57,8 +57,8 @@ class OpRoof:
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """The answer for one phase, with what it rests on. Rates are those of all threads together while they are in the
-    phase's ops; bandwidth_share: of the measured bandwidth; what caches give is in it, so it may exceed 1."""
+    """The answer for one phase, with its evidence. Rates are of all threads together while they run the phase's ops;
+    bandwidth_share: of the measured bandwidth; it includes traffic from caches, so it may exceed 1."""
 
     phase: str
     answer: Answer
@@ -72,7 +72,7 @@ class MemoryBound:
 
 
 def peaks_of(environment: Mapping[str, Any], threads: int, precision: str = "fp32") -> Peaks | None:
-    """The node's measured peaks with so many threads, of products in a precision; None if they were not measured."""
+    """The node's measured peaks for a number of threads and a precision; None if they were not measured."""
     measured = ((environment.get("peaks") or {}).get("threads") or {}).get(str(threads)) or {}
     prefix = "" if precision == "fp32" else f"{precision}_"
     gflop_per_s, in_registers = (measured.get(f"{prefix}{name}gflop_per_s") for name in ("", "registers_"))
@@ -90,7 +90,7 @@ def roofline(ops: Sequence[Mapping[str, Any]], peaks: Peaks) -> list[OpRoof]:
 
 
 def _roof(op: Mapping[str, Any], peaks: Peaks, total_s: float) -> OpRoof:
-    elapsed_s = op["time_s"] / peaks.threads  # had all threads run it at once, as the peaks were measured
+    elapsed_s = op["time_s"] / peaks.threads  # as if all threads had run it at once
     gflop, gb = op["flop"] / elapsed_s / 1e9, op["bytes"] / elapsed_s / 1e9
     intensity = op["flop"] / op["bytes"] if op["flop"] and op["bytes"] else None
     attainable = None if intensity is None else min(peaks.gflop_per_s, intensity * peaks.triad_gb_per_s)
@@ -109,14 +109,14 @@ def _roof(op: Mapping[str, Any], peaks: Peaks, total_s: float) -> OpRoof:
 
 
 def model_flop(config: Mapping[str, Any]) -> int:
-    """Flop that a step of the model takes, however it is computed."""
+    """Model FLOP of a step."""
     return model_from(config["model"]).step_flop(int(config["batch"]), int(config["seq"]))
 
 
 def memory_bound(roofs: Sequence[OpRoof], scalability: Mapping[str, float], peaks: Peaks) -> list[MemoryBound]:
-    """Is each phase memory bound? Two tests that have to agree for a yes or a no: most of its time is in ops below the
-    ridge, and its useful time grows with the number of threads. scalability: by phase, useful time of one thread over
-    useful time here; a phase that is not in it is judged by the first test alone."""
+    """Is each phase memory bound? Two tests must agree for a yes or a no: most of its time is in ops below the ridge,
+    and its useful time grows with the number of threads. scalability: by phase, useful time of one thread over useful
+    time here; a phase without it is judged by the first test alone."""
     phases = list(dict.fromkeys(roof.phase for roof in roofs))
     return [_judge(phase, [r for r in roofs if r.phase == phase], scalability.get(phase), peaks) for phase in phases]
 

@@ -1,4 +1,4 @@
-"""Step time, speedup and efficiency of every variant, against bases that are named with their absolute time."""
+"""Step time, speedup and efficiency of every variant, relative to named bases with their absolute time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ PLACE = ("threads", "cores")
 
 @dataclass(frozen=True)
 class Row:
-    """One variant. Speedups are null without a base, and where results do not agree. outliers: runs whose median lies
-    far from those of the variant's others; phases_overlap: forward and backward are the time of their own tasks
-    divided by the threads, so that waiting is in neither; diagnosis: what speaks against independent runs; levels:
-    where the variance is."""
+    """One variant. Speedups are null without a base, or if results do not agree. outliers: runs whose median lies far
+    from the others; phases_overlap: forward and backward are the times of their own tasks divided by the threads,
+    without waiting; diagnosis: findings against independent runs; levels: components of the variance."""
 
     variant: dict[str, Any]
     scheduler: str
@@ -64,8 +63,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, what their speedups are relative to, and what speaks against them. brief: the warnings with all disturbed
-    runs in one."""
+    """Rows, the bases of their speedups, and warnings. brief: the warnings, with all disturbed runs in one."""
 
     base: str
     rows: list[Row]
@@ -102,7 +100,7 @@ def scaling(processes: Sequence[Process]) -> Table:
 
 
 def _elsewhere(process: Process) -> str:
-    """Equal for processes that differ only in how many threads there are and where they run."""
+    """A key that is equal for processes that differ only in the number of threads and in their cores."""
     return json.dumps([without(process.config, PLACE), without(process.variant, PLACE)], sort_keys=True)
 
 
@@ -114,8 +112,8 @@ def _name(process: Process) -> str:
 def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
     """For each variant, whether its losses and weights are bit-identical to those of the same slices.
 
-    Which results are the right ones: those that most processes give; among equals, those of the serial scheduler,
-    then of the fewest threads.
+    The reference is the result of most processes; among equals, that of the serial scheduler, then of the fewest
+    threads.
     """
     said = Counter(process.facts for group in variants for process in group)
     given: dict[str, Counter[tuple[tuple[float, ...], str]]] = {}
@@ -194,7 +192,7 @@ def _per_thread(speedup: _Speedup, threads: int) -> float | None:
 def _warnings(
     processes: Sequence[Process], variants: Sequence[Sequence[Process]], agreeing: Sequence[bool]
 ) -> list[str]:
-    """What speaks against the table, or a variant of it; single runs are apart."""
+    """Warnings about the table or one of its variants, without those about single runs."""
     warnings = [f"measured on unlike machines: {d}" for d in environment_differences(processes)]
     warnings += [f"equally many threads on other cores: {d}" for d in core_differences(processes)]
     for group, agrees in zip(variants, agreeing, strict=True):

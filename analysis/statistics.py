@@ -1,4 +1,4 @@
-"""Medians with intervals, outliers, corrected p-values and effect sizes: what describes samples."""
+"""Descriptive statistics: medians with intervals, outliers, adjusted p-values, effect sizes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Interval:
-    """A median with its nonparametric 95 % interval; no bounds where there are too few values for one.
+    """A median with its nonparametric 95 % interval; no bounds if there are too few values.
 
-    `n` values, which are the medians of `processes` processes, or, where there is one process only, its steps.
+    The `n` values are the medians of `processes` processes or, for a single process, its steps.
     q1, q3: their quartiles; cv: standard deviation / mean, null for one value.
     """
 
@@ -57,7 +57,7 @@ def step_interval(processes: Sequence[Process]) -> Interval:
 
 
 def by_rows(rows: Sequence[Sequence[float]], of: Callable[[Floats], Iterable[T]]) -> list[T]:
-    """Apply `of` to each row, in one call for all rows of one length."""
+    """Apply `of` to each row, in one call for all rows of the same length."""
     lengths: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
         lengths.setdefault(len(row), []).append(place)
@@ -77,7 +77,7 @@ def outliers(values: Sequence[float]) -> list[int]:
 
 
 def outliers_of_each(rows: Sequence[Sequence[float]]) -> list[list[int]]:
-    """The same of each row of values."""
+    """`outliers` of each row of values."""
     return by_rows(rows, _outlying)
 
 
@@ -94,9 +94,9 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for multiple comparisons: the family errs once in 20 at most where each is called below 0.05.
+    """p-values adjusted for multiple comparisons: called below 0.05, the family errs at most once in 20.
 
-    Of p-values that hold at any time (1 / e-value) this is e-Holm. Sources: Holm 1979; Vovk & Wang 2021.
+    For p-values that hold at any time (1 / e-value) this is e-Holm. Sources: Holm 1979; Vovk & Wang 2021.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted, reached = [0.0] * len(p_values), 0.0
@@ -107,7 +107,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def superiority(a: Sequence[float], b: Sequence[float], paired: bool) -> float:
-    """The probability that one of b is smaller than one of a (of its pair); ties count half. 0.5: no difference."""
+    """The probability that a value of b is smaller than one of a (of its pair); ties count half. 0.5: no difference."""
     left, right = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if paired:
         return float(np.mean((right < left) + 0.5 * (right == left)))

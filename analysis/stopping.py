@@ -1,8 +1,8 @@
-"""Stop when the answer is known: whether another block of repetitions is worth its time.
+"""The stopping rule: whether another block of repetitions is worth its time.
 
-Watched is the width of an interval of the declared metric, which holds however often one looks: a confidence sequence
-from the signs of the pairs within blocks (Howard et al. 2021; estimators.anytime). The verdicts of an experiment that
-stopped so rest on the same signs, as a fixed-sample p-value does not survive being looked at after every block.
+It uses the width of a confidence sequence of the declared metric, from the signs of the pairs within blocks, which is
+valid after every block (Howard et al. 2021; estimators.anytime). The verdicts of such an experiment use the same signs,
+since a fixed-sample p-value is not valid under repeated looks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Metric = Literal["ratio", "median_step_s"]
 
 @dataclass(frozen=True)
 class Watched:
-    """A variant's values of the primary metric, by block; those of blocks where it failed are missing."""
+    """A variant's values of the primary metric, by block; blocks in which it failed are missing."""
 
     variant: Mapping[str, Any]
     by_block: Mapping[int, float]
@@ -29,9 +29,9 @@ class Watched:
 
 @dataclass(frozen=True)
 class Stopping:
-    """Where an experiment with `stop` stands. rel_ci: half the width of the widest 95 % confidence sequence, relative:
-    of the ratios along the first axis, or without an axis of the median step; null while there are too few blocks for
-    one. reason: null while it goes on."""
+    """State of an experiment with `stop`. rel_ci: half the relative width of the widest 95 % confidence sequence, of
+    the ratios along the first axis or, without an axis, of the median step; null while there are too few blocks.
+    reason: null while the experiment continues."""
 
     repetitions: int
     rel_ci: float | None
@@ -47,7 +47,7 @@ def half_width(values: Sequence[float]) -> float | None:
 
 
 def ratio_half_width(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
-    """The same of the ratio of two variants over the blocks in which both ran."""
+    """Half the relative width for the ratio of two variants, over the blocks in which both ran."""
     both = sorted(a.keys() & b.keys())
     bounds = sequential_bounds(logarithms([a[block] for block in both]) - logarithms([b[block] for block in both]))
     return None if bounds is None else (bounds[1] - bounds[0]) / 2
@@ -59,7 +59,7 @@ def metric_of(variants: Sequence[Mapping[str, Any]], declared: Metric | None) ->
 
 
 def widest(watched: Sequence[Watched], metric: Metric) -> float | None:
-    """The largest half width of the metric; None while one has none."""
+    """The largest half width of the metric; None while one is missing."""
     variants = [each.variant for each in watched]
     if metric == "ratio" and varying(variants):
         pairs = opposed(variants, varying(variants)[0])
@@ -79,9 +79,9 @@ def judge(
     budget_s: float | None,
     declared: Metric | None = None,
 ) -> Stopping:
-    """After a complete block: go on, or why not.
+    """Decision after a complete block: continue, or stop with a reason.
 
-    The budget ends when another block, as long as the mean of those so far, would exceed it.
+    The budget ends when another block of mean length would exceed it.
     """
     metric = metric_of([each.variant for each in watched], declared)
     width = widest(watched, metric)

@@ -1,7 +1,7 @@
-"""One axis of an experiment, everything else equal: is its other value faster, wherever it stands in the sweep?
+"""Comparison along one axis of an experiment, with everything else equal.
 
-Several comparisons are a family: their p-values are corrected (Holm), so that a sweep without any difference calls one
-in at most one of 20 sweeps.
+The comparisons are a family: their p-values are adjusted (Holm), so that at most one of 20 sweeps without any
+difference calls one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from taskloom.analysis.variants import Group, Variant, by_variant, opposed, vari
 
 @dataclass(frozen=True)
 class SweepRow:
-    """`b` against `a`, the axis's first value, with everything else as in `at`. verdict: by the corrected p-value."""
+    """`b` against `a`, the axis's first value, with everything else as in `at`. verdict: by the adjusted p-value."""
 
     at: dict[str, Any]
     a: Any
@@ -59,10 +59,10 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class Pooled:
-    """`b` against `a` over all places with equally many threads: each pair of runs of one block counts once.
+    """`b` against `a` over all places with the same number of threads: each pair of runs of a block counts once.
 
-    scope: whom ratio and interval are about: places like these, of which there are enough to be a sample, or these
-    only. between_places: standard deviation of the places' log ratios beyond what their pairs explain.
+    scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these.
+    between_places: standard deviation of the places' log ratios beyond what their pairs explain.
     """
 
     threads: int
@@ -81,8 +81,9 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Along one axis, and which variant is fastest: it is proven faster than `beats_share` of the others; null where
-    there are too few processes for so many comparisons. sequential: judged by what holds at any time."""
+    """Comparisons along one axis, and the fastest variant, which is proven faster than `beats_share` of the others;
+    null if there are too few processes for so many comparisons. sequential: decided by estimates that hold at any
+    time."""
 
     axis: str | None
     comparisons: int
@@ -101,7 +102,8 @@ def axes_of(processes: Sequence[Process]) -> list[str]:
 
 
 def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: float = NOISE_FLOOR) -> Sweep:
-    """Compare along an axis; without one along the scheduler, or the first that varies. No rows where it does not."""
+    """Compare along an axis, by default the scheduler or else the first axis that varies. No rows if it does not
+    vary."""
     groups, axes = by_variant(processes), axes_of(processes)
     chosen = axis or next(iter(axes), None)
     pairs = _pairs(groups, str(chosen)) if chosen in axes else []
@@ -148,8 +150,8 @@ def _pairs(groups: Sequence[Group], axis: str) -> list[tuple[dict[str, Any], Gro
 
 
 def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float | None:
-    """The share of the other variants that are slower than the best; None where there are too few processes to tell of
-    any. Which one is the best was chosen by the same times, so each is corrected for all pairs of variants."""
+    """The share of the other variants that are proven slower than the best; None if there are too few processes. The
+    best one was chosen by the same times, so p-values are adjusted for all pairs of variants."""
     found = [compare(best, other, noise_floor) for other in groups if other is not best]
     every_pair = math.comb(len(groups), 2)
     if not any(can_tell(each, every_pair) for each in found):
@@ -160,7 +162,7 @@ def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float |
 
 
 def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noise_floor: float) -> list[Pooled]:
-    """Places of equally many threads together; none where there is but one place."""
+    """Places with the same number of threads, pooled; none if there is only one place."""
     families: dict[str, list[Floats]] = {}
     sequential = any(process.stop_rule for _, a, _ in pairs for process in a)
     for _, a, b in pairs:

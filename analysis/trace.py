@@ -1,4 +1,4 @@
-"""A trace as analysis sees it: who ran or waited when in the timed steps (taskloom-trace-1), and what follows."""
+"""A trace of the timed steps: when each thread ran or waited (taskloom-trace-1), and values derived from it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from taskloom.analysis import profile
 from taskloom.analysis.profile import WAIT, Profile
 
 SCHEMA = "taskloom-trace-1"
-BARRIER, STARVATION, IDLE = -1, -2, -3  # what a span is that is no task
+BARRIER, STARVATION, IDLE = -1, -2, -3  # spans without a task
 WAITS = {BARRIER: "barrier", STARVATION: "starvation", IDLE: "idle"}
-# Numbers by which viewers colour ops: an op keeps its own in every run. Others get one from their name.
+# Numbers by which viewers colour ops, the same in every run. Other ops get one from their name.
 NUMBERED = (
     "tokens", "encoder", "layernorm", "qkv", "attention", "projection", "residual", "fc", "gelu", "fc_projection",
     "logits", "cross_entropy", "mean_loss", "logits_dinp", "logits_dweight", "fc_projection_dinp",
@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """The dependency that a task waited for last: from the end of one task to the begin of another."""
+    """The last satisfied dependency of a task: from the end of one task to the begin of another."""
 
     sender: int  # its last call
     from_thread: int
@@ -47,7 +47,7 @@ class Arrow(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """A task is one or more calls, which a thread makes one after the other.
+    """A trace. A task is one or more calls, which a thread makes one after the other.
 
     kinds: (op, phase) that calls are of; call_kind, call_task: of each call. label, layer: of each task. threads: each
     thread's spans in order; they do not overlap. step_end_ns: one for each timed step.
@@ -93,7 +93,7 @@ class Trace:
 
     @cached_property
     def predecessors(self) -> list[list[tuple[int, int]]]:
-        """For each task those it depends on, and how many steps before its own."""
+        """For each task its predecessors, and how many steps earlier they ran."""
         found: list[list[tuple[int, int]]] = [[] for _ in self.label]
         nodes = self.profile.nodes
         for back, edges in ((0, self.profile.edges), (1, self.profile.crossing)):
@@ -103,7 +103,7 @@ class Trace:
         return found
 
     def arrows(self) -> Iterator[Arrow]:
-        """For each task, in order of time, the dependency that was fulfilled last, if another thread fulfilled it."""
+        """For each task, in order of time, its last satisfied dependency, if another thread satisfied it."""
         ended: dict[tuple[int, int], tuple[int, int, int, int]] = {}  # (end, thread, begin, call) of its last call
         begun: dict[tuple[int, int], tuple[int, int]] = {}
         for thread, spans in enumerate(self.threads):
@@ -123,7 +123,7 @@ class Trace:
 def trace_of(found: Mapping[str, Any]) -> Trace:
     """Read a trace from an artifact's JSON. Raises ValueError with the reason."""
     if found.get("schema") != SCHEMA:
-        raise ValueError(f"schema is {found.get('schema')!r}, not {SCHEMA!r}")
+        raise ValueError(f"schema is {found.get('schema')!r}; expected {SCHEMA!r}")
     tasks = profile.profile_of({**found, "schema": profile.SCHEMA})
     try:
         label = [
@@ -146,19 +146,19 @@ def trace_of(found: Mapping[str, Any]) -> Trace:
             complete=bool(found["complete"]),
         )
     except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(f"the trace lacks or garbles {error}") from None
+        raise ValueError(f"missing or malformed entry of the trace: {error}") from None
     if not trace.step_end_ns or len(trace.cores) != len(trace.threads):
         raise ValueError("the trace has no step, or not a core for each thread")
     count = len(trace.call_task)
     if len(trace.call_kind) != count or any(not 0 <= kind < len(trace.kinds) for kind in trace.call_kind):
-        raise ValueError("the columns of `calls` are not equally long, or a call is of a kind that is not there")
+        raise ValueError("the columns of `calls` differ in length, or a call has an unknown kind")
     if any(not IDLE <= span.what < count for spans in trace.threads for span in spans):
-        raise ValueError("a span is of a call that is not there")
+        raise ValueError("a span names an unknown call")
     return trace
 
 
 def spans_of(columns: Mapping[str, Sequence[int]]) -> list[Span]:
-    """A thread's spans from its columns, of which each begins `gap_ns` after the end of the one before."""
+    """A thread's spans from its columns; each begins `gap_ns` after the end of the one before."""
     gaps, durations = columns["gap_ns"], columns["duration_ns"]
     if gaps and min(min(gaps[1:], default=0), min(durations)) < 0:
         raise ValueError("spans of one thread overlap")
@@ -170,7 +170,7 @@ def spans_of(columns: Mapping[str, Sequence[int]]) -> list[Span]:
 
 
 def op_numbers(kinds: Sequence[tuple[str, str]]) -> list[int]:
-    """A number for each (op, phase), from 1, the same in every run of whatever model and slices."""
+    """A number for each (op, phase), from 1, the same for all models and slices."""
     phases = {"data": 0, "forward": 1, "loss": 2, "backward": 3, "update": 4}
     numbers: list[int] = []
     for name, phase in kinds:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from taskloom.analysis.processes import Process
 
-FOREIGN_SHARE = 0.02  # of the cores' time over the timed steps; and at least FOREIGN_S of it
+FOREIGN_SHARE = 0.02  # minimum share of the cores' time over the timed steps, and at least FOREIGN_S
 FOREIGN_S = 0.05
 
 
 def foreign_share(process: Process) -> float | None:
-    """The share of its cores' time that other processes used during its timed steps; None if it is not known."""
+    """The share of a run's core time that other processes used during its timed steps; None if unknown."""
     found = (process.result.get("validity") or {}).get("foreign")
     if not found or not found.get("cores"):
         return None
@@ -21,18 +21,18 @@ def foreign_share(process: Process) -> float | None:
 
 
 def disturbed(process: Process) -> bool:
-    """Whether other processes used so much of its cores that the trainer's rule marks the run."""
+    """Whether other processes used so much of the cores that the trainer's rule marks the run."""
     share, cores = foreign_share(process), int(process.config["threads"])
     return share is not None and share > max(FOREIGN_SHARE, FOREIGN_S / (math.fsum(process.timed_s) * cores))
 
 
 def marks(processes: Sequence[Process]) -> list[str]:
-    """A line for each run that a reader should know more about before believing it."""
+    """A line for each run with doubtful samples."""
     return [f"run {process.run_id}: {mark}" for process in processes for mark in _marks(process)]
 
 
 def summary(processes: Sequence[Process]) -> list[str]:
-    """What `marks` says of all runs in one line: how many were disturbed, and how much; none if no run was."""
+    """The lines of `marks` in one: how many runs were disturbed, and how much; none if no run was."""
     loads = [foreign_share(process) or 0.0 for process in processes if disturbed(process)]
     flagged = sum(bool(_flagged(process)) for process in processes)
     count = sum(disturbed(process) or bool(_flagged(process)) for process in processes)

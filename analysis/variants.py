@@ -1,4 +1,4 @@
-"""Processes that repeat each other, and what is said of them in every table."""
+"""Variants: processes that repeat each other, and the columns that describe them in every table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def varying(variants: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def opposed(variants: Sequence[Mapping[str, Any]], axis: str) -> list[tuple[int, int]]:
-    """Each variant, by its place, beside the first one that differs from it along the axis only."""
+    """Each variant, by its place, with the first variant that differs only along the axis."""
     firsts: dict[str, int] = {}
     found = []
     for place, variant in enumerate(variants):
@@ -85,12 +85,12 @@ def _order(group: Group) -> tuple[str, str, int, int, int, str]:
 
 
 def tiles_of(group: Group) -> str:
-    """Equal for variants that run the same tiles, whoever runs them and on however many threads."""
+    """A key that is equal for variants with the same tiles, under any scheduler and number of threads."""
     return json.dumps([group[0].config.get(name) for name in (*PROBLEM, *SLICES)])
 
 
 def one_thread(group: Group, groups: Sequence[Group]) -> Group | None:
-    """The one-thread variant with the same tiles: of the same scheduler and settings if there is one, or of another."""
+    """The one-thread variant with the same tiles, of the same scheduler and settings if possible."""
     alike = [each for each in groups if each[0].config["threads"] == 1 and tiles_of(each) == tiles_of(group)]
     return min(
         alike,

@@ -19,15 +19,14 @@ class Bounds:
     threads: int
     low_s: float
     greedy_s: float
-    speedup_high: float  # T1 / low_s: no schedule gains more over one thread
+    speedup_high: float  # T1 / low_s: upper bound of the speedup over one thread
 
 
 @dataclass(frozen=True)
 class WorkSpan:
     """Work, and the spans of the graph and of the same tasks with a barrier after each op.
 
-    gain_limit: fork-join's span / the graph's; however many threads, tasks gain no more than this over the best
-    fork-join.
+    gain_limit: fork-join's span / the graph's: upper bound of the gain of tasks over the best fork-join.
     """
 
     work_s: float
@@ -72,7 +71,7 @@ def span(cost_s: Sequence[float], edges: Iterable[Edge]) -> float:
 
 
 def steady_span(cost_s: Sequence[float], edges: Sequence[Edge], crossing: Sequence[Edge], iterations: int = 4) -> float:
-    """By how much the span grows with each further iteration: the span of a step where steps overlap.
+    """Growth of the span with each further iteration: the span of a step where steps overlap.
 
     crossing: edges from a node of one iteration to a node of the next.
     """

@@ -14,8 +14,8 @@ from taskloom.provisioner.pools import Pool
 class Decision:
     """Decision for one pool.
 
-    blocks: blocks that wait for a worker of it. submit: new jobs. surplus: waiting jobs that nothing needs, newest
-    first. held: why fewer jobs are submitted than blocks wait, or "".
+    blocks: blocks that wait for a worker of the pool. submit: new jobs. surplus: pending jobs that are not needed,
+    newest first. held: reason for submitting fewer jobs than blocks wait, or "".
     """
 
     blocks: int
@@ -27,8 +27,8 @@ class Decision:
 def decide(demand: Demand, pools: Sequence[Pool], jobs: Mapping[str, Sequence[Job]]) -> dict[str, Decision]:
     """A decision for every pool, by its name.
 
-    Each block that no present worker keeps is work for one worker: idle workers that fit come first, then jobs that are
-    on their way, then new ones. A block is served by the first pool that can run all of it.
+    Each unassigned block is work for one worker: first for idle workers that fit, then for starting jobs, then for new
+    jobs. The first pool that can run a whole block serves it.
     """
     idle = [worker for worker in demand.workers if worker.idle]
     arrived = {worker.labels.get("slurm_job") for worker in demand.workers}
@@ -57,7 +57,7 @@ def _for_pool(pool: Pool, blocks: int, jobs: Sequence[Job], arrived: set[str | N
 
 
 def _taken(idle: list[PresentWorker], need: Need) -> int:
-    """How many of the blocks idle workers take; those workers are idle no more."""
+    """Number of blocks for idle workers, which are then no longer idle."""
     fitting = [worker for worker in idle if _fits(worker, need)][: need.blocks]
     for worker in fitting:
         idle.remove(worker)

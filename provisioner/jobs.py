@@ -12,9 +12,9 @@ from pathlib import Path
 
 from taskloom.provisioner.slurm import QueuedJob
 
-MISSES = 2  # lists without it after which a job is gone: one may be taken while a job changes its state
+MISSES = 2  # lists without a job after which it is gone; a list may miss a job that changes its state
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD")
-SUBMITTING = "SUBMITTING"  # our own word: whether Slurm has it is not known
+SUBMITTING = "SUBMITTING"  # our own state: it is unknown whether Slurm has the job
 
 
 class AlreadyRunning(Exception):
@@ -23,7 +23,7 @@ class AlreadyRunning(Exception):
 
 @dataclass
 class Job:
-    """A job of ours. job_id is "" while nobody has said it; explained: its worker came, or it was cancelled here."""
+    """A job of ours. job_id is "" while it is unknown; explained: its worker registered, or we cancelled it."""
 
     name: str
     pool: str
@@ -35,7 +35,7 @@ class Job:
 
     @property
     def waits(self) -> bool:
-        """Whether it has no node yet, as far as is known."""
+        """Whether it is not known to have a node."""
         return self.state == SUBMITTING or self.state in WAITING
 
 
@@ -62,7 +62,7 @@ class Jobs:
         return [job for job in self._jobs.values() if job.pool == pool]
 
     def plan(self, pool: str) -> Job:
-        """A new job, noted on disk: a provisioner that dies now leaves word of what it may have submitted."""
+        """Record a new job on disk before it is submitted, in case this process ends in between."""
         job = Job(f"{self._prefix}{pool}.{uuid.uuid4().hex[:8]}", pool)
         self._jobs[job.name] = job
         self._save()
@@ -73,12 +73,12 @@ class Jobs:
         self._save()
 
     def refused(self, job: Job) -> None:
-        """It certainly does not exist."""
+        """Drop a job that certainly does not exist."""
         del self._jobs[job.name]
         self._save()
 
     def update(self, listed: Iterable[QueuedJob], pools: Iterable[str]) -> list[Job]:
-        """Take in what `squeue` lists; jobs of ours that nobody knew are adopted. The jobs that are gone."""
+        """Update from the list of `squeue`, adopting unknown jobs of ours; return the jobs that are gone."""
         known, seen = set(pools), {}
         for entry in listed:
             pool = entry.name.removeprefix(self._prefix).rpartition(".")[0]
@@ -98,7 +98,8 @@ class Jobs:
         return gone
 
     def explain(self, job_ids: Collection[str]) -> list[Job]:
-        """Note that workers of these jobs came, or that they were cancelled. The jobs of which that is new."""
+        """Record that workers of these jobs registered, or that the jobs were cancelled; return those newly
+        explained."""
         new = [job for job in self._jobs.values() if job.job_id and job.job_id in job_ids and not job.explained]
         for job in new:
             job.explained = True

@@ -34,7 +34,7 @@ class Provisioner:
         self, pools: Pools, jobs: Jobs, server: Server, metrics: Metrics, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._pools, self._jobs, self._server, self._metrics, self._clock = pools, jobs, server, metrics, clock
-        self._failures: dict[str, int] = {}  # by pool, since one of its workers came
+        self._failures: dict[str, int] = {}  # by pool, since its last worker registered
         self._not_before: dict[str, float] = {}
         self._problem: dict[str, str] = {}
         self._surplus: dict[str, set[str]] = {}
@@ -127,7 +127,7 @@ class Provisioner:
                 self._back_off(pool, str(error), "refused")
                 return
             except SlurmUnknown as error:
-                # The job may exist: it counts until the queue has been read without it often enough.
+                # The job may exist: it counts until enough lists lack it.
                 self._back_off(pool, f"{error}; whether the job exists is not known", "unknown")
                 return
             self._jobs.submitted(job, job_id)

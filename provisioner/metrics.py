@@ -9,7 +9,7 @@ from taskloom.provisioner.jobs import Job
 
 
 class Metrics:
-    """Served at `url` if there is a port, on this machine's loopback; 0: on a free port. Raises OSError."""
+    """Metrics, served at `url` on the loopback address if there is a port; 0: a free port. Raises OSError."""
 
     def __init__(self, port: int | None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]

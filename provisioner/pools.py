@@ -13,13 +13,13 @@ from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, Val
 from taskloom.contract.demand import Need
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
-RESERVE_S = 120.0  # of a job's walltime: a worker's start, and the reserve it keeps for its end
+RESERVE_S = 120.0  # of a job's walltime, for the worker's start and its reserve at the end
 NAME = r"^[A-Za-z0-9_-]{1,40}$"
 
 
 def _positive(value: timedelta) -> timedelta:
     if value.total_seconds() < 1:
-        raise ValueError("must be at least a second")
+        raise ValueError("must be 1 second or more")
     return value
 
 
@@ -60,7 +60,7 @@ class Pool(_Settings):
         return {**self.labels, "pool": self.name}
 
     def lacks(self, need: Need) -> str | None:
-        """Why a worker of this pool cannot run a block, or None if it can."""
+        """Reason why a worker of this pool cannot run a block, or None."""
         if need.cores > self.cores:
             return f"needs {need.cores} cores, its workers have {self.cores}"
         if need.pinned_cores and not (self.exclusive and max(need.pinned_cores) < self.cores):

@@ -34,10 +34,10 @@ class Server:
         try:
             return Demand.model_validate_json(answer.content)
         except ValidationError as error:
-            raise ServerSilent(f"{answer.request.url}: an answer that was not understood: {error}") from error
+            raise ServerSilent(f"{answer.request.url}: the answer was not understood: {error}") from error
 
     def report(self, pool: str, report: PoolReport) -> None:
-        """Tell how a pool is. Raises ServerSilent or ServerRefused."""
+        """Report a pool's state. Raises ServerSilent or ServerRefused."""
         self._send("PUT", f"/queue/pools/{pool}", report.model_dump_json())
 
     def _send(self, method: str, path: str, body: str | None = None) -> httpx.Response:

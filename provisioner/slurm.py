@@ -66,7 +66,7 @@ def log_path(pools: Pools, job_name: str) -> Path:
 
 
 def submission(pools: Pools, pool: Pool, job_name: str) -> tuple[list[str], str]:
-    """(the argument list, the job's script) that bring one worker."""
+    """Argument list and script of a job that starts one worker."""
     minutes = -(-int(pool.walltime.total_seconds()) // 60)
     command = [
         "sbatch", "--parsable", f"--job-name={job_name}", "--nodes=1", "--ntasks=1",
@@ -88,7 +88,7 @@ def _script(pools: Pools, pool: Pool) -> str:
     if pool.prelude:
         lines.append(pool.prelude.rstrip("\n"))
     if pools.token_file is not None:
-        # The key itself stands in no argument and in no script, which Slurm keeps.
+        # Slurm keeps arguments and scripts, so the key is in neither.
         lines += [f"TASKLOOM_TOKEN=$(< {shlex.quote(str(_absolute(pools.token_file)))})", "export TASKLOOM_TOKEN"]
     arguments = [
         "taskloom", "worker", "--server", pools.server, "--drain", "release",

@@ -124,7 +124,7 @@ def forecast(found: Outlook) -> Shown:
 
 
 def memory(rows: Sequence[MemoryRow]) -> Shown:
-    """Arenas of each variant, what more sequences and tokens take, and what the peak consists of."""
+    """Arenas of each variant, their growth with sequences and tokens, and the parts of the peak."""
     kinds = list(rows[0].memory.measured_bytes) if rows else []
     table = new_table("MiB", "scheduler", "threads", "slices BxT", *kinds, "peak RSS", "arenas of it",
                       "per sequence", "per token")  # fmt: skip
@@ -147,7 +147,7 @@ def memory(rows: Sequence[MemoryRow]) -> Shown:
 
 
 def history(found: Sequence[Series]) -> Shown:
-    """A line for each series and for each of its changes, with what became of the alert."""
+    """A line for each series and for each of its changes, with the state of the alert."""
     for one in found:
         config = one.config
         last = one.points[-1]
@@ -169,7 +169,7 @@ def history(found: Sequence[Series]) -> Shown:
 
 
 def calibrations(found: Sequence[Calibration]) -> Shown:
-    """For each node what it can tell apart with how many pairs."""
+    """The detectable difference of each node by number of pairs."""
     if not found:
         yield "no node was calibrated yet: taskloom experiments calibrate"
     for one in found:

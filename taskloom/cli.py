@@ -11,7 +11,7 @@ from gpt2core.spec.errors import CoreError
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 
-# Each is taskloom.commands.NAME.NAME, loaded when it is asked for: `train` needs no HTTP, `serve` nothing at all.
+# Each is taskloom.commands.NAME.NAME, loaded on use: `train` needs no HTTP, and `serve` needs nothing else.
 COMMANDS = (
     "serve",
     "worker",

@@ -54,7 +54,7 @@ from taskloom.contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood
 from taskloom.events import Event
 
-if TYPE_CHECKING:  # these load NumPy, which few questions need
+if TYPE_CHECKING:  # these load NumPy, which few methods need
     from taskloom.analysis.calibration import Calibration
     from taskloom.analysis.causes import EfficiencyRow, RooflineRow
     from taskloom.analysis.history import Series, SeriesChanges
@@ -78,7 +78,7 @@ class Client(Connection):
         return self._ask("POST", "/experiments", DryRun, body=request, query={"dry_run": "true"})
 
     def experiments(self, **filters: Any) -> Iterator[ExperimentSummary]:
-        """Experiments, newest first, or as `sort` says ("-finished_at").
+        """Experiments, newest first, or sorted by `sort` ("-finished_at").
 
         filters: `state`, `name`, `submitter`, `label`, `tag`, `since`, `until`, `finished_since`,
         `finished_until`; instants as "7d" or a datetime; several values as a list.
@@ -96,13 +96,13 @@ class Client(Connection):
         return self._ask("POST", f"/experiments/{experiment_id}/cancel", ExperimentDetail)
 
     def retry_experiment(self, experiment_id: int) -> ExperimentDetail:
-        """Queue every run of it once more that failed, was cancelled or quarantined."""
+        """Queue every failed, cancelled or quarantined run of an experiment again."""
         return self._ask("POST", f"/experiments/{experiment_id}/retry", ExperimentDetail)
 
     def runs(
         self, experiment_id: int | None = None, state: str | Sequence[str] | None = None, **filters: Any
     ) -> Iterator[RunRow]:
-        """Runs as they were planned, or as `sort` says ("-id": the newest first).
+        """Runs in planned order, or sorted by `sort` ("-id": newest first).
 
         filters: `node`, `label`, `filter` (settings, as {"scheduler": "task"}), `flagged`, `since`, `until`,
         `finished_since`, `finished_until`; instants as "7d" or a datetime; several values as a list.
@@ -117,7 +117,7 @@ class Client(Connection):
         return self._ask("POST", f"/runs/{run_id}/cancel", RunDetail)
 
     def retry_run(self, run_id: int) -> RunDetail:
-        """Queue a failed, cancelled or quarantined run once more."""
+        """Queue a failed, cancelled or quarantined run again."""
         return self._ask("POST", f"/runs/{run_id}/retry", RunDetail)
 
     def wait(self, experiment_id: int, timeout_s: float | None = None) -> ExperimentDetail:
@@ -131,12 +131,12 @@ class Client(Connection):
     def events(self, *topics: str, until: float | None = None) -> Iterator[Event]:
         """Iterate over events of topics ("overview", "workers", "experiment:7", "run:12") until all have ended.
 
-        A lost stream is taken up where it ended. until: an instant of time.monotonic() at which it ends.
+        A lost stream continues after its last event. until: an instant of time.monotonic() at which to stop.
         """
         return events.listen(self._http, self.server, topics, until)
 
     def overview(self) -> Overview:
-        """Return the queue, the workers, what ended lately and what became slower."""
+        """Return the queue, the workers, recently ended runs and alerts."""
         return self._ask("GET", "/overview", Overview)
 
     def whoami(self) -> Identity:
@@ -144,7 +144,7 @@ class Client(Connection):
         return self._ask("GET", "/whoami", Identity)
 
     def queue(self) -> Iterator[QueuedRun]:
-        """Queued runs in the order in which they are claimed, with what they wait for."""
+        """Queued runs in the order of claims, with what they wait for."""
         return self._pages(lambda query: self._page("/queue/runs", QueuedRunPage, query), {})
 
     def variants(self, experiment_id: int) -> list[VariantRow]:
@@ -167,7 +167,7 @@ class Client(Connection):
     def frame(self, table: str, library: str | None = None, **filters: Any) -> Any:
         """Return a table ("runs", "steps", "ops", "variants", "history") as a data frame of pandas or polars.
 
-        library: "pandas" or "polars"; None: whichever is installed, pandas first. filters: those of `runs`, and
+        library: "pandas" or "polars"; None: the installed one, pandas first. filters: those of `runs`, and
         `columns`. Raises FrameLibraryMissing.
         """
         make = frames.maker(library)
@@ -180,7 +180,7 @@ class Client(Connection):
         return self._ask("GET", f"/runs/{run_id}/samples", SampleList)
 
     def samples_of(self, runs: str) -> Iterator[RunSamples]:
-        """Every timed step of many runs: of those that a selection names and that have succeeded."""
+        """Every timed step of the succeeded runs of a selection."""
         return self._pages(lambda query: self._page("/samples", SamplesPage, query), {"runs": runs})
 
     def result(self, run_id: int) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Client(Connection):
         answer = self._send("GET", f"/runs/{run_id}/result")
         content = answer.json()
         if not isinstance(content, dict):
-            raise NotUnderstood(f"{answer.request.url} answered no JSON object")
+            raise NotUnderstood(f"the answer of {answer.request.url} is not a JSON object")
         return content
 
     def log(self, run_id: int, cursor: str | None = None) -> LogPage:
@@ -196,7 +196,7 @@ class Client(Connection):
         return self._ask("GET", f"/runs/{run_id}/log", LogPage, query={"cursor": cursor} if cursor else {})
 
     def steps(self, run_id: int, cursor: str | None = None) -> StepPage:
-        """Steps of a run under way, after `cursor`."""
+        """Steps of a running run, after `cursor`."""
         return self._ask("GET", f"/runs/{run_id}/steps", StepPage, query={"cursor": cursor} if cursor else {})
 
     def run_changes(self, run_id: int) -> Iterator[StateChange]:
@@ -213,7 +213,7 @@ class Client(Connection):
         return self._ask("GET", f"/runs/{run_id}/artifacts", ArtifactList)
 
     def download_artifact(self, run_id: int, name: str, target: Path) -> None:
-        """Write a run's file to `target`, whole or not at all. Raises OSError where that cannot be written."""
+        """Write a run's file to `target`, whole or not at all. Raises OSError if `target` cannot be written."""
         partial = target.with_name(target.name + ".partial")
         sha256 = hashlib.sha256()
         try:
@@ -225,7 +225,7 @@ class Client(Connection):
 
                 etag = self._stream(f"/runs/{run_id}/artifacts/{quote(name, safe='')}", write)
             if etag != f'"{sha256.hexdigest()}"':
-                raise NotUnderstood(f"artifact {name} of run {run_id} was damaged on its way; try again")
+                raise NotUnderstood(f"artifact {name} of run {run_id} was damaged in transfer; try again")
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
@@ -255,7 +255,7 @@ class Client(Connection):
         return self._analysis("sweep", Sweep, experiment_id=experiment_id, axis=axis)
 
     def efficiency(self, experiment_id: int) -> list[EfficiencyRow]:
-        """Return where the threads' time went, for every variant."""
+        """Return the use of the threads' time for every variant."""
         from taskloom.analysis.causes import EfficiencyRow
 
         return self._rows("efficiency", EfficiencyRow, experiment_id=experiment_id)
@@ -290,13 +290,13 @@ class Client(Connection):
         return self._rows("calibration", Calibration)
 
     def history(self, run_id: int | None = None) -> list[Series]:
-        """Every series of the latest runs, or the one of a run: where it changed, and alerts."""
+        """Every series of the latest runs, or the series of one run, with changes and alerts."""
         from taskloom.analysis.history import Series
 
         return self._rows("history", Series, run_id=run_id)
 
     def series(self, **filters: Any) -> Iterator[SeriesRow]:
-        """Series of the history without their points, the newest first: `node`, `filter`, `alert`, `run_id`, `sort`."""
+        """Series of the history without points, newest first. filters: `node`, `filter`, `alert`, `run_id`, `sort`."""
         return self._pages(lambda each: self._page("/analysis/history/series", SeriesPage, each), parameters(filters))
 
     def series_points(self, series_id: int, **filters: Any) -> Iterator[SeriesRun]:
@@ -305,26 +305,26 @@ class Client(Connection):
         return self._pages(lambda each: self._page(path, SeriesRunPage, each), parameters(filters))
 
     def series_changes(self, series_id: int) -> SeriesChanges:
-        """Where a series changed, and what fresh runs say of it."""
+        """Changes of a series, and the results of fresh runs."""
         from taskloom.analysis.history import SeriesChanges
 
         return self._analysis(f"history/series/{series_id}/changes", SeriesChanges)
 
     def alerts(self, state: AlertState | None = None) -> Iterator[AlertSummary]:
-        """Iterate over changes to slower steps and what fresh runs say about them, newest first."""
+        """Iterate over changes to slower steps and the results of fresh runs, newest first."""
         query = {} if state is None else {"state": state}
         return self._pages(lambda each: self._page("/analysis/alerts", AlertPage, each), query)
 
     def confirm(self, run_id: int) -> ExperimentDetail:
-        """Queue fresh runs of what changed at this run."""
+        """Queue fresh runs that confirm or dismiss the change at this run."""
         return self._ask("POST", f"/analysis/history/{run_id}/confirm", ExperimentDetail)
 
     def prune(self, request: PruneRequest) -> PruneReport:
-        """Delete old runs; ask again while there is more."""
+        """Delete old runs; repeat requests while there are more."""
         return self._ask("POST", "/prune", PruneReport, body=request)
 
     def create_webhook(self, request: WebhookRequest) -> WebhookCreated:
-        """Have an address told; its secret is in this answer and nowhere else."""
+        """Create a webhook. Only this answer contains its secret."""
         return self._ask("POST", "/webhooks", WebhookCreated, body=request)
 
     def webhooks(self) -> Iterator[WebhookSummary]:
@@ -334,7 +334,7 @@ class Client(Connection):
         self._send("DELETE", f"/webhooks/{webhook_id}")
 
     def deliveries(self, webhook_id: int) -> Iterator[DeliverySummary]:
-        """What was sent to a webhook, what waits, and what was given up, newest first."""
+        """Deliveries of a webhook, newest first: delivered, waiting or failed."""
         return self._pages(lambda query: self._page(f"/webhooks/{webhook_id}/deliveries", DeliveryPage, query), {})
 
     def create_key(self, request: KeyRequest) -> KeyCreated:
@@ -348,7 +348,7 @@ class Client(Connection):
         return self._ask("POST", f"/keys/{key_id}/revoke", KeySummary)
 
     def _rows(self, name: str, kind: type[T], **query: Any) -> list[T]:
-        """What an analysis lists: the `rows` or `items` of its answer, which from older servers is the bare array."""
+        """The `rows` or `items` of an analysis's answer; older servers answer with the bare array."""
         answer = self._ask_analysis(name, query)
         found = understood(answer, dict[str, Any] | list[Any])  # type: ignore[arg-type]
         rows = found.get("rows", found.get("items")) if isinstance(found, dict) else found

@@ -1,4 +1,4 @@
-"""How questions go to a server and answers come back: requests, pages, streams, refusals as exceptions (errors.py)."""
+"""HTTP connection to a server: requests, pages, streams; problem documents become exceptions (errors.py)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Connection:
         return _checked(answer)
 
     def _stream(self, path: str, write: Callable[[bytes], object], query: Query | None = None) -> str:
-        """Write what is at an address; its ETag."""
+        """Write the content of an address to a file; return its ETag."""
         try:
             with self._http.stream("GET", path, params=query) as answer:
                 if not answer.is_success:
@@ -98,16 +98,16 @@ class Connection:
 
 
 def understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
-    """The answer, or a part of it, as what it is. Raises NotUnderstood."""
+    """The answer, or a part of it, as a model. Raises NotUnderstood."""
     adapter = TypeAdapter(kind)
     try:
         return adapter.validate_json(answer.content) if part is ... else adapter.validate_python(part)
     except ValidationError as error:
-        raise NotUnderstood(f"{answer.request.url} answered what this version does not know: {error}") from error
+        raise NotUnderstood(f"this version does not understand the answer of {answer.request.url}: {error}") from error
 
 
 def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters as parameters: what is None is left out."""
+    """Filters as query parameters, without those that are None."""
     query: dict[str, Any] = {}
     for name, value in given.items():
         if name == "filter" and isinstance(value, Mapping):
@@ -122,7 +122,7 @@ def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(answer: httpx.Response) -> httpx.Response:
-    """The answer, if it is none that refuses. Raises Problem."""
+    """The answer if it is a success. Raises Problem."""
     if answer.is_success:
         return answer
     try:

@@ -36,7 +36,7 @@ class DemoFailed(TaskloomError):
 
 
 def request(model: str, cores: int, repetitions: int) -> ExperimentRequest:
-    """Serial, fork-join and task on 1 core and on all, the same tiles in each: a difference is the scheduling."""
+    """Serial, fork-join and task on 1 core and on all, with the same tiles, so that a difference is the scheduling."""
     threads = sorted({1, cores})
     return ExperimentRequest.model_validate(
         {
@@ -65,7 +65,7 @@ class Processes:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,  # a Ctrl-C is for the demo, which stops them in their order
+                start_new_session=True,  # Ctrl-C reaches only the demo, which stops them in order
             )
             self._running[name] = process
         assert process.stdout
@@ -74,8 +74,8 @@ class Processes:
     def check(self) -> None:
         """Raise DemoFailed if one of them has ended."""
         for name, process in self._running.items():
-            if process.poll() is not None:
-                raise DemoFailed(f"the {name} ended with {process.returncode}; its log is {self._folder / name}.log")
+            if (code := process.poll()) is not None:
+                raise DemoFailed(f"the {name} ended with exit code {code}; its log is {self._folder / name}.log")
 
     def stop(self) -> None:
         """Stop the worker before the server, so that it can still hand back its run."""
@@ -91,7 +91,7 @@ class Processes:
 
 
 def start(folder: Path, processes: Processes) -> str:
-    """Server and worker; the server's URL. Raises DemoFailed."""
+    """Start server and worker; return the server's URL. Raises DemoFailed."""
     database = folder / "taskloom.db"
     said = processes.start("server", "--port", "0", "--database-url", f"sqlite:///{database}")
     line = said.readline()

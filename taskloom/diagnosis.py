@@ -1,4 +1,4 @@
-"""Is this machine fit to measure on? One check a function; each says what it found and what to do about it."""
+"""Is this machine fit to measure on? Each function is one check, with its finding and advice."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def blas() -> Check:
 
 
 def products() -> Check:
-    """Tables of products of this user, of which doctor needs to know no more than how they were measured."""
+    """This user's tables of products, and the load during their measurement."""
     loads: dict[Path, list[float]] = {}
     for path in cache_folder().glob("products-*.json"):
         try:

@@ -66,7 +66,7 @@ class Problem(TaskloomError):
 
 
 class BadRequest(Problem):
-    """The request contains values that the server rejects, or names something that does not exist."""
+    """The request contains rejected values or names something that does not exist."""
 
     exit_code = EXIT_BAD_INPUT
 

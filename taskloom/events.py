@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from taskloom.contract.problems import Problem
 from taskloom.errors import ServerUnreachable, from_problem
 
-SILENCE_S = 40.0  # the server says every 15 s that it is still there
+SILENCE_S = 40.0  # the server sends a sign of life every 15 s
 AGAIN_S = 1.0
 TRIES = 5  # to reach the server again
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that was told of a topic: `changed`, `line` or `ended`, with the topic's whole state, or the line."""
+    """An event of a topic: `changed`, `line` or `ended`, with the topic's complete state or the line."""
 
     topic: str
     event: str
@@ -29,8 +29,8 @@ class Event:
 
 
 def listen(http: httpx.Client, server: str, topics: Sequence[str], until: float | None) -> Iterator[Event]:
-    """Events until all topics have ended, or the instant `until` of time.monotonic(). Raises ServerUnreachable or
-    what the server refuses with."""
+    """Events until all topics have ended, or until the instant `until` of time.monotonic(). Raises ServerUnreachable or
+    Problem."""
     left, last, failures = list(dict.fromkeys(topics)), None, 0
     while left:
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}

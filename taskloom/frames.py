@@ -1,4 +1,4 @@
-"""Tables as data frames. Neither library is a dependency: whoever wants frames has one of them."""
+"""Tables as data frames. Neither library is a dependency."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def maker(library: str | None) -> Make:
     for name in wanted:
         if name in LIBRARIES and importlib.util.find_spec(name) is not None:
             return {"pandas": _pandas, "polars": _polars}[name]
-    raise FrameLibraryMissing(f"a data frame takes {' or '.join(wanted)}: pip install {wanted[0]}")
+    raise FrameLibraryMissing(f"a data frame needs {' or '.join(wanted)}: pip install {wanted[0]}")
 
 
 def _pandas(lines: bytes, columns: str | Sequence[str] | None) -> Any:

@@ -18,7 +18,7 @@ from taskloom import extras
 from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]
-GRACE_S = 3.0  # between asking a trainer to stop and killing it: nothing of its run is kept
+GRACE_S = 3.0  # between SIGTERM and SIGKILL for a trainer, whose run is not kept
 
 
 class Settings(Protocol):
@@ -43,7 +43,7 @@ class LocalEnding:
 
 
 def check_cores(config: Settings) -> None:
-    """Raise ConfigError for cores that this process may not use, or for more threads than it may use cores."""
+    """Raise ConfigError for cores that this process may not use, or for more threads than cores."""
     allowed = launch.allowed_cores()
     if config.cores is not None and not set(config.cores) <= set(allowed):
         raise ConfigError("cores", list(config.cores), "cores this process may use: " + ",".join(map(str, allowed)))
@@ -57,9 +57,9 @@ def run(
     on_event: Callable[[Mapping[str, Any]], None],
     on_line: Callable[[str], None],
 ) -> LocalEnding:
-    """Run the trainer to its end. If this process is asked to stop, the trainer is stopped first.
+    """Run the trainer to its end. A signal that stops this process stops the trainer first.
 
-    Raises NotInstalled where the installation has no trainer.
+    Raises NotInstalled if the installation has no trainer.
     """
     extras.require("worker")
     inbox: SimpleQueue[Any] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""Efficiency over time per task as an SVG, both axes logarithmic; nothing but text."""
+"""Plot of efficiency over time per task as SVG text, with logarithmic axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALF = 0.5
 
 
 class Axes:
-    """From time per task and efficiency to where they lie on the page."""
+    """Scale from time per task and efficiency to positions."""
 
     def __init__(self, times_s: Sequence[float]) -> None:
         self.low, self.high = math.floor(math.log10(min(times_s))), math.ceil(math.log10(max(times_s)))

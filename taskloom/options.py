@@ -20,12 +20,12 @@ SIZE_HELP = {
     "vocab": "V: size of the vocabulary",
     "context": "longest sequence",
 }
-SINGLE = ("cores", "op_threads")  # its values hold commas of their own
+SINGLE = ("cores", "op_threads")  # options whose values contain commas
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _kind(name: str) -> type:
-    """int, float, str or bool: what a setting's text becomes."""
+    """Type of a setting's value: int, float, str or bool."""
     annotation = field_type(name)
     for kind in (bool, int, float):
         if annotation in (kind, kind | None):
@@ -59,7 +59,7 @@ def train_options(several: bool) -> Callable[[F], F]:
         for name in reversed(SIZES):
             command = click.option(_declaration(name), name, type=kind, default=None, help=SIZE_HELP[name])(command)
         for item in reversed(dataclasses.fields(TrainConfig)):
-            if several and item.name == "trace":  # a file on this machine; nodes trace in attempts of their own
+            if several and item.name == "trace":  # a local file; nodes trace in separate attempts
                 continue
             command = _train_option(item, several)(command)
         return command
@@ -68,8 +68,8 @@ def train_options(several: bool) -> Callable[[F], F]:
 
 
 def model_value(preset: str | None, sizes: Mapping[str, int]) -> str | dict[str, int | str] | None:
-    """The model that a preset and sizes name together: the sizes given replace the preset's (gpt2-124m's if none), or
-    the default ones of another network.
+    """The model of a preset and sizes: given sizes replace those of the preset (gpt2-124m if none), or the default
+    sizes of another network.
     """
     if not sizes:
         return preset
@@ -80,7 +80,7 @@ def model_value(preset: str | None, sizes: Mapping[str, int]) -> str | dict[str,
 
 
 def single_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """TrainConfig's JSON values from options with one value each; what was not given is left out."""
+    """TrainConfig's JSON values from options with one value each; options that were not given are left out."""
     settings = {k: v for k, v in given.items() if v is not None and k not in SIZES}
     sizes = {name: given[name] for name in SIZES if given.get(name) is not None}
     model = model_value(settings.pop("model", None), sizes)
@@ -104,8 +104,7 @@ STOP_RULE = {"rel_ci": float, "max_repetitions": int, "budget_s": float}
 
 
 def stop_rule(text: str) -> dict[str, int | float]:
-    """An experiment's `stop` from name=value pairs. Raises ConfigError for text; which numbers are taken is the
-    contract's to say."""
+    """An experiment's `stop` from name=value pairs. Raises ConfigError for text; the contract checks the numbers."""
     found: dict[str, int | float] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")
@@ -123,7 +122,7 @@ def stop_rule(text: str) -> dict[str, int | float]:
 def several_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """A base and axes from options with comma lists: one value goes to the base, more become an axis.
 
-    Raises ConfigError for text that is no number where one is needed; other checks are the server's.
+    Raises ConfigError for text in place of a number; the server makes all other checks.
     """
     lists: dict[str, list[Any]] = {}
     sizes: dict[str, list[Any]] = {}

@@ -1,4 +1,4 @@
-"""What a command is doing: a bar on a terminal, elsewhere a line now and then, so that it is not silent for long."""
+"""Progress of a command: a bar on a terminal, otherwise a line from time to time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-SAY_EVERY_S = 10.0  # where there is no terminal; later on a tenth of the time so far
+SAY_EVERY_S = 10.0  # without a terminal; later after a tenth of the elapsed time
 
 
 class Bar:
-    """Shown between `with` and its end. Without `shown` nothing is said but `line`s."""
+    """Progress that is shown inside a `with` block. Without `shown`, only `line` prints."""
 
     def __init__(self, console: Console, shown: bool, text: str, say_every_s: float = SAY_EVERY_S) -> None:
         self._console, self._say_every_s = console, say_every_s
@@ -42,7 +42,7 @@ class Bar:
         self._progress.stop()
 
     def update(self, text: str | None = None, completed: int | None = None, total: int | None = None) -> None:
-        """Say something else, or how far it is; what is not given stays."""
+        """Change the text or the count; arguments that are not given keep their value."""
         before = self._state
         self._state = (before[0] if text is None else text, before[1] if completed is None else completed,
                        before[2] if total is None else total)  # fmt: skip

@@ -13,15 +13,15 @@ BETWEEN = 2  # columns of the terminal between two of a table
 
 
 class Screen(Console):
-    """A console that gives a table which is too wide another shape."""
+    """A console that reshapes tables that are too wide."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(fitted(each, self) if isinstance(each, Table) else each for each in objects), **options)
 
 
 def fitted(table: Table, console: Console) -> Table:
-    """The table as it is if it fits; else with headings a word a line and text wrapped between words, but no figure;
-    where that is too wide as well, a block of lines for each row."""
+    """The table if it fits; else with wrapped headings and text but whole figures; else a block of lines for each
+    row."""
     unlimited = console.options.update_width(10_000)
     if Measurement.get(console, unlimited, table).maximum <= console.width:
         return table
@@ -29,7 +29,7 @@ def fitted(table: Table, console: Console) -> Table:
 
 
 def _narrowed(table: Table, console: Console) -> Table | None:
-    """None if it does not fit either."""
+    """The table with wrapped headings and text, or None if it is still too wide."""
     needed, wanted = zip(*(_widths(column, console) for column in table.columns), strict=True)
     spare = console.width - BETWEEN * (len(needed) - 1) - sum(needed)
     if spare < 0:
@@ -55,7 +55,7 @@ def _stacked(column: Column) -> str:
 
 
 def _widths(column: Column, console: Console) -> tuple[int, int]:
-    """What the column takes at least and at most: a figure is never wrapped, text only between words."""
+    """Minimum and maximum width of a column: figures are never wrapped, text only between words."""
     if _is_figure(column):
         shown = [Measurement.get(console, console.options, cell) for cell in (_stacked(column), *column.cells)]
         widest = max(width.maximum for width in shown)
@@ -65,7 +65,7 @@ def _widths(column: Column, console: Console) -> tuple[int, int]:
 
 
 def _blocks(table: Table) -> Table:
-    """A line for each cell that says something, and an empty one between rows."""
+    """A line for each cell that is not empty, and an empty line between rows."""
     out = Table(title=table.title, title_justify="left", box=box.SIMPLE, show_header=False, pad_edge=False)
     out.add_column(style="bold", no_wrap=True)
     out.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as an exception, never between starting something and knowing that it was started."""
+"""SIGINT and SIGTERM as an exception, which can be deferred while a process is being started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Stopped(Exception):
 
 
 class Stopping:
-    """Inside `with`, the first SIGINT or SIGTERM raises Stopped; later ones change nothing. In the main thread only."""
+    """Inside `with`, the first SIGINT or SIGTERM raises Stopped; later ones have no effect. Main thread only."""
 
     def __init__(self) -> None:
         self._asked = self._raised = False

@@ -115,14 +115,14 @@ def duration(of_s: float) -> str:
 
 
 def chosen(run: RunRow, names: Sequence[str]) -> dict[str, Any]:
-    """These of a run's values, its settings' and its variant's. Raises KeyError for a name that it does not have."""
+    """The named values of a run, its settings or its variant. Raises KeyError for an unknown name."""
     shown = run.model_dump(mode="json")
     known = {**run.variant, **(shown["settings"] or {}), **shown}
     return {name: known[name] for name in names}
 
 
 def plain(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Rows as they are."""
+    """A table of the named values of each run."""
     table = new_table(None, *names, left=len(names))
     for row in rows:
         table.add_row(*(NONE if row[n] is None else str(row[n]) for n in names))
@@ -130,7 +130,7 @@ def plain(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def stopping(state: StoppingState) -> str:
-    """Where an experiment with a stopping rule stands."""
+    """State of an experiment with a stopping rule, in one line."""
     width = "no interval yet" if state.rel_ci is None else f"widest interval +-{state.rel_ci:.2%}"
     ended = "goes on" if state.reason is None else f"ended: {state.reason}"
     return f"stopping rule: {ended} after {state.repetitions} repetitions and {state.spent_s:.0f} s, {width}"

@@ -1,4 +1,4 @@
-"""Traces as files: from what a trainer left to what viewers open."""
+"""Trace files: conversion of a trainer's raw trace for viewers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from taskloom.analysis.trace import Trace, trace_of
 
 Format = Literal["chrome", "paraver"]
 SUFFIXES: dict[str, Format] = {".json": "chrome", ".json.gz": "chrome", ".prv": "paraver"}
-ARTIFACT = "trace.json.gz"  # what a tracing attempt leaves
+ARTIFACT = "trace.json.gz"  # of a tracing attempt
 MOST_BYTES = 256 << 20  # of a trace, unpacked: about ten million spans
-LEVEL = 5  # of gzip: 6 takes twice as long for a tenth less
+LEVEL = 5  # of gzip; level 6 takes twice as long and saves a tenth
 
 
 def format_of(path: Path) -> Format:
@@ -34,7 +34,7 @@ def read(path: Path, most_bytes: int = MOST_BYTES) -> Trace:
     """Read a trainer's raw trace. Raises UnreadableFile or InputError."""
     try:
         with gzip.open(path) as file:
-            text = file.read(most_bytes + 1)  # not all of it: a megabyte may stand for a gigabyte
+            text = file.read(most_bytes + 1)  # limited: a megabyte may unpack to a gigabyte
         if len(text) > most_bytes:
             raise ValueError(f"unpacked it has more than {most_bytes} bytes")
         return trace_of(json.loads(text))
@@ -45,7 +45,7 @@ def read(path: Path, most_bytes: int = MOST_BYTES) -> Trace:
 
 
 def write(path: Path, form: Format, traces: Sequence[tuple[str, Trace]]) -> list[Path]:
-    """Write one trace, for Chrome also several; the files written. Raises InputError or UnreadableFile."""
+    """Write one trace, or several for Chrome; return the files. Raises InputError or UnreadableFile."""
     try:
         if form == "chrome":
             _write(path, chrome.chrome(traces))

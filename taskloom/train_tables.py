@@ -24,7 +24,7 @@ def _pairs(title: str) -> Table:
 
 
 def plan(planned: Mapping[str, Any]) -> Table:
-    """Sizes of everything, without running."""
+    """Sizes of a run's memory and graph."""
     table = _pairs("plan")
     for name, size in planned.get("memory_bytes", {}).items():
         table.add_row(f"memory: {name}", f"{size / MIB:,.1f} MiB")

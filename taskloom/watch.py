@@ -1,4 +1,4 @@
-"""Follows an experiment to its end and shows how far it is."""
+"""Follows an experiment to its end and shows its progress."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def until_finished(
     check: Callable[[], None] = lambda: None,
     follow_logs: bool = False,
 ) -> ExperimentDetail:
-    """The experiment once all its runs have ended. Its progress is on `console`, unless it is not to be shown.
+    """Wait until all runs of an experiment have ended, and return it. `console` shows its progress, if wanted.
 
-    `check` is called with every look, and may raise. follow_logs: print on `console` what the trainers do.
+    `check` is called with every request, and may raise. follow_logs: print the trainers' output on `console`.
     """
 
     def tell(line: LogLine) -> None:
@@ -75,7 +75,7 @@ def until_finished(
 
 
 def pause_s(waited_s: float) -> float:
-    """Seconds until the next look: more after long waits, since a look takes time from cores that may be measured."""
+    """Seconds until the next request: more after long waits, since requests disturb cores that may be measured."""
     return min(max(POLL_S, waited_s / 20), MOST_POLL_S)
 
 

@@ -55,7 +55,7 @@ def build(
     """The report's document. calibration: what the node can see, if it was calibrated. traces: of `to_show`, by run.
     unreadable: what runs left that cannot be read, in words.
 
-    leave_out_disturbed: the rule that runs with foreign load beside them do not count. They stay among the raw samples.
+    leave_out_disturbed: whether runs beside foreign load are left out. They stay among the raw samples.
     """
     everyone = processes
     if leave_out_disturbed:
@@ -131,7 +131,7 @@ def _environment(processes: Sequence[Process]) -> dict[str, Any]:
 
 
 def _runtimes(processes: Sequence[Process]) -> dict[str, list[str]]:
-    """Somebody else's runtimes, by name and version, and the schedulers that ran under each."""
+    """OpenMP runtimes, by name and version, and the schedulers that ran under each."""
     found: dict[str, list[str]] = {}
     for facts in distinct(processes):
         told = facts.environment.get("scheduler") or {}

@@ -19,13 +19,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) 
 
 
 def framed(head: str, body: Sequence[str]) -> str:
-    """A table of rows that are written already; on paper, one of few rows is not divided, others repeat their head."""
+    """A table of formatted rows. In print, a short table is not divided; long ones repeat their head."""
     kind = ' class="short"' if len(body) <= SHORT else ""
     return f"<figure tabindex=0{kind}><table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table></figure>"
 
 
 def figure(svg: str, caption: str) -> str:
-    """A plot with its caption, which the keyboard can scroll; nothing where there is no plot."""
+    """A plot with its caption, which the keyboard can scroll; nothing without a plot."""
     return f"<figure tabindex=0>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
 
 

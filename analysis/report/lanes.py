@@ -44,7 +44,7 @@ def _across(entries: Sequence[tuple[str, str]], y: float) -> list[str]:
 
 
 def timeline(document: Document) -> str:
-    """One step under both schedulers, replayed on a few cores: what runs where, and how many cores are busy."""
+    """One step under both schedulers, replayed on a few cores, with the number of busy cores."""
     found = document["timeline"]
     if not found:
         return ""
@@ -67,7 +67,7 @@ def timeline(document: Document) -> str:
 
 
 def traced(document: Document) -> str:
-    """Two consecutive steps of each scheduler as they were traced: tasks, waits, and how many cores were busy."""
+    """Two consecutive traced steps of each scheduler: tasks, waits, and the number of busy cores."""
     rows = document["traced"]
     if not rows:
         return ""

@@ -1,4 +1,4 @@
-"""The report as one HTML file: no script, nothing from elsewhere, readable offline and under a strict policy."""
+"""The report as one HTML file without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _memory_bound(document: Document) -> str:
     if not shown:
         reasons = sorted({reason for row in document["roofline"] for reason in row["missing"]})
         return f'<h2>Is it memory bound?</h2><p class="soft">{escape("; ".join(reasons) or "nothing is known")}</p>'
-    sharing = [row for row in shown if row["variant"]["threads"] > 1]  # one thread shares the memory with nobody
+    sharing = [row for row in shown if row["variant"]["threads"] > 1]  # one thread shares the memory with no other
     rows = [
         (
             variant_name(row["variant"]), phase["phase"], phase["answer"],

@@ -38,7 +38,7 @@ DASHES = ("", "7 4", "2 3", "10 3 2 3")
 
 
 def colour_of(scheduler: str) -> str:
-    """The colour of a scheduler's lines; black for one that only another version has."""
+    """The colour of a scheduler's lines; black for one of another version."""
     others = [name for name in SCHEDULERS if name not in SCHEDULER]
     known = SCHEDULER | dict(zip(others, itertools.cycle(OTHERS), strict=False))
     return known.get(scheduler, INK)
@@ -186,7 +186,7 @@ def phase_speedups(document: Document) -> str:
 
 
 def _highest(rows: Sequence[Mapping[str, Any]], key: str, most: int) -> float:
-    """The end of an axis of speedups: beyond ideal scaling and what was reached, intervals included."""
+    """The end of an axis of speedups: above ideal scaling and the measured speedups, intervals included."""
     return 1.1 * max(most, *(row[f"{key}_high"] or 0 for row in rows))
 
 

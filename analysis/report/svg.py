@@ -1,4 +1,4 @@
-"""Axes and marks as SVG text: no script, no font of our own, nothing from elsewhere; colours are those of tokens.py."""
+"""Axes and marks as SVG text, without scripts, fonts or external resources; colours are those of tokens.py."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from taskloom.analysis.trace import IDLE, WAITS, Trace, busy
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
 
 REPLAYED_CORES = 4
-STEPS = 2  # traced ones that are shown, so that what overlaps their boundary is seen
-PIECES = 2500  # what is shorter than such a part of the time shown is joined with its neighbours
+STEPS = 2  # shown, so that tasks across their boundary are visible
+PIECES = 2500  # spans shorter than this part of the shown time are joined with their neighbours
 COUNTS = 300  # points of the curve of busy cores
 
 
@@ -45,8 +45,8 @@ def replayed(ahead: Outlook, profiles: Mapping[int, Profile]) -> dict[str, Any] 
 
 
 def to_show(processes: Sequence[Process], traced_runs: Collection[int]) -> list[int]:
-    """Of the traced runs one for each scheduler: on the most threads, of the slices that most schedulers were traced
-    with, of those the fastest."""
+    """One traced run for each scheduler: on the most threads, with the slices that most schedulers have traces of, and
+    of those the fastest."""
     places: dict[tuple[int, str], dict[str, list[Group]]] = {}
     for group in by_variant(processes):
         traced = [process for process in group if process.run_id in traced_runs]
@@ -113,8 +113,8 @@ def _row(variant: Variant, process: Process, trace: Trace) -> dict[str, Any]:
 
 
 def joined(spans: Sequence[Sequence[Any]], gap_s: float) -> list[list[Any]]:
-    """One thread's spans (thread, op, phase, begin, end), neighbours of one op and phase as one where nothing that
-    could be seen lies between."""
+    """One thread's spans (thread, op, phase, begin, end), neighbours of one op and phase joined if no visible gap
+    lies between."""
     found: list[list[Any]] = []
     for span in spans:
         if found and list(span[:3]) == found[-1][:3] and span[3] - found[-1][4] < gap_s:

@@ -1,6 +1,6 @@
-"""The colours of reports and of the dashboard, once: CSS custom properties, each for light and for dark.
+"""The colours of reports and of the dashboard: CSS custom properties, each for light and for dark.
 
-Categories are those of Okabe & Ito 2008, told apart with any kind of colour vision, lightened on dark ground.
+Categories are those of Okabe & Ito 2008, distinguishable with any colour vision, lightened on dark ground.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ COLOURS = {
     "edge": ("#868f99", "#6c7885"),
     "accent": ("#00568a", "#6db9f2"),
     "tint": ("#e9f2f9", "#132a3c"),
-    # schedulers, and what draws as a series
+    # schedulers and series
     "serial": ("#555555", "#a9b1b9"),
     "fork-join": ("#d55e00", "#ff9149"),
     "task": ("#0072b2", "#5ab4ec"),
@@ -46,7 +46,7 @@ COLOURS = {
     "loss-op": ("#d55e00", "#ff9149"),
     "update-op": ("#009e73", "#22b388"),
     "other-op": ("#999999", "#8b939b"),
-    # words about states and verdicts, legible as text
+    # states and verdicts, legible as text
     "good": ("#00664d", "#45cfa4"),
     "bad": ("#a3290f", "#ff8f7a"),
     "warn": ("#7a5200", "#f0b437"),

@@ -14,7 +14,7 @@ VERDICTS = ("faster", "slower", "same", "undecided", "refused")
 
 
 class Verdicts(click.ParamType[tuple[str, ...]]):
-    """Verdicts, with commas between."""
+    """Verdicts, separated by commas."""
 
     name = "VERDICT,..."
 

@@ -46,7 +46,7 @@ def doctor(measure: bool, force: bool, as_json: bool) -> None:
 
 
 def measured_peaks(force: bool, as_json: bool) -> dict[str, Any]:
-    """Measure here and now, in a child process, unless other processes keep the machine busy; what is kept then."""
+    """Measure in a child process, unless other processes keep the machine busy; return the kept peaks."""
     busy = load.Others().busy_cores()
     if busy > load.MOST_BUSY_CORES and not force:
         message = (
@@ -92,6 +92,6 @@ def peaks_table(found: Mapping[str, Any]) -> Table:
 
 
 def _beside(measurement: Mapping[str, Any]) -> str:
-    """The load of a measurement; older ones did not note it."""
+    """The load of a measurement; old ones lack it."""
     busy = measurement.get("busy_cores")
     return "" if busy is None else f" while others kept {busy:.1f} cores busy"

@@ -1,4 +1,4 @@
-"""`taskloom experiments`: what was asked for, and how it scales."""
+"""`taskloom experiments`: list, show and change experiments; their analyses."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def edit(
             known = client.experiment(experiment_id).tags
             wanted["tags"] = [tag for tag in dict.fromkeys([*known, *tags]) if tag not in untags]
         given = {key: value for key, value in wanted.items() if value is not None}
-        # Unchecked: what the server does not accept, it names.
+        # The server checks the values.
         _print(client, client.change_experiment(experiment_id, ExperimentChange.model_construct(**given)), as_json)
 
 

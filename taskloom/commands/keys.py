@@ -31,7 +31,7 @@ def keys() -> None:
 def create(scope: Scope, expires_in: float | None, name: str, server: str, as_json: bool) -> None:
     """Create a key and print it once; the server stores only a hash. The first key needs the scope admin."""
     expires_in_s = None if expires_in is None else expires_in * DAY_S
-    # Unchecked: what the server does not accept, it names.
+    # The server checks the values.
     request = KeyRequest.model_construct(scope=scope, name=name, expires_in_s=expires_in_s)
     with Client(server) as client:
         made = client.create_key(request)
@@ -59,7 +59,7 @@ def list_keys(server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def revoke(key_id: int, server: str, as_json: bool) -> None:
-    """Make a key open nothing any more."""
+    """Revoke a key."""
     with Client(server) as client:
         revoked = client.revoke_key(key_id)
     if as_json:

@@ -28,7 +28,7 @@ SCALE = {"flop/s": "GFLOP/s", "B/s": "GB/s"}
 
 
 def show(bar: Bar, event: Mapping[str, Any]) -> None:
-    """An event of the child on the bar."""
+    """Show an event of the child on the bar."""
     match event.get("event"):
         case "compiling":
             bar.update("graphs and kernels (compiled once after installing)")

@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
 
 
 def say_warnings(out: Console, complete: Sequence[str], brief: Sequence[str], verbose: bool) -> None:
-    """Warnings, with disturbed runs in one line unless all are wanted. brief: empty if an older server answers."""
+    """Print warnings, with disturbed runs in one line unless `verbose`. brief: empty from older servers."""
     in_full = verbose or not brief
     for warning in complete if in_full else brief:
         more = "" if warning in complete else ": -v lists them"
@@ -67,13 +67,13 @@ def say_warnings(out: Console, complete: Sequence[str], brief: Sequence[str], ve
 
 
 def failure(message: str, told: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:
-    """Say on standard error what went wrong, as JSON if asked; raise the answer to leave with the exit code."""
+    """Print an error on standard error, as JSON if requested; return the exception that exits with this code."""
     click.echo(json.dumps(dict(told)) if as_json else f"error: {message}", err=True)
     return click.exceptions.Exit(exit_code)
 
 
 def console() -> Console:
-    """For tables: as wide as the terminal, or wide enough for most where there is none."""
+    """Console for tables: as wide as the terminal, or wide enough for most tables."""
     from taskloom.screen import Screen
 
     return Screen() if sys.stdout.isatty() else Screen(width=160)

@@ -143,8 +143,8 @@ def _print_warnings(client: Client, experiment: ExperimentDetail, verbose: bool)
     if experiment.by_state.get("succeeded"):
         try:
             found = client.scaling(experiment.id)
-        except TaskloomError as error:  # its runs have ended all the same
-            error_console().print(f"what disturbed the runs is not known: {error}", markup=False, highlight=False)
+        except TaskloomError as error:  # the runs have ended nevertheless
+            error_console().print(f"disturbances of the runs are unknown: {error}", markup=False, highlight=False)
         else:
             say_warnings(console(), found.warnings, found.brief, verbose)
 

@@ -21,7 +21,7 @@ from taskloom.progress import Bar
 
 
 def show(bar: Bar, event: Mapping[str, Any]) -> None:
-    """An event of the trainer on the bar. Its warnings are in its result, and printed with that."""
+    """Show an event of the trainer on the bar. Warnings are printed with the result."""
     match event.get("event"):
         case "measuring":
             text = f"choosing a library for the product {event.get('product', '')} (once on a machine)"
@@ -44,15 +44,15 @@ def show(bar: Bar, event: Mapping[str, Any]) -> None:
 def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
     """Train on this machine in one child process and print the measurements."""
     settings = single_settings(given)
-    if "checkpoint" in settings and "model" not in settings:  # a checkpoint says what model it holds
-        from gpt2core.networks.gpt2.checkpoint import checkpoint_model  # needs NumPy, which no other command does
+    if "checkpoint" in settings and "model" not in settings:  # a checkpoint determines the model
+        from gpt2core.networks.gpt2.checkpoint import checkpoint_model  # the only command that needs NumPy
 
         settings["model"] = checkpoint_model(settings["checkpoint"])
     config = TrainConfig.from_dict(settings)
     local_run.check_cores(config)
     form = trace_files.format_of(Path(config.trace)) if config.trace else None
     for name, path in (("save", config.save), ("trace", config.trace), ("graph", graph)):
-        if path is not None and not Path(path).absolute().parent.is_dir():  # hours later would be too late
+        if path is not None and not Path(path).absolute().parent.is_dir():  # before hours of training
             raise ConfigError(name, str(path), "a file in a folder that exists")
     bar = Bar(error_console(), not as_json, "starting the trainer")
     with tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder, bar:

@@ -140,7 +140,7 @@ def test_the_client_gives_frames_of_either_library(done):
         assert (frame["run_id"].to_list(), frame["created_at"].dtype.is_temporal()) == ([1, 2, 3, 4], True)
         empty = client.frame("runs", state="quarantined", columns="run_id,node")
         assert (len(empty), list(empty.columns)) == (0, ["run_id", "node"])
-        with pytest.raises(FrameLibraryMissing, match="a data frame takes excel"):
+        with pytest.raises(FrameLibraryMissing, match="a data frame needs excel"):
             client.frame("runs", "excel")
         with pytest.raises(BadRequest, match="cheese"):
             client.frame("runs", columns="cheese")

@@ -117,10 +117,10 @@ def test_busy_cores_between_edges():
     [
         ({"schema": "x"}, "schema is 'x'"),
         ({"cores": [1]}, "a core for each thread"),
-        ({"calls": {"op": [0, 1, 1, 2, 9], "task": [0, 1, 2, 3, 3]}}, "of a kind that is not there"),
-        ({"calls": {"op": [0], "task": [0, 1, 2, 3, 3]}}, "not equally long"),
-        ({"threads": None}, "lacks or garbles"),
-        ({"threads": [{"what": [9], "step": [0], "gap_ns": [0], "duration_ns": [1]}] * 2}, "a call that is not there"),
+        ({"calls": {"op": [0, 1, 1, 2, 9], "task": [0, 1, 2, 3, 3]}}, "unknown kind"),
+        ({"calls": {"op": [0], "task": [0, 1, 2, 3, 3]}}, "differ in length"),
+        ({"threads": None}, "missing or malformed"),
+        ({"threads": [{"what": [9], "step": [0], "gap_ns": [0], "duration_ns": [1]}] * 2}, "names an unknown call"),
         ({"threads": [{"what": [1], "step": [0], "gap_ns": [0], "duration_ns": [-1]}] * 2}, "overlap"),
     ],
 )
