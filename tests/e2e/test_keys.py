@@ -35,6 +35,7 @@ def admin(home: House) -> str:
     return taskloom(home, "keys", "create", "--scope", "admin", "--name", "operator").strip()
 
 
+@pytest.mark.slow
 def test_keys_are_made_listed_and_revoked(home: House, admin: str) -> None:
     made: dict[str, Any] = json.loads(
         taskloom(home, "keys", "create", "--scope", "read", "--expires-in", "0.5", "--json", token=admin)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import taskloom, told
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SMALL = ("--threads", "1", "--width", "4", "--repetitions", "1", "--max-grain", "64", "--point-s", "0.001")
 

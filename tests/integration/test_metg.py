@@ -19,8 +19,6 @@ from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig, stream
 from gpt2core.taskbench.kernels import TIMESTEP
 from gpt2core.taskbench.metg import measure
 
-pytestmark = pytest.mark.alone
-
 CORES = sorted(os.sched_getaffinity(0))
 WIDTH, ITERATIONS = 6, 40
 
@@ -29,6 +27,7 @@ def cores(threads: int) -> list[int]:
     return [CORES[i % len(CORES)] for i in range(threads)]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("pattern", patterns.PATTERNS)
 @pytest.mark.parametrize("scheduler", COMPARED)
 def test_every_pattern_runs_and_validates(pattern: str, scheduler: str) -> None:
@@ -38,6 +37,7 @@ def test_every_pattern_runs_and_validates(pattern: str, scheduler: str) -> None:
             assert bench.run(grain, ITERATIONS) > 0
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("scheduler", COMPARED)
 def test_the_memory_kernel_goes_over_each_threads_buffer(scheduler: str) -> None:
     streams = Streams(cores(2), buffer_bytes=100 * 512)
@@ -99,6 +99,7 @@ def test_a_task_that_did_not_run_is_caught() -> None:
         bench.check(ITERATIONS)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_sweep_tells_its_points_and_ends_in_a_result(kernel: str) -> None:
     config = MetgConfig(pattern=("fft", "tree"), width=4, kernel=kernel, repetitions=2, max_grain=64, point_s=1e-4)

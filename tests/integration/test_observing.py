@@ -14,8 +14,6 @@ from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.runs import changes
 from taskloom.server.queue.runs.models import Run
 
-pytestmark = pytest.mark.alone
-
 
 def scraped(api):
     """All samples of /metrics by name and labels."""

@@ -48,10 +48,19 @@ def run_tasks(step: Program, memory: Memory, sync: str, threads: int, steps: int
         run_program(step, memory, "task", [i % 2 for i in range(threads)], steps, sync)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(1, 40), st.integers(0, 2**32), st.sampled_from(SYNCS), st.sampled_from([1, 2, 3, 8]))
-def test_no_task_runs_before_its_inputs(size, seed, sync, threads):
+@pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
+def test_no_task_runs_before_its_inputs(examples):
     """Random graphs, random delays, 50 iterations: every input carries the iteration of its reader."""
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.integers(1, 40), st.integers(0, 2**32), st.sampled_from(SYNCS), st.sampled_from([1, 2, 3, 8]))
+    def check(size, seed, sync, threads):
+        inputs_come_first(size, seed, sync, threads)
+
+    check()
+
+
+def inputs_come_first(size, seed, sync, threads):
     rng = random.Random(seed)
     inputs = [sorted(rng.sample(range(i), min(i, rng.randrange(4)))) for i in range(size)]
     step, memory = toy(inputs, [rng.choice([0, 0, 0, 200]) for _ in range(size)])

@@ -16,8 +16,6 @@ from gpt2core.measure.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Rec
 from gpt2core.run import train
 from gpt2core.spec.config import SYNCS, TrainConfig
 
-pytestmark = pytest.mark.alone
-
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
 LONG = 20_000  # pauses of a task: far longer than anything around it
 STEPS = 20
@@ -54,6 +52,7 @@ def until_seen(shares: Callable[[], list[Shares]], holds: Callable[[list[Shares]
     until(lambda: holds(shares()), "a run that nothing disturbed")
 
 
+@pytest.mark.alone
 def test_a_chain_starves_all_threads_but_one():
     """Four tasks, each after the one before: one of two threads always starves, but beside the last one."""
 
@@ -64,11 +63,13 @@ def test_a_chain_starves_all_threads_but_one():
     until_seen(lambda: run_graph([[], [0], [1], [2]], "step"), starves)
 
 
+@pytest.mark.alone
 def test_an_odd_task_before_a_wait_is_a_barrier_wait():
     """Three equal tasks, then all wait: one thread has nothing for half of each step."""
     until_seen(lambda: run_graph([[], [], []], "step"), lambda found: total(found)[1] > 0.4)
 
 
+@pytest.mark.alone
 def test_fork_join_tells_imbalance_from_too_few_tiles():
     def imbalanced(found):
         _, barrier, starved, _ = total(found)
@@ -84,6 +85,7 @@ def test_fork_join_tells_imbalance_from_too_few_tiles():
     until_seen(lambda: run_one_op(1, 2), too_few)
 
 
+@pytest.mark.alone
 def test_a_thread_that_got_no_ticket_starved():
     def starves(found):
         _, _, starved, apart = total(found)
@@ -93,6 +95,7 @@ def test_a_thread_that_got_no_ticket_starved():
     until_seen(lambda: run_one_op(1, 2, dynamic=True), starves)
 
 
+@pytest.mark.alone
 def test_a_thread_left_out_of_an_op_is_idle():
     def idle(found):
         (_, _, starved, first), (busy, *waited, apart) = found
@@ -126,6 +129,7 @@ def test_a_wait_is_starvation_until_the_last_task_has_begun(since, until, starve
     assert record.waited[1, [STARVATION, BARRIER]].tolist() == [starved, barrier]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("scheduler", "sync"), VARIANTS)
 def test_a_threads_times_add_up_to_the_timed_steps(scheduler, sync):
     threads = 1 if scheduler == "serial" else 2

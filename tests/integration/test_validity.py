@@ -12,8 +12,6 @@ from gpt2core.node import host
 from gpt2core.run import train
 from gpt2core.spec.config import TrainConfig
 
-pytestmark = pytest.mark.alone
-
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
 BUSY = "import os; os.sched_setaffinity(0, {0})\nprint(flush=True)\nwhile True: pass"
 
@@ -39,6 +37,7 @@ def test_every_timed_step_has_evidence_or_a_reason(scheduler, sync):
             assert (value is None) == (name in result.counters["unavailable"])
 
 
+@pytest.mark.alone
 def test_another_process_on_the_runs_cores_is_told():
     """A busy process shares the first core: the team's thread there waits for it, and the core works for others."""
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as busy:

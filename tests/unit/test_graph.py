@@ -89,7 +89,12 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize(
-    ("fusion", "op"), [(f, op) for f, step in PROGRAMS.items() for op in sorted({op.name for op in step.ops})]
+    ("fusion", "op"),
+    [
+        pytest.param(fusion, op, marks=[pytest.mark.slow] * (fusion == "none"))
+        for fusion, step in PROGRAMS.items()
+        for op in sorted({op.name for op in step.ops})
+    ],
 )
 def test_without_any_one_edge_of_an_op_the_graph_is_refused(fusion, op):
     step = PROGRAMS[fusion]

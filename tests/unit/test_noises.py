@@ -127,7 +127,9 @@ def test_who_looks_at_a_fixed_samples_p_value_after_every_block_is_misled():
 
 @pytest.mark.parametrize("noise", ["gauss", "t2", "lognormal", "bimodal", "outliers"])
 @pytest.mark.parametrize("places", [2, 3, 5, 6, 10])
-@pytest.mark.parametrize("spread", [0.0, 0.01, 0.02])
+@pytest.mark.parametrize(
+    "spread", [pytest.param(0.0, marks=pytest.mark.slow), 0.01, pytest.param(0.02, marks=pytest.mark.slow)]
+)
 def test_pooled_intervals_cover_whom_they_are_about(noise, places, spread):
     """Few places: their own mean. Six or more: the mean of all places like them."""
     rng, missed, simulations = np.random.default_rng([places, int(spread * 100)]), 0, 200

@@ -15,8 +15,6 @@ import pytest
 from gpt2core.measure import counters, evidence, usage
 from gpt2core.measure.counters import EVENTS, SOFTWARE, Counters
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def desk():
@@ -81,6 +79,7 @@ def test_the_second_number(text, number):
     assert usage.second_number(buffer.ctypes.data, len(text)) == number
 
 
+@pytest.mark.alone
 def test_a_software_counter_counts_this_threads_time():
     """Reading works where the kernel lets anyone count: the thread's own CPU time, which time.thread_time_ns knows, and
     with it what the host took meanwhile.
