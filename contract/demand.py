@@ -25,7 +25,7 @@ class Need(Model):
 
 
 class PresentWorker(Model):
-    """A worker that was heard of lately and has not left."""
+    """A worker with a recent sign of life that has not left."""
 
     worker_id: str
     cores: list[int]

@@ -27,7 +27,7 @@ def build_label(build: str) -> str:
 
 
 def runtime_label(runtime: str) -> str:
-    """Key of the label of workers whose node has an OpenMP runtime; of `auto`: has one at all."""
+    """Key of the label of workers whose node has an OpenMP runtime; for `auto`, any runtime."""
     return f"{RUNTIME}{runtime}"
 
 
@@ -121,7 +121,7 @@ class ExperimentRequest(Request):
 
 
 class ExperimentChange(Request):
-    """What may be changed of an experiment at any time; what is not given, or null, stays."""
+    """Changes of an experiment; fields that are missing or null stay as they are."""
 
     name: str | None = Field(None, max_length=200, pattern=r"^[^\x00]*$")
     tags: Tags | None = Field(None, description="all tags it is to have")

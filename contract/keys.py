@@ -1,4 +1,4 @@
-"""Keys as they cross the network. The token itself does so once, in the answer to its creation."""
+"""Keys. Only the answer to the creation contains the token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KeyRequest(Request):
 
 
 class KeySummary(Model):
-    """A key as it is listed: all but its secret."""
+    """A key in a list, without its secret."""
 
     id: int
     name: str

@@ -25,12 +25,12 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(out, default=str)
 
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
-        """What the line of a record says beside the message."""
+        """Fields of a record's line beside the message."""
         return getattr(record, "fields", {})
 
 
 def to_standard_error(formatter: logging.Formatter, *talkative: str) -> None:
-    """All loggers of this process, from INFO up; those of the talkative libraries from WARNING up."""
+    """Send all loggers of this process to standard error: from INFO up, for verbose libraries from WARNING up."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler])

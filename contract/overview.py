@@ -21,7 +21,7 @@ class EndedRuns(Model):
 
 
 class RunCounts(Model):
-    """Runs that are open or set aside, and those that ended lately."""
+    """Open and quarantined runs, and those that ended recently."""
 
     queued: int
     leased: int
@@ -58,7 +58,7 @@ class Waiting(Model):
 
 
 class Overview(Model):
-    """The queue, the workers, what ended lately and what became slower."""
+    """The queue, the workers, recently ended runs and slowdowns."""
 
     at: datetime
     runs: RunCounts

@@ -1,6 +1,6 @@
 """Required parts of a result: the blocks that analyses read, with bounds that keep figures finite.
 
-A trainer may add to any of it; what is added is kept as it came.
+A trainer may add fields to any part; they are stored unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import READABLE
 
-LARGEST, SMALLEST = 1e100, 1e-60  # but for 0: products and ratios of a few such numbers are finite
+LARGEST, SMALLEST = 1e100, 1e-60  # except 0: products and ratios of a few such numbers stay finite
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 StepSeconds = Annotated[float, Field(ge=1e-9, le=1e9)]
@@ -40,7 +40,7 @@ class ResultOp(Block):
 
 
 class ResultThread(Block):
-    """One thread of the team; a result of version 1, or of a runtime that does not tell, does not split its time."""
+    """One thread of the team. Results of version 1, and of some runtimes, do not split its time."""
 
     useful_s: Seconds
     barrier_s: Seconds | None = 0.0
@@ -92,7 +92,7 @@ class ResultEnvironment(Block):
 
 
 class ResultCanary(Block):
-    """Frozen work that was timed beside the steps; times of the same hash may be compared."""
+    """Frozen work that was timed beside the steps; times with the same hash are comparable."""
 
     sha256: Name | None = None
     times_s: list[StepSeconds] = Field(default_factory=list)

@@ -12,7 +12,7 @@ EndedState = Literal["succeeded", "failed", "cancelled", "quarantined"]
 
 
 class PruneRequest(Request):
-    """Runs to delete: all of these conditions hold for them, and their experiment has ended."""
+    """Conditions for runs to delete; all must hold, and their experiment must have ended."""
 
     older_than_s: float = Field(ge=0, le=MOST, description="minimum age since their end, in seconds")
     states: list[EndedState] = Field(
@@ -23,7 +23,7 @@ class PruneRequest(Request):
 
 
 class PruneReport(Model):
-    """Counts of what was deleted or, in a dry run, would be."""
+    """Numbers of deleted items or, in a dry run, of items to delete."""
 
     dry_run: bool
     experiments: int = Field(description="experiments without runs")

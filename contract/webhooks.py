@@ -1,4 +1,4 @@
-"""Webhooks: what a server posts to an address when something is known, and how it signs that."""
+"""Webhooks: messages about events, and their signatures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIGNED = re.compile(r"t=([0-9]{1,12}),v1=([0-9a-f]{64})")
 
 
 class WebhookRequest(Request):
-    """An address that is to be told."""
+    """Request for a new webhook."""
 
     url: str = Field(
         min_length=1, max_length=2000, pattern=r"^https?://[!-~]+$",
@@ -36,7 +36,7 @@ class WebhookRequest(Request):
 
 
 class WebhookSummary(Model):
-    """A webhook as it is listed: all but its secret."""
+    """A webhook in a list, without its secret."""
 
     id: int
     url: str
@@ -59,7 +59,7 @@ class WebhookPage(Model):
 
 
 class DeliverySummary(Model):
-    """A message to a webhook, and what became of it."""
+    """A message to a webhook, and the state of its delivery."""
 
     id: int = Field(description=f"{DELIVERY}: the same whenever it is sent again")
     event: EventName
@@ -100,7 +100,7 @@ def signature(secret: str, at_s: int, body: bytes) -> str:
 
 
 def is_genuine(secret: str, header: str, body: bytes, most_age_s: float = 300.0, now_s: float | None = None) -> bool:
-    """Whether a message is from who knows the secret, and as recent as that: an old one may be somebody's replay."""
+    """Whether a message was signed with the secret recently; an older one may be a replay."""
     found = SIGNED.fullmatch(header)
     if found is None or abs((time.time() if now_s is None else now_s) - int(found[1])) > most_age_s:
         return False

@@ -12,7 +12,7 @@ from taskloom.contract.runs import MOST, OPEN, AttemptSummary, Model, ProgressSe
 
 TOPOLOGY_BYTES = 1 << 16
 MOST_LABELS = 64
-Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # no database keeps a null character in all of its columns
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # databases reject null characters in some columns
 Short = Annotated[Text, Field(max_length=200)]
 
 
@@ -77,7 +77,7 @@ class WorkerSummary(WorkerRegistration):
 
     model_config = OPEN
 
-    # Whatever was taken once is shown.
+    # Everything that was accepted once can be shown.
     labels: dict[str, str]
     software: dict[str, str]
     topology: dict[str, Any]

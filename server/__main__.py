@@ -32,9 +32,9 @@ def main() -> int:
         default=1,
         choices=range(1, 65),
         metavar="N",
-        help="processes, 1 to 64; more than one takes PostgreSQL (default %(default)s)",
+        help="processes, 1 to 64; more than one needs PostgreSQL (default %(default)s)",
     )
-    parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # one of several workers
+    parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # one of several processes
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
         if sys.argv[1:2] == ["keys"]:
@@ -42,7 +42,7 @@ def main() -> int:
 
             return keys(sys.argv[2:])
         options = parser.parse_args()
-        from taskloom.server.main import serve, serve_replica  # loads all of the server: after what is quickly refused
+        from taskloom.server.main import serve, serve_replica  # loads the whole server, so after quick checks
 
         if options.replica is not None:
             serve_replica(options.replica, options.public)

@@ -1,7 +1,7 @@
-"""What one connection may do before a request of it is anybody's: time and bytes for headers, chunks that are worth
-their while, and an end to bodies that nobody reads any more.
+"""Limits of a connection before its caller is known: time and bytes for headers, size of chunks, and the end of bodies
+that are not read any more.
 
-Uvicorn bounds none of these with httptools; with its other parser, h11, chunks of one byte hold the event loop.
+Uvicorn has no such limits with httptools; with its other parser, h11, chunks of one byte block the event loop.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from taskloom.server.problems import problem
 from taskloom.server.settings import Settings
 
 MOST_HEADER_BYTES = 64 << 10
-FREE_CHUNKS = 256  # before a body's average chunk is looked at
+FREE_CHUNKS = 256  # before the average size of a body's chunks is checked
 LEAST_CHUNK_BYTES = 64
 
 
 class Connection(HttpToolsProtocol):
-    """One connection of a client, on the settings of the application it is for."""
+    """One connection of a client, with the application's settings."""
 
     def __init__(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:
         super().__init__(config, server_state, app_state, _loop)
@@ -40,11 +40,11 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._in_headers and self._timer is None:  # of another request on this connection
+        if self._in_headers and self._timer is None:  # of the next request on this connection
             self._arm(self._settings.header_timeout_s, self._headers_too_slow)
         before = self._in_headers, self._heads
         super().data_received(data)
-        if before == (True, self._heads):  # all of it is of headers that are not complete yet
+        if before == (True, self._heads):  # all bytes belong to incomplete headers
             self._header_bytes += len(data)
             if self._header_bytes > MOST_HEADER_BYTES:
                 self._refuse(HeadersTooLarge(max_bytes=MOST_HEADER_BYTES))
@@ -80,8 +80,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
-            # Answered before its end, the rest of a body is thrown away for a while: closed at once, a client that
-            # still sends would not hear the answer.
+            # After an early answer, the rest of the body is read and dropped for a while: if the connection closed at
+            # once, a client that still sends would not read the answer.
             self._arm(self._settings.linger_s, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:
@@ -94,7 +94,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: ServerError) -> None:
-        """Answer in place of the application, unless that has begun to, and end the connection."""
+        """Answer instead of the application, unless its answer has begun, and close the connection."""
         if self.transport.is_closing():
             return
         cycle = self.cycle

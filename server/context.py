@@ -30,12 +30,12 @@ class Context:
     waiting: WaitingRoom
     rates: Rates
     in_flight: InFlight
-    expanding: Threads  # of one: experiments are expanded one after the other, each takes a core
+    expanding: Threads  # a single one: each expansion takes a core
     metrics: Metrics
     readiness: Readiness
-    control: Threads  # of what writes; readers have FastAPI's own
+    control: Threads  # for writing routes; readers use FastAPI's
     turns: Turns  # of readers
-    ended: Callable[[], bool]  # called, on any thread, after attempts ended; whether something was queued by that
+    ended: Callable[[], bool]  # called on any thread after attempts ended; returns whether something was queued
     public: bool  # whether other machines can reach the server
 
 

@@ -1,4 +1,4 @@
-"""The database: engine, transactions, and the one clock that leases are judged by."""
+"""The database: engine, transactions, and the clock that decides about leases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from taskloom.server.errors import StartRefused
 
-FACTS = "facts"  # of a session: what its transaction tells once it has committed
+FACTS = "facts"  # of a session: facts that its transaction announces after the commit
 
 
 class Base(DeclarativeBase):
@@ -43,8 +43,8 @@ class Base(DeclarativeBase):
     }
 
 
-# Of tables whose ids people and spools remember: an id is never given again, also when its row was deleted.
-LASTING_IDS = {"sqlite_autoincrement": True}  # PostgreSQL's sequences do so by themselves
+# For tables whose ids people and spools remember: the id of a deleted row is never reused.
+LASTING_IDS = {"sqlite_autoincrement": True}  # PostgreSQL's sequences never reuse ids
 
 
 class db_now(FunctionElement[float]):
@@ -61,7 +61,7 @@ def _sqlite_now(*_: Any, **__: Any) -> str:
 
 @compiles(db_now, "postgresql")
 def _postgres_now(*_: Any, **__: Any) -> str:
-    # Not now(): that stands still during a transaction, which may have waited for a lock.
+    # Not now(): it is constant during a transaction, which may have waited for a lock.
     return "extract(epoch from clock_timestamp())::double precision"
 
 
@@ -90,7 +90,7 @@ def trouble(error: DBAPIError) -> str:
 
 
 def utc(at: float) -> datetime.datetime:
-    """An instant as it leaves the server."""
+    """An instant as it appears in answers."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC)
 
 
@@ -118,11 +118,11 @@ class Database:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         self._closed = False
         self._writing = self.engine.execution_options(writes=True)
-        # SQLite counts commits for each connection by itself: always the same one is asked.
+        # SQLite counts commits per connection, so always the same one is asked.
         self._watching = create_engine(parsed, pool_size=1, max_overflow=0) if self.is_sqlite else self.engine
         for engine in {self.engine, self._watching}:
             event.listen(engine, "checkin", self._returned)
-        self.heard: Callable[[object], None] = lambda _: None  # told the facts of each transaction that committed
+        self.heard: Callable[[object], None] = lambda _: None  # called with the facts of each committed transaction
         # SQLite has one writer. Threads of this process queue here rather than in its busy handler, which sleeps.
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else contextlib.nullcontext()
@@ -144,16 +144,16 @@ class Database:
             self.heard(fact)
 
     def mark(self) -> object:
-        """Another value than before if anything was committed meanwhile, by whomever; costs no look at a table."""
+        """A value that changes with every commit of any process; it needs no table."""
         asked = "PRAGMA data_version" if self.is_sqlite else "SELECT CAST(pg_current_snapshot() AS text)"
         with self._watching.connect() as connection:
             return connection.exec_driver_sql(asked).scalar_one()
 
     @contextlib.contextmanager
     def migrating(self) -> Iterator[Connection]:
-        """A connection in a write transaction, for migrations: they may rebuild a table that others refer to.
+        """A connection in a write transaction for migrations, which may rebuild a table that others refer to.
 
-        SQLite changes most of a table by copying it; to drop the old one would delete what refers to it.
+        SQLite changes tables by copying them; dropping the old one would delete the rows that refer to it.
         """
         with self._writing.connect() as connection:
             if self.is_sqlite:
@@ -168,7 +168,7 @@ class Database:
                     _enforce_foreign_keys(connection, True)
 
     def close(self) -> None:
-        """Close every connection: those in use, by threads that go on, when they are returned."""
+        """Close every connection; connections in use close when they are returned."""
         self._closed = True
         self.engine.dispose()
         self._watching.dispose()
@@ -178,20 +178,20 @@ class Database:
             entry.invalidate()
 
 
-# How a row is locked that is read to be changed: nobody else changes or locks it until the transaction's end, but rows
-# that refer to it may come and change (PostgreSQL: FOR NO KEY UPDATE; SQLite has one writer). Not FOR UPDATE: on
-# PostgreSQL a transaction that changes a row twice shares the row it refers to, so that two runs which end at the same
-# moment would both share their experiment, and each would wait for the other to let go of it.
+# Lock of a row that will be changed: no other transaction changes or locks it, but rows that refer to it may be added
+# and changed (PostgreSQL: FOR NO KEY UPDATE; SQLite has one writer). FOR UPDATE would deadlock: on PostgreSQL a
+# transaction that changes a row twice shares the row it refers to, so two runs that end at the same moment would both
+# share their experiment and wait for each other.
 LOCKED: dict[str, Any] = {"key_share": True}
 
 
 def tell(session: Session, fact: object) -> None:
-    """Have the database tell a fact to `heard` once the transaction has committed."""
+    """Announce a fact to `heard` once the transaction has committed."""
     session.info.setdefault(FACTS, []).append(fact)
 
 
 def hold(session: Session, name: str) -> None:
-    """Until the transaction's end nobody else gets past here with that name: for what no row stands for yet."""
+    """Hold a lock of this name until the end of the transaction, for things that have no row yet."""
     if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer
         session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
@@ -229,7 +229,8 @@ def _enforce_foreign_keys(connection: Connection, on: bool) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection, until: float) -> None:
-    """Switch the file to WAL, once for all. SQLite does not wait where two do so at the same moment; so we do."""
+    """Switch the file to WAL, permanently. Retries, since SQLite does not wait if two processes do so at the same
+    time."""
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").close()

@@ -211,7 +211,7 @@ class TooManyArtifacts(ServerError):
 class UnknownMediaType(ServerError):
     """The body's media type is not supported here; `accepted` lists the supported ones."""
 
-    slug, title, status = "unknown-media-type", "Media type not taken", 415
+    slug, title, status = "unknown-media-type", "Media type not supported", 415
 
 
 class NothingToCompare(ServerError):
@@ -324,7 +324,7 @@ class StoreUnavailable(ServerError):
 
 
 class StartRefused(Exception):
-    """The server cannot start as asked; the message says why."""
+    """The server cannot start with these settings; the message says why."""
 
 
 PROBLEM_TYPES: dict[str, type[ServerError]] = {kind.slug: kind for kind in ServerError.__subclasses__()}

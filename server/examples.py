@@ -1,4 +1,4 @@
-"""An example of every answer, put together from its schema: fields of one name mean one thing and have one example."""
+"""Examples of answers, built from their schemas: fields of the same name have the same meaning and example."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 VARIANT = {"scheduler": "task", "threads": 2}
 ARENAS_BYTES = {"weights": 497_759_232, "gradients": 497_759_232, "optimizer": 995_518_464, "activations": 210_763_776}
 PHASES_S = {"data": 0.0001, "forward": 0.014, "loss": 0.003, "backward": 0.022, "update": 0.003}
-# By the field's name, or, where a model means something else by it, by the model's and the field's.
+# By field name, or by model and field where a model uses the name differently.
 KNOWN: dict[str, Any] = {
     "a": "fork-join",
     "actor": "key:3",
@@ -148,7 +148,7 @@ class Examples:
         self._schemas: Mapping[str, Schema] = document["components"]["schemas"]
 
     def of(self, schema: Schema, model: str = "", field: str = "") -> Any:
-        """A value that the schema allows. Text that nobody gave an example of is its field's name."""
+        """A value that the schema allows. Text without an example is its field's name."""
         if "$ref" in schema:
             name = schema["$ref"].rsplit("/", 1)[-1]
             return self.of(self._schemas[name], name)

@@ -1,4 +1,4 @@
-"""The server's address, and whether others can reach it."""
+"""The server's address, and whether other machines can reach it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskloom.server.errors import StartRefused
 
 @dataclass(frozen=True)
 class Address:
-    """A host and port that exist, as sockets take them."""
+    """A resolved host and port."""
 
     family: int
     sockaddr: Any
@@ -37,8 +37,8 @@ def resolve(host: str, port: int) -> Address:
 
 
 def bind(address: Address) -> socket.socket:
-    """A socket that can listen there. Raises StartRefused."""
-    # With the protocol named, asyncio turns off Nagle's algorithm: 40 ms less for each answer.
+    """A socket bound to the address. Raises StartRefused."""
+    # With an explicit protocol, asyncio turns off Nagle's algorithm, which would delay each answer by 40 ms.
     listener = socket.socket(address.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

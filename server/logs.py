@@ -20,5 +20,5 @@ class RequestFormatter(logs.JsonFormatter):
 
 
 def to_standard_error() -> None:
-    """All loggers of this process, from INFO up."""
+    """Send all loggers of this process, from INFO up, to standard error."""
     logs.to_standard_error(RequestFormatter(), "alembic")

@@ -178,7 +178,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
             stopping.set()
             deliveries.close()
             listening.cancel()
-            await asyncio.gather(*loops)  # not cancelled: a query under way would outlive its database
+            await asyncio.gather(*loops)  # not cancelled: a running query would outlive its database
             await reading.answers.pool.flights.ended()
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
@@ -216,13 +216,13 @@ def _reap(context: Context) -> None:
 
 
 async def _look_at_alerts(context: Context, reading: Reading) -> None:
-    """Have confirmed what became slower."""
+    """Queue confirmations of slowdowns."""
     if await reading.alerts.look():
         context.waiting.changed()
 
 
 def _watch_queue(context: Context) -> Callable[[], Awaitable[None]]:
-    """Tell those who wait of runs that another server on this database queued."""
+    """Wake waiting workers when another server on this database queued runs."""
     seen: float | None = None
 
     async def watch() -> None:
@@ -238,7 +238,7 @@ def _watch_queue(context: Context) -> Callable[[], Awaitable[None]]:
 async def _repeat(
     work: Callable[[], Awaitable[None]], first_after_s: float, every_s: float, stopping: asyncio.Event
 ) -> None:
-    """Do the work now and then until `stopping`; what goes wrong is logged, and tried again."""
+    """Repeat the work until `stopping`; log exceptions and continue."""
     pause_s = first_after_s
     while not await _is_set_within(stopping, pause_s):
         try:
@@ -255,7 +255,7 @@ async def _is_set_within(event: asyncio.Event, wait_s: float) -> bool:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn that says when it listens, and answers waiting workers before it goes."""
+    """Uvicorn that reports when it listens, and answers waiting workers before it stops."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, listening: Callable[[], None]) -> None:
         super().__init__(config)
@@ -279,13 +279,13 @@ def serve(
     port_file: Path | None = None,
     workers: int = 1,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, in so many processes. Port 0 takes a free one. When ready, one line of JSON on
-    standard output says where, and the port is written to `port_file`. Raises StartRefused.
+    """Serve until SIGTERM or SIGINT, in `workers` processes. Port 0: a free port. When ready, print the URL as one line
+    of JSON on standard output and write the port to `port_file`. Raises StartRefused.
     """
     logs.to_standard_error()
     settings = Settings() if database_url is None else Settings(database_url=database_url)
     if workers > 1 and settings.database_url.startswith("sqlite"):
-        raise StartRefused(f"--workers {workers} takes PostgreSQL: a SQLite file has one writer")
+        raise StartRefused(f"--workers {workers} needs PostgreSQL: a SQLite file has one writer")
     _migrate(settings)
     wanted = resolve(host, port)
     if wanted.public:
@@ -309,7 +309,7 @@ def serve(
 
 
 def serve_replica(listener_fd: int, public: bool) -> None:
-    """Be one of several processes on a socket that is bound already. Raises StartRefused."""
+    """Serve as one of several processes on a bound socket. Raises StartRefused."""
     logs.to_standard_error()
     server = _server(Settings(), public, lambda: print(json.dumps({"event": "listening"}), flush=True))
     replicas.stop_with_parent(lambda: setattr(server, "should_exit", True))
@@ -331,8 +331,8 @@ def configuration(app: FastAPI) -> uvicorn.Config:
 
 def _run(server: _Server, listener: socket.socket) -> None:
     """Raises StartRefused."""
-    os.environ["PYTHONSAFEPATH"] = "1"  # processes that compute analyses take no modules from the current folder
-    # Uvicorn raises the signal again once it has stopped; stopping as asked is no failure.
+    os.environ["PYTHONSAFEPATH"] = "1"  # for the processes of the analysis pool: no modules from the current folder
+    # Uvicorn raises the signal again after it has stopped; a requested stop is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run([listener])
@@ -341,7 +341,7 @@ def _run(server: _Server, listener: socket.socket) -> None:
 
 
 def _migrate(settings: Settings) -> None:
-    """Open and migrate the database before anything else, to say plainly what is wrong with it. Raises StartRefused."""
+    """Open and migrate the database first, for a clear message if it cannot be used. Raises StartRefused."""
     database = Database(settings.database_url, settings.busy_timeout_s)
     try:
         migrate.upgrade(database)
@@ -352,7 +352,7 @@ def _migrate(settings: Settings) -> None:
 
 
 def _check_keys(settings: Settings, host: str) -> None:
-    """Raises StartRefused where others can reach the server and nobody has a key to administrate it."""
+    """Raises StartRefused if other machines can reach the server and there is no admin key."""
     database = Database(settings.database_url, settings.busy_timeout_s)
     try:
         if not keys_service.has_admin(database):
@@ -365,7 +365,7 @@ def _check_keys(settings: Settings, host: str) -> None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Nobody who waits for the file sees half of it."""
+    """Write a file so that readers never see a part of it."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text)
     partial.replace(path)

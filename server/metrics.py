@@ -1,6 +1,6 @@
 """Metrics for Prometheus: requests and outcomes as they occur, the queue from the database on request.
 
-Processes that share a port share a folder of counters too (replicas.py): whichever is asked answers for all of them.
+Processes that share a port also share a folder of counters (replicas.py): each of them answers for all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.workers.models import Worker
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter and histogram, which Prometheus does not need
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder; prometheus_client looks for it when it is imported
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder; prometheus_client reads this variable on import
 OPEN_STATES = ("queued", "leased", "running", "quarantined")
 BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)
 LONG_BUCKETS_S = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
@@ -72,7 +72,7 @@ class Metrics:
         self.registry.register(_Queue(database, alive_s))
 
     def note(self, route: str, status: int, duration_s: float, problem: str | None = None) -> None:
-        """A request was answered, perhaps with a problem."""
+        """Count a request that was answered, successfully or with a problem."""
         if problem is not None:
             self._refused.labels(route, problem).inc()
         self._requests.labels(route, str(status)).inc()
@@ -92,7 +92,7 @@ class Metrics:
 
 
 class _Build(Collector):
-    """Metric of the server's version. prometheus_client's Info has no series where processes share a folder."""
+    """Metric of the server's version. prometheus_client's Info does not work with a shared folder."""
 
     def collect(self) -> Iterator[Metric]:
         told = {"version": version("taskloom"), "schema": migrate.HEAD}
@@ -104,7 +104,7 @@ class _Queue(Collector):
         self._database, self._alive_s = database, alive_s
 
     def describe(self) -> list[Metric]:
-        return []  # so that registering asks no database
+        return []  # registering then queries no database
 
     def collect(self) -> Iterator[Metric]:
         runs = GaugeMetricFamily("taskloom_runs", "Runs that wait, are under way, or are set aside", labels=["state"])

@@ -12,7 +12,7 @@ from taskloom import migrations
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
 
-if TYPE_CHECKING:  # loaded only where there is something to migrate: most starts find the newest schema
+if TYPE_CHECKING:  # loaded only for a migration, which most starts do not need
     from alembic.config import Config
 
 LOCK = 0x7A5C_1003  # any number, the same in every server

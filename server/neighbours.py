@@ -1,6 +1,6 @@
-"""Servers on one PostgreSQL tell each other that something was queued: who waits at another one is woken at once.
+"""Servers on one PostgreSQL notify each other of queued runs, so that workers that wait at another server wake at once.
 
-Nothing depends on it: each server also looks by itself, every TASKLOOM_POLL_S, which is all there is on SQLite.
+It is only faster: each server also polls every TASKLOOM_POLL_S, as on SQLite.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Neighbours:
         self._name = uuid.uuid4().hex
 
     def tell(self) -> None:
-        """Something was queued here, and is committed."""
+        """Notify the other servers of committed runs."""
         if self._database.is_sqlite:
             return
         try:
             with self._database.write() as session:
                 session.execute(select(func.pg_notify(CHANNEL, self._name)))
-        except DBAPIError as error:  # what was queued is safe, and found a little later
+        except DBAPIError as error:  # the runs are committed; polling finds them
             log.warning("other servers were not told of what was queued: %s", error.orig)
 
     async def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard` when another server queued something, or may have; until cancelled."""
+        """Call `heard` when another server queued runs, or may have done so; until cancelled."""
         if self._database.is_sqlite:
             return
-        import psycopg  # which a server on SQLite need not have
+        import psycopg  # not installed on servers with SQLite
 
         engine = self._database.engine
         _, given = engine.dialect.create_connect_args(engine.url)
@@ -51,7 +51,7 @@ class Neighbours:
             try:
                 async with await psycopg.AsyncConnection.connect(**options) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
-                    heard()  # what came before
+                    heard()  # for runs queued earlier
                     async for notice in connection.notifies():
                         if notice.payload != self._name:
                             heard()

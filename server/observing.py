@@ -32,8 +32,8 @@ class Observing:
         given = Headers(scope=scope).get(HEADER, "")
         identity = given if GIVEN.fullmatch(given) else uuid.uuid4().hex
         token = request_id.set(identity)
-        scope.setdefault("state", {})  # a problem leaves its type there
-        started, status = time.monotonic(), 499  # as nginx says it: nobody was there to take the answer
+        scope.setdefault("state", {})  # a problem stores its type there
+        started, status = time.monotonic(), 499  # nginx's status for a client that has gone
 
         async def with_id(message: Message) -> None:
             nonlocal status
@@ -53,7 +53,7 @@ class Observing:
         name, routine = (route.operation_name, route.routine) if isinstance(route, Route) else ("none", False)
         self._metrics.note(name, status, duration_s, scope["state"].get("problem"))
         level = logging.DEBUG if routine and status < 400 else logging.INFO
-        # Without the query: addresses are enough to find a request by.
+        # Without the query: the address is enough to find a request.
         fields = {"method": scope["method"], "path": scope["path"], "status": status}
         text = "%s %s: %d"
         log.log(level, text, *fields.values(), extra={"fields": {**fields, "duration_s": round(duration_s, 6)}})

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's own, with who may call what and problems as they are sent."""
+"""The OpenAPI document: FastAPI's own, with access rules and problem answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TAGS = {
     "retention": "Deleting what is old.",
     "server": "Health, metrics, reports as pages, problem types.",
 }
-UNROUTED = (Problem, RunEvent, ExperimentEvent)  # what no route gives as its answer's model
+UNROUTED = (Problem, RunEvent, ExperimentEvent)  # models that no route declares as its answer
 
 
 def _add_refusals(operation: dict[str, Any], access: Access, public: bool) -> None:
@@ -62,7 +62,7 @@ def _add_examples(document: dict[str, Any]) -> None:
 
 
 def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: bool, root_path: str) -> None:
-    """Make app.openapi() give this document, built once."""
+    """Make app.openapi() return this document, built once."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -50,13 +50,13 @@ def problem(error: ServerError, instance: str, status: int | None = None) -> Res
         "instance": instance,
         **error.fields,
     }
-    # ASCII: a value echoed from the request may be no valid UTF-8.
+    # ASCII: an echoed value may not be valid UTF-8.
     content = json.dumps(body, default=str).encode("ascii")
     return Response(content, body["status"], error.headers, MEDIA_TYPE)
 
 
 def internal_problem(instance: str) -> Response:
-    """The answer for an exception that nobody expected: an id; the traceback goes to the log only."""
+    """The answer for an unexpected exception: an id. The traceback goes only to the log."""
     error_id = uuid.uuid4().hex
     log.exception("error %s at %s", error_id, instance)
     return problem(InternalError(error_id=error_id), instance)
@@ -99,7 +99,7 @@ def pointer(parts: Sequence[str | int]) -> str:
 
 
 def _resolve(loc: tuple[str | int, ...], body: object, keep_last: bool) -> list[str | int]:
-    """The part of pydantic's location that exists in the body: names of union branches do not."""
+    """The part of pydantic's location that exists in the body, without names of union branches."""
     parts: list[str | int] = []
     for i, part in enumerate(loc):
         found = (isinstance(body, Mapping) and part in body) or (
@@ -114,8 +114,8 @@ def _resolve(loc: tuple[str | int, ...], body: object, keep_last: bool) -> list[
 
 
 def from_validation(error: RequestValidationError) -> ServerError:
-    """One entry per refused value, named by its pointer into the body, or by its place and name."""
-    if isinstance(error.body, bytes):  # FastAPI reads what is declared to be JSON, and leaves the rest
+    """One entry per rejected value, with its pointer into the body, or its place and name."""
+    if isinstance(error.body, bytes):  # FastAPI parses only bodies declared as JSON
         return UnknownMediaType("a body is JSON: send Content-Type: application/json", accepted=["application/json"])
     entries: dict[str, dict[str, Any]] = {}
     for item in error.errors():
@@ -135,7 +135,7 @@ def from_validation(error: RequestValidationError) -> ServerError:
 
 
 def _shown(value: object) -> object:
-    """A refused value as it is echoed: small ones as they are, large ones by their beginning."""
+    """The echo of a rejected value; large values are cut."""
     text = json.dumps(value, default=str)
     return value if len(text) <= 200 and "NaN" not in text and "Infinity" not in text else text[:200]
 
@@ -149,7 +149,7 @@ def _methods_at(app: FastAPI, request: Request) -> list[str]:
 
 
 class Unexpected:
-    """ASGI middleware: an exception that nobody expected becomes a problem."""
+    """ASGI middleware: an unexpected exception becomes a problem."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -175,7 +175,7 @@ class Unexpected:
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of the app answer with a problem."""
+    """Answer every error of the app with a problem."""
 
     def told(request: Request, error: ServerError, status: int | None = None) -> Response:
         request.state.problem = error.slug
@@ -197,7 +197,7 @@ def install(app: FastAPI) -> None:
             known: ServerError = NotFound(f"nothing at {request.url.path}")
         elif error.status_code == 405:
             known = MethodNotAllowed(f"{request.method} is not taken at {request.url.path}")
-            # Starlette names the methods of the first route at this address; each of ours has one method.
+            # Starlette names only the methods of the first route at this address; each of our routes has one method.
             known.headers["Allow"] = ", ".join(_methods_at(app, request))
             return told(request, known)
         elif error.status_code == 400:

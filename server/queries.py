@@ -16,7 +16,7 @@ class Known(Protocol):
 
 
 async def check_known(request: Request) -> None:
-    """A filter with a slip of the pen in its name would let everything pass. Raises InvalidRequest."""
+    """Reject unknown parameters: a misspelled filter would select everything. Raises InvalidRequest."""
     route: Known = request.scope["route"]
     known = route.query_names
     accepted = f"no such parameter here; known: {', '.join(known) or 'none'}"

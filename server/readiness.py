@@ -1,4 +1,4 @@
-"""Whether the server can do its work: its database and its artifacts' folder can be written to."""
+"""Readiness: database and artifact folder are writable."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from taskloom.server.db import Database, trouble
 from taskloom.server.errors import DatabaseUnavailable, StoreUnavailable
 from taskloom.server.queue.artifacts.store import Store
 
-KEPT_S = 2.0  # an answer counts for so long: whoever asks, a disk is not written to more often
+KEPT_S = 2.0  # answers are kept for this time, so that requests cannot cause more writes
 
 
 class Readiness:
-    """Tries it out. Any number of threads may ask at once."""
+    """Tests both by writing. Threads may share it."""
 
     def __init__(self, database: Database, store: Store) -> None:
         self._database, self._store = database, store

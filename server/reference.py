@@ -1,4 +1,4 @@
-"""`python -m taskloom.server.reference docs/reference/api.md`: the page's table of operations anew, from the routes."""
+"""`python -m taskloom.server.reference docs/reference/api.md`: rewrite the page's table of operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGIN, END = "<!-- made by python -m taskloom.server.reference; do not edit -->"
 
 
 def table() -> str:
-    """Every operation of the document: its address, who may call it, and what it does."""
+    """Table of all operations: address, access and summary."""
     app = create_app(Settings(database_url="sqlite:///never-opened.db"))
     rows = [
         f"| `{method} {path}` | {route.access} | {_cell(route.summary or '')} |"
@@ -29,7 +29,7 @@ def _cell(text: str) -> str:
 
 
 def render(page: str) -> str:
-    """The page with its table as the routes are."""
+    """The page with a new table."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"

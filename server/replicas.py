@@ -19,13 +19,13 @@ from taskloom.server.metrics import SHARED
 from taskloom.server.settings import Settings
 
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-GRACE_S = 30.0  # for a replica to answer those who wait
-RESTART_S = 1.0  # before one that died is replaced
+GRACE_S = 30.0  # for a replica to answer waiting requests
+RESTART_S = 1.0  # before a dead replica is replaced
 log = logging.getLogger("taskloom.server")
 
 
 def run(listener: socket.socket, count: int, settings: Settings, public: bool, listening: Callable[[], None]) -> None:
-    """Until SIGTERM or SIGINT. A replica that dies is replaced. Raises StartRefused where one cannot start."""
+    """Run replicas until SIGTERM or SIGINT, replacing dead ones. Raises StartRefused if one cannot start."""
     listener.listen(2048)
     listener.set_inheritable(True)
     with _signals() as signals, tempfile.TemporaryDirectory(prefix="taskloom-metrics-") as counters:
@@ -47,10 +47,10 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
 
 
 def stop_with_parent(stop: Callable[[], None]) -> None:
-    """In a replica: call `stop` when the process that started it is gone, however that ended."""
+    """In a replica: call `stop` when its parent has ended, in whatever way."""
 
     def watch() -> None:
-        # Not through sys.stdin: a thread that waits in there holds its lock, and Python aborts where it ends meanwhile.
+        # Not through sys.stdin: a waiting thread holds its lock, and Python aborts if it exits meanwhile.
         while os.read(sys.stdin.fileno(), 1):
             pass
         stop()
@@ -63,7 +63,7 @@ def _start(listener: socket.socket, environment: Mapping[str, str], public: bool
     command = [*program, "--replica", str(listener.fileno()), *["--public"] * public]
     return subprocess.Popen(
         command,
-        stdin=subprocess.PIPE,  # never written to: it ends when we do
+        stdin=subprocess.PIPE,  # never written to: it closes when this process ends
         stdout=subprocess.PIPE,
         pass_fds=(listener.fileno(),),
         env=environment,
@@ -93,7 +93,7 @@ def _stop(replicas: list[subprocess.Popen[bytes]]) -> None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[socket.socket]:
-    """Numbers of the signals that come, as bytes to read."""
+    """A socket from which the numbers of received signals can be read."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     with reader, writer:

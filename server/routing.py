@@ -1,7 +1,7 @@
-"""One description per operation: who may call it, what it takes and how it fails stand at its route, and nowhere else.
+"""One description per operation: its route declares access, parameters and errors.
 
-What follows from a route's parameters is not said again: problems of bodies, of pages and of kept answers, and its
-summary, which is the first sentence of its docstring.
+Problems of bodies, pages and kept answers follow from a route's parameters; the summary is the first sentence of its
+docstring.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Errors = Sequence[type[ServerError]]
 
 
 class Route(APIRoute):
-    """An operation. Nothing of it is reached before its caller has been let in (access/guard.py)."""
+    """An operation. access/guard.py authorises the caller before any of it runs."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class Route(APIRoute):
 
     @property
     def _names_answers(self) -> bool:
-        """Whether it looks at the ETag of a known answer itself."""
+        """Whether the route handles If-None-Match itself."""
         every = (parameter for each in _flat(self.dependant) for parameter in each.header_params)
         return any(parameter.alias == "if-none-match" for parameter in every)
 
     @property
     def validates(self) -> bool:
-        """Whether a JSON answer that a reader knows is not sent again."""
+        """Whether a JSON answer that the reader already has becomes a 304."""
         kind: Any = getattr(self.response_class, "value", self.response_class)
         is_read = self.methods == {"GET"} and "read" in self.access.scopes
         return is_read and issubclass(kind, JSONResponse) and not self._names_answers
@@ -94,7 +94,7 @@ def _flat(dependant: Dependant) -> Iterator[Dependant]:
 
 
 class Router:
-    """Operations of one tag. `api` holds their complete routes, which an application takes as they are."""
+    """Operations of one tag. `api` holds their complete routes, ready for an application."""
 
     def __init__(self, prefix: str = "", *, tag: str, below: str = "/api/v1", any_query: bool = False) -> None:
         """any_query: unknown query parameters are ignored, not refused."""
@@ -115,8 +115,8 @@ class Router:
     ) -> Callable[[Endpoint], Endpoint]:
         """Declare an operation.
 
-        errors: its own problems; body_limit: bytes of a body, from the settings; streams_body: it reads its body
-        itself, in pieces; routine: asked all the time, so it is logged only where it fails; options: FastAPI's.
+        errors: its own problems; body_limit: bytes of a body, from the settings; streams_body: it reads its body in
+        pieces; routine: frequent, so logged only if it fails; options: FastAPI's.
         """
         described = functools.partial(
             Route, access=access, errors=errors, body_limit=body_limit, streams_body=streams_body, routine=routine
@@ -151,8 +151,7 @@ def first_sentence(text: str) -> str:
 
 
 def operations(app: FastAPI) -> dict[str, tuple[str, Route]]:
-    """Every operation's whole path and its route, by its name. Raises LookupError for a route that says not who may
-    call it.
+    """Path and route of every operation by name. Raises LookupError for a route that does not declare its access.
     """
     found = {}
     for context in iter_route_contexts(app.routes):

@@ -105,7 +105,7 @@ class Settings(BaseSettings):
 
     @property
     def processes(self) -> int:
-        """Processes that compute analyses: a core is left to claims and heartbeats where there are several."""
+        """Processes of the analysis pool: with several cores, one is left to claims and heartbeats."""
         if self.analysis_processes is not None:
             return self.analysis_processes
         return max(1, min(2, len(os.sched_getaffinity(0)) - 1))
@@ -121,7 +121,7 @@ class Settings(BaseSettings):
         return self.answer_root or self._beside("answers")
 
     def _beside(self, name: str) -> Path:
-        """A folder beside SQLite's file, or in the current one."""
+        """A folder beside SQLite's file, or in the current folder."""
         url = make_url(self.database_url)
         is_file = url.get_backend_name() == "sqlite" and url.database
         return Path(f"{url.database}.{name}" if is_file else name)

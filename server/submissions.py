@@ -1,4 +1,4 @@
-"""POST /api/v1/experiments: here control and reading part. A submission writes; a dry run only reads, and much."""
+"""POST /api/v1/experiments, for control and reading: a submission writes, a dry run only reads."""
 
 from __future__ import annotations
 

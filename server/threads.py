@@ -1,4 +1,4 @@
-"""Threads of one purpose: others cannot take them."""
+"""Threads reserved for one purpose."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """At most so many at once; who comes later waits its turn."""
+    """At most `count` at once; later calls wait for their turn."""
 
     def __init__(self, most: int) -> None:
         self._limiter = CapacityLimiter(most)

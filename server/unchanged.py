@@ -1,4 +1,4 @@
-"""What the client knows already is not sent again: answers are named by what is in them (ETag, RFC 9110)."""
+"""Conditional requests: answers have a hash of their content as ETag (RFC 9110)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PARAMETER: dict[str, Any] = {
 
 
 def validated(handle: Handle) -> Handle:
-    """A handler whose answers, held in memory, have an ETag; 304 where the client knows it."""
+    """A handler whose answers in memory have an ETag; 304 if the client has it."""
 
     async def answer(request: Request) -> Response:
         found = await handle(request)
-        body = getattr(found, "body", None)  # what is streamed has none
+        body = getattr(found, "body", None)  # streamed answers have none
         if found.status_code != 200 or body is None or "ETag" in found.headers:
             return found
         etag = await to_thread.run_sync(_etag, body) if len(body) > INLINE_BYTES else _etag(body)

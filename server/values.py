@@ -1,6 +1,6 @@
-"""JSON values from outside: parsed, and refused where no reader of them could hold or keep them.
+"""Parsing of JSON values from outside, within limits that every reader and the database can hold.
 
-The depth is bounded, integers fit into 64 bits, other numbers are finite, text is valid Unicode.
+Depth is bounded, integers fit into 64 bits, other numbers are finite, text is valid Unicode.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from taskloom.server.errors import BodyTooComplex, InvalidRequest
 from taskloom.server.problems import pointer
 
 MOST_INTEGER = (1 << 63) - 1
-DIGITS = 20  # no integer of 64 bits has more, its sign included
+DIGITS = 20  # of a 64-bit integer, with its sign
 NUMBER = "a finite number of usual size; an integer from -(2^63 - 1) to 2^63 - 1"
 TEXT = "valid Unicode"
-SEPARATORS = (b",", b"[", b"{")  # there are no more values than these
+SEPARATORS = (b",", b"[", b"{")  # their number bounds the number of values
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Limits:
     largest: float = sys.float_info.max
 
 
-# Members are few: each that is not as it should be is a refusal of its own, which takes more than it does.
+# Few members: the error for each wrong one is larger than the member.
 REQUEST = Limits(depth=32, values=1_000_000, members=5000)
 ARTIFACT = Limits(depth=32, values=8_000_000)
 RESULT = Limits(depth=32, values=4_000_000, smallest=SMALLEST, largest=LARGEST)
@@ -47,7 +47,7 @@ def parse(content: bytes, limits: Limits) -> Any:
 
 
 def load(content: bytes, limits: Limits) -> Any:
-    """The value, whatever it is, if there is not too much of it: a few bytes make a value of many.
+    """Parse any value within the limits; a few bytes can make a large value.
 
     Raises json.JSONDecodeError, UnicodeDecodeError or BodyTooComplex.
     """
@@ -109,7 +109,7 @@ def _is_text(text: str) -> bool:
 
 
 def _integer(digits: str) -> int | float:
-    """Longer ones are out of range, and Python would refuse to read the longest."""
+    """Parse an integer. Longer ones are out of range, and Python refuses to parse very long ones."""
     return int(digits) if len(digits) <= DIGITS else math.inf
 
 

@@ -23,7 +23,7 @@ async def authorise(request: Request, context: Context, access: Access) -> Calle
         return ANYBODY
     local = not context.public and _is_from_here(request)
     identify = functools.partial(keys.identify, context.database, _token(request), open_without_keys=local)
-    # What readers may not call has threads that they cannot take, from here on.
+    # Operations that readers may not call run on their own threads from here on.
     caller = await (to_thread.run_sync(identify) if "read" in access.scopes else context.control.run(identify))
     if caller.scope not in access.scopes:
         scopes = sorted(access.scopes)
@@ -38,8 +38,8 @@ async def authorise(request: Request, context: Context, access: Access) -> Calle
 
 
 def _is_from_here(request: Request) -> bool:
-    """Whether it is sent by no page of another site in a browser of this machine: that says so in Sec-Fetch-Site, or
-    its site's name in Origin or, where it had the name resolved to us, in Host.
+    """Whether the request does not come from a page of another site in a local browser, which would show in
+    Sec-Fetch-Site, in Origin or, with DNS rebinding, in Host.
     """
     if request.headers.get("Sec-Fetch-Site") == "cross-site":
         return False
@@ -48,7 +48,7 @@ def _is_from_here(request: Request) -> bool:
 
 
 def _is_near(url: str) -> bool:
-    """Whether its host is this machine, or a name without a dot, which no site of the internet has."""
+    """Whether the host is this machine, or a name without a dot, which no internet site has."""
     try:
         host = urlsplit(url).hostname or "."
         return not {".", ":"} & set(host) or ipaddress.ip_address(host).is_loopback
@@ -67,7 +67,7 @@ def _token(request: Request) -> str | None:
 
 
 def _caller(request: Request) -> Caller:
-    caller: Caller = request.state.caller  # guard.py let it in
+    caller: Caller = request.state.caller  # set by guard.py
     return caller
 
 

@@ -1,4 +1,4 @@
-"""Bodies as they come: no larger, no slower, and no more of them at a time than this server takes."""
+"""Limits of request bodies: size, rate, and total bytes in memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from starlette.types import Message, Receive
 
 from taskloom.server.errors import BodyTooLarge, BodyTooSlow, ServerBusy
 
-STREAM_BYTES = 1 << 20  # that a streamed body has in memory at once
+STREAM_BYTES = 1 << 20  # of a streamed body in memory
 
 
 class InFlight:
-    """Bytes of bodies that this process holds, all requests together; used from its event loop only."""
+    """Bytes of bodies in this process over all requests; used only from its event loop."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes, self._held_bytes = most_bytes, 0
@@ -52,7 +52,7 @@ class Share:
 
 
 def check_declared(content_length: str | None, limit_bytes: int) -> None:
-    """Raises BodyTooLarge before anything of the body is read."""
+    """Check the declared length before the body is read. Raises BodyTooLarge."""
     if content_length is not None and content_length.isdecimal() and int(content_length[:20]) > limit_bytes:
         raise _too_large(limit_bytes)
 

@@ -21,12 +21,13 @@ PACKED = (
 
 
 def install(app: FastAPI, cors_origins: str) -> None:
-    """Compress answers where the client takes that, and let pages of these origins read them. Raises StartRefused."""
+    """Compress answers for clients that accept it, and allow pages of these origins to read them. Raises
+    StartRefused."""
     app.add_middleware(Compressed)
     origins = [origin.strip() for origin in cors_origins.split(",") if origin.strip()]
     for origin in origins:
         if ORIGIN.fullmatch(origin) is None:
-            raise StartRefused(f"TASKLOOM_CORS_ORIGINS: {origin!r} is no origin such as https://plots.example.org")
+            raise StartRefused(f"TASKLOOM_CORS_ORIGINS: {origin!r} is not an origin such as https://plots.example.org")
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -38,7 +39,7 @@ def install(app: FastAPI, cors_origins: str) -> None:
 
 
 class Compressed:
-    """ASGI middleware: gzip, but for artifacts, which are sent byte for byte."""
+    """ASGI middleware: gzip, except for artifacts, which are sent unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._plain = app

@@ -1,5 +1,5 @@
-"""What stands before every route: the caller is known from the headers, then the body is read within its limits, and
-work goes on only as long as the client is there.
+"""Steps before every route: authenticate the caller from the headers, then read the body within its limits. Work stops
+when the client disconnects.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from taskloom.server.context import Context
 from taskloom.server.settings import Settings
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
-GONE = 499  # as nginx says it: nobody is there to take the answer
-INLINE_BYTES = 16 << 10  # smaller bodies are parsed in the event loop: a thread would cost more
+GONE = 499  # nginx's status for a client that has gone
+INLINE_BYTES = 16 << 10  # smaller bodies are parsed in the event loop, where a thread would cost more
 BodyLimit = Callable[[Settings], int]
 
 
@@ -31,18 +31,18 @@ class Guarded(Protocol):
     """Declarations of a route."""
 
     access: Access
-    body_field: Any  # None: it takes no body, or streams it
+    body_field: Any  # None: no body, or a streamed one
     body_limit: BodyLimit
     streams_body: bool
 
 
 def guarded(route: Guarded, handle: Handle) -> Handle:
-    """The route's handler behind all this."""
+    """The route's handler with these steps before it."""
     return functools.partial(_guarded, route, handle)
 
 
 class _JsonRequest(Request):
-    """A request whose body has been read. `json` is refused beyond what values.py takes."""
+    """A request whose body has been read. `json` raises an error beyond the limits of values.py."""
 
     def __init__(self, request: Request, body: bytes) -> None:
         super().__init__(request.scope, request.receive)

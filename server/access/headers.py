@@ -1,11 +1,11 @@
-"""Security headers on every answer; and HEAD, which asks for the headers alone."""
+"""Security headers on every answer, and HEAD requests."""
 
 from __future__ import annotations
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Nothing is loaded from anywhere; the one thing a page may carry is its own style.
+# Pages load nothing; only their inline style is allowed.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -17,7 +17,7 @@ HEADERS = {
 
 
 class SecurityHeaders:
-    """ASGI middleware. An answer's own headers stand."""
+    """ASGI middleware that adds headers, except those that the answer sets itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -34,7 +34,7 @@ class SecurityHeaders:
 
 
 class Head:
-    """ASGI middleware, outermost: HEAD is answered wherever GET is. Uvicorn saw what was asked, and sends no body."""
+    """ASGI middleware, outermost: handle HEAD like GET. Uvicorn knows the method and sends no body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

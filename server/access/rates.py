@@ -1,4 +1,4 @@
-"""Rate limits by key: a token bucket each, in this process's memory."""
+"""Rate limits: a token bucket per key, in this process's memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Rates:
 
     def __init__(self, rate_per_s: float, burst_s: float = 2.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate_per_s, self._most, self._clock = rate_per_s, max(1.0, rate_per_s * burst_s), clock
-        self._buckets: dict[int, tuple[float, float]] = {}  # tokens, and when there were so many
+        self._buckets: dict[int, tuple[float, float]] = {}  # tokens, and the time of that count
         self._lock = threading.Lock()
 
     def take(self, key_id: int) -> float:
-        """Take a token: 0, or, where there is none, the seconds until there will be one."""
+        """Take a token and return 0; without a token return the seconds until the next one."""
         with self._lock:
             at = self._clock()
             tokens, since = self._buckets.get(key_id, (self._most, at))

@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Access:
-    """A key of one of these scopes is let in; `without_key`: from where nobody is asked for one."""
+    """Scopes that allow an operation; `without_key`: from where it needs no key."""
 
     scopes: frozenset[str]
     without_key: Literal["nowhere", "loopback", "everywhere"] = "nowhere"
@@ -22,7 +22,7 @@ class Access:
         return self.without_key == "everywhere" or (self.without_key == "loopback" and not public)
 
     def __str__(self) -> str:
-        """The least scopes that open it; `admin` opens all, and `submit` what `read` does."""
+        """The minimum scopes; `admin` allows everything, and `submit` includes `read`."""
         if self.without_key == "everywhere":
             return "none"
         least: Sequence[str] = sorted(self.scopes & {"read", "worker"}) or sorted(self.scopes & {"submit"}) or ["admin"]
@@ -34,4 +34,4 @@ SUBMITTERS = Access(frozenset({"submit", "admin"}))
 WORKERS = Access(frozenset({"worker", "admin"}))
 ADMINS = Access(frozenset({"admin"}))
 EVERYBODY = Access(frozenset(), "everywhere")
-PAGE = Access(READERS.scopes, "loopback")  # a page that holds nothing of anybody's
+PAGE = Access(READERS.scopes, "loopback")  # a page without data

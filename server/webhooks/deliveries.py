@@ -1,7 +1,7 @@
-"""Sends what waits for webhooks: at least once each, in the background, again and again for a bounded time.
+"""Delivery of messages to webhooks in the background, at least once, with retries for a bounded time.
 
-A row is claimed by moving the instant of its next try before it is sent: a server that dies meanwhile leaves it to the
-next one, and of several servers one sends it.
+A server claims a row by moving the time of its next try before it sends. If the server dies, another one sends it
+later; of several servers only one sends it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from taskloom.server.webhooks.models import Delivery, Webhook
 from taskloom.server.webhooks.targets import is_allowed
 
 AT_ONCE = 8
-AT_ONCE_EACH = 2  # of one webhook: one that hangs keeps nobody else waiting
+AT_ONCE_EACH = 2  # per webhook, so that a hanging receiver does not delay others
 MOST_DELAY_S = 3600.0
 log = logging.getLogger("taskloom.server")
 
@@ -43,14 +43,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a receiver said, or why it said nothing."""
+    """The receiver's status, or the reason why there is none."""
 
     status: int | None
     error: str | None
 
 
 class Deliveries:
-    """Sends when it is told to look."""
+    """Sends due messages with each call of `look`."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database, self._settings = database, settings
@@ -58,13 +58,13 @@ class Deliveries:
         self._closed = False
 
     def close(self) -> None:
-        """Give up what is under way: it is sent again later, by whoever serves then."""
+        """Abort running deliveries; a server sends them again later."""
         self._closed = True
         if self._sending is not None:
             self._sending.cancel()
 
     async def look(self) -> None:
-        """Send what is due."""
+        """Send due messages."""
         claimed = await to_thread.run_sync(self._claim)
         if claimed and not self._closed:
             self._sending = asyncio.ensure_future(self._send(claimed))
@@ -94,7 +94,7 @@ class Deliveries:
             async with (
                 asyncio.timeout(limit_s),
                 client.stream("POST", message.url, content=message.body, headers=headers, timeout=limit_s) as answer,
-            ):  # its body is not read: whatever it is, however long
+            ):  # the body of the answer is not read
                 status = answer.status_code
         except TimeoutError:
             return Answer(None, f"no answer within {limit_s:g} s")
@@ -141,5 +141,5 @@ class Deliveries:
                 row.next_at = now(session) + self._delay_s(row.tries)
 
     def _delay_s(self, tries: int) -> float:
-        """Until the next try: doubled each time."""
+        """Seconds until the next try, doubled each time."""
         return min(self._settings.webhook_retry_s * 2.0 ** (tries - 1), MOST_DELAY_S)

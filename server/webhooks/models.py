@@ -1,4 +1,4 @@
-"""Tables of webhooks and of what is sent to them."""
+"""Tables of webhooks and their deliveries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from taskloom.server.db import LASTING_IDS, Base
 
 
 class Webhook(Base):
-    """An address that is told. Its secret is kept as it is: every message is signed with it."""
+    """An address that receives messages. Its secret is stored in clear, since every message is signed with it."""
 
     __tablename__ = "webhook"
 
@@ -17,14 +17,14 @@ class Webhook(Base):
     url: Mapped[str] = mapped_column(Text)
     events: Mapped[list[str]]
     secret: Mapped[str] = mapped_column(String(64))
-    key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # none if no key was asked for
+    key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # none without keys
     created_at: Mapped[float]
 
     __table_args__ = (LASTING_IDS,)
 
 
 class Delivery(Base):
-    """A message and how far it is. next_at: when it is tried (again); null once it was delivered or given up."""
+    """A message and its state. next_at: time of the next try; null once it was delivered or given up."""
 
     __tablename__ = "webhook_delivery"
 

@@ -17,25 +17,24 @@ router = Router("/webhooks", tag="webhooks")
 
 @router.post("", SUBMITTERS, errors=(TooManyWebhooks,), status_code=201)
 async def create(context: Ctx, caller: Who, request: WebhookRequest, response: Response) -> WebhookCreated:
-    """Have an address told of verdicts and alerts. The secret that signs the messages is in this answer and nowhere
-    else."""
+    """Send verdicts and alerts to an address. Only this answer contains the secret that signs the messages."""
     response.headers["Cache-Control"] = "no-store"
     return await context.control.run(service.create, context.database, context.settings, caller, request)
 
 
 @router.get("", SUBMITTERS)
 def index(context: Ctx, caller: Who, page: Paged) -> WebhookPage:
-    """The caller's webhooks, oldest first; an admin sees all."""
+    """List the caller's webhooks, oldest first; an admin sees all."""
     return service.page(context.database, caller, page.cursor, page.limit)
 
 
 @router.delete("/{webhook_id}", SUBMITTERS, errors=(NotFound,), status_code=204)
 async def remove(context: Ctx, caller: Who, webhook_id: Id) -> None:
-    """Tell this address nothing more, and forget what was sent to it."""
+    """Delete a webhook and its deliveries."""
     await context.control.run(service.remove, context.database, caller, webhook_id)
 
 
 @router.get("/{webhook_id}/deliveries", SUBMITTERS, errors=(NotFound,))
 def deliveries(context: Ctx, caller: Who, webhook_id: Id, page: Paged) -> DeliveryPage:
-    """What was sent to a webhook, what waits, and what was given up, newest first."""
+    """List the deliveries of a webhook, newest first: delivered, waiting or failed."""
     return service.deliveries(context.database, caller, webhook_id, page.cursor, page.limit)

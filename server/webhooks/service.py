@@ -1,4 +1,4 @@
-"""Webhooks: made, listed, deleted; and the rows of what is to be sent to them, written where it becomes known."""
+"""Webhooks: create, list, delete; and their messages, written in the transaction of the event."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from taskloom.server.webhooks.models import Delivery, Webhook
 from taskloom.server.webhooks.targets import is_allowed
 
 SECRET_BYTES = 32
-KEPT_S = 30 * 86400.0  # of what was delivered or given up
-MOST_WAITING = 1000  # of one webhook: more are given up, the oldest first
+KEPT_S = 30 * 86400.0  # after delivery or the last try
+MOST_WAITING = 1000  # per webhook; beyond that the oldest messages are given up
 
 
 def create(database: Database, settings: Settings, caller: Caller, request: WebhookRequest) -> WebhookCreated:
-    """A new webhook. Raises InvalidRequest for an address that the operator did not allow, or TooManyWebhooks."""
+    """Create a webhook. Raises InvalidRequest for an address that the operator does not allow, or TooManyWebhooks."""
     if not is_allowed(request.url, settings.webhook_targets):
         allowed = settings.webhook_targets or "none"
         accepted = f"an address below one that this server's operator allowed (TASKLOOM_WEBHOOK_TARGETS): {allowed}"
@@ -39,7 +39,7 @@ def create(database: Database, settings: Settings, caller: Caller, request: Webh
     with database.write() as session:
         count = session.execute(select(func.count()).select_from(Webhook)).scalar_one()
         if count >= settings.max_webhooks:
-            raise TooManyWebhooks(f"there are {count} webhooks; this server keeps {settings.max_webhooks}")
+            raise TooManyWebhooks(f"this server has {count} webhooks; the limit is {settings.max_webhooks}")
         made = Webhook(
             url=request.url,
             events=sorted(set(request.events)),
@@ -74,7 +74,7 @@ def remove(database: Database, caller: Caller, webhook_id: int) -> None:
 def deliveries(
     database: Database, caller: Caller, webhook_id: int, cursor: str | None, limit: int
 ) -> DeliveryPage:
-    """What was and will be sent to a webhook, newest first. Raises NotFound or BadCursor."""
+    """Deliveries of a webhook, newest first. Raises NotFound or BadCursor."""
     before = paging.decode_id(cursor)
     query = select(Delivery).where(Delivery.webhook_id == webhook_id).order_by(Delivery.id.desc()).limit(limit + 1)
     if before is not None:
@@ -87,7 +87,7 @@ def deliveries(
 
 
 def enqueue(session: Session, event: EventName, body: BaseModel) -> None:
-    """Have every webhook told that asked for the event and whose key is good, once the transaction is committed."""
+    """Queue a message for every webhook that subscribes to the event and whose key is valid."""
     at, text = now(session), body.model_dump_json()
     for webhook in session.scalars(select(Webhook).order_by(Webhook.id)):
         if event in webhook.events and (webhook.key_id is None or is_usable(session, webhook.key_id)):
@@ -108,7 +108,7 @@ def _make_room(session: Session, webhook_id: int, at: float) -> None:
 def _get(session: Session, caller: Caller, webhook_id: int) -> Webhook:
     found = session.get(Webhook, webhook_id)
     if found is None or (caller.scope != "admin" and found.key_id != caller.key_id):
-        raise NotFound(f"there is no webhook {webhook_id} of yours")
+        raise NotFound(f"you have no webhook {webhook_id}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which addresses webhooks may have: those below the ones that the operator set, and no others."""
+"""Allowed addresses of webhooks: those below the operator's targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 def is_allowed(url: str, targets: str) -> bool:
     """Whether the address is on the host and port of one of the targets and below its path.
 
-    What receivers may read in several ways is refused: user names, `..`, backslashes, fragments.
+    Ambiguous addresses are rejected: user names, `..`, backslashes, fragments.
     """
     try:
         asked = httpx.URL(url)

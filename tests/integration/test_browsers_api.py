@@ -62,7 +62,7 @@ def test_without_origins_no_other_page_reads_anything(api):
 
 @pytest.mark.parametrize("origin", ["*", "plots.example.org", "https://a.b/c"])
 def test_what_is_no_origin_is_refused_at_the_start(origin):
-    with pytest.raises(StartRefused, match="is no origin"):
+    with pytest.raises(StartRefused, match="is not an origin"):
         browsers.install(FastAPI(), origin)
 
 

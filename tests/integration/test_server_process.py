@@ -281,4 +281,4 @@ def test_several_processes_take_postgresql(start):
     process = start("--port", "0", "--workers", "2")
     out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, out) == (2, "")
-    assert "--workers 2 takes PostgreSQL" in err
+    assert "--workers 2 needs PostgreSQL" in err

@@ -20,7 +20,7 @@ DAY_S = 86400.0
 
 
 def main(arguments: list[str]) -> int:
-    """0 done; 2 not as asked. Raises StartRefused for a database that is none."""
+    """Return 0, or 2 for a rejected request. Raises StartRefused for an unusable database."""
     parser = argparse.ArgumentParser(prog="python -m taskloom.server keys", description=__doc__)
     parser.add_argument("--database-url", help="default TASKLOOM_DATABASE_URL, or sqlite:///taskloom.db")
     commands = parser.add_subparsers(dest="command", required=True)

@@ -12,14 +12,14 @@ from taskloom.server.db import Base, one_of
 
 
 class Key(Base):
-    """Never deleted: a server that has had a key once asks for one ever after."""
+    """A key. Rows are never deleted: a server that ever had a key always requires one."""
 
     __tablename__ = "api_key"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(Text)
     scope: Mapped[str] = mapped_column(String(20))
-    # A fast hash does: there is no guessing at 256 random bits, which is what slow ones are against.
+    # A fast hash is sufficient: slow ones protect guessable secrets, and 256 random bits cannot be guessed.
     secret_sha256: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[float]
     expires_at: Mapped[float | None]

@@ -18,20 +18,20 @@ who = Router(tag="keys")
 
 @router.post("", ADMINS, status_code=201)
 def create(context: Ctx, request: KeyRequest, response: Response) -> KeyCreated:
-    """A new key; its token is in this answer and nowhere else. The first key is an admin's."""
+    """Create a key. Only this answer contains its token. The first key must have the scope admin."""
     response.headers["Cache-Control"] = "no-store"
     return service.create(context.database, request)
 
 
 @router.get("", ADMINS)
 def index(context: Ctx, page: Paged) -> KeyPage:
-    """Keys, oldest first, without their tokens; revoked and expired ones too."""
+    """List keys, oldest first, without tokens, including revoked and expired ones."""
     return service.page(context.database, page.cursor, page.limit)
 
 
 @router.post("/{key_id}/revoke", ADMINS, errors=(NotFound,))
 def revoke(context: Ctx, key_id: Id) -> KeySummary:
-    """The key opens nothing any more."""
+    """Revoke a key."""
     return service.revoke(context.database, key_id)
 
 

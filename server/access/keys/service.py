@@ -1,4 +1,4 @@
-"""Keys: made, listed, revoked, and recognised again."""
+"""Keys: create, list, revoke, authenticate."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from taskloom.server.errors import InvalidRequest, NotFound, Unauthenticated
 SECRET_BYTES = 32
 TOKEN = re.compile(r"tlk_([1-9][0-9]{0,8})_([0-9a-f]{64})")
 NO_SECRET_SHA256 = hashlib.sha256(b"").hexdigest()
-USE_NOTED_EVERY_S = 60.0  # so that a request is no write
+USE_NOTED_EVERY_S = 60.0  # so that requests do not write
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The caller of a request. Where no key is required, a caller without one may do everything."""
+    """The caller of a request. If no key is required, callers without one may do everything."""
 
     key_id: int | None
     scope: str
@@ -40,7 +40,7 @@ ANYBODY = Caller(None, "admin")
 
 
 def create(database: Database, request: KeyRequest) -> KeyCreated:
-    """A new key; its token is not kept. Raises InvalidRequest if the first key is not one that can make others."""
+    """Create a key, whose token is not stored. Raises InvalidRequest if the first key is not an admin key."""
     secret = secrets.token_hex(SECRET_BYTES)
     with database.write() as session:
         if request.scope != "admin" and not _any(session):
@@ -85,7 +85,7 @@ def revoke(database: Database, key_id: int) -> KeySummary:
 
 
 def has_admin(database: Database) -> bool:
-    """Whether somebody can administrate this server: a key that is neither revoked nor expired."""
+    """Whether there is an admin key that is neither revoked nor expired."""
     usable = select(Key.id).where(Key.scope == "admin", Key.revoked_at.is_(None))
     with database.read() as session:
         found = session.execute(usable.where(or_(Key.expires_at.is_(None), Key.expires_at > db_now())))
@@ -93,11 +93,11 @@ def has_admin(database: Database) -> bool:
 
 
 def identify(database: Database, token: str | None, open_without_keys: bool) -> Caller:
-    """Whose token this is. With `open_without_keys` and no key ever made, anybody's. Raises Unauthenticated."""
+    """The caller with this token; anyone if there never was a key and `open_without_keys`. Raises Unauthenticated."""
     found = TOKEN.fullmatch(token or "")
     with database.read() as session:
         key = session.get(Key, int(found[1])) if found else None
-        # Compared in constant time, and also where there is no such key.
+        # Compared in constant time, even if there is no such key.
         known = key.secret_sha256 if key else NO_SECRET_SHA256
         if not hmac.compare_digest(_sha256(found[2]) if found else "", known) or key is None:
             if open_without_keys and not _any(session):
@@ -130,7 +130,7 @@ def describe(database: Database, caller: Caller) -> Identity:
 
 
 def is_usable(session: Session, key_id: int) -> bool:
-    """Whether the key still opens something."""
+    """Whether the key is still valid."""
     key = session.get_one(Key, key_id)
     return key.revoked_at is None and (key.expires_at is None or key.expires_at > now(session))
 

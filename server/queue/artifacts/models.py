@@ -1,4 +1,4 @@
-"""The table of artifacts: which attempt left which file. The files themselves are in the store."""
+"""The table of artifacts: files of attempts. Their contents are in the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Artifacts are put under an attempt by its worker."""
+"""/api/v1/attempts/{id}/artifacts: upload of files by workers."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ async def put(
     attempt_no: Annotated[int, Query(ge=1, le=MOST_ID)],
     sha256: Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="of the body")],
 ) -> ArtifactReceipt:
-    """Keep a file of an attempt, whatever became of the attempt. Safe to send again; another content is a conflict.
+    """Store a file of an attempt in any state. Idempotent; other content under the same name is a conflict.
 
-    Its Content-Type is kept with it: `application/json`, `application/x-ndjson`, `application/gzip`, `text/csv`,
+    Accepted Content-Types: `application/json`, `application/x-ndjson`, `application/gzip`, `text/csv`,
     `text/plain` or `application/octet-stream`.
     """
     settings = context.settings
     source = service.Source(attempt_id, worker_id, attempt_no, name)
     media_type = request.headers.get("Content-Type", OCTETS).partition(";")[0].strip().lower()
     if media_type not in ACCEPTED_TYPES:
-        raise UnknownMediaType(f"{media_type!r} is not taken", accepted=list(ACCEPTED_TYPES))
+        raise UnknownMediaType(f"Content-Type {media_type!r} is not supported", accepted=list(ACCEPTED_TYPES))
     await context.control.run(ownership.check_attempt, context.database, caller, attempt_id)
     await context.control.run(service.check, context.database, source, settings.max_artifacts)
     with await context.control.run(context.store.incoming) as incoming:
@@ -79,7 +79,7 @@ async def put(
 
 
 async def _receive(context: Context, request: Request, incoming: Incoming) -> None:
-    """Write the body as it comes. Raises ArtifactTooLarge as soon as that is known."""
+    """Write the body in pieces. Raises ArtifactTooLarge as early as possible."""
     limit_bytes = context.settings.max_artifact_bytes
     declared = request.headers.get("Content-Length", "")
     if declared.isdecimal() and int(declared) > limit_bytes:
@@ -99,7 +99,7 @@ async def _receive(context: Context, request: Request, incoming: Incoming) -> No
 
 
 def _too_large(limit_bytes: int) -> ArtifactTooLarge:
-    refusal = ArtifactTooLarge(f"at most {limit_bytes} bytes are taken", max_bytes=limit_bytes)
+    refusal = ArtifactTooLarge(f"the file is larger than the limit of {limit_bytes} bytes", max_bytes=limit_bytes)
     refusal.headers["Connection"] = "close"  # the rest of the body is not read
     return refusal
 

@@ -1,4 +1,4 @@
-"""Artifacts of attempts, recorded once by the worker that left them."""
+"""Artifacts of attempts, recorded once by their worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taskloom.server.queue.attempts.models import Attempt
 
 @dataclass(frozen=True)
 class Source:
-    """Whose file it is: the attempt with its fencing token, and the name."""
+    """Origin of a file: the attempt with its fencing token, and the name."""
 
     attempt_id: int
     worker_id: str
@@ -25,7 +25,7 @@ class Source:
 
 
 def check(database: Database, source: Source, most: int) -> None:
-    """Whether `record` would take it, before its bytes are read. Raises as `record` does, but for ArtifactConflict."""
+    """Check an upload before its bytes are read. Raises like `record`, except for ArtifactConflict."""
     with database.read() as session:
         _check(session, source, most)
 
@@ -33,7 +33,7 @@ def check(database: Database, source: Source, most: int) -> None:
 def record(
     database: Database, source: Source, sha256: str, media_type: str, size_bytes: int, most: int
 ) -> ArtifactReceipt:
-    """The file belongs to its attempt from now on, however that ended; the same one again changes nothing.
+    """Record a file of an attempt in any state. Idempotent.
 
     Raises NotFound, WrongFencingToken, TooManyArtifacts or ArtifactConflict.
     """
@@ -43,7 +43,7 @@ def record(
         known = session.get(Artifact, (source.attempt_id, source.name))
         if known is not None and (known.sha256, known.media_type) != (sha256, media_type):
             raise ArtifactConflict(
-                f"attempt {source.attempt_id} has another {source.name}: {known.media_type}, {known.sha256}",
+                f"attempt {source.attempt_id} already has another {source.name}: {known.media_type}, {known.sha256}",
                 sha256=known.sha256,
                 media_type=known.media_type,
             )
@@ -73,4 +73,4 @@ def _check(session: Session, source: Source, most: int) -> None:
         )
     others = select(func.count()).where(Artifact.attempt_id == source.attempt_id, Artifact.name != source.name)
     if session.execute(others).scalar_one() >= most:
-        raise TooManyArtifacts(f"at most {most} files of one attempt are kept", max_artifacts=most)
+        raise TooManyArtifacts(f"an attempt may have at most {most} files", max_artifacts=most)

@@ -1,4 +1,4 @@
-"""Files by the hash of their content, below one folder: <root>/<aa>/<sha256>. The same bytes are stored once."""
+"""Content-addressed files below one folder: <root>/<aa>/<sha256>. Equal bytes are stored once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from types import TracebackType
 
 INCOMING = "incoming"
-LEFT_S = 86400.0  # a file on its way for longer is not coming any more
+LEFT_S = 86400.0  # an upload that is older has been abandoned
 
 
 class Incoming:
-    """A file on its way into the store; what is not kept is gone when it is closed."""
+    """An upload into the store, deleted on close unless it is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._file = tempfile.NamedTemporaryFile(dir=folder, delete=False)  # noqa: SIM115 - closed by __exit__
@@ -34,7 +34,7 @@ class Incoming:
         return self._hash.hexdigest()
 
     def sync(self) -> None:
-        """On the disk, whatever happens next."""
+        """Sync the file to the disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -49,7 +49,7 @@ class Incoming:
 
 
 class Store:
-    """The folder, made when its first file comes. Raises OSError when the disk does not play along."""
+    """A store in a folder, which is created with the first file. Raises OSError if the disk fails."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -64,7 +64,7 @@ class Store:
 
     @contextlib.contextmanager
     def keeping(self, incoming: Incoming) -> Iterator[None]:
-        """Put the file in its place; what is done inside, its recording, is over before anyone sweeps."""
+        """Move the file to its place; a sweep waits until the block, which records the file, has ended."""
         incoming.sync()
         with self._locked(fcntl.LOCK_SH):
             target = self.path(incoming.sha256)
@@ -76,9 +76,9 @@ class Store:
             yield
 
     def sweep(self, needed: Callable[[], Collection[str]], dry_run: bool) -> tuple[int, int]:
-        """Delete the files whose hash is not `needed`, and halves that were left long ago: how many, and their bytes.
+        """Delete files whose hash is not `needed`, and abandoned uploads; return their number and bytes.
 
-        `needed` is asked while nothing is being kept.
+        `needed` is called while no file is being kept.
         """
         if not self.root.is_dir():
             return 0, 0

@@ -1,4 +1,4 @@
-"""Giving a queued run to a worker: one short transaction, safe against any number of claimers."""
+"""Claim of a queued run by a worker: one short transaction, safe with any number of claimers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from taskloom.server.settings import Settings
 
 
 def claim(database: Database, settings: Settings, request: LeaseRequest) -> Lease | Empty | None:
-    """A lease on the next run this worker can take; None if there is none for it, Empty if there is none at all.
+    """A lease on the next run that fits this worker. None: nothing fits this worker. Empty: the queue is empty.
 
     Raises UnknownWorker, StaleBoot or WorkerBusy.
     """
@@ -54,7 +54,7 @@ def _known_worker(session: Session, request: LeaseRequest) -> Worker:
 
 
 def _again(session: Session, settings: Settings, held: Attempt) -> Lease:
-    """The answer to a claim got lost: the worker never started what it holds, so it gets it again."""
+    """Return the lease again that the worker holds but never started, since the answer to its claim was lost."""
     if held.state != "leased":
         raise WorkerBusy(f"worker {held.worker_id} still runs attempt {held.id}", attempt_id=held.id)
     run = session.get_one(Run, held.run_id)
@@ -101,7 +101,7 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
         )
         .order_by(Run.rank, Run.id)
         .limit(1)
-        # The block's row too: it is bound to one node by whoever claims its first run.
+        # The block's row too: the first claim of one of its runs binds it to a node.
         .with_for_update(skip_locked=True, of=(Run, Block), **LOCKED)
     )
     return query.where(Block.pinned_cores.not_in(sorted(unpinnable))) if unpinnable else query
@@ -156,6 +156,6 @@ def _as_lease(settings: Settings, attempt: Attempt, run: Run) -> Lease:
 
 
 def latest_queued_at(database: Database) -> float | None:
-    """Time of the last queueing by any server on this database. None: the queue is empty."""
+    """Time at which any server on this database last queued a run. None: the queue is empty."""
     with database.read() as session:
         return session.execute(select(func.max(Run.queued_at)).where(is_queued())).scalar_one()

@@ -1,4 +1,4 @@
-"""Cores of a node: two attempts at a time on one of them would spoil each other's measurement."""
+"""Cores of a node: two attempts on one core would disturb each other's measurement."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from taskloom.server.queue.attempts.models import Attempt, is_active
 def are_taken(session: Session, node: str, core_set: str) -> bool:
     """Whether an active attempt runs on one of these cores.
 
-    From here to the transaction's end nobody else gets cores of the node: the schema's index on (node, core set) keeps
-    equal sets apart, but not those that overlap.
+    Until the end of the transaction no other claim gets cores of the node: the schema's index on (node, core set)
+    prevents equal sets, but not overlapping ones.
     """
     hold(session, f"cores of {node}")
     mine = set(core_set.split(","))

@@ -1,4 +1,4 @@
-"""The live curve of a run: what its heartbeats said, kept until there is a result, which has every step."""
+"""The live curve of a run from its heartbeats, kept until there is a result, which has every step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.attempts.models import ProgressPoint as Row
 from taskloom.server.queue.runs.models import Run
 
-MOST = 2000  # points of an attempt: at a heartbeat in 15 s more than eight hours
+MOST = 2000  # points of an attempt: more than eight hours of heartbeats every 15 s
 
 
 def add(session: Session, attempt: Attempt, seen: Progress, at: float) -> None:
-    """Keep a point, if the trainer has come further. The attempt is locked."""
+    """Keep a point if the trainer has progressed. The attempt is locked."""
     if seen.stage != "training" or not seen.step:
         return
     known = select(func.max(Row.step), func.count()).where(Row.attempt_id == attempt.id)
@@ -37,7 +37,7 @@ def add(session: Session, attempt: Attempt, seen: Progress, at: float) -> None:
 
 
 def forget(session: Session, run: Run) -> None:
-    """The run has a result."""
+    """Delete the points of a run that has a result."""
     session.execute(delete(Row).where(Row.run_id == run.id))
 
 

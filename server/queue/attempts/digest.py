@@ -1,4 +1,4 @@
-"""Digest of a result for analyses, stored with it, so that no analysis opens its payload."""
+"""Digest of a result, stored with it so that analyses need not read its payload."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from gpt2core.spec.result import instructions_per_step, phase_medians_s
 
-MOMENTARY = frozenset({"load_average"})  # of the environment: what is another value with every run
+MOMENTARY = frozenset({"load_average"})  # entries of the environment that differ in every run
 FACTS = ("config", "losses", "weights_sha256")
 MEASURED = ("step_s", "canary")
 OF_OP = ("op", "phase", "calls", "time_s", "flop", "bytes")
@@ -18,14 +18,14 @@ OF_COUNTERS = ("instructions", "cycles")
 
 
 def lasting(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """An environment without what is another value with every run."""
+    """An environment without entries that differ in every run."""
     return {name: value for name, value in environment.items() if name not in MOMENTARY}
 
 
 def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
     """The columns of a result's digest, each a part of it as JSON.
 
-    Raises KeyError or ValueError for a result that is not whole, as an earlier version took them.
+    Raises KeyError or ValueError for an incomplete result, which earlier versions accepted.
     """
     facts = {name: result[name] for name in FACTS} | {"environment": lasting(result["environment"])}
     measured = {name: result[name] for name in MEASURED if name in result}

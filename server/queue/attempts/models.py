@@ -52,7 +52,7 @@ class Attempt(Base):
 
 
 def is_active() -> ColumnElement[bool]:
-    """SQL: the attempt holds its lease. Spelled out, not bound, as `is_queued` is."""
+    """SQL: the attempt holds its lease. Literal values, as in `is_queued`."""
     return Attempt.state.in_(bindparam(None, ACTIVE, expanding=True, literal_execute=True))
 
 
@@ -90,7 +90,7 @@ class ProgressPoint(Base):
 
 
 class StepTimes(Base):
-    """Consecutive steps that one heartbeat told of, as JSON; gone with the progress points.
+    """Consecutive steps from one heartbeat, as JSON; deleted with the progress points.
 
     step_s, loss: lists of the steps from `first` to `last`, numbered from 1.
     """
@@ -110,7 +110,7 @@ class StepTimes(Base):
 class Digest(Base):
     """Digest of a canonical result for analyses, as JSON.
 
-    facts: what runs that repeat each other say alike; measured: its steps; causes: its ops, threads and memory.
+    facts: entries that are equal for repetitions; measured: its steps; causes: its ops, threads and memory.
     """
 
     __tablename__ = "digest"

@@ -21,13 +21,13 @@ def add(session: Session, attempt: Attempt, sent: OutputLines, at: float, most: 
     last = session.execute(known).scalar_one() or 0
     for line_no, line in enumerate(sent.lines, sent.first):
         if last < line_no <= most:
-            # PostgreSQL takes no null characters.
+            # PostgreSQL rejects null characters.
             text = NO_MORE if line_no == most else line.replace("\0", "\ufffd")
             session.add(OutputLine(attempt_id=attempt.id, run_id=attempt.run_id, line_no=line_no, at=at, text=text))
 
 
 def after(session: Session, run_id: int, last_id: int, limit: int) -> list[tuple[int, LogLine]]:
-    """Lines of a run, with the ids they are known by, in the order in which they came."""
+    """Lines of a run with their ids, in the order of arrival."""
     query = (
         select(OutputLine, Attempt.attempt_no)
         .join(Attempt, Attempt.id == OutputLine.attempt_id)

@@ -1,4 +1,4 @@
-"""Uploaded results: their text is kept as it came; here it is checked, and figures for lists are derived from it."""
+"""Checks of uploaded results, whose text is stored unchanged, and figures for lists."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from taskloom.server.queue.attempts.digest import lasting
 
 COMPRESSION_LEVEL = 6
 SETTINGS = frozenset(item.name for item in dataclasses.fields(TrainConfig))
-# What every analysis reads of a configuration: resolved, where the run left it open.
+# Settings that analyses read: the trainer must have resolved those that the run left open.
 RESOLVED = ("model", "batch", "seq", "steps", "warmup", "scheduler", "sync", "threads", "batch_slice", "token_slice")
-MEASURED = 1.01  # two clocks differ by less: analysis.efficiency.waiting_split
+MEASURED = 1.01  # tolerance between two clocks: analysis.efficiency.waiting_split
 LARGE_BYTES = 1 << 20
-_large = threading.Lock()  # larger payloads are looked at one after the other: parsed, they take several times as much
+_large = threading.Lock()  # serialises checks of larger payloads, which need several times their size when parsed
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Figures:
     final_loss: float | None = None
     phase_s: dict[str, float] | None = None  # the median of each over the timed steps
     flagged_steps: int | None = None  # timed ones that the trainer flagged
-    environment_sha256: str | None = None  # equal for runs of equal software on equal machines
+    environment_sha256: str | None = None  # equal for runs with equal software and machines
 
 
 @dataclass(frozen=True)
@@ -64,31 +64,31 @@ def unpack(compressed: bytes) -> dict[str, Any]:
 
 
 def check(text: str, sha256: str, outcome: str, spec: Mapping[str, Any]) -> Payload:
-    """Raises BadResult where the text is not what its hash, its outcome, the result's schema or the run's spec say;
-    BodyTooComplex where it is more than is read.
+    """Check a payload against its hash, its outcome, the result's schema and the run's spec. Raises BadResult, or
+    BodyTooComplex beyond the limits of JSON.
     """
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
-        raise BadResult("the payload is no valid Unicode") from None
+        raise BadResult("the payload is not valid Unicode") from None
     if hashlib.sha256(encoded).hexdigest() != sha256:
-        raise BadResult("the payload's SHA-256 is another one than `sha256`: it was damaged on its way")
+        raise BadResult("the payload's SHA-256 differs from `sha256`: it was damaged in transit")
     with _large if len(encoded) > LARGE_BYTES else contextlib.nullcontext():
         try:
             payload = values.parse(encoded, values.RESULT)
         except json.JSONDecodeError as reason:
             raise BadResult(f"the payload is not JSON: {reason}") from None
         except InvalidRequest as reason:
-            raise BadResult(f"the payload holds what cannot be kept: {reason.fields['errors'][0]}") from None
+            raise BadResult(f"the payload has a value that cannot be stored: {reason.fields['errors'][0]}") from None
         if not isinstance(payload, dict) or not set(payload) <= {"result", "error"}:
             raise BadResult("the payload is not an object with `result` and `error`")
         result, error = payload.get("result"), payload.get("error")
         if error is not None and not isinstance(error, dict):
-            raise BadResult("`error` is no object")
+            raise BadResult("`error` is not an object")
         if outcome == "succeeded" and (result is None or error is not None):
-            raise BadResult("a run that succeeded has a `result` and no `error`")
+            raise BadResult("a succeeded run needs a `result` and no `error`")
         if outcome == "failed" and error is None:
-            raise BadResult("a run that failed has an `error`")
+            raise BadResult("a failed run needs an `error`")
         if result is not None:
             _check_result(result, spec)
         return Payload(result, error, zlib.compress(encoded, COMPRESSION_LEVEL))
@@ -112,7 +112,8 @@ def figures(result: dict[str, Any]) -> Figures:
 
 
 def _check_result(found: object, spec: Mapping[str, Any]) -> None:
-    """Raises BadResult unless it is whole, as long everywhere as it says, and what the run asked for."""
+    """Raises BadResult unless the result is complete, its lists have the right lengths, and its settings are the
+    run's."""
     try:
         result = TrainResult.model_validate(found)
     except ValidationError as error:
@@ -123,16 +124,16 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
     lists: dict[str, Sized] = {"losses": result.losses, "step_s": result.step_s}
     for name, by_phase in (("phase_s", result.phase_s), ("phase_busy_s", result.phase_busy_s)):
         if set(by_phase) != set(PHASES):
-            raise BadResult(f"`result.{name}` has not the phases {', '.join(PHASES)}")
+            raise BadResult(f"`result.{name}` must have the phases {', '.join(PHASES)}")
         lists |= {f"{name}.{phase}": entries for phase, entries in by_phase.items()}
     for name in ("flagged", "gradient_norms"):
         if getattr(result, name):
             lists[name] = getattr(result, name)
     for name, entries in lists.items():
         if len(entries) != config.steps:
-            raise BadResult(f"`result.{name}` has {len(entries)} entries; there were {config.steps} steps")
+            raise BadResult(f"`result.{name}` has {len(entries)} entries for {config.steps} steps")
     if len(result.threads) != config.threads:
-        raise BadResult(f"`result.threads` has {len(result.threads)} entries; there were {config.threads} threads")
+        raise BadResult(f"`result.threads` has {len(result.threads)} entries for {config.threads} threads")
     timed_s = math.fsum(result.step_s[config.warmup_steps :])
     spent_s = math.fsum(t.useful_s + (t.barrier_s or 0.0) + (t.starvation_s or 0.0) + t.idle_s for t in result.threads)
     if spent_s > MEASURED * timed_s * config.threads:
@@ -140,7 +141,7 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
 
 
 def _check_config(given: Mapping[str, Any], spec: Mapping[str, Any]) -> TrainConfig:
-    """The configuration of a result. What the run left open is the worker's and the trainer's to choose."""
+    """The configuration of a result. Worker and trainer choose the settings that the run left open."""
     missing = [name for name in RESOLVED if given.get(name) is None]
     if missing or not isinstance(given["model"], dict):
         raise BadResult(f"`result.config` lacks {', '.join(missing or ['the sizes of model'])}")
@@ -150,7 +151,7 @@ def _check_config(given: Mapping[str, Any], spec: Mapping[str, Any]) -> TrainCon
     except ConfigError as error:
         raise BadResult(f"`result.config.{error.field}`: {error}") from None
     chosen, wanted = config.to_dict(), asked.to_dict() | {"warmup": asked.warmup_steps}
-    if asked.cores is not None:  # whichever thread is on which
+    if asked.cores is not None:  # in any order
         chosen["cores"], wanted["cores"] = set(config.cores or ()), set(asked.cores)
     for name, value in wanted.items():
         if value is not None and chosen.get(name) != value:

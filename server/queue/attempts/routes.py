@@ -52,7 +52,7 @@ router = Router(tag="attempts")
 async def lease(context: Ctx, caller: Who, wanted: LeaseRequest) -> Lease | Response:
     """Claim the next run that fits the worker, waiting up to wait_s for one.
 
-    Asked again after a lost answer, the same lease is given, as long as no heartbeat has confirmed it.
+    Until a heartbeat confirms the lease, a repeated claim returns the same lease, in case the answer was lost.
     """
     await context.control.run(ownership.check_worker, context.database, caller, wanted.worker_id)
     asked_at = time.monotonic()
@@ -70,7 +70,7 @@ async def lease(context: Ctx, caller: Who, wanted: LeaseRequest) -> Lease | Resp
 
 @router.get("/attempts/{attempt_id}", READERS | WORKERS, errors=(NotFound, NotYourWorker))
 def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
-    """One execution of a run. A worker's key sees its own."""
+    """Show an attempt. A worker's key sees only its own attempts."""
     ownership.check_attempt(context.database, caller, attempt_id)
     return service.show(context.database, attempt_id)
 
@@ -82,9 +82,10 @@ def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
     routine=True,
 )
 async def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
-    """Renew the lease and say how far the trainer is. `cancel`: stop it. lease-lost: stop it, its result is not wanted.
+    """Renew the lease and report progress. `cancel` in the answer: stop the trainer. lease-lost: stop it and discard
+    its result.
 
-    A lease that ran out is renewed as long as nobody else has taken the run.
+    An expired lease is renewed unless another worker has claimed the run.
     """
     return await context.control.run(_heartbeat, context, caller, attempt_id, beat)
 
@@ -101,10 +102,10 @@ def _heartbeat(context: Context, caller: Caller, attempt_id: int, beat: Heartbea
     body_limit=lambda settings: settings.max_result_bytes,
 )
 async def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
-    """End an attempt. Safe to send again: the same SHA-256 gets the same answer.
+    """End an attempt. Idempotent: the same SHA-256 gets the same answer.
 
-    A late result counts if no newer attempt was claimed; else it is kept as superseded. `cancelled` without a
-    cancellation asked for hands the run back: it is queued again.
+    A late result counts if no newer attempt was claimed; else it is kept as superseded. `cancelled` without a request
+    to cancel hands the run back to the queue.
     """
     return await context.control.run(_finish, context, caller, attempt_id, upload)
 

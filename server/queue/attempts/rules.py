@@ -1,5 +1,5 @@
-"""What a heartbeat, a result, an expiry or a deadline does to an attempt and its run. No I/O, no clock: facts in, verbs
-out; runs/states.py says where verbs lead.
+"""Effects of a heartbeat, a result, an expiry or a deadline on an attempt and its run. No I/O, no clock: facts in,
+verbs out; runs/states.py maps verbs to states.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Change:
-    """Verbs for the attempt and for the run (None: it stays), and whether the result is what the run is known by."""
+    """Verbs for the attempt and for the run (None: no change), and whether the result becomes canonical."""
 
     attempt: str
     run: str | None
@@ -52,7 +52,7 @@ class Change:
 
 
 def beat(facts: Facts) -> Change:
-    """A heartbeat starts a leased attempt and renews one that ran out, unless its worker was replaced meanwhile.
+    """A heartbeat starts a leased attempt and renews an expired one, unless its worker was replaced meanwhile.
 
     Raises LeaseLost or InvalidTransition.
     """
@@ -76,7 +76,7 @@ def beat(facts: Facts) -> Change:
 def finish(facts: Facts, outcome: str) -> Change:
     """An uploaded result. Late ones count if no newer attempt was claimed, else they are kept as superseded.
 
-    That an attempt which ended otherwise takes no result is the transition table's to say.
+    The transition table rejects a result of an attempt that has ended otherwise.
     """
     if not facts.counts:
         return Change("supersede", None)
@@ -92,18 +92,18 @@ def finish(facts: Facts, outcome: str) -> Change:
         return Change("cancel", "cancel", canonical=True)
     if facts.overdue:
         return Change("fail", "fail", canonical=True)
-    return Change("cancel", "requeue" if facts.active else None)  # handed back: a worker that was told to leave
+    return Change("cancel", "requeue" if facts.active else None)  # handed back by a worker that drains
 
 
 def _traced(facts: Facts, outcome: str) -> Change:
-    """However tracing ends, the run has its result; what was handed back is traced by another worker."""
+    """However tracing ends, the run has its result; another worker traces a run that was handed back."""
     if outcome == "cancelled" and not facts.cancel_requested and not facts.overdue:
         return Change("cancel", "requeue" if facts.active else None)
     return Change({"succeeded": "succeed", "failed": "fail", "cancelled": "cancel"}[outcome], "succeed")
 
 
 def expire(facts: Facts, max_losses: int) -> Change:
-    """A lease ran out: the run is queued again, unless that happened too often or it was to be cancelled anyway."""
+    """A lease expired: the run is queued again, unless this happened too often or the run is being cancelled."""
     if facts.tracing:
         return Change("expire", "requeue" if facts.losses < max_losses and not facts.cancel_requested else "succeed")
     if facts.cancel_requested:
@@ -112,5 +112,5 @@ def expire(facts: Facts, max_losses: int) -> Change:
 
 
 def overrun(facts: Facts) -> Change:
-    """The deadline is over and the worker has not ended it: failed, and not tried again."""
+    """The deadline has passed and the worker has not ended the attempt: it failed and is not retried."""
     return Change("fail", "succeed" if facts.tracing else "fail")

@@ -1,4 +1,4 @@
-"""Heartbeats, results, and attempts that are heard of no more: rules.py decides, this writes it down."""
+"""Heartbeats, results, and silent attempts: rules.py decides, this module writes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
         first = run.started_at == facts.now
         attempt.expires_at = facts.now + settings.lease_s
         attempt.progress = beat.progress.model_dump()
-        if not facts.tracing:  # its run has a result, which has every step
+        if not facts.tracing:  # the run of a tracing attempt has a result with every step
             curve.add(session, attempt, beat.progress, facts.now)
             if beat.steps is not None:
                 steps.add(session, attempt, beat.steps)
@@ -92,7 +92,7 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
 
 
 def _note_started(database: Database, run: Run) -> None:
-    """The first run of an experiment runs. In a transaction of its own: experiments are locked before runs."""
+    """Record the start of an experiment, in its own transaction, since experiments are locked before runs."""
     unstarted = update(Experiment).where(Experiment.id == run.experiment_id, Experiment.started_at.is_(None))
     with database.write() as session:
         session.execute(unstarted.values(started_at=run.started_at))
@@ -103,7 +103,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
 
     Raises NotFound, WrongFencingToken, ResultConflict, BadResult or InvalidTransition.
     """
-    with database.read() as session:  # nobody waits while the payload is looked at
+    with database.read() as session:  # before the write transaction, in which others wait
         spec = session.scalar(select(Run.spec).join(Attempt, Attempt.run_id == Run.id).where(Attempt.id == attempt_id))
     if spec is None:
         raise NotFound(f"there is no attempt {attempt_id}")
@@ -147,7 +147,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
 
 
 def _reason(change: rules.Change, payload: payloads.Payload) -> str | None:
-    """Why an upload changes what it changes, where the verb does not say it."""
+    """Reason of an upload's change where the verb does not give it."""
     if change.attempt == "supersede":
         return "late: the run had gone on without this attempt"
     if change.run in ("requeue", None):
@@ -181,8 +181,8 @@ def deadline_error(run: Run) -> dict[str, Any]:
 
 
 def _locked(session: Session, attempt_id: int, worker_id: str, attempt_no: int) -> tuple[Attempt, Run]:
-    """The attempt and its run, both locked, run first. Before them the worker, as a claim does it: whatever a worker
-    sends twice or out of order waits in one line, and there is no deadlock. Raises NotFound or WrongFencingToken.
+    """The attempt and its run, locked in the order worker, run, attempt, as by a claim. This serialises repeated and
+    reordered messages of a worker without deadlocks. Raises NotFound or WrongFencingToken.
     """
     query = select(Attempt.run_id, Attempt.worker_id, Attempt.attempt_no).where(Attempt.id == attempt_id)
     found = session.execute(query).one_or_none()
@@ -218,19 +218,20 @@ def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
 
 
 def _check_cores_free(session: Session, attempt: Attempt) -> None:
-    """A lost attempt comes back only if its cores run no other one meanwhile. Raises LeaseLost."""
+    """A lost attempt returns only if its cores run no other attempt. Raises LeaseLost."""
     if cores.are_taken(session, attempt.node, attempt.core_set):
         raise LeaseLost(f"the cores of attempt {attempt.id} run another one", current=attempt.state, allowed=[])
 
 
 def lose_attempts_of(session: Session, worker_id: str, settings: Settings) -> bool:
-    """A worker came back as a new process: what the old one held is lost. Whether a run was queued again."""
+    """Lose the attempts of a worker's previous process; return whether a run was queued again."""
     mine = Attempt.worker_id == worker_id
     return _end_all(session, settings, mine, f"worker:{worker_id}", "its worker was started again")
 
 
 def reap(database: Database, settings: Settings) -> bool:
-    """Lose expired attempts and fail overdue ones, safe beside another server's. Whether a run was queued again."""
+    """Lose expired attempts and fail overdue ones, safely beside other servers; return whether a run was queued
+    again."""
     with database.write() as session:
         overdue, expired = Attempt.deadline_at + settings.deadline_grace_s <= db_now(), Attempt.expires_at <= db_now()
         _end_all(session, settings, overdue, SERVER, "deadline-exceeded", overdue=True)
@@ -240,7 +241,7 @@ def reap(database: Database, settings: Settings) -> bool:
 def _end_all(
     session: Session, settings: Settings, which: ColumnElement[bool], actor: str, reason: str, overdue: bool = False
 ) -> bool:
-    """Active attempts are lost, or failed where they are overdue. Whether a run was queued again."""
+    """Lose active attempts, or fail overdue ones; return whether a run was queued again."""
     queued = False
     chosen = select(Attempt.id, Attempt.run_id).where(is_active(), which).order_by(Attempt.run_id)
     for attempt_id, run_id in session.execute(chosen.limit(200)).all():

@@ -1,4 +1,4 @@
-"""Times of single steps while a run is under way: kept as heartbeats tell of them, until there is a result."""
+"""Step times of a running attempt from its heartbeats, kept until there is a result."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from taskloom.server.errors import BadCursor, NotFound
 from taskloom.server.queue.attempts.models import Attempt, StepTimes, is_active
 from taskloom.server.queue.runs.models import Run
 
-MOST = 20_000  # newest steps of an attempt that are kept, and as many as one heartbeat carries
-NEWEST = 100  # that events tell
+MOST = 20_000  # steps kept per attempt, and per heartbeat
+NEWEST = 100  # steps in an event
 
 
 def add(session: Session, attempt: Attempt, sent: StepsDone) -> None:
-    """Keep the steps that are new, and forget old ones beyond MOST. The attempt is locked."""
+    """Keep new steps, and delete old ones beyond MOST. The attempt is locked."""
     known = select(func.max(StepTimes.last)).where(StepTimes.attempt_id == attempt.id)
     new = max(0, (session.execute(known).scalar_one() or 0) + 1 - sent.first)
     last = sent.first + len(sent.step_s) - 1
@@ -41,7 +41,7 @@ def add(session: Session, attempt: Attempt, sent: StepsDone) -> None:
 
 
 def forget(session: Session, run: Run) -> None:
-    """The run has a result."""
+    """Delete the steps of a run that has a result."""
     session.execute(delete(StepTimes).where(StepTimes.run_id == run.id))
 
 
@@ -55,7 +55,7 @@ def page(database: Database, run_id: int, cursor: str | None, limit: int) -> Ste
     with database.read() as session:
         if session.get(Run, run_id) is None:
             raise NotFound(f"there is no run {run_id}")
-        for row, attempt_no in session.execute(query.limit(limit)).all():  # each row has a step at least
+        for row, attempt_no in session.execute(query.limit(limit)).all():  # each row has at least one step
             begin = step if row.attempt_id == attempt_id else 0
             found = [seen for seen in _seen(row, attempt_no) if seen.step > begin][: limit - len(items)]
             items += found
@@ -66,7 +66,7 @@ def page(database: Database, run_id: int, cursor: str | None, limit: int) -> Ste
 
 
 def newest(session: Session, run_ids: Collection[int]) -> dict[int, list[StepSeen]]:
-    """The newest steps of each run that an attempt has under way, NEWEST at most."""
+    """The newest steps of each running run, at most NEWEST."""
     other = aliased(StepTimes)
     newest_step = select(func.max(other.last)).where(other.attempt_id == Attempt.id).scalar_subquery()
     chunks = select(StepTimes, Attempt.attempt_no).join(Attempt, Attempt.id == StepTimes.attempt_id)
@@ -81,7 +81,7 @@ def _seen(row: StepTimes, attempt_no: int) -> Iterator[StepSeen]:
 
 
 def _place(cursor: str | None) -> tuple[int, int]:
-    """The attempt and its step that were read last. Raises BadCursor."""
+    """The last attempt and step that were read. Raises BadCursor."""
     text = paging.decode(cursor)
     if text is None:
         return 0, 0

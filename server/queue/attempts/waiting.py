@@ -1,7 +1,7 @@
-"""Workers that wait for a run: coroutines in one event loop, no thread each.
+"""Workers that wait for a run, as coroutines in one event loop.
 
-A claim that found nothing waits until something was queued since. When the queue was seen empty, nobody else looks
-again before the next change: five hundred idle workers cost one query, not five hundred.
+A claim that found nothing waits until something is queued. If the queue was empty, no other claim looks again before
+the next change: five hundred idle workers cost one query.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Empty:
-    """No run is queued, for anybody."""
+    """The queue is empty."""
 
 
 class WaitingRoom:
@@ -36,17 +36,17 @@ class WaitingRoom:
         self._loop = asyncio.get_running_loop()
 
     def changed(self) -> None:
-        """Something was queued here: those who wait look again, and others are told. Not from the event loop."""
+        """Wake waiting claims after runs were queued here, and notify other servers. Not from the event loop."""
         self.heard()
         self._tell_others()
 
     def heard(self) -> None:
-        """Something was queued, perhaps elsewhere: those who wait look again."""
+        """Wake waiting claims after runs were queued, here or elsewhere."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._advance)
 
     def close(self) -> None:
-        """Everyone who waits is answered now; nobody waits any more."""
+        """Answer all waiting claims; later ones do not wait."""
         self._closed = True
         self._end.set()
         self._advance()
@@ -66,13 +66,13 @@ class WaitingRoom:
         return not self._closed
 
     async def rest(self, wait_s: float) -> bool:
-        """Wait so long; False as soon as the room closes."""
+        """Wait for a time; return False as soon as the room closes."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._end.wait(), wait_s)
         return not self._closed
 
     async def wait_for(self, claim: Callable[[], Awaitable[T | Empty | None]], wait_s: float) -> T | None:
-        """Claim, retrying after each change. None: `wait_s` is over or the server stops."""
+        """Claim, retrying after each change. None: `wait_s` has passed or the server stops."""
         until = time.monotonic() + wait_s
         first = True
         while True:

@@ -1,4 +1,4 @@
-"""The table of pools: what may bring workers."""
+"""The table of pools, which can bring workers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class Pool(Base):
 
     name: Mapped[str] = mapped_column(Text, primary_key=True)
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # none: before there were keys
-    report: Mapped[dict[str, Any]]  # as its provisioner gave it last
+    report: Mapped[dict[str, Any]]  # the provisioner's latest
     seen_at: Mapped[float]
-    silent_at: Mapped[float]  # from then on it does not count, if nothing is heard of it until then
+    silent_at: Mapped[float]  # without a report until then, the pool no longer counts

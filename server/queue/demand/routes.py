@@ -36,5 +36,5 @@ def report(
     name: Annotated[str, Path(max_length=40, pattern=r"^[A-Za-z0-9_-]+$")],
     pool: PoolReport,
 ) -> PoolSummary:
-    """A provisioner says how one of its pools is. Queued runs then say that they wait for a job of it."""
+    """Report the state of a provisioner's pool. Queued runs then show that they wait for a job of this pool."""
     return service.report(context.database, caller, name, pool)

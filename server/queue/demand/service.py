@@ -1,4 +1,4 @@
-"""Demand of the queue that no present worker covers, and the pools that may bring workers."""
+"""Demand of the queue that no present worker covers, and the pools that can bring workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_POOLS = 200
 
 
 def demand(database: Database, settings: Settings) -> Demand:
-    """Needs in the order of the queue, and the workers that are present."""
+    """Requirements in the order of the queue, and the present workers."""
     with database.read() as session:
         present = _present(session, settings)
         return Demand(needs=_needs(session, {(worker.node, worker.core_set) for worker in present}),
@@ -34,7 +34,7 @@ def demand(database: Database, settings: Settings) -> Demand:
 
 
 def report(database: Database, caller: Caller, name: str, given: PoolReport) -> PoolSummary:
-    """Take a pool's report. Raises NotYourPool or TooManyPools."""
+    """Store a pool's report. Raises NotYourPool or TooManyPools."""
     with database.write() as session:
         hold(session, "pools")
         at = now(session)
@@ -42,7 +42,7 @@ def report(database: Database, caller: Caller, name: str, given: PoolReport) -> 
         pool = session.get(Pool, name, with_for_update=LOCKED)
         if pool is None:
             if session.execute(select(func.count()).select_from(Pool)).scalar_one() >= MAX_POOLS:
-                raise TooManyPools(f"this server keeps {MAX_POOLS} pools")
+                raise TooManyPools(f"this server has {MAX_POOLS} pools, the maximum")
             pool = Pool(name=name, key_id=caller.key_id)
             session.add(pool)
         elif pool.key_id not in (None, caller.key_id) and caller.scope != "admin":
@@ -62,7 +62,7 @@ def pools(database: Database) -> PoolPage:
 
 
 def heard_of(session: Session) -> list[PoolSummary]:
-    """The pools that count at present."""
+    """The pools with a recent report."""
     return [_summary(pool) for pool in session.scalars(select(Pool).where(Pool.silent_at > now(session)))]
 
 

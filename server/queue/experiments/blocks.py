@@ -1,4 +1,4 @@
-"""Blocks of runs: queued with a submission, and, where an experiment has `stop`, one more as long as it is worth it."""
+"""Blocks of runs: queued with a submission, and added one by one for an experiment with `stop`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def insert_runs(
         "queued_at": cause.at,
     }
     session.execute(
-        insert(cast(Table, Run.__table__)),  # the ORM's way takes half as long again
+        insert(cast(Table, Run.__table__)),  # the ORM takes 1.5 times as long
         [
             {
                 **common,
@@ -80,7 +80,7 @@ def insert_runs(
 
 
 def _needs(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Requirements of a worker that can run all of these."""
+    """Requirements of a worker that can run all of these runs."""
     pinned = {int(core) for run in runs for core in filter(None, run["pinned_cores"].split(","))}
     return {
         "cores_needed": max(run["cores_needed"] for run in runs),
@@ -91,10 +91,10 @@ def _needs(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Ended:
-    """An experiment with `stop` whose runs have all ended: what its stopping rule is asked with.
+    """Input of the stopping rule of an experiment whose runs have all ended.
 
-    values: each variant with the median steps of its runs that succeeded, by block. runs: how many there were, so that
-    nobody writes down an answer to a question that is no longer the one.
+    values: for each variant the median steps of its succeeded runs, by block. runs: their number, to detect a stale
+    decision.
     """
 
     experiment_id: int
@@ -106,7 +106,7 @@ class Ended:
 
 
 def undecided(database: Database) -> list[Ended]:
-    """Every experiment that either stops now or gets another block."""
+    """Experiments that now either stop or get another block."""
     with database.read() as session:
         query = select(Experiment).where(Experiment.undecided, Experiment.cancelled_at.is_(None), ~_has_open_run())
         return [_ended(session, experiment) for experiment in session.scalars(query.order_by(Experiment.id))]
@@ -132,16 +132,16 @@ def _ended(session: Session, experiment: Experiment) -> Ended:
 
 
 def decide(database: Database, ended: Ended, rel_ci: float | None, reason: str | None) -> bool:
-    """Write down where the experiment stands, and queue its next block where there is no reason to stop.
+    """Store the state of the experiment, and queue its next block unless there is a reason to stop.
 
-    Whether there is one. Nothing changes if the experiment has changed since: another server was faster, or somebody
-    cancelled it or had a run tried again.
+    Returns whether a block was queued. Nothing changes if the experiment has changed since: another server was faster,
+    it was cancelled, or a run was retried.
     """
     longer = ended.request.model_copy(update={"repetitions": ended.repetitions + 1, "stop": None})
     variants: list[Variant] = []
     planned: list[Planned] = []
     if reason is None:
-        # As it was once taken: what a node can run, and how much may be submitted, was looked at then.
+        # Without new checks: the submission was checked against nodes and limits.
         variants, planned = expand(longer, 2 * ended.runs, run_memory_bytes, Capacity())
     block = planned[-len(variants) :] if variants else []
     with database.write() as session:
@@ -160,14 +160,14 @@ def decide(database: Database, ended: Ended, rel_ci: float | None, reason: str |
 
 
 def reopen(experiment: Experiment) -> None:
-    """A run is tried again: its experiment goes on, and its stopping rule is asked once more when that has ended."""
+    """Reopen the experiment of a retried run; its stopping rule decides again when the run has ended."""
     experiment.finished_at = None
     if experiment.request.get("stop") is not None:
         experiment.undecided, experiment.stop_reason = True, None
 
 
 def close(database: Database) -> None:
-    """Experiments of which no run is open, and none will be added, are given the time of their last run's end."""
+    """Set the end of experiments without open or further runs to the end of their last run."""
     undecided = and_(Experiment.undecided, Experiment.cancelled_at.is_(None))
     with database.read() as session:
         query = select(Experiment.id).where(Experiment.finished_at.is_(None), ~undecided, ~_has_open_run())
@@ -180,9 +180,9 @@ def close(database: Database) -> None:
 
 
 def close_locked(session: Session, experiment: Experiment) -> None:
-    """The same for one experiment, if no run of it is open."""
+    """Set the end of one locked experiment, if none of its runs is open."""
     if not _is_open(session, experiment.id):
-        # + 0: else PostgreSQL looks for the first and the last along indexes of all experiments' runs.
+        # + 0: else PostgreSQL scans indexes over the runs of all experiments for the first and the last.
         bounds = func.min(Run.started_at + 0.0), func.max(Run.finished_at + 0.0)
         of_it = select(*bounds).where(Run.experiment_id == experiment.id)
         started_at, experiment.finished_at = session.execute(of_it).one()
@@ -206,7 +206,7 @@ def complete(session: Session, experiment_id: int) -> int:
 
 
 def spent_s(session: Session, experiment_id: int) -> float:
-    """Workers' time of all attempts of an experiment so far."""
+    """Workers' time spent on all attempts of an experiment."""
     spent = func.sum(func.coalesce(Attempt.finished_at, now(session)) - Attempt.claimed_at)
     of_it = select(spent).join(Run, Run.id == Attempt.run_id).where(Run.experiment_id == experiment_id)
     return float(session.execute(of_it).scalar_one() or 0.0)

@@ -1,4 +1,4 @@
-"""JSON values as text, so that equal ones are found."""
+"""Canonical JSON text, to find equal values."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def text(value: object) -> str:
-    """Equal for values that are equal as JSON, whatever the order of their keys: true is not 1."""
+    """Text that is equal for equal JSON values, for any order of keys; true differs from 1."""
     return _encoder.encode(value)
 
 
 def sha256(value: object) -> str:
-    """SHA-256 of that text."""
+    """SHA-256 of the canonical text."""
     return sha256_of_text(text(value))
 
 
 def sha256_of_text(written: str) -> str:
-    """SHA-256 of a value that was written so."""
+    """SHA-256 of canonical text."""
     return hashlib.sha256(written.encode()).hexdigest()

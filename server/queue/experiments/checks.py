@@ -1,4 +1,4 @@
-"""What is refused with a submission: requests that say nothing or contradict themselves, and runs for no worker."""
+"""Checks of a submission: empty or contradictory requests, and runs that no worker can execute."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from taskloom.server.queue.experiments.canonical import text
 from taskloom.server.queue.experiments.refusals import SETTINGS, Refusals
 from taskloom.server.queue.experiments.variants import Capacity, Variant
 
-# Where files lie is the worker's operator's business; a request names them.
+# A request names files; the worker's operator configures their folders.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def check_request(request: ExperimentRequest, refusals: Refusals) -> None:
-    """Refuse what is wrong whatever the variants are. Raises InvalidRequest."""
+    """Check a request without its variants. Raises InvalidRequest."""
     _check_axes(request, refusals)
     _check_stop(request, refusals)
     _check_calibration(request, refusals)
@@ -81,7 +81,7 @@ def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
 
 
 def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refusals, capacity: Capacity) -> None:
-    """Refuse what no worker could run, or should be asked to open."""
+    """Reject a variant that no worker could run, or that names a file outside the operators' folders."""
     config, asked = variant.config, request.requires
 
     def refuse(name: str, value: object, accepted: str) -> None:

@@ -1,4 +1,4 @@
-"""Combinations that a request leaves out."""
+"""Combinations that a request excludes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from taskloom.server.queue.experiments.canonical import text
 
 
 class Exclusions:
-    """Combinations to leave out, found by their values: however many leave out values of the same settings, a
-    combination is looked up once.
+    """Excluded combinations, indexed by their values: one lookup covers all exclusions of the same settings.
     """
 
     def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -20,9 +19,9 @@ class Exclusions:
             self._known.setdefault(names, set()).add(tuple(text(entry[name]) for name in names))
 
     def __len__(self) -> int:
-        """Comparisons that a combination takes."""
+        """Number of lookups per combination."""
         return len(self._known)
 
     def take(self, texts: Mapping[str, str]) -> bool:
-        """Whether the combination, as the text of each setting, is left out."""
+        """Whether the combination, given as the text of each setting, is excluded."""
         return any(tuple(texts[name] for name in names) in values for names, values in self._known.items())

@@ -1,6 +1,6 @@
 """From a request to its runs: axes, zips and exclusions give variants; repetitions and the seed give their order.
 
-Pure: no database. What no worker could run is refused here, with a pointer to the field.
+Pure: no database. Runs that no worker could execute are rejected here, with a pointer to the field.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from taskloom.server.queue.experiments.refusals import Refusals
 from taskloom.server.queue.experiments.variants import Capacity, Planned, Variant, parts_of, shape_of
 
 MOST_COMPARISONS = 500_000  # of combinations with exclusions
-MOST_SETTINGS_BYTES = 16 << 20  # of all runs' configurations as JSON; 10,000 usual ones have 8 MB
-MOST_SHAPES = 5000  # whose memory is planned: of more it would take more than 2 s of a core
+MOST_SETTINGS_BYTES = 16 << 20  # of all runs' configurations as JSON; 10,000 typical ones have 8 MB
+MOST_SHAPES = 5000  # distinct shapes, whose memory is planned: more would take over 2 s of a core
 
 
 def expand(
@@ -35,7 +35,7 @@ def expand(
     capacity: Capacity,
     between: Callable[[], None] = lambda: None,
 ) -> tuple[list[Variant], list[Planned]]:
-    """Every variant, and every run in its order. `between`: called before each variant; what it raises ends the work.
+    """Every variant, and every run in order. `between` is called before each variant; its exceptions end the work.
 
     Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge.
     """
@@ -76,7 +76,7 @@ def expand(
 
 
 def _of_builds(variants: list[Variant], builds: Sequence[str]) -> list[Variant]:
-    """Each variant, to be run by each build."""
+    """Each variant for each build."""
     if not builds:
         return variants
     return [
@@ -87,8 +87,7 @@ def _of_builds(variants: list[Variant], builds: Sequence[str]) -> list[Variant]:
 
 
 def _sliced_alike(variants: list[Variant]) -> list[Variant]:
-    """Slices that are chosen automatically are everywhere those of the widest team, so that numbers of threads are
-    compared on the same tasks.
+    """Use the automatic slices of the widest team for all thread counts, so that they are compared on the same tasks.
     """
     widest = max(variant.config.threads for variant in variants)
     alike = []
@@ -103,7 +102,7 @@ def _sliced_alike(variants: list[Variant]) -> list[Variant]:
 
 
 def _refuse_size(runs: int, max_runs: int) -> None:
-    raise ExpansionTooLarge(f"{runs} runs; at most {max_runs} are taken", runs=runs, max_runs=max_runs)
+    raise ExpansionTooLarge(f"the experiment has {runs} runs; the limit is {max_runs}", runs=runs, max_runs=max_runs)
 
 
 def order(request: ExperimentRequest, variants: int) -> list[Planned]:

@@ -1,4 +1,4 @@
-"""Memory that a run needs, computed without loading a trainer."""
+"""Memory of a run, computed without loading a trainer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_SLICES = 1 << 16  # planning looks at every slice
 
 
 def slices(config: TrainConfig) -> int:
-    """Into how many slices the settings cut a batch, at most: automatic ones are never that small."""
+    """Upper bound of the number of slices in a batch; automatic slices are larger."""
     groups = -(-config.batch // (config.batch_slice or config.batch))
     return groups * -(-config.seq // (config.token_slice or config.seq))
 

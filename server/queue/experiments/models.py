@@ -18,19 +18,19 @@ class Experiment(Base):
     notes: Mapped[str] = mapped_column(Text, server_default=text("''"))
     request: Mapped[dict[str, Any]]
     request_sha256: Mapped[str] = mapped_column(String(64))
-    owner: Mapped[str] = mapped_column(Text)  # who submitted it, as histories name actors
+    owner: Mapped[str] = mapped_column(Text)  # the submitter, as an actor of histories
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     runs: Mapped[int]
     created_at: Mapped[float]
-    started_at: Mapped[float | None]  # when the first of its runs ran
-    finished_at: Mapped[float | None]  # when the last of its runs had ended; null again when one is retried
+    started_at: Mapped[float | None]  # start of its first run
+    finished_at: Mapped[float | None]  # end of its last run; null again after a retry
     cancelled_at: Mapped[float | None]
-    # Of an experiment with `stop`: whether another block may follow, and what was found when its last block had ended.
+    # With `stop`: whether another block may follow, and the rule's result after the last block.
     undecided: Mapped[bool] = mapped_column(server_default=false())
     rel_ci: Mapped[float | None]
     stop_reason: Mapped[str | None] = mapped_column(String(20))
-    alerts_at: Mapped[float | None]  # the finished_at at which it was last searched for what became slower
-    verdict: Mapped[dict[str, Any] | None]  # what it says, since its end at verdict_at
+    alerts_at: Mapped[float | None]  # finished_at of the last search for slowdowns
+    verdict: Mapped[dict[str, Any] | None]  # computed at verdict_at, after its end
     verdict_at: Mapped[float | None]
 
     __table_args__ = (
@@ -45,9 +45,9 @@ class Experiment(Base):
 
 
 class Block(Base):
-    """Runs that are compared with each other: all on the node and cores of the first of them that is claimed.
+    """Runs that are compared with each other, all on the node and cores of the first claimed one.
 
-    What its most demanding runs need, together: a block binds only to a worker that can run all of it.
+    Its requirements are the maximum over its runs: a block binds only to a worker that can run all of it.
     """
 
     __tablename__ = "block"
@@ -58,11 +58,11 @@ class Block(Base):
     core_set: Mapped[str | None] = mapped_column(Text)
     cores_needed: Mapped[int]
     memory_needed_bytes: Mapped[int] = mapped_column(BigInteger)
-    pinned_cores: Mapped[str] = mapped_column(Text)  # every core that one of its runs names, as "0,1"
+    pinned_cores: Mapped[str] = mapped_column(Text)  # all cores that its runs name, as "0,1"
 
 
 class ExperimentKey(Base):
-    """The key that an experiment was submitted with; none if that was before there were keys."""
+    """The key of an experiment's submission; none without keys."""
 
     __tablename__ = "experiment_key"
 
@@ -71,7 +71,7 @@ class ExperimentKey(Base):
 
 
 class ExperimentTag(Base):
-    """A word by which people find an experiment."""
+    """A tag of an experiment."""
 
     __tablename__ = "experiment_tag"
 

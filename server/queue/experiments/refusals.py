@@ -1,4 +1,4 @@
-"""What is wrong with a request, gathered over all its variants."""
+"""Errors of a request, collected over all its variants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_ERRORS = 100
 
 
 class Refusals:
-    """Errors, each named once, with a pointer to the field."""
+    """Distinct errors, each with a pointer to the field."""
 
     def __init__(self, request: ExperimentRequest) -> None:
         self._request = request
@@ -27,14 +27,14 @@ class Refusals:
         self._places: dict[str, dict[str, int]] = {}
 
     def add(self, where: str, field: str, value: object, accepted: str) -> None:
-        """Raises InvalidRequest once there are enough of them."""
+        """Add an error. Raises InvalidRequest once there are enough."""
         entry = {"pointer": where, "field": field, "value": value, "accepted": accepted}
         self._entries.setdefault((where, accepted), entry)
         if len(self._entries) >= MAX_ERRORS:
             self.raise_if_any()
 
     def add_setting(self, choice: Mapping[str, Any], error: ConfigError) -> None:
-        """A refused setting of a variant, at the axis, zip or base that gave it."""
+        """Add a rejected setting of a variant, located in its axis, zip or base."""
         name, _, inner = error.field.partition(".")
         if name not in SETTINGS and name in MODEL_SETTINGS:
             name, inner = "model", name
@@ -49,7 +49,7 @@ class Refusals:
         return pointer(["base", name])
 
     def _place(self, name: str, values: list[Any], value: object) -> int:
-        """Where a setting's values hold this one first."""
+        """Index of the first equal value."""
         if name not in self._places:
             self._places[name] = {text(values[i]): i for i in range(len(values) - 1, -1, -1)}
         return self._places[name][text(value)]

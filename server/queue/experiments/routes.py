@@ -1,4 +1,4 @@
-"""/api/v1/experiments: what is done to them. Submissions: server/submissions.py, lists: server/read/experiments."""
+"""/api/v1/experiments: changes. Submissions: server/submissions.py, lists: server/read/experiments."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ router = Router("/experiments", tag="experiments")
 
 @router.get("/{experiment_id}/changes", READERS, errors=(NotFound,))
 def changes(context: Ctx, experiment_id: Id, page: Paged) -> StateChangePage:
-    """The experiment's history: every change of state of its runs and their attempts, oldest first."""
+    """List the changes of state of the experiment's runs and attempts, oldest first."""
     return history.of_experiment(context.database, experiment_id, page.cursor, page.limit)
 
 
 @router.patch("/{experiment_id}", SUBMITTERS, errors=(NotFound,))
 async def change(context: Ctx, experiment_id: Id, wanted: ExperimentChange) -> ExperimentDetail:
-    """Change its name, its tags or its notes. What it runs stays as it was submitted."""
+    """Change the name, tags or notes of an experiment. Its runs do not change."""
     return await context.control.run(service.change, context.database, experiment_id, wanted)
 
 
 @router.post("/{experiment_id}/cancel", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def cancel(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDetail:
-    """Cancel what has not ended: queued runs at once, others when their worker next beats."""
+    """Cancel unfinished runs: queued ones at once, others at their worker's next heartbeat."""
     return await context.control.run(service.cancel, context.database, experiment_id, caller.actor)
 
 
 @router.post("/{experiment_id}/retry", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def retry(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDetail:
-    """Queue again every run that failed, was cancelled or quarantined. Their attempts so far stay in their history."""
+    """Queue every failed, cancelled or quarantined run again. Their attempts stay in their histories."""
     return await context.control.run(_retry, context, experiment_id, caller.actor)
 
 

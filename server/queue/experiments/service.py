@@ -1,4 +1,4 @@
-"""Experiments: submitted once, listed, shown, cancelled, tried again."""
+"""Experiments: submit, plan, change, cancel, retry."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from taskloom.server.queue.runs.states import OPEN, RUN
 from taskloom.server.queue.workers.service import capacity
 from taskloom.server.settings import Settings
 
-CHUNK = 500  # shapes that one query asks for
-LATEST = 100  # runs of a shape that an estimate is made from
+CHUNK = 500  # shapes per query
+LATEST = 100  # runs of a shape for an estimate
 
 
 def submit(
@@ -57,8 +57,8 @@ def submit(
 ) -> tuple[ExperimentDetail, bool]:
     """Queue every run of an experiment; the second value says whether it is new.
 
-    owner: whose idempotency key it is, and the actor of its history; the same key of one owner with the same body gives
-    the first answer again. key_id: the key whose queue it counts for.
+    owner: owner of the idempotency key, and actor of the history; the same key of one owner with the same body gets the
+    first answer again. key_id: the key whose queue limit applies.
 
     Raises InvalidRequest, ExpansionTooLarge, QueueFull or IdempotencyConflict.
     """
@@ -105,7 +105,7 @@ def submit(
                 session.execute(insert(RequiredLabel), required)
             insert_runs(session, experiment, request, variants, planned, Cause(owner, experiment.created_at))
             return _first_answer(session, experiment), True
-    except IntegrityError:  # the same key came twice at the same moment
+    except IntegrityError:  # the same key arrived twice at the same moment
         if idempotency_key is None:
             raise
         with database.read() as session:
@@ -116,7 +116,7 @@ def submit(
 
 
 def change(database: Database, experiment_id: int, wanted: ExperimentChange) -> ExperimentDetail:
-    """Give it another name, other tags or other notes; what it was submitted with stays. Raises NotFound."""
+    """Change its name, tags or notes. Raises NotFound."""
     with database.write() as session:
         experiment = _get(session, experiment_id, lock=True)
         if wanted.name is not None:
@@ -166,7 +166,7 @@ def show(database: Database, experiment_id: int) -> ExperimentDetail:
 
 
 def cancel(database: Database, experiment_id: int, actor: str) -> ExperimentDetail:
-    """Cancel every run that has not ended: queued ones at once, others at their next heartbeat; again at will.
+    """Cancel every unfinished run: queued ones at once, others at their next heartbeat. Idempotent.
 
     Raises NotFound or InvalidTransition.
     """
@@ -186,7 +186,7 @@ def cancel(database: Database, experiment_id: int, actor: str) -> ExperimentDeta
 
 
 def retry(database: Database, experiment_id: int, actor: str) -> ExperimentDetail:
-    """Queue every run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
+    """Queue every failed, cancelled or quarantined run again. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         experiment = _get(session, experiment_id, lock=True)
         cause = Cause(actor, now(session))
@@ -194,7 +194,7 @@ def retry(database: Database, experiment_id: int, actor: str) -> ExperimentDetai
         if not runs:
             state = summaries(session, [experiment])[0].state
             raise InvalidTransition(
-                f"experiment {experiment_id} is {state}; none of its runs can be tried again", current=state, allowed=[]
+                f"experiment {experiment_id} is {state}; none of its runs can be retried", current=state, allowed=[]
             )
         retry_locked(session, runs, cause)
         experiment.cancelled_at = None
@@ -210,7 +210,7 @@ def _locked(session: Session, experiment_id: int, states: tuple[str, ...]) -> Se
 
 
 def _storable(request: ExperimentRequest) -> dict[str, Any]:
-    """The request as it is kept. Raises InvalidRequest for text that no database and no JSON can hold."""
+    """The request as it is stored. Raises InvalidRequest for text that JSON or the database cannot hold."""
     body = request.model_dump(mode="json", exclude_unset=True)
     try:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False).encode().decode()
@@ -229,8 +229,8 @@ def _expand(database: Database, settings: Settings, request: ExperimentRequest) 
 
 
 def _stop_if_gone() -> None:
-    """Raises what ends the work of a client that has gone."""
-    with contextlib.suppress(NoEventLoopError):  # asked by this server itself
+    """Raise the cancellation if the client has gone."""
+    with contextlib.suppress(NoEventLoopError):  # called by this server itself
         from_thread.check_cancelled()
 
 
@@ -251,21 +251,21 @@ def _check_room(session: Session, settings: Settings, key_id: int | None, more: 
 
 
 def _submitted_before(session: Session, owner: str, key: str, sha256: str) -> ExperimentDetail | None:
-    """The first answer to this key of the owner's. Raises IdempotencyConflict if it was to another body."""
+    """The first answer to this key of this owner. Raises IdempotencyConflict for another body."""
     same = select(Experiment).where(Experiment.owner == owner, Experiment.idempotency_key == key)
     experiment = session.scalars(same).first()
     if experiment is None:
         return None
     if experiment.request_sha256 != sha256:
         raise IdempotencyConflict(
-            f"this Idempotency-Key was used for experiment {experiment.id}, with another body",
+            f"this Idempotency-Key was used with another body, for experiment {experiment.id}",
             experiment_id=experiment.id,
         )
     return _first_answer(session, experiment)
 
 
 def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
-    """What the submission was answered: nothing of it changes, so it need not be kept."""
+    """The answer to the submission, computed again, since none of it changes."""
     runs = experiment.runs
     if experiment.request.get("stop") is not None:  # blocks may have been added since
         asked = experiment.request.get("repetitions", 1)
@@ -288,7 +288,7 @@ def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
 
 
 def _stopping_at_first(experiment: Experiment) -> StoppingState | None:
-    """Before anything has run."""
+    """Estimate before any run."""
     if experiment.request.get("stop") is None:
         return None
     return StoppingState(repetitions=0, rel_ci=None, spent_s=0.0, reason=None)
@@ -315,7 +315,7 @@ def _estimated_s(session: Session, variants: list[Variant], repetitions: int) ->
 
 
 def summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:
-    """Each experiment with how many of its runs are in each state, and who submitted it."""
+    """Each experiment with the number of its runs by state, and its submitter."""
     ids = [experiment.id for experiment in experiments]
     counts: dict[int, Counter[str]] = {identity: Counter() for identity in ids}
     grouped = select(Run.experiment_id, Run.state, func.count()).where(Run.experiment_id.in_(ids))

@@ -1,4 +1,4 @@
-"""What a request is expanded to."""
+"""Variants and planned runs of a request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.schedulers import scheduler
 from taskloom.server.queue.experiments.canonical import sha256_of_text, text
 
-# What two runs may differ in and still take as long per step.
+# Settings that do not affect the time of a step.
 NOT_SHAPE = (
     "steps", "warmup", "seed", "data", "distribution", "checkpoint", "save", "trace", "lr", "beta1", "beta2", "eps",
     "weight_decay", "cores",
@@ -18,19 +18,19 @@ NOT_SHAPE = (
 
 
 def parts_of(spec: Mapping[str, Any]) -> tuple[str, str]:
-    """As text, what decides how long a step takes on one node, and the rest."""
+    """Canonical text of the settings that determine the time of a step on one node, and of the rest."""
     rest = {name: spec[name] for name in NOT_SHAPE if name in spec}
     return text({name: value for name, value in spec.items() if name not in rest}), text(rest)
 
 
 def shape_of(spec: Mapping[str, Any]) -> str:
-    """Equal for configurations whose steps take equally long on one node."""
+    """A key that is equal for configurations with equal step times on one node."""
     return sha256_of_text(parts_of(spec)[0])
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One combination of the axes' values: what varies, the whole configuration, and what it needs."""
+    """One combination of the axes' values, its complete configuration, and its requirements."""
 
     values: Mapping[str, Any]
     config: TrainConfig
@@ -40,7 +40,7 @@ class Variant:
 
     @property
     def runtime(self) -> str | None:
-        """The OpenMP runtime that it needs of its node, if it needs one."""
+        """The OpenMP runtime that its node must have, if any."""
         needed: str | None = scheduler(self.config.scheduler).runtime_of(self.config)
         return needed
 
@@ -54,7 +54,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Planned:
-    """A run to be: its place in the experiment's order. Runs of one block are paired. Repetitions count from 1."""
+    """A planned run with its place in the experiment's order. Runs of one block are paired. Repetitions count from
+    1."""
 
     position: int
     block: int
@@ -64,8 +65,8 @@ class Planned:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The largest of what the known nodes have; None: no node is known."""
+    """The largest resources of the known nodes; None: no node is known."""
 
     cores: int | None = None
     memory_bytes: int | None = None
-    runtimes: frozenset[str] | None = None  # labels of OpenMP runtimes that some node has
+    runtimes: frozenset[str] | None = None  # labels of OpenMP runtimes on the known nodes

@@ -13,8 +13,8 @@ router = Router(tag="retention")
 
 @router.post("/prune", ADMINS)
 def prune(context: Ctx, request: PruneRequest) -> PruneReport:
-    """Delete old runs with their attempts, results, output and artifacts, and files that no artifact needs any more.
+    """Delete old runs with their attempts, results, output and artifacts, and unused artifact files.
 
-    Nothing goes of an experiment that has not ended. An experiment without runs goes too. `more`: ask again.
+    Unfinished experiments are left untouched. Experiments without runs are deleted too. `more`: repeat the request.
     """
     return service.prune(context.database, context.store, request)

@@ -1,4 +1,4 @@
-"""Old runs are deleted with all that belongs to them, an experiment at a time; then files that nothing needs."""
+"""Deletion of old runs, one experiment at a time, and then of unused files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from taskloom.server.queue.runs import series
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import RUN
 
-RUNS_AT_ONCE = 2000  # deleted for one request, roughly: an experiment is not interrupted
+RUNS_AT_ONCE = 2000  # deleted per request, approximately: experiments are not split
 CHUNK = 500
 BELONGINGS = {"attempts": Attempt.run_id, "results": Result.run_id, "output_lines": OutputLine.run_id}
 
 
 def prune(database: Database, store: Store, request: PruneRequest) -> PruneReport:
-    """Delete, or count, what the request names. Runs of an experiment that has not ended stay, all of them."""
+    """Delete, or count, the runs that match a request. Unfinished experiments are left untouched."""
     with database.read() as session:
         at = now(session)
         experiment_ids = session.scalars(_candidates(request, at)).all()
@@ -52,7 +52,7 @@ def prune(database: Database, store: Store, request: PruneRequest) -> PruneRepor
 
 
 def _candidates(request: PruneRequest, at: float) -> Select[int]:
-    """Ids of experiments that have ended and have runs to delete."""
+    """Ids of finished experiments with runs to delete."""
     other = aliased(Run)
     unfinished = exists().where(other.experiment_id == Run.experiment_id, other.state.not_in(RUN.final()))
     query = (
@@ -66,8 +66,8 @@ def _candidates(request: PruneRequest, at: float) -> Select[int]:
 
 
 def _chosen(session: Session, request: PruneRequest, at: float, experiment_id: int) -> tuple[list[int], bool]:
-    """Runs of the experiment to delete, and whether these are all. It is locked, and then every run of it, as by those
-    who try one again: none is retried meanwhile."""
+    """Runs of the experiment to delete, and whether these are all. The experiment and all its runs are locked, as for a
+    retry, so that none is retried meanwhile."""
     session.execute(select(Experiment.id).where(Experiment.id == experiment_id).with_for_update(**LOCKED))
     of_it = select(Run.id, Run.state, Run.finished_at).where(Run.experiment_id == experiment_id)
     rows = session.execute(of_it.order_by(Run.id).with_for_update()).all()
@@ -83,7 +83,7 @@ def _chosen(session: Session, request: PruneRequest, at: float, experiment_id: i
 
 
 def _confirmed(session: Session) -> set[int]:
-    """Runs that an experiment which has not ended is to confirm."""
+    """Runs that an unfinished experiment confirms."""
     confirms = Experiment.request["confirms"].as_integer()
     unfinished = exists().where(Run.experiment_id == Experiment.id, Run.state.not_in(RUN.final()))
     return set(session.scalars(select(confirms).where(confirms.is_not(None), unfinished)))
@@ -101,7 +101,7 @@ def _count(session: Session, run_ids: list[int]) -> Counter[str]:
 
 
 def _delete(session: Session, experiment_id: int, run_ids: list[int], all_of_it: bool) -> None:
-    """What belongs to them goes with them, by the schema's foreign keys."""
+    """Delete runs; the schema's foreign keys delete everything that belongs to them."""
     lost = series.without(session, run_ids)
     for start in range(0, len(run_ids), CHUNK):
         session.execute(delete(Run).where(Run.id.in_(run_ids[start : start + CHUNK])))
@@ -111,7 +111,7 @@ def _delete(session: Session, experiment_id: int, run_ids: list[int], all_of_it:
 
 
 def _needed(database: Database, without_runs: Collection[int]) -> set[str]:
-    """Hashes of the files that artifacts refer to, those of some runs left aside."""
+    """Hashes of the files of artifacts, without those of some runs."""
     query = select(Artifact.sha256, Attempt.run_id).join(Attempt, Attempt.id == Artifact.attempt_id)
     with database.read() as session:
         return {sha256 for sha256, run_id in session.execute(query) if run_id not in without_runs}

@@ -1,4 +1,4 @@
-"""Every change of state: made as states.py allows it, and kept as a row of run_event."""
+"""Changes of state, checked by states.py and recorded as rows of run_event."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run, RunEvent
 from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
 
-SERVER = "server"  # the actor of what nobody asked for
-CHUNK = 1000  # runs that one statement changes
+SERVER = "server"  # the actor of changes without a request
+CHUNK = 1000  # runs per statement
 
 
 @dataclass(frozen=True)
 class Cause:
     """Actor, time (by the database's clock) and reason of a change of state.
 
-    actor: "key:ID", "local" (no key was asked for), "worker:ID", or "server".
+    actor: "key:ID", "local" (no key was required), "worker:ID", or "server".
     """
 
     actor: str
@@ -36,12 +36,12 @@ class Cause:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Metric of a change of state; null where none counts it."""
+    """Metrics of a change of state; null if none."""
 
-    run_ended: str | None  # the end state that runs came to
+    run_ended: str | None  # the final state of runs
     attempt_ended: str | None = None
     purpose: str | None = None  # of the attempt
-    waited_s: float | None = None  # in the queue, of a run that was claimed
+    waited_s: float | None = None  # in the queue, for a claimed run
     ran_s: float | None = None  # from an attempt's first heartbeat to its end
     runs: int = 1
 
@@ -49,7 +49,7 @@ class Outcome:
 def make(
     session: Session, cause: Cause, run: Run, run_verb: str | None, attempt: Attempt, attempt_verb: str | None = None
 ) -> None:
-    """Bring a run and an attempt of it to where the verbs lead, with the instants that go with it.
+    """Apply verbs to a run and its attempt, and set their timestamps.
 
     Raises InvalidTransition.
     """
@@ -73,7 +73,7 @@ def make(
 
 
 def _reached(state: str, cause: Cause) -> dict[str, Any]:
-    """Columns of a run that has come to a state."""
+    """Columns of a run in its new state."""
     columns = {"state": state, "finished_at": cause.at if state in RUN.final() else None}
     return columns | ({"queued_at": cause.at} if state == "queued" else {})
 
@@ -87,10 +87,10 @@ def _outcome(cause: Cause, was: tuple[str, str], run: Run, attempt: Attempt, wai
 
 
 def make_all(session: Session, cause: Cause, runs: Iterable[Run | Row[Any]], verb: str, **columns: Any) -> None:
-    """Bring runs that no attempt holds to where the verb leads, and set these columns of theirs too.
+    """Apply a verb to runs without an active attempt, and set these columns.
 
-    runs: locked, whole or as rows with id and state. In a few statements, however many they are, so that objects of
-    the session which stand for them are to be refreshed. Raises InvalidTransition.
+    runs: locked, as objects or as rows with id and state. It takes a few statements for any number of runs, so objects
+    of the session must be refreshed. Raises InvalidTransition.
     """
     by_state: dict[str, list[int]] = {}
     for run in runs:
@@ -103,7 +103,7 @@ def make_all(session: Session, cause: Cause, runs: Iterable[Run | Row[Any]], ver
 
 
 def mark_all(session: Session, cause: Cause, run_ids: Sequence[int], verb: str, **columns: Any) -> None:
-    """Set these columns of runs, and keep in their histories that it was done."""
+    """Set columns of runs, and record it in their histories."""
     for first in range(0, len(run_ids), CHUNK):
         of_them = Run.id.in_(run_ids[first : first + CHUNK])
         changed = update(Run).where(of_them).values(**columns)
@@ -112,7 +112,7 @@ def mark_all(session: Session, cause: Cause, run_ids: Sequence[int], verb: str, 
 
 
 def note_all(session: Session, cause: Cause, verb: str, which: ColumnElement[bool]) -> None:
-    """Keep what was done to runs, as the row that comes next in the history of each."""
+    """Record a change as the next row in the history of each run."""
     rows = select(
         Run.id, Run.experiment_id, literal(cause.at, Float), literal(verb, String), Run.state,
         literal(None, Integer), literal(None, String), literal(cause.actor, String), literal(cause.reason, String),

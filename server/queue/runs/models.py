@@ -36,24 +36,24 @@ class Run(Base):
     repetition: Mapped[int]
     variant: Mapped[dict[str, Any]]
     spec: Mapped[dict[str, Any]]
-    shape: Mapped[str] = mapped_column(String(64))  # SHA-256 of what decides how long a step takes
+    shape: Mapped[str] = mapped_column(String(64))  # SHA-256 of the settings that determine the time of a step
     rank: Mapped[int]  # the priority, negated: the queue goes by rank, then id
     cores_needed: Mapped[int]
     pinned_cores: Mapped[str] = mapped_column(Text)  # "0,1", or "" if the worker may choose
     memory_needed_bytes: Mapped[int] = mapped_column(BigInteger)
     timeout_s: Mapped[float]
-    trace: Mapped[bool] = mapped_column(server_default=false())  # whether it is to be traced once it has succeeded
+    trace: Mapped[bool] = mapped_column(server_default=false())  # whether it is traced after it has succeeded
     purpose: Mapped[str] = mapped_column(String(20), server_default="timing")  # of its newest attempt, or of the next
     state: Mapped[str] = mapped_column(String(20))
     attempts: Mapped[int]  # attempt_no of the newest attempt
     losses: Mapped[int]  # attempts lost since it was submitted or retried
     created_at: Mapped[float]
     queued_at: Mapped[float]
-    started_at: Mapped[float | None]  # when an attempt first ran, since it was submitted or retried
+    started_at: Mapped[float | None]  # first start of an attempt since the submission or retry
     cancel_requested_at: Mapped[float | None]
     finished_at: Mapped[float | None]
     error: Mapped[dict[str, Any] | None]
-    node: Mapped[str | None] = mapped_column(Text)  # from here on: of the result that counts
+    node: Mapped[str | None] = mapped_column(Text)  # from here on: of the canonical result
     environment_sha256: Mapped[str | None] = mapped_column(String(64))
     phase_s: Mapped[dict[str, Any] | None]
     flagged_steps: Mapped[int | None]
@@ -64,7 +64,7 @@ class Run(Base):
 
     @hybrid_property
     def timed(self) -> bool:
-        """Whether its result is there; it may be waiting to be traced, or being traced."""
+        """Whether it has a result; it may wait to be traced, or be traced now."""
         return (self.state == "succeeded") | (self.purpose == "tracing")
 
     __table_args__ = (
@@ -78,14 +78,14 @@ class Run(Base):
         ),
         Index("uq_run_position", "experiment_id", "position", unique=True),
         Index("ix_run_experiment", "experiment_id", "id"),
-        Index("ix_run_experiment_state", "experiment_id", "state", "id"),  # counts are made from it alone
+        Index("ix_run_experiment_state", "experiment_id", "state", "id"),  # covers the counts
         Index("ix_run_state", "state", "id"),
         Index("ix_run_shape", "shape"),
         Index("ix_run_series", "series_id", "finished_at", "id"),
-        # What lists are sorted by, and what they begin with: server/read/lists.
+        # Sort orders of lists: server/read/lists.
         Index("ix_run_created_at", "created_at", "id"),
         Index("ix_run_started_at", "started_at", "id"),
-        Index("ix_run_finished_at", "finished_at", "id", "state"),  # what ended lately is counted from it alone
+        Index("ix_run_finished_at", "finished_at", "id", "state"),  # covers the counts of recently ended runs
         Index("ix_run_median_step_s", "median_step_s", "id"),
         Index("ix_run_node", "node", "id"),
         Index("ix_run_flagged", "id", sqlite_where=text(FLAGGED), postgresql_where=text(FLAGGED)),
@@ -104,8 +104,8 @@ class Run(Base):
 
 
 class Series(Base):
-    """Runs of one configuration on one machine (gpt2core/spec/series.py) whose results count; gone with its last one.
-    Locked after its runs."""
+    """Runs with a canonical result of one configuration on one machine (gpt2core/spec/series.py); deleted with its last
+    run. Locked after its runs."""
 
     __tablename__ = "series"
 
@@ -115,16 +115,16 @@ class Series(Base):
     machine: Mapped[dict[str, Any]]
     node: Mapped[str] = mapped_column(Text)
     runs: Mapped[int]
-    last_at: Mapped[float]  # when the newest of its results came
+    last_at: Mapped[float]  # time of its newest result
 
     __table_args__ = (Index("ix_series_last_at", "last_at", "id"), LASTING_IDS)
 
 
 class RunEvent(Base):
-    """A change of state, as it was made; never changed, and deleted only with its run.
+    """A change of state, never modified and deleted only with its run.
 
-    A run's events are in the order of their ids. Those of different runs are nearly so: on PostgreSQL one with a lower
-    id may be committed a moment later.
+    Events of a run are in the order of their ids. For different runs this holds approximately: on PostgreSQL a lower id
+    may be committed slightly later.
     """
 
     __tablename__ = "run_event"
@@ -148,10 +148,10 @@ class RunEvent(Base):
 
 
 def is_flagged() -> ColumnElement[bool]:
-    """SQL: something ran beside its steps. Spelled out, not bound, as `is_queued` is."""
+    """SQL: other processes disturbed its steps. Literal values, as in `is_queued`."""
     return Run.flagged_steps > literal(0, literal_execute=True)
 
 
 def is_queued() -> ColumnElement[bool]:
-    """SQL: the run is queued. Spelled out, not bound: only so do the planners see that the partial indexes apply."""
+    """SQL: the run is queued. Literal values, not parameters, so that the planners can use the partial indexes."""
     return Run.state == literal("queued", literal_execute=True)

@@ -37,7 +37,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Offer:
-    """A worker that was heard of lately. busy: an attempt runs on one of its cores."""
+    """A worker with a recent sign of life. busy: an attempt runs on one of its cores."""
 
     node: str
     cores: frozenset[int]
@@ -51,11 +51,11 @@ class Offer:
 Answer = tuple[WaitingReason, str]
 PRESENT: frozenset[WaitingReason] = frozenset({"runs-before", "next"})  # a present worker will take it
 STARTING, WAITING = ("CONFIGURING", "RUNNING"), ("PENDING", "SUBMITTING")
-JOB_RESERVE_S = 120.0  # of a job's walltime: its worker's start, and what that keeps for its end
+JOB_RESERVE_S = 120.0  # of a job's walltime, for the worker's start and its reserve at the end
 
 
 def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_before: int) -> Answer:
-    """Why nobody runs it. registered: workers ever, also those that were not heard of lately."""
+    """Reason why a run waits. registered: number of all workers, including silent ones."""
     if not offers:
         if not registered:
             return "no-worker", "no worker is registered"
@@ -81,7 +81,7 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
 
 
 def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
-    """The first thing that none of the workers has which have everything before it; None if one has all of it."""
+    """The first requirement that no worker meets together with all before it; None if one worker meets all."""
     left = list(offers)
     for label in sorted(wish.labels):
         if not any(label in offer.labels for offer in left):
@@ -154,7 +154,7 @@ class Outlook:
         self._wishes: dict[tuple[int, int], Wish] = {}
 
     def waiting_for(self, run: Run, runs_before: int) -> Answer:
-        """Why nobody runs a queued run that has so many before it."""
+        """Reason why a queued run with `before` runs ahead of it waits."""
         block = (run.experiment_id, run.block)
         if block not in self._wishes:
             self._wishes[block] = _wish(self._session, run)
@@ -164,7 +164,7 @@ class Outlook:
 
 
 def waiting_for_pool(wish: Wish, pools: Sequence[PoolSummary], found: Answer) -> Answer:
-    """Why nobody runs it where provisioners bring workers. found: why no present worker does."""
+    """Reason why a run waits if provisioners bring workers. found: the reason with the present workers."""
     if not pools or found[0] in PRESENT:
         return found
     fitting = [pool for pool in pools if _lacking(wish, [_job_of(pool)], f"job of pool {pool.name}") is None]

@@ -1,4 +1,4 @@
-"""/api/v1/runs, but for their list: that is in server/read/runs."""
+"""/api/v1/runs, except for lists, which are in server/read/runs."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ router = Router("/runs", tag="runs")
 
 @router.get("/{run_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, run_id: Id) -> RunDetail:
-    """A run with its settings and every attempt."""
+    """Show a run with its settings and every attempt."""
     return service.show(context.database, context.settings, run_id)
 
 
 @router.get("/{run_id}/samples", READERS, errors=(NotFound, NoResult))
 def samples(context: Ctx, run_id: Id) -> SampleList:
-    """Every step of the run, warm-up included and marked."""
+    """List every step of the run, with warm-up steps marked."""
     return service.samples(context.database, run_id)
 
 
 @router.get("/{run_id}/result", READERS, errors=(NotFound, NoResult), responses={200: {"model": TrainResult}})
 def result(context: Ctx, run_id: Id) -> JSONResponse:
-    """The trainer's result, raw, as it was uploaded. The header Attempt-No says by which attempt."""
+    """Return the raw result as it was uploaded. The header Attempt-No names its attempt."""
     found, attempt_no = service.result(context.database, run_id)
     return JSONResponse(found, headers={"Attempt-No": str(attempt_no)})
 
 
 @router.get("/{run_id}/log", READERS, errors=(NotFound,))
 def log(context: Ctx, run_id: Id, page: Paged) -> LogPage:
-    """Output of the run's trainers, up to a limit for each attempt."""
+    """List the output of the run's trainers, up to a limit for each attempt."""
     return output.page(context.database, run_id, page.cursor, page.limit)
 
 
 @router.get("/{run_id}/progress", READERS, errors=(NotFound,))
 def progress(context: Ctx, run_id: Id) -> ProgressCurve:
-    """The live curve of a run: loss, tokens/s and step time at each heartbeat.
+    """Show the live curve of a run: loss, tokens/s and step time at each heartbeat.
 
     It is empty once the run has a result, whose samples have every step.
     """
@@ -55,22 +55,22 @@ def progress(context: Ctx, run_id: Id) -> ProgressCurve:
 
 @router.get("/{run_id}/steps", READERS, errors=(NotFound,))
 def steps(context: Ctx, run_id: Id, page: Paged) -> StepPage:
-    """Times and losses of a run's steps while it is under way, as its worker tells of them.
+    """List times and losses of the steps of a running run, from its worker's heartbeats.
 
-    The newest 20,000 of each attempt; none once the run has a result, whose samples have every step.
+    It has the newest 20,000 of each attempt, and none once the run has a result, whose samples have every step.
     """
     return times.page(context.database, run_id, page.cursor, page.limit)
 
 
 @router.get("/{run_id}/changes", READERS, errors=(NotFound,))
 def changes(context: Ctx, run_id: Id, page: Paged) -> StateChangePage:
-    """The run's history: every change of its state and its attempts', with time, actor and reason, oldest first."""
+    """List the changes of state of the run and its attempts, with time, actor and reason, oldest first."""
     return history.of_run(context.database, run_id, page.cursor, page.limit)
 
 
 @router.post("/{run_id}/cancel", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def cancel(context: Ctx, caller: Who, run_id: Id) -> RunDetail:
-    """Cancel a run: a queued one at once, one under way when its worker next beats."""
+    """Cancel a run: a queued one at once, a running one at its worker's next heartbeat."""
     return await context.control.run(_cancel, context, run_id, caller.actor)
 
 
@@ -83,7 +83,7 @@ def _cancel(context: Context, run_id: int, actor: str) -> RunDetail:
 
 @router.post("/{run_id}/retry", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def retry(context: Ctx, caller: Who, run_id: Id) -> RunDetail:
-    """Queue a run again that failed, was cancelled or quarantined. Its attempts so far stay in its history."""
+    """Queue a failed, cancelled or quarantined run again. Its attempts stay in its history."""
     return await context.control.run(_retry, context, run_id, caller.actor)
 
 

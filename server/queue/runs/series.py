@@ -1,4 +1,4 @@
-"""Series: to which one a result belongs, kept when it is taken, so that histories are read from an index."""
+"""Series of a result, stored with it so that histories are read from an index."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CHUNK = 500
 
 
 def add(session: Session, run: Run, result: Mapping[str, Any], at: float) -> None:
-    """Make a run that is locked the newest of the series that its result belongs to."""
+    """Add a locked run to the series of its result, as the newest one."""
     config, environment = result["config"], result["environment"]
     key = series_key(config, environment)
     series = _locked(session, key)
     if series is None:
-        hold(session, "series")  # another server may begin it at the same moment
+        hold(session, "series")  # another server may create the series at the same moment
         series = _locked(session, key)
     if series is None:
         machine = series_machine(environment)
@@ -35,7 +35,7 @@ def add(session: Session, run: Run, result: Mapping[str, Any], at: float) -> Non
 
 
 def without(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
-    """How many runs each series loses with these."""
+    """Number of these runs in each series."""
     lost: dict[int, int] = {}
     for first in range(0, len(run_ids), CHUNK):
         of_them = select(Run.series_id, func.count()).where(Run.id.in_(run_ids[first : first + CHUNK]))
@@ -46,7 +46,7 @@ def without(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
 
 
 def lose(session: Session, lost: Mapping[int, int]) -> None:
-    """Runs were deleted. A series goes with its last one."""
+    """Update series after runs were deleted; a series is deleted with its last run."""
     for series_id, count in sorted(lost.items()):
         session.execute(update(Series).where(Series.id == series_id).values(runs=Series.runs - count))
     session.execute(delete(Series).where(Series.id.in_(lost), Series.runs <= 0))

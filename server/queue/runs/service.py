@@ -1,4 +1,4 @@
-"""Runs: listed, shown, cancelled, retried, and their raw results."""
+"""Runs: show, cancel, retry, raw results."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE
 from taskloom.server.settings import Settings
 
-# What lists show: the columns of `summary`.
+# Columns of `summary`, for lists.
 SUMMARY = (
     Run.id, Run.experiment_id, Run.variant, Run.repetition, Run.block, Run.position, Run.state, Run.attempts,
     Run.created_at, Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.spec,
     Run.node, Run.flagged_steps, Run.error,
 )  # fmt: skip
 
-# What decides what becomes of a run that is cancelled or tried again.
+# Columns that decide about cancelling and retrying a run.
 DECIDING = (Run.id, Run.state, Run.purpose, Run.cancel_requested_at)
 
 
@@ -61,7 +61,7 @@ def summary(run: Any) -> dict[str, Any]:
 
 
 def main_settings(spec: Mapping[str, Any]) -> MainSettings | None:
-    """The settings that lists show; None where an older server kept others."""
+    """The settings that lists show; None if an older server stored others."""
     names = [name for name in MainSettings.model_fields if name != "model"]
     try:
         return MainSettings(model=spec["model"]["name"], **{name: spec[name] for name in names})
@@ -87,7 +87,7 @@ def show(database: Database, settings: Settings, run_id: int) -> RunDetail:
 
 
 def result(database: Database, run_id: int) -> tuple[dict[str, Any], int]:
-    """The raw TrainResult that the run is known by, and its attempt_no. Raises NotFound or NoResult."""
+    """The canonical raw TrainResult and its attempt_no. Raises NotFound or NoResult."""
     with database.read() as session:
         run = _get(session, run_id)
         row = session.execute(
@@ -118,7 +118,7 @@ def sample_rows(found: dict[str, Any]) -> list[SampleRow]:
 
 
 def cancel(database: Database, settings: Settings, run_id: int, actor: str) -> RunDetail:
-    """A queued run at once, one under way by the answer to its next heartbeat. Raises NotFound or InvalidTransition."""
+    """Cancel a queued run at once, a running one with its next heartbeat. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         run = _get(session, run_id, lock=True)
         cancel_locked(session, [run], Cause(actor, now(session)))
@@ -127,14 +127,14 @@ def cancel(database: Database, settings: Settings, run_id: int, actor: str) -> R
 
 
 def cancel_locked(session: Session, runs: Sequence[Run | Row[Any]], cause: Cause) -> None:
-    """Raises InvalidTransition. runs: whole, or rows of their DECIDING."""
+    """Cancel locked runs. runs: objects, or rows of DECIDING. Raises InvalidTransition."""
     asked, traced, others = [], [], []
     for run in runs:
         if run.state in ACTIVE:
             if run.cancel_requested_at is None:
                 asked.append(run.id)
         elif run.purpose == "tracing" and run.state == "queued":
-            traced.append(run)  # it has its result: what is cancelled is the tracing
+            traced.append(run)  # it has its result, so only the tracing is cancelled
         elif run.state != "cancelled":
             others.append(run)
     changes.mark_all(session, cause, asked, "request-cancel", cancel_requested_at=cause.at)
@@ -143,9 +143,9 @@ def cancel_locked(session: Session, runs: Sequence[Run | Row[Any]], cause: Cause
 
 
 def retry(database: Database, settings: Settings, run_id: int, actor: str) -> RunDetail:
-    """Queue a run that failed, was cancelled or quarantined once more. Raises NotFound or InvalidTransition."""
+    """Queue a failed, cancelled or quarantined run again. Raises NotFound or InvalidTransition."""
     with database.write() as session:
-        # Before the run: as a cancellation locks them.
+        # Locked before the run, in the same order as for a cancellation.
         experiment = session.get(Experiment, _get(session, run_id).experiment_id, with_for_update=LOCKED)
         run = _get(session, run_id, lock=True)  # both may have been deleted meanwhile
         assert experiment is not None

@@ -1,4 +1,4 @@
-"""THE transition table: what may become of runs and attempts. Everything else is refused. No I/O here."""
+"""The transition table of runs and attempts. All other transitions are rejected. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskloom.server.errors import InvalidTransition
 
 @dataclass(frozen=True)
 class Machine:
-    """States, and for each verb where it leads from where."""
+    """States, and for each verb its transitions."""
 
     subject: str
     states: tuple[str, ...]
@@ -31,7 +31,7 @@ class Machine:
         return sorted({table[state] for table in self.verbs.values() if state in table} - {state})
 
     def final(self) -> tuple[str, ...]:
-        """States that nothing leads out of by itself: active ones left out."""
+        """States that are neither queued nor active."""
         return tuple(s for s in self.states if s not in OPEN)
 
 
@@ -48,13 +48,13 @@ RUN = Machine(
     {
         "claim": _to("leased", "queued"),
         "start": _to("running", "leased", "running"),
-        # From queued and quarantined: the attempt was lost, nobody took the run, and now it is heard of again.
+        # From queued and quarantined: a lost attempt returns before another worker has claimed the run.
         "renew": _to("running", "queued", "quarantined"),
         "succeed": _to("succeeded", *ACTIVE, "queued", "quarantined"),
         "fail": _to("failed", *ACTIVE, "queued", "quarantined"),
         "cancel": _to("cancelled", *ACTIVE, "queued"),
         "requeue": _to("queued", *ACTIVE),
-        # Timed, and now to be traced: a result that counts is there, so from here on it can only succeed.
+        # Timed, and now traced: the run has a canonical result, so it can only succeed.
         "trace": _to("queued", *ACTIVE, "queued", "quarantined"),
         "quarantine": _to("quarantined", *ACTIVE),
         "retry": _to("queued", "failed", "cancelled", "quarantined"),
@@ -71,7 +71,7 @@ ATTEMPT = Machine(
         "fail": _to("failed", *ACTIVE, "lost"),
         "cancel": _to("cancelled", *ACTIVE, "lost"),
         "expire": _to("lost", *ACTIVE),
-        # From failed: the server enforced the deadline, and the worker's own account came afterwards.
+        # From failed: the server enforced the deadline before the worker's result arrived.
         "supersede": _to("superseded", "lost", "failed"),
     },
 )

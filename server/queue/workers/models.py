@@ -15,10 +15,10 @@ class Worker(Base):
 
     worker_id: Mapped[str] = mapped_column(Text, primary_key=True)
     boot_id: Mapped[str] = mapped_column(Text)
-    former_boots: Mapped[list[str] | None]  # the last ones that others replaced, oldest first
+    former_boots: Mapped[list[str] | None]  # replaced processes, oldest first
     machine_boot_id: Mapped[str | None] = mapped_column(Text)
-    spool_id: Mapped[str | None] = mapped_column(Text)  # where its results wait; null of older workers
-    started_s: Mapped[float | None]  # on the machine's clock, since it was booted
+    spool_id: Mapped[str | None] = mapped_column(Text)  # the spool of its results; null for older workers
+    started_s: Mapped[float | None]  # seconds since the machine's boot
     node: Mapped[str] = mapped_column(Text, index=True)
     cores: Mapped[list[int]]
     core_set: Mapped[str] = mapped_column(Text)  # the cores, ascending, as "0,1,2"
@@ -29,12 +29,12 @@ class Worker(Base):
     registered_at: Mapped[float]
     seen_at: Mapped[float]
     ends_at: Mapped[float | None]
-    left_at: Mapped[float | None]  # when it said that it takes no further run; null while it may
-    removed_at: Mapped[float | None]  # since when it is listed no more; null again when it registers
+    left_at: Mapped[float | None]  # when it left; null while it may claim runs
+    removed_at: Mapped[float | None]  # when it was removed from lists; null again when it registers
 
 
 class WorkerKey(Base):
-    """The key that a worker was registered with; none if that was before there were keys."""
+    """The key of a worker's registration; none without keys."""
 
     __tablename__ = "worker_key"
 

@@ -1,4 +1,4 @@
-"""Whose worker it is: a worker's key touches its own workers and their attempts, and no others."""
+"""Ownership of workers: a worker key may use only its own workers and their attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taskloom.server.queue.workers.models import WorkerKey
 
 
 def take(session: Session, caller: Caller, worker_id: str) -> None:
-    """The worker is the caller's from now on, if it is nobody's whose key still counts. Raises NotYourWorker."""
+    """Assign the worker to the caller, unless it belongs to another valid key. Raises NotYourWorker."""
     if caller.key_id is None:
         return
     owner = session.get(WorkerKey, worker_id)
@@ -29,7 +29,7 @@ def take(session: Session, caller: Caller, worker_id: str) -> None:
 
 
 def check_cores(session: Session, caller: Caller, worker_id: str, node: str, cores: Collection[int]) -> None:
-    """Raises CoresTaken where attempts of another key's workers run on these cores: that key would be kept off them."""
+    """Raises CoresTaken if attempts of another key's workers run on these cores."""
     if caller.key_id is None or caller.scope == "admin":
         return
     running = (
@@ -43,7 +43,7 @@ def check_cores(session: Session, caller: Caller, worker_id: str, node: str, cor
 
 
 def check_worker(database: Database, caller: Caller, worker_id: str) -> None:
-    """Raises NotYourWorker; UnknownWorker where it registered before there were keys: it does so again."""
+    """Raises NotYourWorker, or UnknownWorker if the worker registered without a key and must register again."""
     if caller.scope == "admin":
         return
     with database.read() as session:
@@ -55,11 +55,11 @@ def check_worker(database: Database, caller: Caller, worker_id: str) -> None:
 
 
 def check_attempt(database: Database, caller: Caller, attempt_id: int) -> None:
-    """Raises NotYourWorker. An attempt that there is not is left to the caller's next step to find out."""
+    """Raises NotYourWorker. A missing attempt is no error here; the next step reports it."""
     if caller.scope != "worker":
         return
     with database.read() as session:
         worker_id = session.execute(select(Attempt.worker_id).where(Attempt.id == attempt_id)).scalar_one_or_none()
         owner = None if worker_id is None else session.get(WorkerKey, worker_id)
     if worker_id is not None and (owner is None or owner.key_id != caller.key_id):
-        raise NotYourWorker(f"attempt {attempt_id} is of a worker that was registered with another key")
+        raise NotYourWorker(f"attempt {attempt_id} belongs to a worker that was registered with another key")

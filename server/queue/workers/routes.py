@@ -45,8 +45,8 @@ def _register(context: Context, caller: Caller, registration: WorkerRegistration
     responses=NEW,
 )
 async def register(context: Ctx, caller: Who, registration: WorkerRegistration, response: Response) -> WorkerSummary:
-    """A worker introduces itself; again at will. Another boot_id says that it is a new process: what the old one held
-    is lost, and its boot_id is taken no more."""
+    """Register a worker. Idempotent. Another boot_id means a new process: attempts of the old one are lost, and its
+    boot_id is rejected from then on."""
     return await context.control.run(_register, context, caller, registration, response)
 
 
@@ -80,24 +80,24 @@ async def put(
 
 @router.post("/{worker_id}/leave", WORKERS, errors=(NotFound, NotYourWorker, StaleBoot, CoresTaken), status_code=204)
 def leave(context: Ctx, caller: Who, worker_id: WorkerId, leaving: Leaving) -> None:
-    """A worker says that it takes no further run. Blocks that were bound to it are free for others at once."""
+    """Record that a worker takes no further run. Its blocks become free for other workers at once."""
     service.leave(context.database, caller, worker_id, leaving.boot_id)
     context.waiting.changed()
 
 
 @router.get("", READERS)
 def index(context: Ctx, page: Paged) -> WorkerPage:
-    """Workers by their id."""
+    """List workers by id."""
     return service.page(context.database, context.settings, page.cursor, page.limit)
 
 
 @router.get("/{worker_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, worker_id: WorkerId) -> WorkerSummary:
-    """A worker, when it was last heard of, and what it runs."""
+    """Show a worker with its last sign of life and its current attempt."""
     return service.show(context.database, context.settings, worker_id)
 
 
 @router.delete("/{worker_id}", ADMINS, errors=(NotFound, WorkerBusy), status_code=204)
 async def remove(context: Ctx, worker_id: WorkerId) -> None:
-    """List a worker no more that has left or is silent. What it did stays; it is back when it registers again."""
+    """Remove a silent or departed worker from lists. Its history stays, and it returns when it registers again."""
     await context.control.run(service.remove, context.database, context.settings, worker_id)

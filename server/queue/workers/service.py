@@ -1,4 +1,4 @@
-"""Workers introduce themselves, and are listed."""
+"""Registration and lists of workers."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")
-ENDING_S = 120.0  # before its walltime is over a worker takes hardly a run any more
-FORMER_BOOTS = 100  # that are known of a worker: a message is late by seconds, not by a hundred restarts
+ENDING_S = 120.0  # near the end of its walltime a worker takes hardly any runs
+FORMER_BOOTS = 100  # replaced processes per worker that are remembered, to reject their late messages
 
 
 def register(
     database: Database, settings: Settings, caller: Caller, given: WorkerRegistration
 ) -> tuple[WorkerSummary, bool, bool | None]:
-    """The worker as it is known now; whether it is new; whether runs were queued again because it had restarted, None
-    if it had not.
+    """Register a worker. Returns it; whether it is new; and whether its restart queued runs again, None if it did not
+    restart.
 
-    The same boot_id is the same process: what it holds stays its own. Another one is a new process: the old one's
-    attempts are lost, and what it sent before its end changes nothing any more. Raises NotYourWorker, StaleBoot,
-    WorkerElsewhere or CoresTaken.
+    The same boot_id is the same process, which keeps its attempts. Another one is a new process: the attempts of the
+    old one are lost, and its late messages have no effect. Raises NotYourWorker, StaleBoot, WorkerElsewhere or
+    CoresTaken.
     """
     cores = sorted(set(given.cores))
     with database.write() as session:
-        hold(session, f"worker {given.worker_id}")  # a first registration that comes twice at once
+        hold(session, f"worker {given.worker_id}")  # two first registrations at the same moment
         worker = session.get(Worker, given.worker_id, with_for_update=LOCKED)
         if worker is not None:
             ownership.take(session, caller, given.worker_id)
@@ -80,15 +80,15 @@ def register(
 
 
 def _started_before(given: WorkerRegistration, known: Worker) -> bool:
-    """By the clock of the machine that both processes were started on; of two machines nothing is known."""
+    """Whether one process started before the other, by the clock of their machine; unknown for two machines."""
     if given.machine_boot_id is None or given.machine_boot_id != known.machine_boot_id:
         return False
     return given.started_s is not None and known.started_s is not None and given.started_s < known.started_s
 
 
 def _check_spool(given: WorkerRegistration, known: Worker, at: float, lease_s: float) -> None:
-    """Raises WorkerElsewhere where the known process is at work and delivers from another spool: results would wait
-    there that nobody sends, and its run would be lost."""
+    """Raises WorkerElsewhere if the known process is active with another spool, whose results would otherwise never be
+    delivered."""
     silent_s = at - known.seen_at
     if known.left_at is not None or silent_s > lease_s or None in (given.spool_id, known.spool_id):
         return
@@ -101,9 +101,9 @@ def _check_spool(given: WorkerRegistration, known: Worker, at: float, lease_s: f
 
 
 def leave(database: Database, caller: Caller, worker_id: str, boot_id: str) -> None:
-    """Note that a worker takes no further run: its blocks are free for others at once.
+    """Record that a worker takes no further run, and free its blocks.
 
-    What it still runs stays its own. Raises NotFound, NotYourWorker, StaleBoot.
+    It keeps its current attempt. Raises NotFound, NotYourWorker, StaleBoot.
     """
     with database.write() as session:
         worker = session.get(Worker, worker_id, with_for_update=LOCKED)
@@ -116,7 +116,7 @@ def leave(database: Database, caller: Caller, worker_id: str, boot_id: str) -> N
 
 
 def remove(database: Database, settings: Settings, worker_id: str) -> None:
-    """List a worker no more. Raises NotFound, or WorkerBusy where it may still come for a run."""
+    """Remove a worker from lists. Raises NotFound, or WorkerBusy if it may still claim runs."""
     with database.write() as session:
         worker = session.get(Worker, worker_id, with_for_update=LOCKED)
         if worker is None or worker.removed_at is not None:
@@ -125,7 +125,7 @@ def remove(database: Database, settings: Settings, worker_id: str) -> None:
         held = session.scalars(select(Attempt.id).where(Attempt.worker_id == worker_id, is_active())).first()
         state = _state(worker, held is not None, at, settings)
         if state not in ("left", "silent"):
-            raise WorkerBusy(f"worker {worker_id} is {state}: it leaves first", attempt_id=held, current=state)
+            raise WorkerBusy(f"worker {worker_id} is {state}; it must leave first", attempt_id=held, current=state)
         worker.removed_at = at
 
 
@@ -137,7 +137,7 @@ def show(database: Database, settings: Settings, worker_id: str) -> WorkerSummar
             raise NotFound(f"there is no worker {worker_id}")
         found, _ = _summaries(session, settings, [worker])
     if not found:
-        raise NotFound(f"worker {worker_id} was registered with values that cannot be read: it registers again")
+        raise NotFound(f"worker {worker_id} was registered with unreadable values; it must register again")
     return found[0]
 
 
@@ -209,7 +209,8 @@ def _held(session: Session, workers: Sequence[Worker]) -> dict[str, CurrentAttem
 
 
 def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
-    """Raises ValidationError, InvalidRequest or BodyTooComplex for what older servers took and no answer can hold."""
+    """A row as an answer. Raises ValidationError, InvalidRequest or BodyTooComplex for values that only older servers
+    accepted."""
     values.refuse_odd([worker.labels, worker.software, worker.topology], values.REQUEST)
     return WorkerSummary(
         worker_id=worker.worker_id,
@@ -233,7 +234,7 @@ def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
 
 
 def capacity(session: Session) -> Capacity:
-    """The most cores, the most memory and all OpenMP runtimes of the known workers, each by itself."""
+    """The maximum of cores and of memory, and all OpenMP runtimes, over the known workers."""
     known = select(Worker.cores, Worker.memory_bytes, Worker.labels).where(Worker.removed_at.is_(None))
     rows = session.execute(known).all()
     if not rows:
