@@ -29,8 +29,8 @@ def main(
     peaks_command: Command = roofs.command,
     grace_s: float | None = None,
 ) -> int:
-    """Work until stopped. The commands are how a trainer is started and how peaks are measured; nothing that comes over
-    the network can change them. grace_s: from asking a trainer to stop to killing it, by default the settings'.
+    """Work until stopped. The commands start a trainer and measure peaks; nothing from the network can change them.
+    grace_s: time between SIGTERM and SIGKILL for a trainer, by default the settings'.
     """
     try:
         settings = parse(arguments, os.environ)
@@ -40,7 +40,7 @@ def main(
         return EXIT_BAD_INPUT
     report = Report(settings.as_json)
     if settings.job is not None and settings.job.unknown is not None:
-        report.say("end-unknown", f"nobody says when this Slurm job ends: {settings.job.unknown}; --walltime would")
+        report.say("end-unknown", f"the end of this Slurm job is unknown: {settings.job.unknown}; set --walltime")
     cache.settle(settings.spool, report)
     try:
         builds.keep()
@@ -59,7 +59,7 @@ def main(
 
     def stop_at_once() -> None:
         supervisor.kill()
-        os._exit(EXIT_STOPPED_AT_ONCE)  # nothing is waited for; what was to be delivered is in the spool
+        os._exit(EXIT_STOPPED_AT_ONCE)  # without waiting: undelivered results are in the spool
 
     signals.listen(lambda: stop_at_once() if agent.draining else drain())
     affinity.raise_priority()

@@ -12,7 +12,7 @@ from gpt2core.spec.errors import ConfigError
 
 
 def team_cores(config: TrainConfig, worker_cores: Sequence[int]) -> tuple[int, ...]:
-    """Cores to pin the team's threads to, in order. Raises ConfigError for what this worker does not have."""
+    """Cores for the team's threads, in order. Raises ConfigError for cores that this worker does not have."""
     if config.cores is not None:
         if not set(config.cores) <= set(worker_cores):
             raise ConfigError("cores", list(config.cores), "cores of this worker: " + ",".join(map(str, worker_cores)))
@@ -28,13 +28,13 @@ def spare_cores(process_cores: Collection[int], measured: Collection[int]) -> tu
 
 
 def move_agent(cores: Collection[int]) -> None:
-    """Put every thread of this process on these cores; threads that it starts later follow."""
+    """Move every thread of this process to these cores; later threads inherit them."""
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
             os.sched_setaffinity(int(thread.name), cores)
 
 
 def raise_priority() -> None:
-    """Let the agent answer in time beside a busy trainer, where the system allows it."""
+    """Raise the agent's priority, where the system allows it, so that it answers beside a busy trainer."""
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -5)

@@ -14,8 +14,8 @@ from taskloom.worker.steps import Steps, told
 
 class Phase(StrEnum):
     WAITING = "waiting"  # for a run
-    RUNNING = "running"  # a trainer, under a lease
-    DELIVERING = "delivering"  # what came of it
+    RUNNING = "running"  # a trainer under a lease
+    DELIVERING = "delivering"  # its outcome
     STOPPED = "stopped"
 
 
@@ -90,13 +90,13 @@ class Agent:
         self._go("stop")
 
     def drain(self) -> StopReason | None:
-        """Take no further run. The answer is why to stop the current trainer, or None to let it finish."""
+        """Take no further run. Returns the reason to stop the current trainer, or None to let it finish."""
         self.draining = True
         return StopReason.RELEASE if self._drain == "release" and self.phase is Phase.RUNNING else None
 
     def ask_to_stop(self, reason: StopReason) -> bool:
-        """Note why the current trainer is stopped. False if it already is being stopped: the first reason counts,
-        except that a lost lease overrides any, because nobody waits for that attempt's outcome."""
+        """Record why the current trainer is stopped. False if it is already being stopped: the first reason counts, but
+        a lost lease overrides any, since the outcome of that attempt is not wanted."""
         if self.phase is not Phase.RUNNING:
             return False
         first = self.stop_reason is None
@@ -105,7 +105,7 @@ class Agent:
         return first
 
     def note(self, event: Mapping[str, Any]) -> bool:
-        """Take in what the trainer told; True if it entered another stage."""
+        """Process an event of the trainer; return whether it entered another stage."""
         before, known = self.progress, event.get("event")
         stage = STAGES.get(str(known))
         if stage is None or self.phase is not Phase.RUNNING:

@@ -1,7 +1,7 @@
-"""Trainers of this worker and of those before it, kept on the node, so that an older one can be timed beside a newer.
+"""Trainers of this worker and of earlier versions, kept on the node so that an old one can be timed beside a new one.
 
-A build is the trainer's source files; it runs with the libraries that are installed now. It is named by the hash of its
-sources, as results are (`environment.core_hash`).
+A build is the trainer's source files; it runs with the installed libraries. Its name is the hash of its sources, as in
+results (`environment.core_hash`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpt2core.spec.settings import cache_folder
 from gpt2core.spec.sources import ROOT, source_hash
 from taskloom.contract.experiments import KEPT, build_label
 
-MOST = 8  # builds of a node; the one that was used longest ago goes first
+MOST = 8  # builds per node; the least recently used one is deleted first
 PACKAGE, ABOUT, NAME = "gpt2core", "build.json", "[0-9a-f]{64}"
 
 
@@ -45,7 +45,7 @@ def keep() -> None:
 
 
 def _copy(root: Path) -> Path:
-    """The kept copy of the sources, named by its own hash: they may change while they are copied."""
+    """Copy the sources; return the copy, named by its own hash, since sources may change meanwhile."""
     with tempfile.TemporaryDirectory(dir=root) as part:
         copy = Path(part) / "build"
         shutil.copytree(ROOT, copy / PACKAGE, ignore=_no_sources)
@@ -55,7 +55,7 @@ def _copy(root: Path) -> Path:
         try:
             copy.rename(target)
         except OSError:
-            if not target.is_dir():  # another worker of the node was faster
+            if not target.is_dir():  # another worker of the node has kept it
                 raise
     return target
 
@@ -75,7 +75,7 @@ def labels() -> dict[str, str]:
 
 
 def command(build: str, plain: list[str]) -> list[str]:
-    """The command `plain` with a build in place of the installed trainer. Raises ConfigError without the build."""
+    """The command `plain` with a build instead of the installed trainer. Raises ConfigError if the build is missing."""
     path = folder() / build
     if not re.fullmatch(NAME, build) or _about(path) is None:
         raise ConfigError("build", build, "a trainer that this node has kept")
@@ -85,8 +85,8 @@ def command(build: str, plain: list[str]) -> list[str]:
 
 
 def unknown(build: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that a build is too old to know. Raises ConfigError where one of them is not its default, which is what
-    was done before it came."""
+    """Settings that an old build does not know. Raises ConfigError if one of them is not its default, the only
+    behaviour of the build."""
     known = (_about(folder() / build) or {}).get("settings", [])
     newer = {name: value for name, value in config.items() if name not in known}
     usual = TrainConfig().to_dict()
@@ -97,7 +97,7 @@ def unknown(build: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _about(path: Path) -> dict[str, Any] | None:
-    """What is known of a kept build; None if it is none that this worker can start."""
+    """Description of a kept build; None if this worker cannot start it."""
     try:
         found = json.loads((path / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError):

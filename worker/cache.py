@@ -11,7 +11,7 @@ from taskloom.worker.report import Report
 
 
 def settle(spool: Path, report: Report) -> None:
-    """Let trainers use the spool's folder `cache` where the cache folder cannot be written, and say so."""
+    """Let trainers use the spool's folder `cache` if the cache folder is not writable, with a warning."""
     try:
         make_cache_folder()
     except ConfigError as error:

@@ -33,7 +33,7 @@ class ClaimAnswered:
 
 
 class ClaimLoop:
-    """One worker's life, in the main thread."""
+    """The loop of one worker, in the main thread."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ClaimLoop:
         self._idle_since = time.monotonic()
 
     def run(self) -> int:
-        """Until stopped, or until one run is done with `once`. The process's exit code."""
+        """Run until stopped or, with `once`, for one run; return the exit code."""
         try:
             self._register()
             if self._settings.resend:
@@ -88,14 +88,14 @@ class ClaimLoop:
         return EXIT_OK
 
     def _resend(self) -> int:
-        """Send what waits and what was refused before, once."""
+        """Send waiting and rejected results, once."""
         count = self._spool.take_back()
         self._report.say("resending", f"{count} refused files are sent again", count=count)
         self._delivery.deliver_waiting()
         return EXIT_RUN_FAILED if self._spool.refused() else EXIT_OK
 
     def pause(self, delay_s: float) -> bool:
-        """Wait; False as soon as the worker is to take no further run."""
+        """Wait; return False as soon as the worker takes no further run."""
         until = time.monotonic() + delay_s
         while not self._agent.draining:
             try:
@@ -107,10 +107,10 @@ class ClaimLoop:
         return False
 
     def _deliver_stranded(self) -> None:
-        """Deliver what earlier workers of this user left in default spools."""
+        """Deliver results of earlier workers of this user from default spools."""
         if self._settings.spool == default_spool(self._settings.worker_id):
             for spool in stranded(self._settings.spool):
-                self._report.say("adopted", f"delivering what waits in {spool.folder}")
+                self._report.say("adopted", f"delivering results from {spool.folder}")
                 Delivery(self._client, spool, self.pause, self._report).deliver_waiting()
 
     def _pause_while_wanted(self, delay_s: float) -> bool:
@@ -126,20 +126,21 @@ class ClaimLoop:
         self._report.say("registered", text, worker_id=name)
 
     def _leave(self) -> None:
-        """Tell the server, once: what does not reach it, it concludes from the silence."""
+        """Tell the server once; without the message it notices the silence."""
         if self._registered:
             try:
                 self._client.leave(self._settings.worker_id, self._life.boot_id)
             except (Refused, Unreachable) as error:
-                self._report.say("left-untold", f"the server was not told that this worker leaves: {error}")
+                self._report.say("left-untold", f"could not tell the server that this worker leaves: {error}")
 
     def _idle_left_s(self) -> float:
-        """Seconds until this worker has waited for a run for as long as it may."""
+        """Seconds until --idle-exit."""
         limit_s = self._settings.idle_exit_s
         return math.inf if limit_s is None else max(0.0, self._idle_since + limit_s - time.monotonic())
 
     def _claim(self) -> Lease | None:
-        """Poll once for a lease; None: there is none. The poll has its own thread, so signals do not wait for it."""
+        """Poll once for a lease; None: there is none. The poll runs in its own thread, so that signals need not
+        wait."""
         remaining_s = self._settings.walltime.remaining_s()
         request = LeaseRequest(
             worker_id=self._settings.worker_id,
@@ -152,7 +153,7 @@ class ClaimLoop:
             match self._inbox.get():
                 case DrainAsked():
                     self._agent.drain()
-                    return None  # leaving closes the connection, and the server gives the poll no run
+                    return None  # leaving closes the connection, so the server gives the poll no run
                 case ClaimAnswered(lease, None):
                     self._failures = 0
                     return lease
@@ -200,7 +201,7 @@ class ClaimLoop:
                 entry = Entry(lease.attempt_id, execution.upload(self._settings.worker_id, lease.attempt_no, verdict))
                 self._keep(entry)
                 beats.send_last_lines()
-                self._delivery.deliver(entry)  # under the lease: it may take longer than that lasts
+                self._delivery.deliver(entry)  # with heartbeats, since it may take longer than the lease
         finally:
             beats.stop()
         agent.acknowledge()
@@ -209,7 +210,7 @@ class ClaimLoop:
     def _keep(self, entry: Entry) -> None:
         try:
             self._spool.put(entry)
-        except OSError as error:  # a full disk: the result is still in memory, and the server may take it
+        except OSError as error:  # a full disk: the result in memory can still be sent
             self._report.say("spool-failed", f"spool {self._spool.folder}: {error}; delivering from memory")
 
     def _tell_retry(self, error: Exception | None, delay_s: float) -> None:

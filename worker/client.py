@@ -26,18 +26,18 @@ from taskloom.contract.runs import (
 from taskloom.contract.workers import Leaving, WorkerRegistration
 from taskloom.worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
 
-ANSWER_S = 30.0  # beyond what a long poll may take
-BEAT_ANSWER_S = 10.0  # where an answer gets lost, there is time for another beat before the lease is over
+ANSWER_S = 30.0  # in addition to a long poll
+BEAT_ANSWER_S = 10.0  # leaves time for another heartbeat within the lease
 ARTIFACT_S = 120.0  # for the server to sync a large file
 M = TypeVar("M", bound=BaseModel)
 
 
 PROBLEM = "application/problem+json"
-OURS = "/problems/"  # where the server's own types of problems are
+OURS = "/problems/"  # prefix of the server's own problem types
 
 
 class Refused(Exception):
-    """The server itself said, with a problem of its own, that it will not do this; asking again would not change it."""
+    """The server refused the request with a problem of its own; a retry would not help."""
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
         hint = "; set TASKLOOM_TOKEN to a key of scope worker" if status == 401 else ""
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 class ServerClient:
-    """One worker's connection to one server. Raises Unreachable (try again) and Refused (do not)."""
+    """One worker's connection to one server. Raises Unreachable (retry) and Refused (do not retry)."""
 
     def __init__(self, server: str, token: str | None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -62,7 +62,7 @@ class ServerClient:
         self._http.close()
 
     def register(self, registration: WorkerRegistration) -> None:
-        """Raises Unreachable too while another process with this id is at work: it may end."""
+        """Also raises Unreachable while another process with this id is active, since it may end."""
         try:
             self._send("POST", "/workers", registration)
         except Refused as error:
@@ -70,7 +70,7 @@ class ServerClient:
                 raise Unreachable(str(error)) from error
             if "spool_id" not in {each.get("field") for each in error.problem.get("errors") or ()}:
                 raise
-            known = registration.model_dump(exclude={"spool_id"}, exclude_unset=True)  # by the first servers
+            known = registration.model_dump(exclude={"spool_id"}, exclude_unset=True)  # for the first servers
             self._send("POST", "/workers", WorkerRegistration.model_validate(known))
 
     def leave(self, worker_id: str, boot_id: str) -> None:
@@ -134,7 +134,7 @@ class ServerClient:
         if answer.is_success:
             return answer
         problem = _problem(answer)
-        if problem is None:  # a proxy, or what else is at this address for the moment
+        if problem is None:  # the answer of a proxy or of another program
             raise Unreachable(f"{answer.request.url}: status {answer.status_code}, not from a Taskloom server")
         raise Refused(answer.status_code, problem)
 

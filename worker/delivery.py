@@ -1,4 +1,4 @@
-"""Brings what is in the spool to the server; an entry goes only when the server has answered for it."""
+"""Delivery of the spool to the server; an entry is deleted only after the server's answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taskloom.worker.report import Report
 from taskloom.worker.retry import call_until_answered
 from taskloom.worker.spool import Entry, Spool
 
-KEEP_STATUSES = (401, 403)  # the operator's key is the matter, not the result
+KEEP_STATUSES = (401, 403)  # caused by the operator's key, not by the result
 
 NOT_A_RESULT_STATUSES = (413, 422)
 
@@ -19,25 +19,25 @@ Pause = Callable[[float], bool]
 
 
 def _failed_instead(entry: Entry, error: Refused) -> Entry:
-    """A result that is too large or malformed is a failure of the run, told at once: else the run is tried again."""
+    """The failure to report at once for a result that is too large or malformed; else the run would be retried."""
     detail = str(error.problem.get("detail", error))
     verdict = Verdict("failed", None, {"slug": "result-refused", "detail": detail, "output": []})
     return Entry(entry.attempt_id, upload(entry.upload.worker_id, entry.upload.attempt_no, verdict))
 
 
 class Delivery:
-    """Delivers entries. Raises retry.GaveUp when it was asked to stop before the server answered."""
+    """Delivers entries. Raises retry.GaveUp if it is stopped before the server answers."""
 
     def __init__(self, client: ServerClient, spool: Spool, pause: Pause, report: Report) -> None:
         self._client, self._spool, self._pause, self._report = client, spool, pause, report
 
     def deliver_waiting(self) -> None:
-        """Everything in the spool, oldest first."""
+        """Deliver everything in the spool, oldest first."""
         for entry in self._spool.entries():
             self.deliver(entry)
 
     def deliver(self, entry: Entry) -> None:
-        """One entry, its artifacts first, however often it takes: who sees the result finds them there."""
+        """Deliver one entry with retries, its artifacts first, so that they are there with the result."""
         self.deliver_artifacts(entry)
         try:
             receipt = call_until_answered(

@@ -22,7 +22,7 @@ from taskloom.worker.settings import Settings
 from taskloom.worker.spool import ARTIFACTS
 from taskloom.worker.supervise import Ending, Supervisor
 
-TRACE = "trace.json.gz"  # what a tracing attempt leaves
+TRACE = "trace.json.gz"  # of a tracing attempt
 Command = Callable[[Path], list[str]]  # from the result file's path: gpt2core.process.launch.command
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
@@ -64,7 +64,7 @@ class Executor:
     ) -> Verdict | None:
         """Execute the lease and return its outcome. None: the lease was lost and nothing is delivered."""
         if not self._settings.walltime.fits(lease.deadline_s):
-            detail = f"handed back: it may take {lease.deadline_s:g} s, and this worker ends before"
+            detail = f"handed back: the run may take {lease.deadline_s:g} s, longer than this worker's remaining walltime"
             return Verdict("cancelled", None, {"slug": "too-little-time", "detail": detail})
         try:
             asked = TrainConfig.from_dict(lease.spec)
@@ -76,7 +76,7 @@ class Executor:
             return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
         placement = self._place_agent(team)
         with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
-            result = Path(folder) / "result.json"  # not in the spool: a full disk there costs artifacts, no result
+            result = Path(folder) / "result.json"  # not in the spool, whose disk may be full
             try:
                 artifacts = self._new_folder(lease.attempt_id) / ARTIFACTS
                 (Path(folder) / ARTIFACTS).symlink_to(artifacts)
@@ -100,7 +100,7 @@ class Executor:
             return judge(ending, result, lease, self._about(placement), {**restored(asked, files), **unknown})
 
     def _of_build(self, build: str | None, config: TrainConfig) -> tuple[Command, dict[str, Any]]:
-        """Command of a build's trainer, and the settings that it is too old to know. Raises ConfigError."""
+        """Command of a build's trainer, and the settings that it does not know. Raises ConfigError."""
         if build is None:
             return self._command, {}
         started = partial(builds.command, build)
@@ -123,7 +123,7 @@ class Executor:
 
 
 def restored(asked: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:
-    """The names that a result must show in place of this node's paths."""
+    """The names that a result shows instead of this node's paths."""
     return {field: getattr(asked, field) for field in (*files, "trace")}
 
 
@@ -131,10 +131,10 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
     """Outcome of an attempt by its trainer's end."""
     result = _read_result(path, ending) if ending.code == 0 else None
     if isinstance(result, dict) and lease.build not in (None, result.get("environment", {}).get("core_hash")):
-        result = f"the trainer that ran was not build {lease.build}"
-    if isinstance(result, dict):  # also when it was done before it heard that it should stop
+        result = f"the result is from another build than {lease.build}"
+    if isinstance(result, dict):  # also if it ended before the stop reached it
         result["config"] = {**result.get("config", {}), **names}
-        result["worker"] = dict(about)  # not in `environment`: that is what two results must agree on
+        result["worker"] = dict(about)  # not in `environment`, which must agree between comparable results
         if about["agent_shared_measured_cores"]:
             note = "the worker's agent had no core to itself and shared the measured ones"
             result["warnings"] = [*result.get("warnings", []), note]
@@ -146,7 +146,7 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
         outcome = "cancelled"
         error |= {"slug": "cancelled", "detail": "cancelled on request"}
     elif ending.reason is StopReason.RELEASE:
-        outcome = "cancelled"  # which nobody asked for, so the server queues the run again
+        outcome = "cancelled"  # without a request to cancel, the server queues the run again
         error |= {"slug": "released", "detail": "handed back: the worker was told to stop"}
     elif ending.reason is StopReason.DEADLINE:
         error |= {"slug": "timeout", "detail": f"stopped at the deadline, {lease.deadline_s:g} s after the claim"}
@@ -171,7 +171,7 @@ def _read_result(path: Path, ending: Ending) -> dict[str, Any] | str:
     try:
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != ending.result.get("sha256"):
-            return "the result file is not the one the trainer told of"
+            return "the result file differs from the one that the trainer reported"
         result = json.loads(content, parse_constant=_refuse_constant)
     except (OSError, ValueError) as error:
         return f"the result file cannot be read: {error}"
@@ -179,11 +179,11 @@ def _read_result(path: Path, ending: Ending) -> dict[str, Any] | str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"it holds {name}, which is no JSON")
+    raise ValueError(f"it contains {name}, which is not JSON")
 
 
 def upload(worker_id: str, attempt_no: int, verdict: Verdict) -> ResultUpload:
-    """A verdict as it is sent, with its hash."""
+    """A verdict as an upload, with its hash."""
     payload = json.dumps({"result": verdict.result, "error": verdict.error}, separators=(",", ":"))
     return ResultUpload(
         worker_id=worker_id,

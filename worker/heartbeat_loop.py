@@ -1,4 +1,4 @@
-"""The heartbeat loop: keeps one lease alive from a thread of its own and hears whether the run is still wanted."""
+"""The heartbeat loop: renews one lease from its own thread and learns whether the run is still wanted."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from taskloom.worker.retry import RetryPolicy, Unreachable
 LOST_STATUSES = (404, 409, 410)  # the attempt is gone, taken over, or at its end
 
 
-OUTPUT_EVERY_S = 1.0  # so often at most for the sake of lines or steps alone
+OUTPUT_EVERY_S = 1.0  # minimum period of heartbeats that only carry lines or steps
 LAST_OUTPUT_S = 5.0  # for the last lines to be sent
 NOW, SOON, END = "now", "soon", "end"  # nudges
 
 
 class HeartbeatLoop:
-    """Beats from `start` until `stop`: at once, on every nudge, every lease.heartbeat_s, and soon after a line."""
+    """Sends heartbeats from `start` until `stop`: at once, on every nudge, every lease.heartbeat_s, and soon after a
+    line."""
 
     def __init__(
         self, client: ServerClient, worker_id: str, lease: Lease, agent: Agent, inbox: SimpleQueue[Any], report: Report
@@ -39,7 +40,7 @@ class HeartbeatLoop:
         threading.Thread(target=self._run, name=f"heartbeat-{self._lease.attempt_id}", daemon=True).start()
 
     def nudge(self) -> None:
-        """Beat now: there is news."""
+        """Send a heartbeat now."""
         self._nudges.put(NOW)
 
     def printed(self, line: str) -> None:
@@ -50,13 +51,13 @@ class HeartbeatLoop:
             self._nudges.put(SOON)
 
     def send_last_lines(self) -> None:
-        """Wait until the server has what was printed, but not for long: a failure's result has the last lines too."""
+        """Wait a short time until the server has all output; a failure's result also has the last lines."""
         if self._output.pending:
             self.nudge()
             self._output.wait_until_sent(LAST_OUTPUT_S)
 
     def stop(self) -> None:
-        """Beat no more. A beat under way is not waited for; its answer is not heeded."""
+        """Stop. A running heartbeat is not awaited, and its answer is ignored."""
         self._stopped = True
         self._nudges.put(END)
 
@@ -81,7 +82,7 @@ class HeartbeatLoop:
                     self._ask(StopReason.LEASE_LOST)
                     return
                 if error.names("/steps") and self._steps.leave_out():
-                    continue  # a server that is older than this field
+                    continue  # an older server does not know this field
                 self._report.say("heartbeat-refused", f"heartbeat refused: {error}")
             else:
                 failures, wait_s = 0, self._lease.heartbeat_s

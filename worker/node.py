@@ -37,7 +37,7 @@ MACHINE_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Life:
-    """One life of a worker's process: what is said of it again is known as such, and what an older one said as that."""
+    """Identity of a worker's process, by which the server recognises repeated and late messages."""
 
     boot_id: str
     machine_boot_id: str | None
@@ -45,16 +45,16 @@ class Life:
 
 
 def new_life() -> Life:
-    """It begins now."""
+    """The identity of this process, created now."""
     try:
         machine = MACHINE_BOOT.read_text().strip()
-    except OSError:  # a sandbox without it: which process is older is not known then
+    except OSError:  # a sandbox without it: the order of processes is then unknown
         machine = None
     return Life(uuid.uuid4().hex, machine, time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def registration(settings: Settings, life: Life, spool_id: str) -> WorkerRegistration:
-    """This worker's introduction. Its memory is its Slurm job's, where that is less than the node's."""
+    """This worker's registration. Its memory is that of its Slurm job, if less than the node's."""
     memory_bytes = host.usable_memory_bytes()
     if settings.job is not None:
         memory_bytes = min(memory_bytes, settings.job.memory_bytes or memory_bytes)

@@ -1,6 +1,6 @@
-"""A trainer that outlived its worker: remembered on disk, killed before the next worker claims anything.
+"""A trainer that outlived its worker: recorded on disk, and killed before the next worker claims a run.
 
-A trainer hears of its worker's end by itself (gpt2core.child). This is for one that cannot: stopped, or in a call
+A trainer normally ends with its worker (gpt2core.process.child). This is for one that cannot: stopped, or in a call
 that does not return.
 """
 
@@ -21,13 +21,13 @@ ENDED_S = 10.0
 
 
 def remember(spool: Path, pid: int) -> None:
-    """Note the running trainer. A disk that is full costs this precaution only."""
+    """Record the running trainer. A full disk only loses this precaution."""
     with contextlib.suppress(OSError, psutil.NoSuchProcess):
         write_durably(spool / NAME, json.dumps({"pid": pid, "created_at_s": psutil.Process(pid).create_time()}))
 
 
 def forget(spool: Path) -> None:
-    """There is no trainer now."""
+    """Delete the record: there is no trainer."""
     with contextlib.suppress(OSError):
         (spool / NAME).unlink()
 
@@ -41,7 +41,7 @@ def end(spool: Path) -> int | None:
     except (OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
         forget(spool)
         return None
-    if ours:  # and not another process that was given the same id since
+    if ours:  # and not another process with the same id
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(psutil.TimeoutExpired):

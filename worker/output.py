@@ -8,7 +8,7 @@ from itertools import islice
 
 from taskloom.contract.runs import OUTPUT_LINES, OutputLines
 
-KEPT_LINES = 1000  # waiting for the server; while it does not answer, the oldest go first
+KEPT_LINES = 1000  # waiting for the server; beyond that the oldest are dropped
 
 
 class Output:
@@ -47,12 +47,12 @@ class Output:
             self._changed.notify_all()
 
     def give_up(self) -> None:
-        """Nobody sends them any more."""
+        """Drop all lines: they will not be sent."""
         with self._changed:
             self._waiting.clear()
             self._changed.notify_all()
 
     def wait_until_sent(self, wait_s: float) -> None:
-        """Until the server has all, or time is up."""
+        """Wait until the server has all lines, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting, wait_s)

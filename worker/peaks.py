@@ -1,4 +1,4 @@
-"""Before the first claim: what this node reaches at most, where that is not known yet, so that results carry it."""
+"""Measurement of unknown peaks before the first claim, so that results contain them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from taskloom.worker.settings import Settings
 def measure_once(
     settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command = peaks.command
 ) -> None:
-    """Have the peaks of the worker's cores measured, unless they are known, unwanted, or others keep the node busy.
+    """Measure the peaks of the worker's cores, unless they are known, unwanted, or other processes keep the node busy.
 
-    Whatever becomes of it, runs can be executed afterwards: without peaks their results say null.
+    If it fails, runs are executed nevertheless, with null peaks in their results.
     """
     if settings.peaks == "never" or peaks.read(settings.cores) is not None:
         return
     with _alone():
-        if peaks.read(settings.cores) is not None:  # another worker of this node was faster
+        if peaks.read(settings.cores) is not None:  # another worker of this node has measured them
             return
         busy = load.Others().busy_cores()
         if busy > load.MOST_BUSY_CORES and settings.peaks != "forced":
-            text = f"peaks not measured: others keep {busy:.1f} cores busy; later: taskloom doctor --peaks"
+            text = f"peaks not measured: other processes keep {busy:.1f} cores busy; later: taskloom doctor --peaks"
             report.say("peaks-skipped", text, busy_cores=busy)
             return
         report.say("peaks", "measuring the node's peaks, once, before the first claim (--peaks never: not at all)")

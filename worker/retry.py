@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-# Timeouts, too early, too many, and a server or proxy that is down or starting. Every other 4xx stays an answer.
+# Timeouts, too early, too many, and a server or proxy that is down or starting. Every other 4xx is final.
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 MOST_RETRY_AFTER_S = 300.0
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Unreachable(Exception):
-    """The server did not answer, or not conclusively; the same request may succeed later."""
+    """The server did not answer conclusively; the same request may succeed later."""
 
     def __init__(self, detail: str, retry_after_s: float | None = None) -> None:
         super().__init__(detail)
@@ -37,14 +37,14 @@ class RetryPolicy:
     most_s: float = 30.0
 
     def delay_s(self, failures: int, retry_after_s: float | None = None, spread: float | None = None) -> float:
-        """Seconds to wait after so many failures in a row (1 or more). A server's Retry-After is a lower bound."""
+        """Seconds to wait after `failures` failures in a row (1 or more). The server's Retry-After is a lower bound."""
         spread = random.random() if spread is None else spread
         delay_s = min(self.most_s, self.first_s * self.factor ** min(failures - 1, 60)) * (0.5 + spread / 2)
         return max(delay_s, min(retry_after_s or 0.0, MOST_RETRY_AFTER_S))
 
 
 def parse_retry_after_s(header: str | None, now_s: float | None = None) -> float | None:
-    """Seconds from a Retry-After header: a number, or a date; None if there is none that can be read."""
+    """Seconds from a Retry-After header with a number or a date; None if it is missing or unreadable."""
     if not header:
         return None
     if header.strip().isdecimal():
@@ -62,7 +62,7 @@ def call_until_answered(
     told: Callable[[Exception, float], None],
     policy: RetryPolicy = RetryPolicy(),
 ) -> T:
-    """What call() returns once it does not raise Unreachable. Raises GaveUp when pause(delay_s) answers False."""
+    """Call until it does not raise Unreachable; return its result. Raises GaveUp when pause(delay_s) returns False."""
     failures = 0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Names of data sets and checkpoints to files below the roots that this worker's operator configured."""
+"""Resolution of names of data sets and checkpoints to files below the operator's roots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RefusedName(InputError):
 
 
 def find_file(field: str, name: str, root: Path | None) -> Path:
-    """The regular file below root that a name stands for, links resolved. Raises RefusedName."""
+    """The regular file below root for a name, with links resolved. Raises RefusedName."""
     if root is None:
         raise RefusedName(field, name, f"this worker's operator has set no --{field.replace('_', '-')}-root")
     relative = Path(name)
@@ -42,14 +42,14 @@ def find_file(field: str, name: str, root: Path | None) -> Path:
 
 
 def find_files(config: TrainConfig, data_root: Path | None, checkpoint_root: Path | None) -> dict[str, str]:
-    """Values for `data` and `checkpoint` with names made paths. Raises RefusedName.
+    """Paths for the names in `data` and `checkpoint`. Raises RefusedName.
 
-    What would write files (`save`, `trace`) is refused: a request opens nothing on a node.
+    Settings that write files (`save`, `trace`) are rejected: a request opens no file on a node.
     """
     for field in ("save", "trace"):
         value = getattr(config, field)
         if value is not None:
-            raise RefusedName(field, value, "only `taskloom train` writes files; leave it out")
+            raise RefusedName(field, value, "nothing: only `taskloom train` writes files")
     found: dict[str, str] = {}
     if config.data not in BUILT_IN_DATA:
         found["data"] = str(find_file("data", config.data, data_root))

@@ -28,7 +28,7 @@ Peaks = Literal["once", "forced", "never"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything an operator decides about one worker."""
+    """An operator's settings of one worker."""
 
     server: str
     token: str | None = field(repr=False)
@@ -62,7 +62,7 @@ def core_ranges(cores: Sequence[int]) -> str:
 
 
 def default_spool(worker_id: str) -> Path:
-    """Folder of undelivered results, kept over restarts, one for each worker of a node."""
+    """Folder of undelivered results, which survive restarts; one for each worker of a node."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(state) / "taskloom" / "spool" / worker_id
 
@@ -113,7 +113,7 @@ def _default_grace_s(job: SlurmJob | None) -> float:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of `taskloom worker`. The token is no option: arguments are visible to everyone on a node."""
+    """The options of `taskloom worker`. The token is no option, since arguments are visible to every user of a node."""
     out = argparse.ArgumentParser(prog="taskloom worker", description=__doc__)
     out.add_argument("--server", help=f"URL of the server [TASKLOOM_SERVER, {DEFAULT_SERVER}]")
     out.add_argument("--worker-id", help="this worker's lasting name [TASKLOOM_WORKER_ID, node:cores]")

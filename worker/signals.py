@@ -1,6 +1,6 @@
-"""SIGTERM and SIGINT, heard by a thread of their own.
+"""SIGTERM and SIGINT, received by a separate thread.
 
-Not in the main thread: while it waits, a second signal may land in another thread, and Python would not wake it.
+Not by the main thread: while it waits, a second signal may arrive in another thread, and Python would not wake it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the Slurm job that a worker runs in says: when it ends, its share of the node, and how it is killed."""
+"""The Slurm job of a worker: its end, its share of the node, and the time between SIGTERM and SIGKILL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpt2core.spec.errors import ConfigError
 
-ANSWER_S = 10.0  # a controller that takes longer is taken for one that does not answer
+ANSWER_S = 10.0  # a slower controller counts as not answering
 NO_LIMIT = ("NONE", "UNLIMITED", "N/A")
 KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+)", re.MULTILINE)
 
@@ -67,7 +67,7 @@ def _memory_bytes(environment: Mapping[str, str], cpus: int | None) -> int | Non
 
 
 def _end_from_queue(job_id: str, environment: Mapping[str, str]) -> tuple[float | None, str | None]:
-    # %s: seconds since 1970, whatever the time zone
+    # %s: seconds since 1970, in any time zone
     text, problem = _asked(["squeue", "-h", "-j", job_id, "-o", "%e"], {**environment, "SLURM_TIME_FORMAT": "%s"})
     if problem is not None:
         return None, problem
@@ -85,7 +85,7 @@ def _kill_wait_s(environment: Mapping[str, str]) -> float | None:
 
 
 def _asked(command: list[str], environment: Mapping[str, str]) -> tuple[str, str | None]:
-    """(what a Slurm command printed, why it could not be asked)."""
+    """(output of a Slurm command, reason of its failure)."""
     try:
         done = subprocess.run(
             command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=ANSWER_S, check=False

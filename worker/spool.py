@@ -1,6 +1,6 @@
-"""Results on disk until the server has acknowledged them: they outlive the worker, the server and the network.
+"""Results on disk until the server has acknowledged them. They survive failures of worker, server and network.
 
-What a trainer leaves beside its result stands in the spool from the beginning: its attempt's folder is in there.
+The folder of an attempt is in the spool, so a trainer writes its artifacts there directly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder.absolute()  # trainers reach it from other folders
+        self.folder = folder.absolute()  # trainers use it from other folders
         self._lock = (folder / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,7 +51,7 @@ class Spool:
             raise SpoolTaken(
                 f"{folder}: another worker uses this spool; one of them needs another --worker-id"
             ) from error
-        for unfinished in self.folder.glob("*.new"):  # left by a worker that was killed while it wrote
+        for unfinished in self.folder.glob("*.new"):  # of a worker that was killed while writing
             unfinished.unlink()
         self.id = self._lasting_id()
 
@@ -59,14 +59,15 @@ class Spool:
         self._lock.close()
 
     def _lasting_id(self) -> str:
-        """What tells this spool from others, whatever paths they have."""
+        """Identity of this spool, independent of its path."""
         path = self.folder / "id"
         if not path.exists():
             write_durably(path, uuid.uuid4().hex)
         return path.read_text(encoding="utf-8")
 
     def new_folder(self, attempt_id: int) -> Path:
-        """An empty folder for an attempt's files, with one in it for its artifacts. Those left without a result go."""
+        """Create an empty folder for an attempt, with a folder for its artifacts. Folders without a result are
+        deleted."""
         for path in self.folder.glob("attempt-*"):
             left_by = path.name.removeprefix("attempt-")
             if left_by == str(attempt_id) or not (self.folder / f"{left_by}.json").exists():
@@ -76,12 +77,12 @@ class Spool:
         return folder
 
     def artifacts(self, attempt_id: int) -> list[Path]:
-        """The files that the attempt's trainer left for the server and that it does not have yet."""
+        """Undelivered artifacts of an attempt."""
         folder = self._attempt_folder(attempt_id) / ARTIFACTS
         return sorted(p for p in folder.glob("*") if p.is_file() and not p.is_symlink())
 
     def put(self, entry: Entry) -> None:
-        """Write an entry so that it and its artifacts are there, whole, whatever happens after this returns."""
+        """Write an entry; when this returns, it and its artifacts are complete and durable."""
         for path in self.artifacts(entry.attempt_id):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -117,7 +118,7 @@ class Spool:
         return sorted(path for path in (self.folder / REFUSED).glob("*") if SET_ASIDE.fullmatch(path.name))
 
     def take_back(self) -> int:
-        """Put what was set aside where it came from, unless something newer is there; how many files that were."""
+        """Move files that were set aside back, unless newer ones are there; return their number."""
         taken = 0
         for path in self.refused():
             attempt_id, is_artifact, name = path.name.partition("-")
@@ -146,9 +147,9 @@ class Spool:
 
 
 def stranded(beside: Path) -> Iterator[Spool]:
-    """Spools in the same folder as `beside` in which results wait and which no worker uses; each is closed afterwards.
+    """Unused spools with waiting results in the same folder as `beside`; each is closed afterwards.
 
-    Where jobs share a node, the next one may have other cores, and so another spool.
+    If jobs share a node, the next job may have other cores, and so another spool.
     """
     for folder in sorted(beside.absolute().parent.iterdir()):
         if folder == beside.absolute() or not (folder / "lock").exists() or not any(folder.glob("*.json")):
@@ -164,7 +165,7 @@ def stranded(beside: Path) -> Iterator[Spool]:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Replace a file by a complete new one that survives a power cut."""
+    """Replace a file atomically and durably."""
     new = path.with_suffix(".new")
     try:
         with new.open("w", encoding="utf-8") as file:

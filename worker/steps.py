@@ -1,4 +1,4 @@
-"""Times of a trainer's steps until the server has them. Written by one thread, sent by another."""
+"""Buffer of a trainer's step times until the server has them. One thread writes, another sends."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from taskloom.contract.runs import STEPS, StepsDone
 
-KEPT_STEPS = 10_000  # waiting for the server; while it does not answer, the oldest go first
-LARGEST = 1e100  # that a heartbeat's figures may be
+KEPT_STEPS = 10_000  # waiting for the server; beyond that the oldest are dropped
+LARGEST = 1e100  # figure in a heartbeat
 
 
 def told(value: Any) -> float | None:
-    """A figure of the trainer's as heartbeats carry it; None for one of a run that diverges."""
+    """A figure for a heartbeat; None if the run diverges."""
     return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
 
 
@@ -29,7 +29,7 @@ class Steps:
         self._left_out = False
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """A `step` event of the trainer. One that does not follow the step before begins anew."""
+        """Add a `step` event. A step that does not follow the last one starts a new sequence."""
         step, step_s = event.get("step"), told(event.get("step_s"))
         if not isinstance(step, int) or step_s is None or step_s < 0:
             return
@@ -43,7 +43,7 @@ class Steps:
 
     @property
     def pending(self) -> int:
-        """How many steps the server does not have."""
+        """Number of steps that the server does not have."""
         with self._lock:
             return len(self._waiting)
 
@@ -57,14 +57,14 @@ class Steps:
         return StepsDone(first=first, step_s=[step_s for step_s, _ in some], loss=[loss for _, loss in some])
 
     def acknowledge(self, sent: StepsDone) -> None:
-        """The server has these."""
+        """Drop steps that the server has."""
         with self._lock:
             last = sent.first + len(sent.step_s) - 1
             while self._waiting and self._last - len(self._waiting) < last:
                 self._waiting.popleft()
 
     def leave_out(self) -> bool:
-        """Send no steps: the server knows no such field. False if none were sent anyway."""
+        """Stop sending steps to a server that does not know the field. False if none were sent."""
         with self._lock:
             was, self._left_out = self._left_out, True
             self._waiting.clear()

@@ -31,14 +31,14 @@ class Ending:
 
 
 class Supervisor:
-    """Runs one trainer and answers what arrives in the inbox meanwhile."""
+    """Runs one trainer and processes the inbox meanwhile."""
 
     def __init__(self, agent: Agent, inbox: SimpleQueue[Any], grace_s: float = GRACE_S) -> None:
         self._agent, self._inbox, self._grace_s = agent, inbox, grace_s
         self._child: Child | None = None
 
     def kill(self) -> None:
-        """End the trainer, if there is one, without waiting for anything."""
+        """Kill the trainer, if there is one, without waiting."""
         if self._child is not None:
             self._child.kill()
 
@@ -52,7 +52,7 @@ class Supervisor:
         entered_stage: Callable[[], None],
         printed: Callable[[str], None],
     ) -> Ending:
-        """The trainer's ending, once it and all it started are gone. deadline_s counts from now.
+        """Return the trainer's ending, once it and all its children have ended. deadline_s counts from now.
 
         Raises OSError if it cannot be started.
         """

@@ -1,4 +1,4 @@
-"""How long this worker may live: from its option, or from Slurm, which kills it at the end of its job."""
+"""Remaining lifetime of this worker, from its option or from Slurm, which kills it at the end of its job."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from gpt2core.spec.errors import ConfigError
 from taskloom.worker.slurm import SlurmJob
 
-RESERVE_S = 30.0  # of the end: to stop a trainer and deliver what came of it
+RESERVE_S = 30.0  # at the end, to stop a trainer and deliver its result
 ACCEPTED = "a time as 2h, 90m, 1h30m, 3600s, or as Slurm writes it: 1-12:00:00, 02:00:00"
-SLACK_S = 5.0  # of the reserve: what the answer to a claim may take
+SLACK_S = 5.0  # part of the reserve for the answer to a claim
 UNITS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 SLURM = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 SECONDS = (86400, 3600, 60, 1)
@@ -26,24 +26,24 @@ def parse_s(text: str, field: str = "walltime") -> float:
 
 
 class Walltime:
-    """Counts down from when it is made; `limit_s` None: without an end."""
+    """Counts down from its creation; `limit_s` None: no end."""
 
     def __init__(self, limit_s: float | None) -> None:
         self._ends = None if limit_s is None else time.monotonic() + limit_s - RESERVE_S
 
     @classmethod
     def of(cls, text: str | None, job: SlurmJob | None) -> Walltime:
-        """Whichever ends earlier: what is asked for, or the Slurm job. Raises ConfigError."""
+        """The earlier of the requested end and the end of the Slurm job. Raises ConfigError."""
         limits_s = [] if text is None else [parse_s(text)]
         if job is not None and job.ends_at is not None:
             limits_s.append(job.ends_at - time.time())
         return cls(min(limits_s, default=None))
 
     def remaining_s(self) -> float | None:
-        """For runs; 0 when it is over, None without an end."""
+        """Seconds for runs: 0 when the time is over, None without an end."""
         return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     def fits(self, duration_s: float) -> bool:
-        """Whether a run that was asked for with the time that remained a moment ago ends in time."""
+        """Whether a claimed run can end in time."""
         remaining_s = self.remaining_s()
         return remaining_s is None or duration_s <= remaining_s + SLACK_S
