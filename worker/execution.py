@@ -64,7 +64,7 @@ class Executor:
     ) -> Verdict | None:
         """Execute the lease and return its outcome. None: the lease was lost and nothing is delivered."""
         if not self._settings.walltime.fits(lease.deadline_s):
-            detail = f"handed back: the run may take {lease.deadline_s:g} s, longer than this worker's remaining walltime"
+            detail = f"handed back: it may take {lease.deadline_s:g} s, longer than this worker has left"
             return Verdict("cancelled", None, {"slug": "too-little-time", "detail": detail})
         try:
             asked = TrainConfig.from_dict(lease.spec)
