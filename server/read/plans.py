@@ -10,7 +10,8 @@ from taskloom.server.settings import Settings
 
 
 def plan(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
-    """Its runs, and what the calibrated nodes could tell apart by them. Raises InvalidRequest or ExpansionTooLarge."""
+    """Plan of a submission: runs, and detectable differences of calibrated nodes. Raises InvalidRequest or
+    ExpansionTooLarge."""
     found = experiments.dry_run(database, settings, request)
     first = request.axes.get("scheduler") or next(iter(request.axes.values()), [None])
     comparisons = found.variants - found.variants // len(first)

@@ -1,5 +1,5 @@
-"""Questions are computed in processes of their own: within a deadline, equal ones once, and only as long as somebody
-waits for the answer.
+"""The analysis pool: separate processes compute answers within a deadline, equal questions once, and only while a
+caller waits.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class _Flight(Generic[T]):
 
 
 class Flights:
-    """Computations by name: equal questions join one, and it stops when nobody waits for it."""
+    """Computations by name: equal questions share one, which stops when no caller waits for it."""
 
     def __init__(self) -> None:
         self._flights: dict[Hashable, _Flight[Any]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()  # those that were given up too, until they have ended
+        self._tasks: set[asyncio.Task[Any]] = set()  # including aborted ones, until they have ended
 
     def __len__(self) -> int:
         return len(self._flights)
 
     async def join(self, name: Hashable, start: Callable[[], Awaitable[T]]) -> T:
-        """Result of `start`, shared with callers who asked before."""
+        """Result of `start`, shared with concurrent callers."""
         flight: _Flight[T] | None = self._flights.get(name)
         if flight is None:
             flight = self._flights[name] = _Flight(asyncio.ensure_future(_awaited(start)))
@@ -51,22 +51,22 @@ class Flights:
         finally:
             flight.waiters -= 1
             if not flight.waiters and not flight.task.done():
-                self._forget(name, flight)  # before it has ended: nobody joins what is given up
+                self._forget(name, flight)  # before it has ended, so that no caller joins an aborted one
                 flight.task.cancel()
 
     def _forget(self, name: Hashable, flight: _Flight[Any]) -> None:
         if self._flights.get(name) is flight:
             del self._flights[name]
         if flight.task.done() and not flight.task.cancelled():
-            flight.task.exception()  # whoever waited has it; where nobody did, nobody misses it
+            flight.task.exception()  # retrieved; the waiting callers have it
 
     def end(self) -> None:
-        """Give up everything under way."""
+        """Abort all computations."""
         for flight in list(self._flights.values()):
             flight.task.cancel()
 
     async def ended(self) -> None:
-        """Wait until nothing is under way, not even what was given up: a thread goes on to its end."""
+        """Wait for the end of all computations, including aborted ones, whose threads run to their end."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 

@@ -1,8 +1,8 @@
 """Alerts: a row for each change to slower steps, which fresh runs confirm or dismiss.
 
-Once an experiment has ended, it is searched. What is found is run again without being asked, as anybody could have it
-done over HTTP; nothing is called a regression here. What has been searched stands at the experiment, so that a server
-that was stopped, or another one, goes on where it was.
+An experiment is searched once it has ended. Fresh runs of a slowdown are queued automatically, as a user could do over
+HTTP; only they make it a regression. The experiment records that it was searched, so that another server, or this one
+after a restart, continues from there.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from taskloom.server.threads import Threads
 from taskloom.server.webhooks import service as webhooks
 
 log = logging.getLogger("taskloom.server")
-AT_ONCE = 20  # experiments that one look searches
-OWNER = "alerts"  # of the idempotency keys of confirmations: asked for twice, by people or servers, one is queued
+AT_ONCE = 20  # experiments per look
+OWNER = "alerts"  # owner of the idempotency keys of confirmations, so that two requests queue only one
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A change for the slower that a search found, and what history says of it. near: runs around it, as with more
-    runs it may move a little; latest: it is its series' last change."""
+    """A slowdown that a search found. near: runs around it, since it may move with more runs; latest: whether it is the
+    last change of its series."""
 
     run_id: int
     near: list[int]
@@ -58,25 +58,25 @@ SUSPECTS = TypeAdapter(list[Suspect])
 
 
 class Alerts:
-    """Searches experiments that ended, in the pool, when it is told to; and has what changed run again."""
+    """Searches ended experiments in the pool, with each call of `look`, and queues confirmations."""
 
     def __init__(self, database: Database, settings: Settings, pool: Pool, control: Threads) -> None:
         self._database, self._settings, self._pool, self._control = database, settings, pool, control
 
     async def look(self) -> bool:
-        """Search what ended since, and have what became slower run again; whether any runs were queued."""
+        """Search recently ended experiments, and queue confirmations; return whether runs were queued."""
         queued = False
         for experiment in await to_thread.run_sync(self._ended):
             try:
                 queued = await self._search(experiment) or queued
-            except TooManyQuestions:  # or the server stops: it is searched at the next look
+            except TooManyQuestions:  # or the server stops: the next look searches it
                 break
-            # Only now: a server that is stopped meanwhile searches it again, which changes nothing.
+            # Recorded last: if the server stops before, the search is repeated, which is idempotent.
             await to_thread.run_sync(self._note_searched, experiment)
         return queued
 
     async def _search(self, experiment: Experiment) -> bool:
-        """Keep what became slower, and have it run again; whether any runs were queued. Raises TooManyQuestions."""
+        """Store slowdowns, and queue confirmations; return whether runs were queued. Raises TooManyQuestions."""
         try:
             found = SUSPECTS.validate_json(await self._pool.answer("suspects", (experiment.id,), None))
         except AnalysisTooLong:
@@ -93,7 +93,7 @@ class Alerts:
     async def _confirm(self, run_id: int) -> bool:
         try:
             _, new = await self.confirm(run_id)
-        # No such node any more, no room, or too much to look at: it stays suspected.
+        # The node has gone, the queue is full, or the analysis takes too long: it stays suspected.
         except (InvalidRequest, QueueFull, AnalysisTooLong) as error:
             log.warning("what became slower at run %s cannot be run again: %s", run_id, error)
             return False
@@ -102,13 +102,12 @@ class Alerts:
         return new
 
     async def confirm(self, run_id: int, key_id: int | None = None) -> tuple[ExperimentDetail, bool]:
-        """Queue fresh runs of what changed at a run; the second value says whether they are new, or were asked for
-        before.
+        """Queue fresh runs of the change at a run; the second value says whether they are new.
 
         Raises NotFound, InvalidRequest, QueueFull, AnalysisTooLong or TooManyQuestions.
         """
         known = await self._control.run(_confirming, self._database, run_id)
-        if known is not None:  # which builds workers have kept may have changed since
+        if known is not None:  # the kept builds may have changed since
             return known, False
         asked = await self._pool.answer("confirmation", (run_id,), None)
         return await self._control.run(_queue, self._database, self._settings, run_id, asked, key_id)
@@ -125,9 +124,9 @@ class Alerts:
             session.execute(searched.values(alerts_at=experiment.finished_at))
 
     def _keep(self, suspects: Sequence[Suspect]) -> None:
-        """Bring the rows to what history says."""
+        """Update the rows of alerts from the history."""
         with self._database.write() as session:
-            hold(session, "alerts")  # another server may look at the same moment
+            hold(session, "alerts")  # another server may search at the same moment
             at = now(session)
             for found in suspects:
                 row = session.scalars(select(Alert).where(Alert.run_id.in_(found.near)).order_by(Alert.id)).first()
@@ -172,7 +171,7 @@ def _key(run_id: int) -> str:
 
 
 def _confirming(database: Database, run_id: int) -> ExperimentDetail | None:
-    """The experiment that was asked to confirm what changed at a run."""
+    """The experiment that confirms the change at a run."""
     asked = select(Experiment.id).where(Experiment.owner == OWNER, Experiment.idempotency_key == _key(run_id))
     with database.read() as session:
         experiment_id = session.scalar(asked)
@@ -182,7 +181,7 @@ def _confirming(database: Database, run_id: int) -> ExperimentDetail | None:
 def _queue(
     database: Database, settings: Settings, run_id: int, asked: bytes, key_id: int | None
 ) -> tuple[ExperimentDetail, bool]:
-    """Submit what confirms a run, as `confirmation` answered it. Raises InvalidRequest or QueueFull."""
+    """Submit the request of `confirmation`. Raises InvalidRequest or QueueFull."""
     request = ExperimentRequest.model_validate_json(asked)
     detail, new = submit(database, settings, request, OWNER, _key(run_id), key_id)
     if new:
@@ -214,7 +213,7 @@ def page(database: Database, states: list[AlertState], cursor: str | None, limit
 
 
 def summary(row: Alert) -> AlertSummary:
-    """An alert as lists show it."""
+    """An alert for a list."""
     return AlertSummary(
         id=row.id,
         run_id=row.run_id,
@@ -228,8 +227,7 @@ def summary(row: Alert) -> AlertSummary:
 
 
 def _slower(session: Session, experiment_id: int) -> Iterator[Run]:
-    """A run of each configuration that took longer than the runs before it: only those are worth reading a history
-    for."""
+    """One run of each configuration that was slower than the runs before it; only these need a search."""
     by_spec: dict[str, list[Run]] = {}
     succeeded = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
     for run in session.scalars(succeeded.order_by(Run.id)):

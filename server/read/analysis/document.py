@@ -50,7 +50,7 @@ class ReportDesign(Model):
 
 
 class ReportEnvironment(Model):
-    """The machine and its software, and what differs of it between runs."""
+    """The machine and its software, and differences between runs."""
 
     known: dict[str, Any]
     differs: list[str]

@@ -12,7 +12,7 @@ from taskloom.server.db import LASTING_IDS, Base, one_of
 
 
 class Alert(Base):
-    """Something became slower at a run, and what fresh runs say of it."""
+    """A slowdown at a run, and the result of fresh runs."""
 
     __tablename__ = "alert"
 

@@ -28,7 +28,7 @@ from taskloom.server.read.artifacts.service import chosen
 
 log = logging.getLogger("taskloom.server")
 CHUNK = 500  # results read at a time
-MOST_CALIBRATIONS = 50  # latest ones that are looked at
+MOST_CALIBRATIONS = 50  # considered, newest first
 MOST_TEXT_BYTES = 64 << 20  # of a profile or a trace, unpacked
 MOST_TRACE_BYTES = 8 << 20  # compressed: about a million spans
 PROFILE, TRACE = "profile.json.gz", "trace.json.gz"
@@ -70,8 +70,8 @@ def of_runs(session: Session, run_ids: Sequence[int], causes: bool = False) -> l
 
 
 def processes(session: Session, which: ColumnElement[bool], causes: bool = False) -> list[Process]:
-    """The processes of timed runs, in the order of their ids, from what was kept beside their results. causes: with
-    their ops, threads, memory, graph and counters."""
+    """The processes of timed runs, in the order of their ids, from the digests of their results. causes: with ops,
+    threads, memory, graph and counters."""
     parts = [Digest.facts, Digest.measured, *([Digest.causes] if causes else [])]
     query = (
         select(Run.id, Run.experiment_id, Run.block, cast(Run.variant, Text), Attempt.node, Attempt.core_set, *parts)
@@ -106,13 +106,13 @@ def processes(session: Session, which: ColumnElement[bool], causes: bool = False
 
 
 def of_experiment(database: Database, experiment_id: int, causes: bool = False) -> list[Process]:
-    """The processes of an experiment's runs that succeeded so far; `causes`: see `processes`. Raises NotFound."""
+    """The processes of an experiment's succeeded runs; `causes`: see `processes`. Raises NotFound."""
     with database.read() as session:
         return selected(session, Selection(experiment_id=experiment_id), causes)
 
 
 def left(database: Database, name: str, run_ids: Sequence[int]) -> dict[int, ArtifactSummary]:
-    """The file of this name that each of these runs left, if it did."""
+    """The file of this name of each run that has one."""
     found: dict[int, ArtifactSummary] = {}
     with database.read() as session:
         for first in range(0, len(run_ids), CHUNK):
@@ -121,13 +121,13 @@ def left(database: Database, name: str, run_ids: Sequence[int]) -> dict[int, Art
 
 
 def profile(store: Store, run_id: int, found: ArtifactSummary) -> Profile | None:
-    """The profile that a run left; None where its file is gone. Raises ValueError if it is not one."""
+    """The profile of a run; None if its file is missing. Raises ValueError if it is invalid."""
     content = _content(store, run_id, found)
     return None if content is None else profile_of(content)
 
 
 def trace(store: Store, run_id: int, found: ArtifactSummary) -> Trace | None:
-    """The trace of a run; None where its file is gone. Raises ValueError if it is not one, or too large to be drawn."""
+    """The trace of a run; None if its file is missing. Raises ValueError if it is invalid or too large to draw."""
     if found.size_bytes > MOST_TRACE_BYTES:
         raise ValueError(
             f"{found.name} of run {run_id} has {found.size_bytes} bytes: at most {MOST_TRACE_BYTES} are drawn"
@@ -142,7 +142,7 @@ def _content(store: Store, run_id: int, found: ArtifactSummary) -> dict[str, Any
         return None
     try:
         with gzip.open(path) as packed:
-            text = packed.read(MOST_TEXT_BYTES + 1)  # not the file: a megabyte of it may stand for a gigabyte
+            text = packed.read(MOST_TEXT_BYTES + 1)  # limited: a megabyte may unpack to a gigabyte
         if len(text) > MOST_TEXT_BYTES:
             raise ValueError(f"unpacked it has more than {MOST_TEXT_BYTES} bytes")
         content = values.load(text, values.ARTIFACT)

@@ -82,7 +82,7 @@ async def sweep(
     ] = None,
     noise_floor: NoiseFloor = NOISE_FLOOR,
 ) -> Response:
-    """One axis with everything else equal, wherever it stands in the sweep; p-values corrected for being several."""
+    """Compare the values of one axis with everything else equal; p-values are adjusted for multiple comparisons."""
     return await ask("sweep", experiment_id, axis, noise_floor, made_from=of_experiments(experiment_id))
 
 
@@ -141,9 +141,9 @@ def alerts(
 
 @router.post("/history/{run_id}/confirm", SUBMITTERS, errors=(*COMPUTED, NotFound, QueueFull), status_code=201)
 async def confirm(context: Ctx, reading: Reads, caller: Who, run_id: Id) -> ExperimentDetail:
-    """Queue fresh runs of what changed at this run: an alert becomes a regression only when they confirm it.
+    """Queue fresh runs of the change at this run; an alert becomes a regression only if they confirm it.
 
-    Asked again, the same experiment is answered.
+    Idempotent: a repeated request returns the same experiment.
     """
     detail, new = await reading.alerts.confirm(run_id, caller.key_id)
     if new:

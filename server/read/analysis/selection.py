@@ -22,14 +22,14 @@ SYNTAX = "run ids as 12,13, or experiment_id=ID with settings as experiment_id=7
 
 @dataclass(frozen=True)
 class Selection:
-    """Either run ids, or an experiment's runs whose settings have given values."""
+    """Run ids, or an experiment's runs with given settings."""
 
     run_ids: tuple[int, ...] = ()
     experiment_id: int | None = None
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def takes(self, spec: Mapping[str, Any], repetition: int, block: int) -> bool:
-        """Whether a run of the experiment belongs to it."""
+        """Whether a run of the experiment is selected."""
         known = {**spec, "repetition": repetition, "block": block}
         return all(_matches(name, known[name], value) for name, value in self.settings.items())
 
@@ -75,12 +75,12 @@ def _is_id(text: str) -> bool:
 def value_of(text: str) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):  # no JSON, an integer of thousands of digits, brackets thousands deep
+    except (ValueError, RecursionError):  # invalid JSON, very long integers, very deep nesting
         return text
 
 
 def model_name(text: str) -> str:
-    """The name that runs of a model carry: gpt2-124m for its alias gpt2."""
+    """The model's name in runs: gpt2-124m for its alias gpt2."""
     return PRESETS[text].name if text in PRESETS else text
 
 

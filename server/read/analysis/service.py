@@ -42,7 +42,7 @@ from taskloom.server.queue.workers.models import Worker
 from taskloom.server.read.analysis import reading
 from taskloom.server.read.analysis.selection import SETTINGS, Selection
 
-LATEST = 200  # runs of a configuration that a change is looked for in
+LATEST = 200  # runs per configuration that are searched for changes
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ def forecast(database: Database, store: Store, experiment_id: int, cores: Sequen
 
 
 def _profiles(database: Database, store: Store, processes: Sequence[Process]) -> tuple[dict[int, Profile], list[str]]:
-    """Profiles for a forecast by run, and errors of unreadable ones, which others replace."""
+    """Profiles for a forecast by run, and errors of unreadable ones, which other runs replace."""
     there = reading.left(database, reading.PROFILE, one_thread_runs(processes))
     found: dict[int, Profile] = {}
     unreadable: list[str] = []
@@ -186,7 +186,7 @@ def _memory(group: Group) -> Memory:
 def history(
     database: Database, noise_floor: float, limit: int, which: ColumnElement[bool] | None = None
 ) -> list[Series]:
-    """Series of the latest runs that succeeded, or of those among them that are chosen."""
+    """Series of the latest succeeded runs, or of a selection of them."""
     with database.read() as session:
         query = select(Run.id).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
         latest = session.scalars((query if which is None else query.where(which)).limit(limit)).all()
@@ -235,8 +235,8 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
 
 
 def _kept_builds(database: Database, run_id: int) -> list[str]:
-    """The trainers before and after the change at a run, if nothing else changed and a worker of the run's node has
-    kept both; else none."""
+    """The builds before and after the change at a run, if nothing else changed and a worker of the run's node has kept
+    both; else none."""
     found = history_of(database, NOISE_FLOOR, LATEST, run_id)
     builds = next((change.builds for one in found for change in one.changes if change.first_after == run_id), [])
     if not builds:

@@ -1,4 +1,4 @@
-"""Artifacts are read under the run."""
+"""/api/v1/runs/{id}/artifacts: lists and downloads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = Router(tag="artifacts")
 
 @router.get("/runs/{run_id}/artifacts", READERS, errors=(NotFound,))
 def index(context: Ctx, run_id: Id) -> ArtifactList:
-    """The files that a run's attempts left: traces, profiles. `chosen` is what the address of their name gives."""
+    """List the files of a run's attempts: traces, profiles. `chosen` marks the file at the address of its name."""
     return service.index(context.database, run_id)
 
 
@@ -41,7 +41,7 @@ def show(
     attempt_no: Annotated[int | None, Query(ge=1, le=MOST_ID, description="the file of this attempt")] = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """A file: of the attempt whose result counts, or else of the newest attempt that has it. ETag is its SHA-256."""
+    """Download a file of the canonical attempt, or else of the newest attempt that has it. ETag is its SHA-256."""
     found = service.find(context.database, run_id, name, attempt_no)
     headers = {"ETag": f'"{found.sha256}"', "Attempt-No": str(found.attempt_no)}
     if found.sha256 in (if_none_match or ""):

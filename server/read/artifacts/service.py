@@ -24,7 +24,7 @@ def index(database: Database, run_id: int) -> ArtifactList:
 
 
 def find(database: Database, run_id: int, name: str, attempt_no: int | None) -> ArtifactSummary:
-    """The canonical attempt's file, or else the newest attempt's that has it; or that of one attempt.
+    """The file of the canonical attempt, or else of the newest attempt that has it; or of a given attempt.
 
     Raises NotFound.
     """
@@ -44,7 +44,7 @@ def chosen(session: Session, name: str, run_ids: Sequence[int]) -> dict[int, Art
 
 
 def _of_run(session: Session, run_id: int) -> list[ArtifactSummary]:
-    """By name; of one name, the chosen one first, then the newest attempt first."""
+    """Order by name, then the chosen file first, then the newest attempt first."""
     names: set[str] = set()
     items = []
     for _, summary in _summaries(session, Attempt.run_id == run_id):
@@ -54,7 +54,7 @@ def _of_run(session: Session, run_id: int) -> list[ArtifactSummary]:
 
 
 def _summaries(session: Session, *which: ColumnElement[bool]) -> Iterator[tuple[int, ArtifactSummary]]:
-    """With their runs; of each run by name, of one name the canonical attempt's first, then the newest attempt's."""
+    """Artifacts with their runs; per run by name, then the canonical attempt first, then the newest."""
     query = (
         select(Artifact, Attempt.attempt_no, Attempt.run_id)
         .join(Attempt, Attempt.id == Artifact.attempt_id)

@@ -46,10 +46,9 @@ def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str,
     responses=_described(RunEvent),
 )
 async def run(reading: Reads, run_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
-    """A run's state, progress and output as they change.
+    """Stream a run's state, progress and output.
 
-    `changed` comes at once and whenever the state has changed, `line` for each line that the trainer prints, `ended`
-    at the end.
+    `changed` is sent at once and after each change, `line` for each line of output, `ended` at the end.
     """
     return await reading.streams.answer(Topic("run", run_id), last_event_id)
 
@@ -62,9 +61,9 @@ async def run(reading: Reads, run_id: Id, last_event_id: LastEventId = None) -> 
     responses=_described(ExperimentEvent),
 )
 async def experiment(reading: Reads, experiment_id: Id, last_event_id: LastEventId = None) -> StreamingResponse:
-    """An experiment's state and its runs under way, as they change.
+    """Stream an experiment's state and its running runs.
 
-    `changed` comes at once and whenever the state has changed, `ended` at the end.
+    `changed` is sent at once and after each change, `ended` at the end.
     """
     return await reading.streams.answer(Topic("experiment", experiment_id), last_event_id)
 
@@ -119,10 +118,10 @@ async def stream(
     ],
     last_event_id: Annotated[str | None, Header(max_length=4000, description="`id` of the last event heard")] = None,
 ) -> StreamingResponse:
-    """Several topics as they change, in one stream.
+    """Stream several topics.
 
-    An event's `data` is an object with its `topic` and, as `data`, the topic's whole state: `changed` at once and
-    whenever it has changed, `line` for each line that a run's trainer prints, `ended` at a topic's end.
+    An event's `data` is an object with its `topic` and, as `data`, the topic's complete state: `changed` at once and
+    after each change, `line` for each line of a trainer's output, `ended` at a topic's end.
     """
     return await reading.streams.answer_all([_topic(text) for text in topic], last_event_id)
 

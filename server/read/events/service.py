@@ -26,8 +26,8 @@ from taskloom.server.queue.workers import service as workers
 from taskloom.server.read.overview.service import Overviews
 from taskloom.server.settings import Settings
 
-LINES = 200  # of one run that a look takes in
-RUNS = 200  # whose lines are asked for in one statement
+LINES = 200  # lines of a run per poll
+RUNS = 200  # runs per statement for lines
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Topic:
 
 @dataclass(frozen=True)
 class Seen:
-    """What there is to tell: the state, and lines with their ids; more: there are more lines than one look takes in.
+    """News of a topic: the state, and lines with their ids; more: there are more lines than one poll reads.
 
-    again: the state was kept, and may have changed since. passing: fields of it that are no news by themselves.
+    again: the state was cached and may have changed. passing: fields whose changes alone are no news.
     """
 
     topic: Topic
@@ -63,7 +63,7 @@ OVERVIEW, WORKERS = Topic("overview"), Topic("workers")
 def look_at_all(
     database: Database, settings: Settings, overviews: Overviews, topics: Mapping[Topic, int]
 ) -> dict[Topic, Seen]:
-    """Each topic that there is, with the lines after the one of this id."""
+    """News of each existing topic, with the lines after this id."""
     seen = look(database, {topic: line for topic, line in topics.items() if topic.id})
     if OVERVIEW in topics:
         passing = {"at": True, "eta_s": True, "experiments": {"__all__": {"eta_s"}}}
@@ -76,7 +76,7 @@ def look_at_all(
 
 
 def look(database: Database, topics: Mapping[Topic, int]) -> dict[Topic, Seen]:
-    """The same of runs and experiments."""
+    """News of runs and experiments."""
     after = {topic.id: line for topic, line in topics.items() if topic.kind == "run"}
     asked = [topic.id for topic in topics if topic.kind == "experiment"]
     with database.read(snapshot=True) as session:
@@ -130,7 +130,7 @@ def _run_events(
 
 
 def _lines(session: Session, after: Mapping[int, int]) -> dict[int, list[tuple[int, LogLine]]]:
-    """Lines of runs after the one of this id, the first of each run, in the order in which they came."""
+    """The first lines of each run after this id, in the order of arrival."""
     found: dict[int, list[tuple[int, LogLine]]] = {}
     count: Counter[int] = Counter()
     asked = sorted(after.items())

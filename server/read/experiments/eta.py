@@ -14,19 +14,19 @@ from taskloom.server.queue.runs.states import OPEN
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
-LATEST = 200  # ended runs that stand for experiments of which none has ended
+LATEST = 200  # ended runs, used for experiments without an ended run
 
 
 @dataclass(frozen=True)
 class Eta:
-    """Seconds until each active experiment has ended, and until all have; None: there is nothing to tell it from."""
+    """Seconds until each active experiment has ended, and until all have; None: unknown."""
 
     by_experiment: dict[int, float | None]
     total_s: float | None
 
 
 def eta(session: Session, settings: Settings) -> Eta:
-    """Experiments are taken in the order of their priority and age, a run a worker at a time."""
+    """Estimate with experiments in the order of priority and age, and one run per worker at a time."""
     is_active = Experiment.finished_at.is_(None)
     active = select(Experiment.id).where(is_active)
     priority = func.coalesce(Experiment.request["priority"].as_integer(), 0)
@@ -58,7 +58,7 @@ def _usual_s(session: Session) -> float | None:
 
 
 def _present(session: Session, settings: Settings) -> int:
-    """Workers that were heard of lately and have not left."""
+    """Workers with a recent sign of life that have not left."""
     present = select(func.count()).select_from(Worker)
     present = present.where(Worker.seen_at > db_now() - settings.block_release_s, Worker.left_at.is_(None))
     return session.execute(present).scalar_one()

@@ -49,17 +49,17 @@ def index(
     ] = "-id",
     total: Total = False,
 ) -> ExperimentPage:
-    """Experiments, newest first, or as `sort` says."""
+    """List experiments, newest first or sorted by `sort`."""
     return service.page(context.database, context.settings, filters, sort, total, page.cursor, page.limit)
 
 
 @router.get("/{experiment_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, experiment_id: Id) -> ExperimentDetail:
-    """An experiment with its request and how many of its runs are in each state."""
+    """Show an experiment with its request and the number of its runs by state."""
     return service.show(context.database, context.settings, experiment_id)
 
 
 @router.get("/{experiment_id}/variants", READERS, errors=(*COMPUTED, NotFound), response_model=VariantTable)
 async def variants(ask: Asks, experiment_id: Id) -> Response:
-    """Every variant with its counts and figures, a flat row each, from what is kept of its runs."""
+    """List every variant with its counts and figures, one flat row each."""
     return await ask("variants", experiment_id, made_from=of_experiments(experiment_id))

@@ -96,13 +96,13 @@ def look(filters: Filters, sort: Sort) -> Look:
     """Query for these experiments."""
     given = filters.conditions()
     name, descending = sort.lstrip("-"), sort.startswith("-")
-    if name == "id" and filters.period.since is not None:  # ids are in the order of submission
+    if name == "id" and filters.period.since is not None:  # ids follow the order of submission
         name = "created_at"
     if name == "id":
         return Look(Experiment.id, Order(None, descending), [()], where=[*given.values()])
     column = getattr(Experiment, name)
     within = [given.pop(each) for each in BOUNDS[name] if each in given]
-    since = filters.period.since if name == "finished_at" else None  # nothing ends before it is submitted
+    since = filters.period.since if name == "finished_at" else None  # no experiment ends before its submission
     above = [] if since is None else [column >= since]
     return Look(Experiment.id, Order(column, descending), [()], within, above, [*given.values()])
 

@@ -1,4 +1,4 @@
-"""An experiment's variants, from the columns that are kept when a run ends: no payload is opened."""
+"""An experiment's variants, from columns of its runs; no payload is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdict of an ended experiment, kept for lists: the first comparison of its sweep."""
+"""Verdict of an ended experiment, stored for lists: the first comparison of its sweep."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from taskloom.server.read.pool import Pool
 from taskloom.server.settings import Settings
 from taskloom.server.webhooks import service as webhooks
 
-RECENT_S = 7 * 86400.0  # what ended before is not looked at any more
+RECENT_S = 7 * 86400.0  # experiments that ended earlier get no verdict
 AT_ONCE = 4
 log = logging.getLogger("taskloom.server")
 
@@ -46,7 +46,7 @@ def verdict(database: Database, experiment_id: int) -> Verdict:
 
 
 def _first(found: Sweep) -> Pooled | SweepRow | None:
-    """The comparison with the most threads, over all places where there are several."""
+    """The comparison with the most threads, pooled over all places if there are several."""
     if any(row.verdict == "refused" for row in found.rows):
         return next(row for row in found.rows if row.verdict == "refused")
     if found.pooled:
@@ -76,13 +76,13 @@ def _seconds(value: float | None) -> str:
 
 
 class Verdicts:
-    """Has experiments that ended looked at, in the processes that compute analyses."""
+    """Computes verdicts of ended experiments in the analysis pool."""
 
     def __init__(self, database: Database, settings: Settings, pool: Pool) -> None:
         self._database, self._settings, self._pool = database, settings, pool
 
     async def look(self) -> None:
-        """Keep what the experiments say that ended last."""
+        """Store the verdicts of recently ended experiments."""
         if not self._settings.keep_verdicts:
             return
         for experiment_id, finished_at in await to_thread.run_sync(self._ended):
@@ -106,7 +106,7 @@ class Verdicts:
             return [(experiment_id, finished_at or 0.0) for experiment_id, finished_at in rows]
 
     def _keep(self, experiment_id: int, finished_at: float, kept: dict[str, Any] | None) -> None:
-        """Another server may have kept it meanwhile: webhooks are told once."""
+        """Store a verdict unless another server has done so; webhooks get one message."""
         of_it = update(Experiment).where(Experiment.id == experiment_id, _unseen())
         with self._database.write() as session:
             found = session.execute(of_it.values(verdict=kept, verdict_at=finished_at).returning(Experiment.id))
@@ -116,5 +116,5 @@ class Verdicts:
 
 
 def _unseen() -> ColumnElement[bool]:
-    """SQL: nothing was kept since the experiment ended."""
+    """SQL: no verdict was stored since the experiment ended."""
     return or_(Experiment.verdict_at.is_(None), Experiment.verdict_at < Experiment.finished_at)

@@ -20,11 +20,11 @@ MEDIA_TYPES: dict[Format, str] = {
     "arrow": "application/vnd.apache.arrow.file",
 }
 ROWS_AT_ONCE = 1000
-ROWS_OF_A_GROUP = 50_000  # Parquet is read fast where its groups are large
+ROWS_OF_A_GROUP = 50_000  # large groups make reading Parquet fast
 
 
 def written(form: Format, columns: Mapping[str, Kind], rows: Iterable[Row]) -> Iterator[bytes]:
-    """The table. Raises ImportError where pyarrow is not installed, before the first piece."""
+    """The table in pieces. Raises ImportError before the first piece if pyarrow is not installed."""
     make: Callable[[Mapping[str, Kind], Iterable[Row]], Iterator[bytes]] = {
         "csv": _csv, "ndjson": _ndjson, "parquet": _parquet, "arrow": _arrow,
     }[form]  # fmt: skip
@@ -38,7 +38,7 @@ def _batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _csv(columns: Mapping[str, Kind], rows: Iterable[Row]) -> Iterator[bytes]:
-    """With a line of names; what is null is empty."""
+    """CSV with a header line; null is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -109,7 +109,7 @@ def _schema(columns: Mapping[str, Kind]) -> Any:
 
 
 class Sink(io.RawIOBase):
-    """A file that is written to its end, and whose bytes are taken away as they come."""
+    """A write-only file whose bytes are consumed as they are written."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -39,10 +39,9 @@ async def show(
     ] = None,
     sort: Annotated[Sort, Query(description="of runs; - before it: descending")] = "id",
 ) -> Response:
-    """A tidy table with flat columns: a row a run, step, op, variant, or point of a history.
+    """Stream a tidy table with flat columns: one row for each run, step, op, variant, or point of a history.
 
-    Of the runs that the filters choose; variants are those of the experiments that `experiment_id`, `since` and the
-    like choose. It is streamed.
+    The filters select runs; for variants, `experiment_id`, `since` and the like select experiments.
     """
     chosen = TABLES[table]
     wanted = _columns(chosen.columns, columns)
@@ -50,7 +49,7 @@ async def show(
         pieces = formats.written(format, wanted, chosen.rows(context.database, filters, sort))
     except ImportError:
         raise parameters.refused("format", format, "csv or ndjson: this server has no pyarrow") from None
-    first = await to_thread.run_sync(next, pieces, b"")  # what refuses, refuses before the answer begins
+    first = await to_thread.run_sync(next, pieces, b"")  # errors are raised before the answer begins
     name = table if filters.experiment_id is None else f"experiment-{filters.experiment_id}-{table}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
     return StreamingResponse(_after(first, pieces), media_type=MEDIA_TYPES[format], headers=headers)

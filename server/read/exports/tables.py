@@ -28,13 +28,13 @@ from taskloom.server.read.runs.service import Filters, Sort, look
 
 Kind = Literal["integer", "number", "text", "boolean", "instant"]
 Row = dict[str, Any]
-RUNS_AT_ONCE = 500  # whose columns are read at a time
-RESULTS_AT_ONCE = 20  # whose results are read at a time
+RUNS_AT_ONCE = 500  # runs per read of columns
+RESULTS_AT_ONCE = 20  # results per read
 
 
 @dataclass(frozen=True)
 class Table:
-    """Its columns with their kinds, and what gives its rows."""
+    """A table: columns with their kinds, and a function that yields rows."""
 
     columns: Mapping[str, Kind]
     rows: Callable[[Database, Filters, Sort], Iterator[Row]]
@@ -65,7 +65,7 @@ def _setting(name: str, value: Any) -> Any:
 
 
 def _pages(database: Database, filters: Filters, sort: Sort, columns: Sequence[Any], most: int) -> Iterator[list[Any]]:
-    """Rows of `columns` of every run, a page at a time; each page is a transaction of its own."""
+    """Rows of `columns` of every run, by pages; each page is its own transaction."""
     cursor: str | None = None
     while True:
         with database.read(snapshot=True) as session:
@@ -113,7 +113,7 @@ def _text(value: object) -> str | None:
 def _results(
     database: Database, filters: Filters, sort: Sort, column: InstrumentedAttribute[bytes], read: Callable[[bytes], Any]
 ) -> Iterator[tuple[Any, Any]]:
-    """Each timed run with what `read` makes of a column of its result that counts, or of that one's digest."""
+    """Each timed run with the output of `read` for a column of its canonical result or its digest."""
     query = select(Result.run_id, column).outerjoin(Digest, Digest.attempt_id == Result.attempt_id)
     for page in _pages(database, filters, sort, (Run.id, Run.experiment_id, Run.spec, Run.timed), RESULTS_AT_ONCE):
         timed = [run.id for run in page if run.timed]

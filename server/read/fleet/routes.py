@@ -1,4 +1,4 @@
-"""The queue in claim order and what workers did: GET /api/v1/queue/runs, GET /api/v1/workers/{worker_id}/attempts"""
+"""GET /api/v1/queue/runs and GET /api/v1/workers/{worker_id}/attempts"""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ of_workers = Router("/workers", tag="workers")
 
 @of_queue.get("/runs", READERS)
 def runs(context: Ctx, page: Paged) -> QueuedRunPage:
-    """Queued runs in the order in which they are claimed, each with what it waits for."""
+    """List queued runs in the order of claims, each with what it waits for."""
     return service.queue(context.database, context.settings, page.cursor, page.limit)
 
 
 @of_workers.get("/{worker_id}/attempts", READERS, errors=(NotFound,))
 def attempts(context: Ctx, worker_id: WorkerId, page: Paged) -> WorkerAttemptPage:
-    """Attempts of a worker, newest first. Those that were lost are among them."""
+    """List the attempts of a worker, newest first, including lost ones."""
     return service.attempts(context.database, worker_id, page.cursor, page.limit)

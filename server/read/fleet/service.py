@@ -1,4 +1,4 @@
-"""The queue in claim order, and what each worker did."""
+"""The queue in claim order, and the attempts of workers."""
 
 from __future__ import annotations
 

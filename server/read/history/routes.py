@@ -1,4 +1,4 @@
-"""/api/v1/analysis/history/series: series without points, a series' points, and where it changed."""
+"""/api/v1/analysis/history/series: series, their points and their changes."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def index(
     sort: Annotated[service.Sort, Query(description="a column; - before it: descending")] = "-last_at",
     total: Total = False,
 ) -> SeriesPage:
-    """Series of runs of one configuration on one machine, those with the newest run first, without their points."""
+    """List series of runs of one configuration on one machine, newest run first, without points."""
     return service.page(context.database, filters, sort, total, page.cursor, page.limit)
 
 
 @router.get("/{series_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, series_id: Id) -> SeriesRow:
-    """A series without its points."""
+    """Show a series without its points."""
     return service.show(context.database, series_id)
 
 
@@ -63,7 +63,7 @@ def points(
     period: Periods,
     sort: Annotated[service.PointSort, Query(description="-finished_at: the newest first")] = "finished_at",
 ) -> SeriesRunPage:
-    """A series' points, a run each, oldest first, in every metric that is kept of a run."""
+    """List the points of a series, one per run, oldest first, with every stored metric."""
     return service.points(context.database, series_id, period, sort, page.cursor, page.limit)
 
 
@@ -71,5 +71,5 @@ def points(
 async def changes(
     ask: Asks, series_id: Id, noise_floor: NoiseFloor = NOISE_FLOOR, limit: Latest = service.LATEST
 ) -> Response:
-    """Where a series' level changed, by its latest runs, and what fresh runs say of what became slower."""
+    """List changes of level within a series' latest runs, and the results of fresh runs of slowdowns."""
     return await ask("series", series_id, noise_floor, limit, made_from=of_series(series_id))

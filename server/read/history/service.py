@@ -1,4 +1,4 @@
-"""Series and their points, from columns that are kept when a run ends: no payload and no digest is opened."""
+"""Series and their points, from columns of runs; no payload or digest is read."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from taskloom.server.read.lists.parameters import BOUNDS, Period
 
 Sort = Literal["id", "-id", "last_at", "-last_at", "runs", "-runs"]
 PointSort = Literal["finished_at", "-finished_at"]
-LATEST = 500  # runs of a series that changes are looked for in
+LATEST = 500  # runs per series that are searched for changes
 RECENT = 40  # of a sparkline
 ALERTS = 5
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Which series. settings: all of them."""
+    """Filter of series. settings: all must match."""
 
     node: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)

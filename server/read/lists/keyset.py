@@ -1,7 +1,7 @@
-"""A page of a long list: along an index, from where the last page ended, looking at a bounded number of rows.
+"""Keyset pagination: a page is read along an index, from the end of the last page, within a bounded number of rows.
 
-What an index answers says where to look (`along`, `within`). Everything else (`where`) is tested row by row, WINDOW
-rows a page: such a page may be short, or empty, and still have a next one.
+Conditions that an index covers select its range (`along`, `within`). All others (`where`) are tested row by row, WINDOW
+rows per page: such a page may be short or empty and still have a next one.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Look:
-    """Where to look for rows. along: what the order's index begins with, a list for each, merged; within: ranges of the
-    order's column; above: what follows for the column of rows that have a value; where: everything else."""
+    """Conditions of a list. along: values of the leading columns of the index, whose lists are merged; within: ranges
+    of the sorted column; above: condition for rows with a value; where: all other conditions."""
 
     identity: InstrumentedAttribute[int]
     order: Order
@@ -120,7 +120,7 @@ def _parts(look: Look, after: Place | None) -> Iterator[_Part]:
 
 
 def _next(session: Session, look: Look, part: _Part, most: int) -> tuple[list[Place], Place | None]:
-    """The next places of a part, and where the look ended, if it did before the part's end."""
+    """The next places of a part, and where the search stopped, if before the end of the part."""
     sign = -1 if look.order.descending else 1
     ends: list[Place] = []
     if look.where:

@@ -44,7 +44,7 @@ def refused(parameter: str, value: object, accepted: str) -> InvalidRequest:
 
 @dataclass(frozen=True)
 class Period:
-    """Submitted from `since` on and before `until`, ended likewise; seconds since 1970."""
+    """Bounds of submission (from `since`, before `until`) and of the end; seconds since 1970."""
 
     since: float | None = None
     until: float | None = None
@@ -105,7 +105,7 @@ def _instant(parameter: str, text: str, at: float) -> float:
 
 
 def labels(parameter: str, texts: Sequence[str]) -> list[str]:
-    """Labels as the table of required ones has them. Raises InvalidRequest."""
+    """Labels in the form of the table of requirements. Raises InvalidRequest."""
     pairs = [text.partition("=") for text in texts]
     for text, (_, equals, _) in zip(texts, pairs, strict=True):
         if not equals:
@@ -114,7 +114,7 @@ def labels(parameter: str, texts: Sequence[str]) -> list[str]:
 
 
 def settings(parameter: str, texts: Iterable[str]) -> dict[str, Any]:
-    """Settings with the values they are to have, from NAME=VALUE. Raises InvalidRequest."""
+    """Settings and their values from NAME=VALUE. Raises InvalidRequest."""
     wanted: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -147,7 +147,7 @@ def has(spec: Any, name: str, value: Any) -> ColumnElement[bool]:
 
 
 def _spellings(value: Any) -> list[str]:
-    """A JSON value as databases may give it: SQLite leaves out spaces, and 1 and 1.0 are one number."""
+    """Forms of a JSON value in databases: SQLite omits spaces, and 1 equals 1.0."""
     same = [value]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST:
         same.append(float(value))

@@ -12,5 +12,5 @@ router = Router(tag="overview")
 
 @router.get("/overview", READERS)
 def overview(reading: Reads) -> Overview:
-    """The queue, the workers, what ended lately and what became slower, as of a moment ago."""
+    """Show the queue, the workers, recently ended runs and slowdowns."""
     return reading.overviews.get()

@@ -25,14 +25,14 @@ from taskloom.server.read.experiments.eta import Eta, eta
 from taskloom.server.settings import Settings
 
 HOUR_S, DAY_S = 3600.0, 86400.0
-AT_LATEST_S = 15.0  # silent workers and the passing of time are no change of their own
+AT_LATEST_S = 15.0  # for changes by time alone, such as silent workers
 ACTIVE, LATEST, ALERTS, FIRST_QUEUED = 20, 10, 5, 500
 OPEN = ("queued", "leased", "running", "quarantined")
 
 
 class Overviews:
-    """The overview, looked at anew where something has changed, for no more than a tenth of the time, and else for no
-    more than a five-hundredth."""
+    """The overview, recomputed after changes for at most a tenth of the time, and otherwise for at most a
+    five-hundredth."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database, self._settings = database, settings
@@ -42,11 +42,11 @@ class Overviews:
         self._next_at = self._at_latest = 0.0
 
     def get(self) -> Overview:
-        """Called on any thread; those who ask at the same moment wait for one look."""
+        """The overview, from any thread; concurrent callers wait for one computation."""
         return self.latest()[0]
 
     def latest(self) -> tuple[Overview, bool]:
-        """The same, and whether it is of this moment: not where it was looked at just before."""
+        """The overview, and whether it is current rather than recently cached."""
         with self._turn:
             begun = time.monotonic()
             if self._kept is not None and begun < self._next_at:
@@ -61,7 +61,7 @@ class Overviews:
 
 
 def _mark(database: Database) -> tuple[Any, ...]:
-    """Another one when runs, workers or alerts have changed; told from the ends of indexes and small tables."""
+    """A value that changes with runs, workers or alerts, read from the ends of indexes and small tables."""
     with database.read() as session:
         events = session.execute(select(func.max(RunEvent.id))).scalar_one()
         known = select(
@@ -72,7 +72,7 @@ def _mark(database: Database) -> tuple[Any, ...]:
 
 
 def look(database: Database, settings: Settings) -> Overview:
-    """The overview of this moment."""
+    """The current overview."""
     with database.read(snapshot=True) as session:
         at = now(session)
         left = eta(session, settings)
@@ -101,7 +101,7 @@ def look(database: Database, settings: Settings) -> Overview:
 
 
 def _active(session: Session, left: Eta) -> tuple[list[Experiment], int]:
-    """The first active experiments in the order of the queue, and how many there are."""
+    """The first active experiments in queue order, and their number."""
     queue = [experiment_id for experiment_id, eta_s in left.by_experiment.items() if eta_s is not None]
     ids = sorted(queue, key=lambda each: left.by_experiment[each] or 0.0)
     ids += sorted(left.by_experiment.keys() - set(queue))
@@ -117,13 +117,13 @@ def _runs(session: Session, at: float) -> RunCounts:
 
 def _ended(session: Session, since: float) -> dict[str, int]:
     """Number of runs that have ended since, by state."""
-    state = Run.state.concat("")  # grouped by the column itself, SQLite would look along the index of all states
+    state = Run.state.concat("")  # else SQLite would scan the index of all states
     ended = select(state, func.count()).where(Run.finished_at >= since).group_by(state)
     return dict.fromkeys(EndedRuns.model_fields, 0) | {row[0]: row[1] for row in session.execute(ended)}
 
 
 def _waiting(session: Session, settings: Settings) -> list[Waiting]:
-    """Why the first queued runs wait, the most frequent reason first."""
+    """Reasons why the first queued runs wait, the most frequent first."""
     first = select(Run).where(is_queued()).order_by(Run.rank, Run.id).limit(FIRST_QUEUED)
     outlook = Outlook(session, settings)
     texts: dict[WaitingReason, str] = {}

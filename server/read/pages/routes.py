@@ -1,4 +1,4 @@
-"""Pages for people, and the addresses that machines ask for health."""
+"""Pages for people, and health endpoints."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ def document(request: Request) -> JSONResponse:
 
 @router.get("/reports/{experiment_id}", READERS, errors=(*COMPUTED, NotFound), response_class=HTMLResponse)
 async def report(ask: Asks, experiment_id: Id) -> Response:
-    """An experiment's report as one self-contained page."""
+    """Show an experiment's report as one self-contained page."""
     return await ask("page", experiment_id, made_from=of_report(experiment_id), media_type="text/html")
 
 
 @router.get("/problems", PAGE)
 def problem_types() -> ProblemTypeList:
-    """Every problem type that an error answer may name."""
+    """List every problem type."""
     return ProblemTypeList(items=[describe(slug) for slug in sorted(PROBLEM_TYPES)])
 
 
 @router.get("/problems/{slug}", PAGE, errors=(NotFound,))
 def problem_type(slug: str) -> ProblemType:
-    """Meaning of a problem type."""
+    """Explain a problem type."""
     return describe(slug)
 
 
 @router.get("/healthz", EVERYBODY, routine=True)
 def health() -> Health:
-    """The process answers."""
+    """Answer if the process is alive."""
     return Health(status="ok")
 
 
@@ -62,12 +62,12 @@ def health() -> Health:
     responses={200: {"description": "Prometheus's text format", "content": PROMETHEUS}},
 )
 def metrics(context: Ctx) -> Response:
-    """The queue, the workers, requests and this process, for Prometheus."""
+    """Metrics for Prometheus: queue, workers, requests and this process."""
     return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/readyz", EVERYBODY, errors=(DatabaseUnavailable, StoreUnavailable), routine=True)
 def ready(context: Ctx) -> Readiness:
-    """The database has this server's schema; it and the folder of artifacts can be written to."""
+    """Check that the database has this server's schema, and that database and artifact folder are writable."""
     context.readiness.check()
     return Readiness(status="ready")
