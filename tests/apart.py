@@ -1,4 +1,4 @@
-"""Functions run in a process of their own, kept for further calls: it has one OpenMP runtime, with one team."""
+"""Calls of functions in separate processes, which are kept for further calls: each has one OpenMP runtime and team."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Apart = Callable[..., Any]  # (key, function, *arguments): what the function ret
 
 @contextmanager
 def processes() -> Iterator[Apart]:
-    """Calls functions in the process of a key, which is started when first needed."""
+    """Call functions in the process of a key, which starts on first use."""
     pools: dict[Any, ProcessPoolExecutor] = {}
 
     def call(key: Any, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What tests of more than one folder need."""
+"""Fixtures for tests of several folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from taskloom.server.db import Database
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-# Where a shell starts tests in the background, they and all processes that they start ignore SIGINT.
+# If a shell starts the tests in the background, they and their child processes would ignore SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -43,7 +43,7 @@ ENVIRONMENT = {
 
 @pytest.fixture(autouse=True)
 def neighbours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests marked `alone` measure times: none runs beside them in another process of pytest-xdist."""
+    """Let a test marked `alone`, which measures times, run without a test in another process of pytest-xdist."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return

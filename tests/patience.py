@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def until(found: Callable[[], T], what: str = "", deadline_s: float = DEADLINE_S) -> T:
-    """The first true answer of `found`; fails, saying what was waited for, when there is none in time."""
+    """Return the first true answer of `found`; fail with `what` if there is none in time."""
     end = time.monotonic() + deadline_s
     while True:
         answer = found()

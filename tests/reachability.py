@@ -1,4 +1,4 @@
-"""Which nodes of a graph a path leads to, without regard to memory: the oracle for gpt2core.step.paths."""
+"""Reachable nodes of a graph, computed simply: the oracle for gpt2core.step.paths."""
 
 from __future__ import annotations
 

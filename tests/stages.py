@@ -1,4 +1,4 @@
-"""A program run under a scheduler through the front door that runs and METG use."""
+"""Runs of a program under a scheduler, through the interface that runs and METG use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_program(
     inside: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
     **options: Any,
 ) -> Record:
-    """Run all steps; what was recorded. tasks: another graph than the program's."""
+    """Run all steps and return the record. tasks: a graph instead of the program's."""
     if tasks is None:
         tasks = graph.build(step, sync)
         graph.validate(step, tasks)

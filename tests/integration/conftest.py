@@ -27,9 +27,9 @@ StartServer = Callable[..., Caller]
 
 
 class ThreadedServer(uvicorn.Server):
-    """Uvicorn in a thread, that says when it has started, and stops when told rather than at its next look.
+    """Uvicorn in a thread, which reports its start and stops at once.
 
-    What Uvicorn waits at a stop, 0.1 s twice, would be more than most tests take.
+    Uvicorn's own waits at a stop, twice 0.1 s, would take longer than most tests.
     """
 
     def __init__(self, settings: Settings, public: bool) -> None:
@@ -73,7 +73,7 @@ def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
     clients: list[httpx.Client] = []
 
     def start(public: bool = False, **settings: object) -> Caller:
-        # The reaper looks, and alerts are confirmed, when a test says so, unless the test says otherwise.
+        # Reaper, alerts and verdicts run only when a test calls them, unless the test sets otherwise.
         quiet = {"reap_after_s": 3600.0, "confirm_alerts": False, "keep_verdicts": False, "analysis_processes": 0}
         folders = {"artifact_root": artifacts, "answer_root": artifacts.with_name("answers")}
         given = {"database_url": database_url, **folders, **quiet, **settings}
@@ -118,7 +118,7 @@ def shared_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def empty_api(shared_api: Caller) -> Iterator[Caller]:
-    """A server that many tests share, which only ask it what it refuses."""
+    """A server that tests share that only send rejected requests."""
     yield shared_api
     stored = "SELECT (SELECT count(*) FROM experiment), (SELECT count(*) FROM worker), (SELECT count(*) FROM api_key)"
     assert shared_api.sql(stored) == [(0, 0, 0)], "this test stores something: it takes a server of its own (api)"

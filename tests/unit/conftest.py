@@ -1,4 +1,4 @@
-"""What kernel tests start from: golden values, and what computes matrix products."""
+"""Fixtures of kernel tests: golden values, and libraries of matrix products."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def golden() -> Callable[[str], Golden]:
 
 @pytest.fixture(params=["own", "auto", "openblas"])
 def by(request: pytest.FixtureRequest) -> Iterator[By]:
-    """What computes products, of which a library's are asked for so many columns at a time."""
+    """Arguments for products by each library, with a number of columns per call."""
     from gpt2core.gemm import libraries as gemm
     from gpt2core.gemm.multiply import new_scratch
 

@@ -1,4 +1,4 @@
-"""A real HTTP server that gives the answers it is told to, and remembers what it was asked."""
+"""A real HTTP server that gives prepared answers and records requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CI asks the command line, against a real HTTP server: exit codes, sums of warnings, tags, webhooks."""
+"""Commands for CI against a real HTTP server: exit codes, sums of warnings, tags, webhooks."""
 
 from __future__ import annotations
 

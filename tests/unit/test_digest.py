@@ -1,4 +1,4 @@
-"""What is kept beside a result gives every analysis the figures that the whole result gives."""
+"""Analyses of a result's digest give the same figures as analyses of the complete result."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""How often compare() is right on simulated data: what is planted is found, what is not there is not called.
+"""Error rates of compare() on simulated data: it finds real differences and calls no others.
 
 A process's median step time varies by 1 % around its block's, blocks by 2 %.
 """

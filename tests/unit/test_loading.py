@@ -1,4 +1,4 @@
-"""What each process loads when it starts: little, because users wait for it, and never what only the trainer needs."""
+"""Modules that each process loads at its start: few, since users wait, and none that only the trainer needs."""
 
 from __future__ import annotations
 

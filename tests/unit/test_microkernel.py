@@ -1,4 +1,4 @@
-"""Our own product: every shape that a tile, a panel or a block can be left with, every kind of word, both ways to add.
+"""Our own product: all remainders of tiles, panels and blocks, all kinds of words, overwriting and accumulating.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ten kinds of noise against every interval and verdict that is shown: do they cover, do they call what is not there,
-do they find what is? Gates are what may be promised (docs/methodology.md); every number is seeded.
+"""Coverage of all intervals, and error rates and power of all verdicts, under ten kinds of noise. The limits are those
+that docs/methodology.md promises; every number is seeded.
 
-Times are those of pairs: a block's a and b, around 1 s, b `factor` times as long.
+Times are pairs: a and b of a block, around 1 s, with b `factor` times as long.
 """
 
 import math
@@ -52,7 +52,7 @@ def times(noise, n, factor=1.0, simulations=SIMULATIONS, seed=1):
 
 
 def at_most(share, tried):
-    """The most that so many tries show, but for 1 in 10,000, where the true share is `share`."""
+    """Upper bound of the hits in `tried` tries with the true share `share`, exceeded once in 10,000."""
     return share * tried + 3.7 * math.sqrt(share * (1 - share) * tried)
 
 

@@ -1,4 +1,4 @@
-"""Machine code that is kept: made once, checked when it is read, and never taken for another's."""
+"""Kept machine code: compiled once, checked when it is read, and never confused with other code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that describe the house name files that are there."""
+"""Pages that describe the code name existing files."""
 
 from __future__ import annotations
 
