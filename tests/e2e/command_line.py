@@ -1,4 +1,4 @@
-"""`taskloom` as its users start it."""
+"""Calls of `taskloom` as a process."""
 
 from __future__ import annotations
 

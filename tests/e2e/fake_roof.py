@@ -1,4 +1,4 @@
-"""Peaks that nobody measured: it speaks as gpt2core.run.roof does and behaves as FAKE_ROOF says.
+"""Invented peaks: it speaks the protocol of gpt2core.run.roof and behaves as FAKE_ROOF says.
 
 quick  keeps peaks at once
 gated  tells that it has begun, and keeps peaks as soon as the file FAKE_ROOF_GATE exists

@@ -1,4 +1,4 @@
-"""sbatch, squeue and scancel of a cluster on which every job waits for its priority. It keeps what it was called with.
+"""sbatch, squeue and scancel of a cluster on which every job waits for its priority. It records its arguments.
 
     python fake_slurm.py CALLS.jsonl sbatch|squeue|scancel ARGUMENT...
 """

@@ -1,4 +1,4 @@
-"""A trainer that trains nothing: it speaks the protocol of gpt2core.launch and behaves as FAKE_TRAINER says.
+"""A trainer that trains nothing: it speaks the protocol of gpt2core.process.launch and behaves as FAKE_TRAINER says.
 
 quick     a result at once
 crash     prints to standard error, then exits 3

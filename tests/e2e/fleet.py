@@ -1,4 +1,4 @@
-"""Many real workers in one process: their trainers are null, everything they say to a server is the real thing.
+"""Many real workers in one process, with null trainers and real messages to a server.
 
     python fleet.py --server URL --server URL --workers 50 --spool DIR
 

@@ -1,4 +1,4 @@
-"""Real processes for tests: started, listened to, waited for, and ended by their ids."""
+"""Real processes for tests: start, read, wait, and end by process id."""
 
 from __future__ import annotations
 

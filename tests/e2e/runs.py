@@ -1,4 +1,4 @@
-"""Runs, as a user submits and watches them; and the books that must balance when everything is over."""
+"""Helpers to submit and watch runs, and the final check of all runs, attempts and results."""
 
 from __future__ import annotations
 

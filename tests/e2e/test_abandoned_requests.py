@@ -1,4 +1,4 @@
-"""Requests whose client has gone: heartbeats are answered beside them, and the server stops when it is asked to."""
+"""Requests whose client has gone do not delay heartbeats or the end of the server."""
 
 from __future__ import annotations
 

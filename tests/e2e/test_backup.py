@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/backup-and-restore.md, run while workers deliver: what is restored is whole."""
+"""The commands of docs/how-to/backup-and-restore.md while workers deliver: the restored server is complete."""
 
 from __future__ import annotations
 

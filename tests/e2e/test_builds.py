@@ -1,4 +1,4 @@
-"""Trainers that a worker has kept run in turn, whatever is installed, and results say which one it was."""
+"""Kept trainers run in turn, independent of the installed one, and results name their build."""
 
 from __future__ import annotations
 

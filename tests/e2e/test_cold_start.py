@@ -1,4 +1,4 @@
-"""A process that compiles and one that loads what is kept train to the same bits; only the first loads Numba."""
+"""A process that compiles and one that loads kept code train to the same bits; only the first loads Numba."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom` and a server, as its users start them: processes, their output, their exit codes."""
+"""`taskloom` and a server as processes: their output and exit codes."""
 
 from __future__ import annotations
 

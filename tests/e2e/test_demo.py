@@ -1,4 +1,4 @@
-"""The demo, with the real trainer: its table, what it leaves behind and what it does not."""
+"""The demo with the real trainer: its table, the files that it keeps, and the processes that it stops."""
 
 from __future__ import annotations
 

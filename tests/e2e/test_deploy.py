@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/deploy.md against a real server, and what systemd thinks of the units."""
+"""The commands of docs/how-to/deploy.md with a real server, and systemd's check of the units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installation adds, what works without its extras, and what a child process imports."""
+"""Contents of an installation, commands without extras, and imports of child processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys as an operator makes and uses them: the command line and a worker, as processes."""
+"""Creation and use of keys with the command line and a worker, as processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom metg` as its users start it. Tiny sweeps: what comes out, never how fast."""
+"""`taskloom metg` as a process, with tiny sweeps: its output, not its speed."""
 
 from __future__ import annotations
 

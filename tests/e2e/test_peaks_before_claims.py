@@ -1,4 +1,4 @@
-"""A worker has the node's peaks measured before it claims anything, once, and never lets that keep it from working."""
+"""A worker measures unknown peaks once before its first claim; a failure does not stop it from working."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom provision` and what its users see of it, beside a Slurm that starts nothing."""
+"""`taskloom provision` with a Slurm that starts no jobs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What must be survived: processes are killed and stopped, a database crashes, messages go astray. In the end the books
-balance: every run has one result, none is lost, none is doubled.
+"""Faults that must be survived: killed and stopped processes, a crashed database, lost messages. In the end every run
+has exactly one result.
 """
 
 from __future__ import annotations

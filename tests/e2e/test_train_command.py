@@ -1,4 +1,4 @@
-"""`taskloom train` as its users start it: a process, its output, its exit code. The trainer is the real one."""
+"""`taskloom train` as a process with the real trainer: its output and exit code."""
 
 from __future__ import annotations
 

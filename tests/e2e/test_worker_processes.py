@@ -1,4 +1,4 @@
-"""A real server, a real worker and trainer processes: what must come through, and what must be survived."""
+"""A real server, a real worker and trainer processes: results that must arrive, and faults that must be survived."""
 
 from __future__ import annotations
 

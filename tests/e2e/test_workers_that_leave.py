@@ -1,4 +1,4 @@
-"""Workers that leave: at the end of their time, when there is nothing to run, and what they leave behind."""
+"""Workers that leave at the end of their walltime or without runs, and the results that they leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies between workers and a server, and fails: a loopback proxy that loses, repeats, delays and reorders."""
+"""An unreliable network between workers and a server: a loopback proxy that loses, repeats, delays and reorders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user and a worker say to the server, over HTTP; and a look into the database that the server does not take."""
+"""HTTP requests of a user and of a worker, and direct access to the server's database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route against every kind of caller. A route that is not in REQUESTS, or not in the table of scopes, fails."""
+"""Every route with every kind of caller. A route that is missing in REQUESTS or in the table of scopes fails."""
 
 from __future__ import annotations
 

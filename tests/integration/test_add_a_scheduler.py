@@ -1,4 +1,4 @@
-"""docs/how-to/add-a-scheduler.md, followed literally; and a scheduler with threads of its own that is in tests only."""
+"""docs/how-to/add-a-scheduler.md, followed literally; and a test scheduler with its own threads."""
 
 from __future__ import annotations
 

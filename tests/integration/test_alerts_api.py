@@ -1,4 +1,4 @@
-"""What became slower: found in histories, run again, confirmed or dismissed."""
+"""Slowdowns: found in histories, measured again, confirmed or dismissed."""
 
 import pytest
 from patience import until

@@ -1,4 +1,4 @@
-"""What browsers and proxies need of every answer: compression, named origins, a path prefix; verdicts, curves."""
+"""Needs of browsers and proxies: compression, CORS, a path prefix; verdicts and curves."""
 
 import gzip
 import time

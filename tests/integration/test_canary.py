@@ -1,4 +1,4 @@
-"""The canary is the same work for ever, done by all threads of a run, before its steps and after them."""
+"""The canary's work never changes, and all threads of a run do it before and after the steps."""
 
 from __future__ import annotations
 

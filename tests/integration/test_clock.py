@@ -1,4 +1,4 @@
-"""Where the processor's counter is not used a run is as long as any other, and its result says what timed it."""
+"""Runs without the processor's counter can be as long as others, and results name the clock."""
 
 from __future__ import annotations
 

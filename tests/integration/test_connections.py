@@ -1,4 +1,4 @@
-"""What a stranger can do with a connection: each of these ends early and costs little, and others are answered."""
+"""Abuse of connections by strangers: each ends early and costs little, and other requests are answered."""
 
 import contextlib
 import json

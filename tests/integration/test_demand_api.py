@@ -1,4 +1,4 @@
-"""What the queue needs, and what queued runs say where provisioners bring workers."""
+"""Demand of the queue, and waiting reasons of queued runs if provisioners bring workers."""
 
 from __future__ import annotations
 

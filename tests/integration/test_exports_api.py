@@ -1,4 +1,4 @@
-"""Exports hold what lists and samples say, in every format, also where they take several pages."""
+"""Exports agree with lists and samples, in every format, also over several pages."""
 
 import csv
 import io

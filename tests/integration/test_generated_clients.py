@@ -1,4 +1,4 @@
-"""Clients that others generate from the OpenAPI document: nothing is missing from them, and they read every answer."""
+"""Clients generated from the OpenAPI document are complete and read every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grafana's dashboards: each query of theirs is asked, and what it names is in the answer."""
+"""Grafana's dashboards: each query is sent, and the answer contains the names that it uses."""
 
 import csv
 import io

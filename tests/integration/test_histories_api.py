@@ -1,4 +1,4 @@
-"""What became of a run and of an experiment, when, by whom and why."""
+"""Histories of runs and experiments: changes of state with time, actor and reason."""
 
 import pytest
 

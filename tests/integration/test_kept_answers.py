@@ -1,4 +1,4 @@
-"""Analyses: computed in processes of their own, once for all who ask, within a deadline, and kept by their content."""
+"""Analyses run in separate processes, once for concurrent callers, within a deadline, and are cached by content."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""A plan of the largest graph that is accepted fits into half a gigabyte, which is known before it is made."""
+"""A plan of the largest accepted graph fits into half a gigabyte, and this is checked before planning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of runs and experiments: filtered, sorted, paged and counted as a plain look at every row would have it."""
+"""Lists of runs and experiments: filters, orders, pages and counts equal those of a scan of all rows."""
 
 import itertools
 

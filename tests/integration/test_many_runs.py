@@ -1,4 +1,4 @@
-"""What is done to all runs of an experiment at once takes as many statements for many runs as for a few."""
+"""Changes of all runs of an experiment take the same number of statements for many runs as for a few."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What an OpenMP runtime is refused for, how a run under one is stopped, watched and measured."""
+"""OpenMP runtimes: reasons for rejection, and stopping, watching and measuring of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is going on: the overview, the queue with its reasons, workers, variants, who asks; and one stream of it all."""
+"""Overview, queue with waiting reasons, workers, variants, the caller's identity, and one stream of them all."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The node's peaks, measured small: that work is done by all threads, and what is kept is what results carry."""
+"""The node's peaks, measured at small sizes: all threads work, and results contain the kept peaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statements that run all the time go through the indexes made for them, however long the history is."""
+"""Frequent statements use their indexes, for any length of the history."""
 
 import json
 

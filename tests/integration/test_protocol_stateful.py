@@ -1,4 +1,4 @@
-"""The protocol under any order of what workers, users, clocks and the reaper do, on a real database.
+"""The protocol under any order of actions of workers, users, clocks and the reaper, on a real database.
 
 Nothing here knows what should come next; it checks after every step what must hold whatever came before.
 """

@@ -1,5 +1,5 @@
-"""Lists and the overview find their rows through indexes, on either database: no table that grows with runs is read
-from end to end. The planner is told not to read whole tables where there is another way."""
+"""Lists and the overview use indexes on both databases: no table that grows with runs is scanned. The planner is told
+to avoid scans of whole tables."""
 
 import json
 

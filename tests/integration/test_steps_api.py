@@ -1,4 +1,4 @@
-"""Times of single steps while a run is under way: kept, read in pages, told in events, gone with the result."""
+"""Step times of running runs: stored, paged, sent in events, deleted with the result."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where the threads' time goes, on programs whose answer is known."""
+"""Use of the threads' time, on programs with known answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces for viewers over HTTP: what `taskloom runs trace` writes, streamed, bounded, made once."""
+"""Traces for viewers over HTTP: equal to those of `taskloom runs trace`, streamed, bounded, computed once."""
 
 import copy
 import gzip

@@ -1,4 +1,4 @@
-"""A run that is to be traced: timed first, traced in another attempt, known by its timing whatever tracing does."""
+"""A traced run: timed first, traced in another attempt, with the timing result whatever happens to the tracing."""
 
 import gzip
 import json

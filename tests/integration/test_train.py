@@ -1,4 +1,4 @@
-"""A whole run in this process: what it reports, and how it refuses."""
+"""A complete run in this process: its result and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader knows already is not sent again: every JSON answer has an ETag."""
+"""Every JSON answer has an ETag, and unchanged answers are a 304."""
 
 import pytest
 from test_access_matrix import OPERATIONS, REQUESTS

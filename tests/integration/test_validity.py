@@ -1,4 +1,4 @@
-"""A real run's evidence: what it says of a disturbance that is really there."""
+"""Validity evidence of real runs, also beside a real disturbance."""
 
 from __future__ import annotations
 

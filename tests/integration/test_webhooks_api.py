@@ -1,4 +1,4 @@
-"""Webhooks, against receivers on this machine that take messages, fail, hang and hear the same again."""
+"""Webhooks with local receivers that accept, fail, hang, and get messages again."""
 
 from __future__ import annotations
 
