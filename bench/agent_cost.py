@@ -1,13 +1,13 @@
-"""Cost of heartbeats: the same run with fifteen times the usual number of them, and with none.
+"""Cost of heartbeats: the same run with fifteen times the usual number of heartbeats, and with none.
 
     python -m bench.agent_cost --rounds 16
 
-So many because one beat in 15 s costs too little to be seen; what the usual ones cost is a fifteenth of the excess.
-Each arm has a server and a worker of its own, which wait while another arm runs. In each round every arm runs once, in
-a random order; a run is a fresh trainer on all cores, so that the agent has none to itself. A run counts by the total
-of its timed steps: a beat disturbs few steps, and a median would not show it. Arms are compared by the ratios of
-their rounds, with an exact interval from six rounds on. Beside it stands the processor time of the agent, by the
-kernel's account. Raw samples, the machine and a table are written to --out (.json and .md).
+One heartbeat in 15 s costs too little to be measured; the usual cost is a fifteenth of the measured excess. Each arm
+has its own server and worker, which wait while another arm runs. In each round every arm runs once, in a random order;
+a run is a fresh trainer on all cores, so that the agent has no core to itself. A run counts by the total of its timed
+steps: a heartbeat disturbs few steps, and a median would not show it. Arms are compared by the ratios of their rounds,
+with an exact interval from six rounds on. The agent's processor time is reported too. Raw samples, the machine and a
+table are written to --out (.json and .md).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Arm:
 
 @contextlib.contextmanager
 def arm(folder: Path, heartbeat_s: float) -> Iterator[Arm]:
-    """A server that asks for such heartbeats, and a worker. Servers look for nothing else meanwhile."""
+    """A server with this heartbeat interval and without background work, and a worker."""
     folder.mkdir()
     settings = {"HEARTBEAT_S": heartbeat_s, "LEASE_S": 7200, "POLL_S": 600, "REAP_EVERY_S": 600}
     environment = {**os.environ, **{f"TASKLOOM_{name}": str(value) for name, value in settings.items()}}
@@ -74,7 +74,7 @@ def arm(folder: Path, heartbeat_s: float) -> Iterator[Arm]:
 
 
 def run(on: Arm, request: ExperimentRequest) -> Measured:
-    """One run: its timed steps, and what the agent used meanwhile."""
+    """One run: its timed steps, and the agent's processor time."""
     before, started = on.agent.cpu_times(), time.monotonic()
     experiment = on.client.submit(request)
     while on.client.experiment(experiment.id).state == "active":
@@ -93,12 +93,12 @@ def run(on: Arm, request: ExperimentRequest) -> Measured:
 
 
 def measure(request: ExperimentRequest, rounds: int, most_s: float, folder: Path) -> list[Measured]:
-    """Every arm once a round, and no new round after so long. Ends the benchmark if losses differ."""
+    """Every arm once per round, with no new round after the time limit. Ends the benchmark if losses differ."""
     runs: list[Measured] = []
     order = random.Random(1337)
     with contextlib.ExitStack() as stack:
         arms = {name: stack.enter_context(arm(folder / name, every_s)) for name, every_s in ARMS.items()}
-        losses = run(arms[BASE], request)["losses"]  # compiles, where nothing was compiled before
+        losses = run(arms[BASE], request)["losses"]  # compiles if necessary
         started = time.monotonic()
         for round_no in range(rounds):
             if time.monotonic() > started + most_s:
@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def row(name: str, runs: list[Measured]) -> Measured:
-    """An arm beside the one with hardly any heartbeats."""
+    """An arm compared with the one without heartbeats."""
     totals = {each: [r["total_s"] for r in runs if r["arm"] == each] for each in (name, BASE)}
     found = ratio(totals[name], totals[BASE])
     mine = [r for r in runs if r["arm"] == name]

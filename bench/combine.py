@@ -27,8 +27,8 @@ from taskloom.analysis.estimators import logarithms
 from taskloom.analysis.pooling import pool
 
 APART_S = 3600.0
-CHANGING = ("--model", "--grad-clip", "--grad-accum")  # options that make it another case
-Key = tuple[str, str, str]  # processor, what was measured, whose ratio
+CHANGING = ("--model", "--grad-clip", "--grad-accum")  # options that define another case
+Key = tuple[str, str, str]  # processor, case, variant
 Times = Iterator[tuple[str, str, int, float]]  # case, variant, round, seconds
 
 
@@ -56,7 +56,7 @@ def combined(records: Sequence[Mapping[str, Any]], base: str | None = None) -> l
 
 
 def occasions(times: Sequence[str]) -> list[int]:
-    """For each recording's time the number of its occasion."""
+    """The occasion of each recording, by its time."""
     at = [datetime.fromisoformat(text).timestamp() for text in times]
     order = sorted(range(len(at)), key=at.__getitem__)
     numbers, number = [0] * len(at), 0
@@ -72,7 +72,7 @@ def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key
         raise SystemExit(f"{record['schema']} is no recording of {', '.join(KINDS)}")
     times, own_base = KINDS[record["schema"]]
     base = base or own_base or record["rows"][0]["variant"]
-    # Runs of newer recordings say how they were clipped.
+    # Newer recordings contain the clipping of each run.
     options = [each for each in CHANGING if each[2:].replace("-", "_") not in record.get("runs", [{}])[0]]
     more = "".join(f", {option[2:]} {value}" for option, value in pairwise(record["command"]) if option in options)
     cases: dict[str, dict[str, dict[int, float]]] = {}
@@ -101,13 +101,13 @@ def _schedulers(record: Mapping[str, Any]) -> Times:
 
 
 def _granularities(record: Mapping[str, Any]) -> Times:
-    """METG(50 %), where a round reached it."""
+    """METG(50 %) of the rounds that reached it."""
     for (pattern, system), by_round in peers.values(record).items():
         for number, value in by_round.items():
             yield f"METG, {pattern}, {record['config']['kernel']}", system, number, value
 
 
-# How a benchmark's recordings are read, and what its ratios are against: null for the first row's variant.
+# Readers of each benchmark's recordings, and the base of its ratios: null for the first row's variant.
 KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Times], str | None]] = {
     "taskloom.bench.step/1": (_steps, "task"),
     "taskloom.bench.metg/1": (_granularities, "ours task"),

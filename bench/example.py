@@ -1,4 +1,4 @@
-"""The report of docs/examples made anew: whose runtime is fastest on this machine, and why?
+"""Repeat the experiment of docs/examples: which runtime is fastest on this machine, and why?
 
     python -m bench.example                      # run the experiment, write docs/examples/gpt2-124m.{html,json}
     python -m bench.example calibrate            # equal runs (A/A) in the same database, and the report again with them
@@ -32,22 +32,22 @@ from taskloom.commands import doctor
 from taskloom.commands.output import console, error_console
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 
-REPETITIONS = 10  # the fewest that call one of four comparisons although one pair in ten says otherwise
+REPETITIONS = 10  # enough to detect one of four comparisons even if one pair in ten contradicts
 CALIBRATION_RUNS = 20
 LOOK_EVERY_S = 5.0
-# Beats and looks of the server seldom, for the same reason; claims need none, they are woken.
+# Rare heartbeats and polls, to keep the machine quiet; claims are woken at once.
 SELDOM = {f"TASKLOOM_{name}": "60" for name in ("HEARTBEAT_S", "POLL_S", "REAP_EVERY_S")} | {"TASKLOOM_LEASE_S": "300"}
 OTHERS = ("omp-for", "omp-task")  # on two threads only
 
 
 def base(model: str, steps: int, runtime: str) -> dict[str, Any]:
-    """What all runs share: the slices of which there is one for each thread."""
+    """Settings of all runs: slices, one for each thread."""
     return {"model": model, "batch": 4, "seq": 64, "steps": steps, "warmup": 1, "sync": "none", "data": "stdlib",
             "batch_slice": 2, "token_slice": 64, "runtime": runtime}  # fmt: skip
 
 
 def experiment(model: str, steps: int, repetitions: int, runtime: str = AUTO) -> ExperimentRequest:
-    """The question, and everything that is to be known before it is answered."""
+    """The experiment, declared completely before any run."""
     asked = {
         "name": f"{model}: whose runtime, fork-join or tasks?",
         "base": base(model, steps, runtime),
@@ -79,7 +79,7 @@ def write(document: Mapping[str, Any], out: Path, name: str) -> None:
 
 
 def told(document: Mapping[str, Any]) -> list[str]:
-    """What to look at first: the forecast's errors, runs that do not count, flagged steps, the answer."""
+    """Print a summary: errors of the forecast, excluded runs, flagged steps, the answer."""
     lines = ["", *(f"- {point}" for point in document["answer"]), ""]
     lines.append("forecast from one thread against the measured step on more:")
     for one in document["forecast"]["forecasts"]:
@@ -105,7 +105,7 @@ def told(document: Mapping[str, Any]) -> list[str]:
 
 
 def wait_for(client: Client, experiment_id: int, processes: demo.Processes) -> ExperimentDetail:
-    """The experiment once it has ended; asked for seldom, as every question takes time from the measured cores."""
+    """Wait for the end of the experiment, with rare requests, since each takes time from the measured cores."""
     while (found := client.experiment(experiment_id)).state == "active":
         processes.check()
         time.sleep(LOOK_EVERY_S)
@@ -140,7 +140,7 @@ def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
 
 
 def main() -> None:
-    """Run one of both, and stop what was started."""
+    """Run one of both, then stop all processes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("run", "calibrate"), default="run")
     parser.add_argument("--model", default="gpt2-124m")

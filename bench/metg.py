@@ -2,8 +2,8 @@
 
     python -m bench.metg --rounds 6
 
-OpenMP's runtimes run our tasks (omp-task, omp-for), each runtime that is here. The peer is bench/openmp_tasks.c, built
-here with GCC and, where there is one, Clang: it shows if calling a runtime through its entry points costs anything.
+Each installed OpenMP runtime runs our tasks (omp-task, omp-for). The peer is bench/openmp_tasks.c, built with GCC and,
+if installed, Clang: it shows whether calling a runtime through its entry points has a cost.
 Every sweep is a fresh process; in each round every system runs each pattern once, in a random order, so rounds are
 pairs. A sweep that other processes disturbed is repeated. Efficiency is a share of the kernel's best rate in this run,
 each compiler's own; of the memory kernel, of the best in the same sweep, because what memory gives may change from one
@@ -55,10 +55,10 @@ from gpt2core.taskbench.granularity import (
 
 COMPILERS = {"gcc": "GCC", "clang": "LLVM"}
 FLAGS = ("-O3", "-march=native", "-fopenmp")
-# Of the peer: task depend, and a parallel loop a timestep, as one writes them; and both as our schedulers do it.
+# Systems of the peer: task depend and a parallel loop per timestep, as usually written; and both as in our schedulers.
 MODES = {"tasks": "task", "loop": "for", "tasks as ours": "task-as-ours", "loop as ours": "for-as-ours"}
 OPENMP = ("omp-task", "omp-for")
-# One runtime, the same work: called by what a compiler made of C, and through its entry points.
+# The same work with one runtime: called by compiled C, and through its entry points.
 SAME = {
     f"{compiler} {peer} as ours": f"ours {scheduler} {runtime}"
     for compiler, runtime in (("GCC", "libgomp"), ("LLVM", "libomp"))
@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def build(folder: Path) -> dict[str, Path]:
-    """The peer, built with each compiler that is here and has OpenMP."""
+    """The peer, built with each installed compiler with OpenMP."""
     built = {}
     for compiler in COMPILERS:
         if shutil.which(compiler) is None:
@@ -144,14 +144,14 @@ def build(folder: Path) -> dict[str, Path]:
 
 
 def version(compiler: str) -> str:
-    """The first line of what a compiler says of itself."""
+    """The first line of a compiler's version."""
     return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
 
 
 def measure(
     config: MetgConfig, rounds: int, built: Mapping[str, Path], folder: Path, order: random.Random
 ) -> tuple[Sweeps, int]:
-    """Every system's sweep of every pattern, once a round; how many that counts were disturbed all the same."""
+    """Every system's sweep of every pattern, once per round, and the number of disturbed sweeps that count."""
     sweeps: Sweeps = {}
     disturbed = 0
     for round_no in range(rounds):
@@ -181,7 +181,7 @@ def run(
 
 
 def run_ours(config: MetgConfig, result: Path) -> dict[str, list[Point]]:
-    """One process of ours: a sweep of each scheduler, named with its runtime if it has one of somebody else's."""
+    """One process of ours: a sweep of each scheduler, named with its OpenMP runtime if it has one."""
     child(launch.metg_command(result), json.dumps(config.to_dict()), launch.environment())
     names = {field.name for field in dataclasses.fields(Point)}
     runtime = "" if config.runtime == AUTO else f" {config.runtime}"
@@ -216,7 +216,7 @@ def run_peer(config: MetgConfig, pattern: str, program: Path, mode: str) -> list
 
 
 def peaks(sweeps: Sweeps) -> dict[str, float]:
-    """Kernel iterations a second, at best, by who built the kernel: ours, GCC, LLVM."""
+    """Best kernel iterations per second by the compiler of the kernel: ours, GCC, LLVM."""
     by_builder: dict[str, list[list[Point]]] = {}
     for (_, system), mine in sweeps.items():
         by_builder.setdefault(system.split()[0], []).extend(mine)

@@ -27,7 +27,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.result import median
 
 VARIANTS = ("bare", "observed", "traced")
-# The trainer without what it observes; the accounting of waiting stays, see bench-metg for that.
+# The trainer without observation, except for the accounting of waiting, which bench-metg measures.
 BARE = """
 import contextlib, sys
 from gpt2core import __main__

@@ -1,4 +1,4 @@
-"""What recordings of bench.metg say of the peers: the finest of each pattern, and OpenMP's runtimes in order.
+"""Peers in recordings of bench.metg: the finest one of each pattern, and the order of OpenMP's runtimes.
 
     python -m bench.peers bench/results/DATE-metg-compute.json
 
@@ -56,7 +56,7 @@ def sweeps(record: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[Poin
 
 
 def peaks_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """Kernel iterations a second, at best, by who built the kernel: ours, GCC, LLVM."""
+    """Best kernel iterations per second by the compiler of the kernel: ours, GCC, LLVM."""
     of: dict[str, list[list[Point]]] = {}
     for sweep, points in sweeps(record):
         of.setdefault(builder(sweep["system"]), []).append(points)

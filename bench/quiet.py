@@ -1,4 +1,4 @@
-"""Measurements that other processes disturbed are repeated: what counts as disturbed, and waiting for quiet."""
+"""Repetition of measurements that other processes disturbed, and waiting for a quiet machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 from gpt2core.node import host
 
 T = TypeVar("T")
-QUIET, PATIENCE_S, ATTEMPTS = 0.03, 60.0, 5  # a measurement counts if others took no more of the machine
+QUIET, PATIENCE_S, ATTEMPTS = 0.03, 60.0, 5  # maximum share of other processes during a measurement that counts
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Usage:
         return cls(time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), children.ru_utime + children.ru_stime)
 
     def others_since(self, before: Usage) -> float:
-        """Share of the machine that was not the children's: other processes, and what a hypervisor took."""
+        """Share of the machine that other processes and a hypervisor used."""
         others_s = self.machine_s - before.machine_s - (self.children_s - before.children_s)
         return others_s / (self.at_s - before.at_s) / (os.cpu_count() or 1)
 
 
 def undisturbed(measure: Callable[[], T], what: str, attempts: int = ATTEMPTS) -> tuple[T, float]:
-    """What `measure` returns, and which share of the machine others took meanwhile.
+    """The result of `measure`, and the share of other processes meanwhile.
 
-    It runs its children to their ends. It is called again while others take more than QUIET, up to `attempts` times.
+    `measure` waits for its children. It is repeated while others take more than QUIET, up to `attempts` times.
     """
     for attempt in range(1, attempts + 1):
         wait_for_idleness()

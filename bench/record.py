@@ -31,7 +31,7 @@ def out_option(parser: argparse.ArgumentParser, name: str) -> None:
 def head(schema: str, on: Measured | None = None) -> Measured:
     """First lines of a report. on: the machine as it was before.
 
-    occasion: recordings of one machine and hour met the same weather; bench/combine.py puts others beside them.
+    occasion: recordings of one machine and hour share their conditions; bench/combine.py combines several.
     """
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"schema": schema, "at": at, "occasion": f"{platform.node()} {at[:13]}", "command": sys.argv[1:],

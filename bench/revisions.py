@@ -1,4 +1,4 @@
-"""This tree against an earlier one: steps, start to first step, and METG, paired and in fresh processes.
+"""This tree compared with an earlier one: steps, start to first step, and METG, paired and in fresh processes.
 
     git worktree add /tmp/before COMMIT
     python -m bench.revisions --before /tmp/before --cases tiny:task:2,gpt2-124m:task:2,metg --rounds 6

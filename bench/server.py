@@ -1,4 +1,4 @@
-"""The server under load, on both databases: how much it takes, how fast it answers, what it grows to.
+"""The server under load, on both databases: throughput, latency and memory.
 
     python -m bench.server --database sqlite,postgres --quick
 

@@ -1,4 +1,4 @@
-"""The load of bench.server: a lean HTTP client, and workers that run nothing."""
+"""Load generators of bench.server: a lean HTTP client, and null workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ API = "/api/v1"
 
 
 class Connection:
-    """One kept-open connection. Leaner than a client library, which would take the cores from the server."""
+    """One persistent connection, leaner than a client library, which would take CPU time from the server."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -47,7 +47,7 @@ class Connection:
         request = f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
         try:
             return await self._exchange(request)
-        except (asyncio.IncompleteReadError, ConnectionError):  # the server closes what was idle for some seconds
+        except (asyncio.IncompleteReadError, ConnectionError):  # the server closes idle connections after some seconds
             await self._open()
             return await self._exchange(request)
 
@@ -66,7 +66,7 @@ class Connection:
         return status, self.tags[0] if self.tags else ""
 
     async def expect(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer's JSON. Ends the benchmark where the server refuses."""
+        """The answer's JSON. Ends the benchmark if the server refuses."""
         status, content = await self.ask(method, path, body)
         if status >= 300:
             raise SystemExit(f"{method} {path}: {status} {content.decode()[:500]}")

@@ -1,4 +1,4 @@
-"""The part `largest` of bench.server: what the largest requests take that a `submit` key may send."""
+"""The part `largest` of bench.server: cost of the largest requests that a `submit` key may send."""
 
 from __future__ import annotations
 

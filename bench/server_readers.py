@@ -1,4 +1,4 @@
-"""The part `readers` of bench.server: an experiment of many runs, its analyses, and how workers fare beside readers."""
+"""The part `readers` of bench.server: analyses of a large experiment, and latency of workers beside readers."""
 
 from __future__ import annotations
 

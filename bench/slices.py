@@ -1,4 +1,4 @@
-"""Is `auto` near the best way to slice? It against a grid of slices, paired and in fresh processes.
+"""Are automatic slices near the best ones? `auto` compared with a grid of slices, paired and in fresh processes.
 
     python -m bench.slices --shapes 4x64,4x256 --threads 1,2     # 11 minutes on two cores; 1x1024,8x128 as long
 
