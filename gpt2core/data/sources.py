@@ -116,13 +116,13 @@ def map_tokens(path: str | Path) -> Tokens:
         count = int(read_header(path, stream, MAGIC, VERSIONS)[2])
         expected_bytes = HEADER_BYTES + count * TOKEN_BYTES
         if count < 0:
-            raise CountMismatch(path, f"the header's token count is {count}; expected 1 or more")
+            raise CountMismatch(path, f"the header declares {count} tokens; expected 1 or more")
         if size_bytes < expected_bytes:
             raise TruncatedFile(path, f"{size_bytes} bytes; the header's {count} tokens need {expected_bytes}")
         if size_bytes > expected_bytes:
             raise CountMismatch(path, f"{size_bytes} bytes; the header's {count} tokens fill only {expected_bytes}")
         if count == 0:
-            raise NotEnoughTokens(path, "the header's token count is 0; expected 1 or more")
+            raise NotEnoughTokens(path, "the header declares 0 tokens; expected 1 or more")
         tokens: Tokens = np.memmap(stream, dtype=np.uint16, mode="r", offset=HEADER_BYTES, shape=(count,))
         return tokens
 

@@ -97,6 +97,7 @@ def test_databases_that_share_a_folder_share_no_answers(
     assert ask(one)["rows"][0]["step_s"]["median"] != ask(other)["rows"][0]["step_s"]["median"]
 
 
+@pytest.mark.slow
 def test_answers_unused_for_longest_go_first(start_server, measured):
     api = start_server(max_answer_bytes=1)
     measured(api)
@@ -161,6 +162,7 @@ def test_with_the_last_client_that_waits_its_work_ends(start_server, measured):
     assert ask(api, "memory")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_replaced(start_server, measured):
     api = start_server(analysis_processes=1)
     measured(api)

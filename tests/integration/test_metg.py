@@ -100,7 +100,7 @@ def test_a_task_that_did_not_run_is_caught() -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", [KERNELS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in KERNELS[1:])])
 def test_a_sweep_tells_its_points_and_ends_in_a_result(kernel: str) -> None:
     config = MetgConfig(pattern=("fft", "tree"), width=4, kernel=kernel, repetitions=2, max_grain=64, point_s=1e-4)
     events: list[dict[str, object]] = []

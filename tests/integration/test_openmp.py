@@ -29,7 +29,9 @@ VARIANTS = [("omp-for", "step"), *(("omp-task", sync) for sync in SYNCS)]
 
 # libiomp5 comes with MKL's wheel, the others are Debian's. CI installs all three, and fails where a test is skipped.
 pytestmark = pytest.mark.skipif(not HERE, reason="no OpenMP runtime on this node")
-each_runtime = pytest.mark.parametrize("name", HERE)
+each_runtime = pytest.mark.parametrize(
+    "name", [*HERE[:1], *(pytest.param(name, marks=pytest.mark.slow) for name in HERE[1:])]
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from caller import whole
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -211,10 +212,11 @@ class Protocol(RuleBasedStateMachine):
         self.what_was_acknowledged_is_kept()
 
 
-def test_whatever_comes_in_whatever_order_nothing_is_lost_or_doubled(migrated, make_result):
+@pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
+def test_whatever_comes_in_whatever_order_nothing_is_lost_or_doubled(migrated, make_result, examples):
     # Not shrunk: each step asks a database, and minutes of it say little more than the steps themselves.
     shape = settings(
-        max_examples=40, stateful_step_count=30, deadline=None, derandomize=True, phases=[Phase.generate],
+        max_examples=examples, stateful_step_count=30, deadline=None, derandomize=True, phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )  # fmt: skip
     run_state_machine_as_test(lambda: Protocol(migrated, whole(make_result([0.2] * 12, warmup=2))), settings=shape)

@@ -120,6 +120,7 @@ def test_files_that_nothing_refers_to_go_and_those_on_their_way_stay(past):
     assert not orphan.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/runs/2/retry", "/experiments/1/retry"])
 def test_what_is_tried_again_while_it_is_deleted_is_gone(past, monkeypatch, database_kind, path):
     """Both want the experiment and its runs: they are locked in one order."""

@@ -85,7 +85,9 @@ def test_a_port_in_use_is_said_clearly(start):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", *(pytest.param(each, marks=pytest.mark.slow) for each in ("::", "192.0.2.1"))]
+)
 def test_a_public_address_is_refused_without_an_admin_key(start, host):
     process = start("--port", "0", "--host", host)
     _, err = process.communicate(timeout=DEADLINE_S)
@@ -136,11 +138,11 @@ def test_keys_are_listed_and_revoked_on_the_machine(start, tmp_path):
     ("arguments", "said"),
     [
         (["--database-url", "mysql://x/y"], "mysql is not known"),
-        (["--database-url", "sqlite://"], "would forget every result"),
-        (["--database-url", "nonsense"], "nonsense is no database URL"),
+        pytest.param(["--database-url", "sqlite://"], "would forget every result", marks=pytest.mark.slow),
+        pytest.param(["--database-url", "nonsense"], "nonsense is no database URL", marks=pytest.mark.slow),
         (["--database-url", "sqlite:////nowhere/at/all.db"], "unable to open database file"),
-        (["--port", "99999"], "99999 does not exist"),
-        (["--host", "no such host"], "no such host"),
+        pytest.param(["--port", "99999"], "99999 does not exist", marks=pytest.mark.slow),
+        pytest.param(["--host", "no such host"], "no such host", marks=pytest.mark.slow),
     ],
 )
 def test_what_cannot_be_started_is_said_clearly(start, arguments, said):

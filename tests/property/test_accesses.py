@@ -26,7 +26,14 @@ SMALL = TrainConfig(
     ("fusion", "change"), [*((fusion, {}) for fusion in FUSIONS), ("rows", {"grad_accum": 2, "grad_clip": 0.5})]
 )
 @pytest.mark.parametrize(
-    ("blas", "precision"), [("own", "fp32"), ("own", "bf16"), ("mkl", "bf16"), ("mkl", "fp32"), ("openblas", "fp32")]
+    ("blas", "precision"),
+    [
+        ("own", "fp32"),
+        ("mkl", "bf16"),
+        pytest.param("own", "bf16", marks=pytest.mark.slow),
+        pytest.param("mkl", "fp32", marks=pytest.mark.slow),
+        pytest.param("openblas", "fp32", marks=pytest.mark.slow),
+    ],
 )
 def test_tasks_read_and_write_what_they_declare(blas, precision, fusion, change):
     config = slicing.resolve(dataclasses.replace(SMALL, blas=blas, precision=precision, fusion=fusion, **change))
