@@ -1,7 +1,7 @@
 """Repeat the experiment of docs/examples: which runtime is fastest on this machine, and why?
 
-    python -m bench.example                      # run the experiment, write docs/examples/gpt2-124m.{html,json}
-    python -m bench.example calibrate            # equal runs (A/A) in the same database, and the report again with them
+    python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json}
+    python -m bench.example calibrate   # equal runs (A/A) in the same database, and the report again with them
 
 Everything is declared here, before any run: fork-join, task, omp-for and omp-task on two threads, and the first two on
 one thread, whose profiles the forecast starts from; REPETITIONS interleaved blocks, a fresh process each, the first
@@ -133,8 +133,9 @@ def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
         if reported is None:
             return 0
         document = client.report(reported.id, leave_out_disturbed=True)
-    write(document, given.out, given.model)
-    for line in (*told(document), "", f"written: {given.out / given.model}.html and .json"):
+    name = f"{given.model}-runtimes"
+    write(document, given.out, name)
+    for line in (*told(document), "", f"written: {given.out / name}.html and .json"):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0 if set(finished.by_state) == {"succeeded"} else 1
 
