@@ -1,5 +1,5 @@
 // Answers as components see them: loading, there, there but stale, or refused. Hidden tabs ask nothing.
-import { signal, useEffect, useRef, useState } from './vendor/preact.js';
+import { signal, useEffect, useLayoutEffect, useRef, useState } from './vendor/preact.js';
 import { Problem, ask, key } from './api.js';
 import { query } from './address.js';
 
@@ -50,7 +50,7 @@ export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: st
   const version = follow ? topic(follow).value : 0;
 
   const asking = useRef({ again: () => {} });
-  useEffect(() => {
+  useLayoutEffect(() => { // before the paint: what one waits for is asked first
     if (path === null) return undefined;
     const stop = new AbortController();
     let busy = false;
@@ -103,6 +103,20 @@ export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: st
     at: shown.at,
     reload: () => setRound((before) => before + 1),
   };
+}
+
+/**
+ * A page of a list; how many there are in all is asked apart, since that may take longer than the page.
+ * @param {string} path
+ * @param {Params} filters
+ * @param {Params} page its sort, cursor and limit
+ * @param {string} follow
+ * @returns {Answer & {total: number | null | undefined}}
+ */
+export function useList(path, filters, page, follow) {
+  const answer = useAnswer(path, { ...filters, ...page }, { follow });
+  const all = useAnswer(path, { ...filters, limit: 1, total: true }, { follow });
+  return { ...answer, total: all.data?.total };
 }
 
 /**

@@ -4,7 +4,7 @@ import { address, watchLinks } from './address.js';
 import { watchKeys } from './keyboard.js';
 import { Head, Refused, Skeleton } from './pieces.js';
 import { Problem } from './api.js';
-import { Shell, applyTheme } from './shell.js';
+import { Shell } from './shell.js';
 
 /** Each page's module is loaded when it is first opened. @type {Record<string, () => Promise<{default: Function}>>} */
 const PAGES = {
@@ -18,34 +18,44 @@ const PAGES = {
   fleet: () => import('./pages/fleet.js'),
   access: () => import('./pages/access.js'),
 };
-/** @type {Map<string, Function>} */
+/** Pages that are there. @type {Map<string, Function>} */
 const loaded = new Map();
+
+/** What stands in place of a page whose module does not come. */
+function Unloadable() {
+  const problem = new Problem({
+    title: 'This page cannot be loaded', detail: 'The server may have been upgraded: load the dashboard anew.',
+  });
+  return html`<${Head} title="Not loaded" /><${Refused} problem=${problem} retry=${() => location.reload()} />`;
+}
+
+/** @param {string} name */
+async function load(name) {
+  const page = PAGES[name];
+  if (page) loaded.set(name, await page().then((module) => module.default, () => Unloadable));
+}
 
 function Page() {
   const name = address.value.page;
-  const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
   const [, again] = useState(0);
   const before = useRef(name);
-  const load = () => {
-    setProblem(null);
-    PAGES[name]?.().then((module) => { loaded.set(name, module.default); again((n) => n + 1); }).catch(() => setProblem(new Problem({
-      title: 'This page cannot be loaded', detail: 'The server may have been upgraded: load the dashboard anew.',
-    })));
-  };
-  useEffect(() => { if (!loaded.has(name)) load(); }, [name]);
+  useEffect(() => { if (!loaded.has(name)) void load(name).then(() => again((n) => n + 1)); }, [name]);
   useEffect(() => {
     if (before.current === name || !loaded.has(name)) return;
     before.current = name;
-    /** @type {HTMLElement | null} */ (document.querySelector('main h1') ?? document.querySelector('main'))?.focus({ preventScroll: true });
+    const first = document.querySelector('main h1') ?? document.querySelector('main');
+    /** @type {HTMLElement | null} */ (first)?.focus({ preventScroll: true });
   }, [name, loaded.has(name)]);
   if (!(name in PAGES)) return html`<${Head} title="No such page" /><p>The dashboard has no page <code>${name}</code>.</p>`;
   const Loaded = loaded.get(name);
   if (Loaded) return html`<${Loaded} key=${name + (address.value.params.get('id') ?? '')} />`;
   const title = `${name.charAt(0).toUpperCase()}${name.slice(1)}`;
-  return html`<${Head} title=${title} />${problem ? html`<${Refused} problem=${problem} retry=${() => location.reload()} />` : html`<${Skeleton} lines=${8} />`}`;
+  return html`<${Head} title=${title} /><${Skeleton} lines=${8} />`;
 }
 
-applyTheme();
 watchLinks();
 watchKeys();
-render(html`<${Shell}><${Page} /><//>`, /** @type {HTMLElement} */ (document.getElementById('app')));
+await load(address.value.page);
+const place = /** @type {HTMLElement} */ (document.getElementById('app'));
+place.replaceChildren();
+render(html`<${Shell}><${Page} /><//>`, place);

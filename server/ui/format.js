@@ -1,10 +1,17 @@
 // Figures and times as people read them.
 
+/** Formats of numbers by their places, made once: making one takes longer than a row of a table. */
+const formats = Array.from({ length: 7 }, (_, places) => new Intl.NumberFormat('en-US', {
+  minimumFractionDigits: places, maximumFractionDigits: places,
+}));
+/** @param {number} value @param {number} places */
+const fixed = (value, places) => /** @type {Intl.NumberFormat} */ (formats[places]).format(value);
+
 /** @param {number} value @param {number} digits */
 function significant(value, digits) {
   if (value === 0) return '0';
   const places = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value))));
-  return value.toLocaleString('en-US', { minimumFractionDigits: Math.min(places, 6), maximumFractionDigits: Math.min(places, 6) });
+  return fixed(value, Math.min(places, 6));
 }
 
 /** A step's time, always in milliseconds. @param {number | null | undefined} value_s */
@@ -14,7 +21,7 @@ export const ms = (value_s) => (value_s == null ? '–' : `${significant(value_s
 export const number = (value, digits = 3) => (value == null ? '–' : significant(value, digits));
 
 /** @param {number | null | undefined} value */
-export const count = (value) => (value == null ? '–' : Math.round(value).toLocaleString('en-US'));
+export const count = (value) => (value == null ? '–' : fixed(Math.round(value), 0));
 
 /** @param {number | null | undefined} value @param {number} [places] */
 export const percent = (value, places = 1) => (value == null ? '–' : `${(value * 100).toFixed(places)} %`);

@@ -19,7 +19,7 @@ export function Head({ title, lead, actions, above }) {
 export function Skeleton({ lines = 0, height = 0 }) {
   return html`<div class="stack tight" role="status"><span class="unseen">Loading</span>
     ${height ? html`<span class="skeleton" style=${{ height: `${height}px` }}></span>`
-      : Array.from({ length: lines }, (_, i) => html`<span key=${i} class="skeleton" style=${{ height: '1.5rem' }}></span>`)}</div>`;
+      : Array.from({ length: lines }, (_, i) => html`<span key=${i} class="skeleton"></span>`)}</div>`;
 }
 
 /** What went wrong, in the server's words. @param {{problem: import('./api.js').Problem, retry?: (() => void) | undefined}} props */

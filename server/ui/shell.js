@@ -15,16 +15,14 @@ const ICONS = /** @type {Record<string, string>} */ ({
 const PARTS_OF = /** @type {Record<string, string>} */ ({ experiment: 'experiments', run: 'experiments' });
 
 const THEME = 'taskloom-theme';
-const theme = signal(localStorage.getItem(THEME) ?? 'auto');
+const root = document.documentElement;
+const theme = signal(root.dataset['theme'] ?? 'auto'); // as theme.js has set it
 /** @param {string} name */
 function setTheme(name) {
   theme.value = name;
   localStorage.setItem(THEME, name);
-  applyTheme();
-}
-export function applyTheme() {
-  if (theme.value === 'auto') document.documentElement.removeAttribute('data-theme');
-  else document.documentElement.setAttribute('data-theme', theme.value);
+  if (name === 'auto') delete root.dataset['theme'];
+  else root.dataset['theme'] = name;
 }
 
 function Stale() {

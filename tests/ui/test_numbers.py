@@ -6,12 +6,35 @@ import csv
 import gzip
 import io
 import json
+import random
 from collections import Counter
 
 import httpx
 import pytest
 from browser import saved
 from playwright.sync_api import expect
+
+from taskloom.server.read.dashboard import files
+
+COLUMNS = ("what", "gap_ns", "duration_ns")
+SHARED = """async ([below, columns, views]) => {
+  const { traceOf } = await import(`${below}timeline/trace.js`);
+  const { shares } = await import(`${below}timeline/paint.js`);
+  const config = { scheduler: 'task', sync: 'step', threads: 1, batch_slice: 1, token_slice: 64 };
+  const trace = traceOf({
+    schema: 'taskloom-trace-1', config, ops: [], call_ops: [['qkv', 'forward']],
+    tasks: { op: [], layer: [], label: [] },
+    calls: { op: [0], task: [0] }, cores: [0], first_step: 0, step_end_ns: [0], complete: true, threads: [columns],
+    nodes: [], edges: [], crossing: [],
+  });
+  const { duration } = trace;
+  return [duration, views.map(([from, to]) => {
+    const view = { from: from * duration, to: to * duration };
+    const busy = new Float64Array(1000);
+    const { owner, wide } = shares({ view, perNs: 1000 / (view.to - view.from) }, trace.threads[0], busy);
+    return { owner: [...owner], wide, busy: [...busy] };
+  })];
+}"""
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
@@ -97,6 +120,38 @@ def test_a_trace(world, tab, tmp_path):
     shown = rows_of(saved(page, plot(page, "Timeline, as traced").get_by_role("button", name="CSV").click, tmp_path))
     told = {f"{row['op']} {row['phase']}": float(row["time_ms"]) for row in shown if row["phase"] != "waiting"}
     assert told == pytest.approx({name: ns / 1e6 for name, ns in wanted.items()}, rel=1e-5)
+
+
+def test_a_pixel_is_given_to_the_span_that_takes_most_of_it(world, tab):
+    """What is looked at in blocks gives the same picture as span by span."""
+    pick = random.Random(0)
+    spans = 20_000
+    columns = {"what": [pick.choice([0, 0, 0, -1]) for _ in range(spans)], "step": [0] * spans,
+               "gap_ns": [pick.randrange(500) for _ in range(spans)],
+               "duration_ns": [int(pick.paretovariate(1.2) * 1000) for _ in range(spans)]}  # fmt: skip
+    views = [(0, 1), (0.1, 0.95), (0.313, 0.577), (0.5, 0.501)]
+    page = tab.open("")
+    below = f"{world.home.url}/ui/{files.read().version}/"
+    duration, found = page.evaluate(SHARED, [below, columns, views])
+    for (first, last), shown in zip(views, found, strict=True):
+        begin, end = first * duration, last * duration
+        per_ns = 1000 / (end - begin)
+        most, wide, busy, takes, at = [0.0] * 1000, [], [0.0] * 1000, {}, 0
+        for i, (what, gap, took) in enumerate(zip(*(columns[name] for name in COLUMNS), strict=True)):
+            since, until = ((max(begin, min(each, end)) - begin) * per_ns for each in (at + gap, at + gap + took))
+            at += gap + took
+            if since >= 1000 or until <= 0:
+                continue
+            takes[i] = until - since
+            if takes[i] < 1:
+                most[int(since)] = max(most[int(since)], takes[i])
+            else:
+                wide.append(i)
+            for pixel in range(int(since), min(1000, int(until) + 1)):
+                busy[pixel] += (what >= 0) * max(0, min(until, pixel + 1) - max(since, pixel))
+        assert shown["wide"] == wide
+        assert shown["busy"] == pytest.approx(busy, abs=1e-6)
+        assert [takes.get(i, 0.0) for i in shown["owner"]] == pytest.approx(most, abs=1e-9)
 
 
 def test_why_a_task_ran_when_it_did(world, tab):

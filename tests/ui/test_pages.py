@@ -7,6 +7,8 @@ from conftest import HOSTILE
 from playwright.sync_api import expect
 from prefix import proxy_of
 
+from taskloom.server.read.dashboard import files
+
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
 PAGES = (
@@ -82,3 +84,30 @@ def test_an_address_that_leads_nowhere_says_so(world, tab):
     expect(page.get_by_role("alert")).to_contain_text("Not found")
     expect(page.get_by_role("button", name="Retry")).to_be_visible()
     assert page.goto(f"{world.home.url}/ui/nothing").status == 404
+
+
+@pytest.mark.parametrize("page", sorted(files.read().pages))
+def test_a_page_asks_for_all_its_modules_at_once(world, tab, page):
+    """Each is linked in the page, so none is found import by import; and no other is loaded."""
+    known = files.read()
+    tab.open(f"{page}?id={world.compared}" if page in ("experiment", "run") else page)
+    below = f"{world.home.url}/ui/{known.version}/"
+    asked = [each.removeprefix(below) for each in tab.asked if each.startswith(below) and each.endswith(".js")]
+    assert sorted(asked) == sorted([*known.loaded(page), "theme.js"])
+
+
+def test_a_theme_that_was_chosen_is_there_before_anything_is_painted(tab):
+    page = tab.open("")
+    page.get_by_label("Theme").select_option("dark")
+    page.route("**/app.js", lambda route: route.abort())  # then nothing but the page itself is painted
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    expect(page.locator("main .skeleton").first).to_be_visible()
+    page.unroute("**/app.js")
+    page.reload()
+    tab.settle()
+    expect(page.get_by_label("Theme")).to_have_value("dark")
+    page.get_by_label("Theme").select_option("auto")
+    page.reload()
+    tab.settle()
+    assert page.evaluate("document.documentElement.dataset.theme ?? null") is None

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import posixpath
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from taskloom.analysis.report import tokens
 
 FOLDER = Path(__file__).parents[2] / "ui"
-SHELL, TOKENS, VERSION = "index.html", "tokens.css", "%VERSION%"
+SHELL, TOKENS, VERSION, MODULES = "index.html", "tokens.css", "%VERSION%", "%MODULES%"
+FIRST = "now"
+IMPORT = re.compile(rb"^(?:import|export)\s(?:[^'\"();=]*\sfrom\s)?\s*'(\.[^']+)'", re.MULTILINE)
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -40,16 +44,29 @@ class File:
 
 @dataclass(frozen=True)
 class Files:
-    """version: of all files together; an address that names it always means the same bytes."""
+    """version: of all files together; an address that names it always means the same bytes. pages: the shell of each,
+    by its address.
+    """
 
     version: str
-    shell: File
     by_path: Mapping[str, File]
-    pages: frozenset[str]
+    pages: Mapping[str, File]
+
+    def loaded(self, page: str) -> list[str]:
+        """Modules that a page imports, directly or through others."""
+        found = ["app.js", f"pages/{page or FIRST}.js"]
+        for name in found:  # which grows meanwhile
+            folder = posixpath.dirname(name)
+            paths = (path.decode() for path in IMPORT.findall(self.by_path[name].plain))
+            wanted = (posixpath.normpath(posixpath.join(folder, path)) for path in paths)
+            found += [path for path in dict.fromkeys(wanted) if path not in found]
+        return found
 
 
 def read(folder: Path = FOLDER) -> Files:
-    """Files of the dashboard. A page is a module of `pages/`; every page is the same shell, which names the version."""
+    """Files of the dashboard. A page is a module of `pages/`; its shell names the version and all modules of the page,
+    so that the browser asks for them at once and not import by import.
+    """
     paths = (path for path in sorted(folder.rglob("*")) if path.suffix in MEDIA_TYPES)
     plain = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     plain[TOKENS] = tokens.stylesheet().encode()
@@ -57,10 +74,11 @@ def read(folder: Path = FOLDER) -> Files:
     for name, content in sorted(plain.items()):
         whole.update(f"{name} {len(content)}\n".encode() + content)
     version = whole.hexdigest()[:16]
-    shell = plain.pop(SHELL).decode().replace(VERSION, version)
-    return Files(
-        version=version,
-        shell=File(MEDIA_TYPES[".html"], shell.encode()),
-        by_path={name: File(MEDIA_TYPES[Path(name).suffix], content) for name, content in plain.items()},
-        pages=frozenset(path.stem for path in (folder / "pages").glob("*.js")),
-    )
+    shell = plain.pop(SHELL).decode()
+    files = Files(version, {name: File(MEDIA_TYPES[Path(name).suffix], content) for name, content in plain.items()}, {})
+    pages = {}
+    for page in ("", *sorted(path.stem for path in (folder / "pages").glob("*.js"))):
+        links = (f'<link rel="modulepreload" href="{VERSION}/{name}">' for name in files.loaded(page))
+        filled = shell.replace(MODULES, "\n".join(links)).replace(VERSION, version)
+        pages[page] = File(MEDIA_TYPES[".html"], filled.encode())
+    return replace(files, pages=pages)

@@ -55,8 +55,8 @@ async def dashboard() -> Response:
 async def dashboard_file(request: Request, path: str) -> Response:
     """A page of the dashboard, or a file below its version."""
     files: Files = request.app.state.reading.dashboard
-    if path == "" or path in files.pages:
-        return _sent(request, files.shell, "no-cache")
+    if path in files.pages:
+        return _sent(request, files.pages[path], "no-cache")
     version, _, name = path.partition("/")
     if version == files.version and name in files.by_path:
         return _sent(request, files.by_path[name], FOREVER)

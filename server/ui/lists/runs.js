@@ -1,16 +1,16 @@
 // A list of runs: filters, marks for comparing, pages.
 import { html } from '../vendor/preact.js';
 import { address, choose, link } from '../address.js';
-import { useAnswer } from '../answers.js';
+import { useList } from '../answers.js';
 import { count, duration, ms, plural, variantName } from '../format.js';
 import { useFollow } from '../live.js';
 import { Answered, Choice, Empty, Narrow, Table, Time, useHeld } from '../pieces.js';
 import { State, STATES } from '../words.js';
 
-/** Next page, and where one is. @param {{page: any, here: number, what: string}} props */
-export function Pages({ page, here, what }) {
+/** Next page, and where one is. @param {{page: any, total: number | null | undefined, here: number, what: string}} props */
+export function Pages({ page, total, here, what }) {
   const { params } = address.value;
-  return html`<div class="more"><span class="soft">${page.total == null ? `${count(here)} shown` : `${count(here)} of ${plural(page.total, what)} shown`}</span>
+  return html`<div class="more"><span class="soft">${total == null ? `${count(here)} shown` : `${count(here)} of ${plural(total, what)} shown`}</span>
     ${params.has('cursor') && html`<button onClick=${() => choose({ cursor: null }, false)}>First page</button>`}
     ${page.next_cursor && html`<button onClick=${() => choose({ cursor: page.next_cursor }, false)}>Next page</button>`}</div>`;
 }
@@ -52,14 +52,18 @@ const COLUMNS = [
 export function Runs({ experimentId }) {
   const { params } = address.value;
   const filters = (params.get('filter') ?? '').split(/[\s,]+/).filter((each) => each.includes('='));
-  const asked = {
-    experiment_id: experimentId ?? params.get('experiment'), state: params.get('state'), filter: filters, node: params.get('node'), flagged: params.get('flagged'),
-    sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 100, total: true,
+  const narrowed = {
+    experiment_id: experimentId ?? params.get('experiment'), state: params.get('state'), filter: filters,
+    node: params.get('node'), flagged: params.get('flagged'),
+  };
+  const page = {
+    sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 100,
   };
   const followed = experimentId ? `experiment:${experimentId}` : 'overview';
   useFollow(followed);
-  const answer = useAnswer('runs', asked, { follow: followed });
-  const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), (row) => row.id, JSON.stringify(asked));
+  const answer = useList('runs', narrowed, page, followed);
+  const view = JSON.stringify([narrowed, page]);
+  const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), (row) => row.id, view);
   const ids = marked();
   const sides = comparison(ids, held.rows);
   const columns = experimentId ? COLUMNS.filter((column) => column.name !== 'experiment') : COLUMNS;
@@ -69,9 +73,9 @@ export function Runs({ experimentId }) {
       <${Narrow} name="node" label="Node" />
       ${ids.length > 0 && html`<div class="row">${sides ? html`<a class="button first" data-compare href=${link('compare', sides)}>Compare ${plural(ids.length, 'run')}</a>` : html`<span class="soft">Mark another run to compare</span>`}
         <button onClick=${() => choose({ marked: null })}>Clear marks</button></div>`}</div>
-    <${Answered} answer=${answer} lines=${12}>${(/** @type {any} */ page) => page.items.length === 0
-    ? html`<${Empty}><p>${page.next_cursor ? 'None so far: a page looks at a part of all runs.' : 'No run is like that.'}</p><${Pages} page=${page} here=${0} what="run" /><//>`
+    <${Answered} answer=${answer} lines=${12}>${(/** @type {any} */ found) => found.items.length === 0
+    ? html`<${Empty}><p>${found.next_cursor ? 'None so far: a page looks at a part of all runs.' : 'No run is like that.'}</p><${Pages} page=${found} total=${answer.total} here=${0} what="run" /><//>`
     : html`<section class="panel" ref=${held.place}>${held.waiting > 0 && html`<div class="row"><button onClick=${held.release}>${plural(held.waiting, 'new run')}: show</button></div>`}
-      <${Table} caption="Runs" columns=${columns} rows=${held.rows} id=${(/** @type {any} */ row) => row.id} sort=${asked.sort} onSort=${(/** @type {string} */ sort) => choose({ sort, cursor: null })} />
-      <${Pages} page=${page} here=${held.rows.length} what="run" /></section>`}<//>`;
+      <${Table} caption="Runs" columns=${columns} rows=${held.rows} id=${(/** @type {any} */ row) => row.id} sort=${page.sort} onSort=${(/** @type {string} */ sort) => choose({ sort, cursor: null })} />
+      <${Pages} page=${found} total=${answer.total} here=${held.rows.length} what="run" /></section>`}<//>`;
 }

@@ -1,7 +1,7 @@
 // Experiments with their verdicts; all runs as a second tab.
 import { html } from '../vendor/preact.js';
 import { address, choose, link } from '../address.js';
-import { useAnswer } from '../answers.js';
+import { useList } from '../answers.js';
 import { count, plural } from '../format.js';
 import { useFollow } from '../live.js';
 import { Answered, Choice, Empty, Head, Narrow, Table, Tabs, Time, useHeld } from '../pieces.js';
@@ -25,21 +25,21 @@ function List() {
   const { params } = address.value;
   const asked = {
     state: params.get('state'), name: params.get('name'), submitter: params.get('submitter'), since: params.get('since'),
-    sort: params.get('sort'), cursor: params.get('cursor'), limit: 50, total: true,
   };
+  const page = { sort: params.get('sort'), cursor: params.get('cursor'), limit: 50 };
   useFollow('overview');
-  const answer = useAnswer('experiments', asked, { follow: 'overview' });
+  const answer = useList('experiments', asked, page, 'overview');
   const narrowed = Boolean(asked.state || asked.name || asked.submitter || asked.since);
-  const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), (row) => row.id, JSON.stringify(asked));
+  const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), (row) => row.id, JSON.stringify([asked, page]));
   return html`<div class="filters"><${Narrow} name="name" label="Question" placeholder="part of it" first=${true} />
       <${Choice} name="state" label="State" options=${[['', 'any'], ['active', 'active'], ['finished', 'finished'], ['cancelled', 'cancelled']]} />
       <${Choice} name="since" label="Submitted" options=${SINCE} /><${Narrow} name="submitter" label="Submitter" placeholder="key:3" /></div>
-    <${Answered} answer=${answer} lines=${10}>${(/** @type {any} */ page) => page.items.length === 0
+    <${Answered} answer=${answer} lines=${10}>${(/** @type {any} */ found) => found.items.length === 0
     ? html`<${Empty}>${narrowed ? html`<p>No experiment is like that.</p><button onClick=${() => choose({ state: null, name: null, submitter: null, since: null })}>Show all</button>`
       : html`<h2>No experiments yet</h2><p>Ask the first question <a href=${link('new')}>here</a>, or on the command line:</p><pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre>`}<//>`
     : html`<section class="panel" ref=${held.place}>${held.waiting > 0 && html`<div class="row"><button onClick=${held.release}>${plural(held.waiting, 'new experiment')}: show</button></div>`}
-      <${Table} caption="Experiments" columns=${COLUMNS} rows=${held.rows} id=${(/** @type {any} */ row) => row.id} sort=${asked.sort} onSort=${(/** @type {string} */ sort) => choose({ sort, cursor: null })} />
-      <${Pages} page=${page} here=${held.rows.length} what="experiment" /></section>`}<//>`;
+      <${Table} caption="Experiments" columns=${COLUMNS} rows=${held.rows} id=${(/** @type {any} */ row) => row.id} sort=${page.sort} onSort=${(/** @type {string} */ sort) => choose({ sort, cursor: null })} />
+      <${Pages} page=${found} total=${answer.total} here=${held.rows.length} what="experiment" /></section>`}<//>`;
 }
 
 export default function Experiments() {

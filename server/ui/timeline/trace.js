@@ -1,6 +1,10 @@
 // A trace as columns of numbers: who ran or waited when (taskloom-trace-1, as analysis/trace.py reads it).
 
-/** @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array, length: number}} Lane */
+/**
+ * A thread's spans, and of each BLOCK of them the longest (its index) and the time that the thread worked.
+ * @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array, length: number,
+ *   longest: Int32Array, worked: Float64Array}} Lane
+ */
 /** @typedef {{thread: number, index: number}} Place */
 /**
  * @typedef {object} Trace
@@ -27,17 +31,31 @@ export const STARVING = -2;
 export const IDLE = -3;
 export const WAITS = /** @type {Record<number, [string, string]>} */ ({ [BARRIER]: ['waiting at a barrier', 'at-barrier'], [STARVING]: ['nothing is ready', 'starving'], [IDLE]: ['idle', 'idle'] });
 
+/** So many spans are drawn as one where they share a pixel. */
+export const BLOCK = 16;
+
 /** A thread's spans, each of which begins a gap after the end of the one before. @param {any} columns @returns {Lane} */
 function lane(columns) {
   const { length } = columns.what;
-  const begin = new Float64Array(length);
-  const end = new Float64Array(length);
+  const [what, step] = [new Int32Array(columns.what), new Int32Array(columns.step)];
+  const [begin, end] = [new Float64Array(length), new Float64Array(length)];
+  const blocks = Math.ceil(length / BLOCK);
+  const [longest, worked] = [new Int32Array(blocks), new Float64Array(blocks)];
   let at = 0;
+  let most = -1;
   for (let i = 0; i < length; i += 1) {
+    const took = columns.duration_ns[i];
+    const block = Math.floor(i / BLOCK);
+    if (i % BLOCK === 0) most = -1;
+    if (took >= most) {
+      most = took;
+      longest[block] = i;
+    }
+    if (/** @type {number} */ (what[i]) >= 0) worked[block] = /** @type {number} */ (worked[block]) + took;
     begin[i] = at + columns.gap_ns[i];
-    at = end[i] = /** @type {number} */ (begin[i]) + columns.duration_ns[i];
+    at = end[i] = /** @type {number} */ (begin[i]) + took;
   }
-  return { what: Int32Array.from(columns.what), step: Int32Array.from(columns.step), begin, end, length };
+  return { what, step, begin, end, length, longest, worked };
 }
 
 /** @param {any} found the artifact's JSON. Raises Error where it is something else. @returns {Trace} */
@@ -143,20 +161,28 @@ export function why(trace, place) {
   return `It needed ${name}, which ended on thread ${thread}${thread === place.thread ? ', the same' : ''}, ${us(gap)} before it began${gap < 2000 ? ': it began as soon as it could.' : ': meanwhile its thread was busy, or had not seen it.'}${waits.has(task) ? ' It is also behind a wait of all threads.' : ''}`;
 }
 
-/** Time by op, over all threads. @param {Trace} trace */
+/** Time by op, over all threads, the longest first. @param {Trace} trace */
 export function totals(trace) {
-  /** @type {Map<string, {name: string, phase: string, calls: number, ns: number}>} */
-  const sums = new Map();
-  for (const of of trace.threads) {
-    for (let i = 0; i < of.length; i += 1) {
-      const what = /** @type {number} */ (of.what[i]);
-      const [name, phase] = what < 0 ? [WAITS[what]?.[0] ?? 'waiting', 'waiting'] : /** @type {[string, string]} */ (trace.kinds[/** @type {number} */ (trace.callKind[what])]);
-      const key = `${name} ${phase}`;
-      const sum = sums.get(key) ?? { name, phase, calls: 0, ns: 0 };
-      sum.calls += 1;
-      sum.ns += /** @type {number} */ (of.end[i]) - /** @type {number} */ (of.begin[i]);
-      sums.set(key, sum);
+  const waits = Object.keys(WAITS).length; // they are -1, -2, ...: first in the sums
+  const calls = new Float64Array(waits + trace.callKind.length);
+  const ns = new Float64Array(calls.length);
+  for (const { what, begin, end, length } of trace.threads) {
+    for (let i = 0; i < length; i += 1) {
+      const at = waits + /** @type {number} */ (what[i]);
+      calls[at] = /** @type {number} */ (calls[at]) + 1;
+      ns[at] = /** @type {number} */ (ns[at]) + /** @type {number} */ (end[i]) - /** @type {number} */ (begin[i]);
     }
   }
+  /** @type {Map<string, {name: string, phase: string, calls: number, ns: number}>} */
+  const sums = new Map();
+  calls.forEach((count, at) => {
+    if (!count) return;
+    const kind = trace.kinds[/** @type {number} */ (trace.callKind[at - waits])];
+    const [name, phase] = kind ?? [WAITS[at - waits]?.[0] ?? 'waiting', 'waiting'];
+    const sum = sums.get(`${name} ${phase}`) ?? { name, phase, calls: 0, ns: 0 };
+    sum.calls += count;
+    sum.ns += /** @type {number} */ (ns[at]);
+    sums.set(`${name} ${phase}`, sum);
+  });
   return [...sums.values()].sort((a, b) => b.ns - a.ns);
 }
