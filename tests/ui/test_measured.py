@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import sys
 from pathlib import Path
 
 import httpx
 import pytest
+from browser import saved
 from patience import until
 from playwright.sync_api import expect
 from processes import house
@@ -130,3 +133,50 @@ def test_steps_are_drawn_while_their_run_is_under_way(api, new_tab):
     done(3, 0.25)
     expect(rows).to_have_count(4)
     expect(rows.last).to_contain_text("250")
+
+
+INSTRUCTIONS = {"fork-join": 3.0e9, "task": 2.5e9}
+
+
+def compared(api, make_result, counters_of):
+    """The addresses of two schedulers' runs, eight pairs of them, with the counters that are given."""
+    node = api.worker()
+    made = api.submit(base=SPEC, axes={"scheduler": ["fork-join", "task"]}, repetitions=8)["id"]
+    for i in range(16):
+        lease = node.claim()
+        scheduler = lease["spec"]["scheduler"]
+        s = NOISE[i % 6] * (1.0 if scheduler == "fork-join" else 0.9)
+        node.upload(lease, {**make_result([9, s, s], scheduler=scheduler), "counters": counters_of(scheduler, i)})
+    return {side: f"experiment_id={made},scheduler={name}" for side, name in (("a", "fork-join"), ("b", "task"))}
+
+
+def test_a_comparison_shows_instructions_beneath_the_time(api, make_result, new_tab, tmp_path):
+    def counters(scheduler, i):
+        counted = INSTRUCTIONS[scheduler] * (1 + 0.001 * i)
+        return {"threads": [{"instructions": counted, "cycles": None}], "unavailable": {}}
+
+    sides = compared(api, make_result, counters)
+    wanted = api.get("/analysis/compare", **sides)
+    assert wanted["instructions"]["ratio"] == pytest.approx(1.2, rel=0.01)
+    tab = new_tab(str(api.http.base_url).rstrip("/"))
+    page = tab.open("compare?" + str(httpx.QueryParams(sides)))
+    plot = page.locator("figure.plot", has=page.get_by_role("heading", name="Ratio", exact=True))
+    expect(plot.locator("svg.drawn text", has_text="instructions")).to_be_visible()
+    rows = list(csv.DictReader(io.StringIO(saved(page, plot.get_by_role("button", name="CSV").click, tmp_path))))
+    assert [row["metric"] for row in rows] == ["time", "instructions"]
+    for row, found in zip(rows, (wanted, wanted["instructions"]), strict=True):
+        shown = [float(row[name]) for name in ("ratio", "ratio_low", "ratio_high")]
+        assert shown == [pytest.approx(found[name]) for name in ("ratio", "ratio_low", "ratio_high")]
+    low, high = (f"{wanted['instructions'][name]:.3f}" for name in ("ratio_low", "ratio_high"))
+    said = page.get_by_role("definition").filter(has_text=f"[{low}, {high}]")
+    expect(said).to_have_text(f"{wanted['instructions']['ratio']:.3f} [{low}, {high}]")
+    assert tab.violations() == []
+
+
+def test_a_comparison_without_counters_says_why_instructions_are_not_known(api, make_result, new_tab):
+    why = "perf_event_open: the kernel forbids it"
+    nothing = {"threads": [{"instructions": None, "cycles": None}], "unavailable": {"instructions": why}}
+    sides = compared(api, make_result, lambda *_: nothing)
+    page = new_tab(str(api.http.base_url).rstrip("/")).open("compare?" + str(httpx.QueryParams(sides)))
+    expect(page.get_by_role("definition").filter(has_text="not known")).to_have_text(f"not known: {why}")
+    assert page.locator("svg.drawn text", has_text="instructions").count() == 0
