@@ -156,7 +156,7 @@ def test_a_row_that_cannot_be_read_is_skipped_and_named(api, column, value):
     page = api.get("/workers")
     assert [worker["worker_id"] for worker in page["items"]] == ["w1", "w3"]
     assert page["unreadable"] == ["w2"]
-    assert "cannot be read" in api.get("/workers/w2", 404)["detail"]
+    assert "unreadable" in api.get("/workers/w2", 404)["detail"]
     api.worker("w2")
     assert api.get("/workers")["unreadable"] == []
 
