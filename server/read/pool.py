@@ -84,7 +84,7 @@ class Pool:
         self.flights = Flights()
         self._closed = False
         self.deadline_s = settings.analysis_s
-        self._given_up: dict[Hashable, float] = {}  # until when they are not tried again
+        self._given_up: dict[Hashable, float] = {}  # questions that took too long, with the time of the next try
 
     def close(self) -> None:
         """Reject waiting and later callers."""
@@ -92,7 +92,7 @@ class Pool:
         self.flights.end()
 
     async def answer(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes:
-        """The answer, or b"" once it lies at `path`. Raises AnalysisTooLong, TooManyQuestions or what `find` raises."""
+        """The answer, or b"" if it is in the file `path`. Raises AnalysisTooLong, TooManyQuestions or find's errors."""
         key = (name, args, path)
         try:
             return await self.flights.join(key, lambda: self._compute(name, args, path))
@@ -119,7 +119,7 @@ class Pool:
         return found
 
     def _check_given_up(self, *question: Hashable) -> None:
-        """Raises AnalysisTooLong for what took too long a while ago: it would again, and keep others waiting."""
+        """Raises AnalysisTooLong for a question that recently took too long: another try would delay others."""
         at = time.monotonic()
         self._given_up = {asked: until for asked, until in self._given_up.items() if until > at}
         if question in self._given_up:
@@ -134,17 +134,17 @@ class Pool:
         given = (self._settings.model_dump_json(), name, args, path)
         try:
             return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
-        except BrokenWorkerProcess:  # it was killed, perhaps for want of memory, before or while it computed this
+        except BrokenWorkerProcess:  # the process was killed, perhaps for lack of memory
             log.warning("a process that answers questions died; %s is asked of another one", name)
             return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
 
     @staticmethod
     def _turn() -> CapacityLimiter:
-        return CapacityLimiter(1)  # whose turn it is was decided before the deadline began
+        return CapacityLimiter(1)  # the turn was decided before the deadline began
 
 
 def _rebuilt(refusal: work.Refusal) -> ServerError:
-    """The error as it was raised in the other process."""
+    """The error that the other process raised."""
     kind = PROBLEM_TYPES[refusal.slug]
     error = kind.__new__(kind)
     ServerError.__init__(error, refusal.detail, **refusal.fields)

@@ -1,4 +1,4 @@
-"""Every question that is computed apart from the server: its name, what answers it, and how that becomes bytes."""
+"""Registry of the questions of the analysis pool: name, function, and serialisation of the answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from taskloom.server.read.work import Sources
 
 @dataclass(frozen=True)
 class Question:
-    """`find` gives an answer of this type from the sources and the question's arguments."""
+    """A question: `find` computes an answer of this type from the sources and its arguments."""
 
     find: Callable[..., Any]
     type: Any
@@ -44,7 +44,7 @@ class Question:
         return TypeAdapter(self.type)
 
     def answer(self, sources: Sources, args: tuple[Any, ...]) -> Iterable[bytes]:
-        """The answer as it is sent, in pieces."""
+        """The serialised answer in pieces."""
         found = self.find(sources, *args)
         if isinstance(found, Iterator):
             return found

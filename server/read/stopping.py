@@ -1,4 +1,4 @@
-"""The stopping rule: it reads what an experiment's runs gave, and has the queue write down what follows."""
+"""The stopping rule: it reads the results of an experiment's runs, and the queue stores its decision."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from taskloom.server.queue.experiments import blocks
 
 
 def look(database: Database) -> bool:
-    """Ask the rule of every experiment whose blocks have all ended since it was last asked; whether a block was added.
+    """Apply the rule to every experiment whose blocks have all ended; return whether a block was added.
 
-    Nothing is locked while it is asked. Whoever looks next does what a server left undone that ended meanwhile.
+    Nothing is locked meanwhile. If the server stops in between, the next call repeats the decision.
     """
     added = False
     for ended in blocks.undecided(database):

@@ -1,5 +1,5 @@
-"""The far side of pool.py: a process that opens the database read-only, computes one answer at a time, and leaves it
-in a file, so that neither results nor what is made of them pass through the server's process.
+"""A process of the analysis pool: it opens the database read-only, computes one answer at a time, and writes it to a
+file, so that results and answers do not pass through the server's process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from taskloom.server.errors import ServerError
 from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.settings import Settings
 
-NICENESS = 10  # claims and heartbeats go first where cores are few
+NICENESS = 10  # claims and heartbeats have priority
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A ServerError on its way to the server's process."""
+    """A ServerError in transfer to the server's process."""
 
     slug: str
     detail: str
@@ -42,7 +42,7 @@ class Sources:
 
 
 def answer_in_process(settings: str, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:
-    """`answer`, in a process that does nothing else."""
+    """Entry point of a process: compute an answer with `answer`."""
     _behave()
     try:
         return answer(_sources(settings), name, args, path)
@@ -51,7 +51,7 @@ def answer_in_process(settings: str, name: str, args: tuple[Any, ...], path: str
 
 
 def answer(sources: Sources, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:
-    """The answer as bytes, or b"" once they are in the file at `path`."""
+    """The answer as bytes, or b"" if it was written to the file `path`."""
     from taskloom.server.read.questions import QUESTIONS  # loads all analyses
 
     try:
@@ -77,7 +77,7 @@ def _sources(settings: str) -> Sources:
 @functools.cache
 def _behave() -> None:
     os.nice(NICENESS)
-    gc.disable()  # thousands of results are no garbage while they are looked at
+    gc.disable()  # thousands of results are in use: the collector would find nothing
 
 
 def _give_memory_back() -> None:
@@ -88,7 +88,7 @@ def _give_memory_back() -> None:
 
 @contextlib.contextmanager
 def _alone(file: Path) -> Iterator[None]:
-    """One process at a time makes an answer, of all servers that share the folder."""
+    """A lock, so that only one process of all servers on the folder computes an answer."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with (file.parent / f"{file.name[:2]}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -77,14 +77,14 @@ def look(filters: Filters, sort: Sort) -> Look:
     given = filters.conditions()
     name, descending = sort.lstrip("-"), sort.startswith("-")
     column: Any = None if name == "id" else getattr(Run, name)
-    if filters.experiment_id is not None:  # few enough to sort: an index of all runs would be the longer way
+    if filters.experiment_id is not None:  # few enough to sort, which is faster than an index of all runs
         every = given.pop("experiment_id")
         states = given.pop("states", None) if column is None else None
         along: list[Sequence[Condition]] = [(every,)]
         if states is not None:
             along = [(every, Run.state == state) for state in dict.fromkeys(filters.states)]
         return Look(Run.id, Order(None if column is None else column + 0.0, descending), along, where=[*given.values()])
-    if column is None and filters.period.since is not None:  # ids are in the order of submission
+    if column is None and filters.period.since is not None:  # ids follow the order of submission
         name, column = "created_at", Run.created_at
     if column is not None:
         within = [given.pop(each) for each in BOUNDS.get(name, ()) if each in given]
@@ -103,7 +103,7 @@ def look(filters: Filters, sort: Sort) -> Look:
 
 
 def _total(session: Session, filters: Filters) -> int | None:
-    """Number of runs. None: no index has it, so every run would have to be read."""
+    """Number of runs. None: no index covers the filters, so every run would have to be read."""
     conditions = filters.conditions()
     if filters.experiment_id is None and (filters.settings or filters.labels or len(conditions) > 1):
         return None

@@ -1,4 +1,4 @@
-"""Raw samples of many runs, a run at a time: nothing is read before it is asked for."""
+"""Raw samples of many runs, read lazily one run at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from taskloom.server.read.analysis.selection import Selection
 
 
 def page(database: Database, selection: Selection, cursor: str | None, limit: int, max_samples: int) -> SamplesPage:
-    """At most `limit` runs, and no more of them once they have `max_samples` steps. Raises NotFound or BadCursor."""
+    """At most `limit` runs, or fewer with together `max_samples` steps. Raises NotFound or BadCursor."""
     chosen, more = select_ids(database, selection, cursor, limit)
     items: list[RunSamples] = []
     samples = last = 0
@@ -37,7 +37,7 @@ def page(database: Database, selection: Selection, cursor: str | None, limit: in
 
 
 def lines(database: Database, chosen: list[int], more: bool) -> Iterator[str]:
-    """JSON, a run a line; the last line says how to go on, and that nothing is missing."""
+    """JSON lines, one per run; the last line has the next cursor and shows that the stream is complete."""
     for run_id in chosen:
         found = _samples(database, run_id)
         if found is not None:
@@ -47,7 +47,7 @@ def lines(database: Database, chosen: list[int], more: bool) -> Iterator[str]:
 
 
 def select_ids(database: Database, selection: Selection, cursor: str | None, limit: int) -> tuple[list[int], bool]:
-    """The selected runs that have succeeded, ascending, and whether there are more. Raises NotFound or BadCursor."""
+    """The succeeded runs of the selection, ascending, and whether there are more. Raises NotFound or BadCursor."""
     after = paging.decode_id(cursor) or 0
     with database.read() as session:
         if selection.experiment_id is None:

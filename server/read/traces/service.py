@@ -1,4 +1,4 @@
-"""Traces that attempts left, as files for viewers, made a piece at a time."""
+"""Conversion of traces for viewers, in pieces."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from taskloom.server.read.artifacts.service import chosen
 from taskloom.server.read.exports.formats import Sink
 from taskloom.server.read.work import Sources
 
-LEVEL = 5  # of compression: 6 takes twice as long for a tenth less
+LEVEL = 5  # of compression; level 6 takes twice as long and saves a tenth
 LINES_AT_ONCE = 1000
 
 
 def of_traces(*run_ids: int) -> Content:
-    """Of the traces that runs left. Raises NotFound where one left none."""
+    """The traces of runs. Raises NotFound if one has none."""
 
     def content(session: Session) -> Hashable:
         found = _files(session, run_ids)
