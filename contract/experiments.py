@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, Field
 
-from taskloom.contract.runs import MOST, MOST_ID, Model, Request, RunSpec
+from taskloom.contract.runs import MOST, MOST_ID, Model, NodeTime, Request, RunSpec
 from taskloom.contract.workers import MOST_LABELS, Short
 
 Values = list[Any]
@@ -176,7 +176,7 @@ class StoppingState(Model):
     )
 
 
-class ExperimentDetail(ExperimentSummary):
+class ExperimentDetail(NodeTime, ExperimentSummary):
     """An experiment with the request that made it."""
 
     request: dict[str, Any]

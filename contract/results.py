@@ -18,6 +18,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e9)]
 StepSeconds = Annotated[float, Field(ge=1e-9, le=1e9)]
 Rate = Annotated[float, Field(ge=0, le=LARGEST)]
 Count = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
+MOST_PARTS = 50  # of the node's time
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Phase = Literal[PHASES]  # type: ignore[valid-type]
 
@@ -120,3 +121,4 @@ class TrainResult(Block):
     warnings: list[str] | None = None
     gradient_norms: list[Number] | None = None
     canary: ResultCanary | None = None
+    node_time: Annotated[dict[Name, Seconds], Field(max_length=MOST_PARTS)] | None = None

@@ -225,7 +225,18 @@ class QueuePlace(Model):
     waiting_for: str = Field(description="the reason, for people")
 
 
-class RunDetail(RunSummary):
+class NodeTime(Model):
+    """Where the node's time of one or several runs went."""
+
+    node_time: dict[str, float] | None = Field(
+        None, description="seconds by part, as a result has them (docs/reference/result.md); null if not known"
+    )
+    node_time_missing: str | None = Field(
+        None, description="why node_time is null, or which results it leaves out; null if it is complete"
+    )
+
+
+class RunDetail(NodeTime, RunSummary):
     """A run with its settings and every attempt."""
 
     queue: QueuePlace | None = Field(description="null unless it is queued")

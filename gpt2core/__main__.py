@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gpt2core.process import trainer
+from gpt2core.process.node_time import NodeTime, process_started_s
 from gpt2core.process.trainer import emit
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import UnreadableFile
@@ -15,10 +16,12 @@ from gpt2core.spec.errors import UnreadableFile
 
 def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     """Do what was asked for. Raises CoreError."""
+    spent = NodeTime(process_started_s())
     config = TrainConfig.from_dict(trainer.read_settings())
     trainer.started()
-    from gpt2core.run import train  # loads Numba: after the cheap checks
+    from gpt2core.run import train  # takes a while: after the cheap checks
 
+    spent.went_to("starting")
     if arguments.graph is not None:
         text = train.graph_dot(config)
         try:
@@ -31,7 +34,7 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     # A worker makes a folder beside the result for what it is to deliver with it.
     beside = None if arguments.result is None else arguments.result.parent / "artifacts"
     artifacts = beside if beside is not None and beside.is_dir() else None
-    result = train.train(config, emit, stop, arguments.profile, artifacts)
+    result = train.train(config, emit, stop, arguments.profile, artifacts, spent)
     for warning in result.warnings:
         emit({"event": "warning", "message": warning})
     if arguments.result is not None:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median, median_interval, tokens_per_step
+from taskloom.analysis.node_time import sentence
 from taskloom.analysis.roofline import Peaks, peaks_of, roofline
 from taskloom.tables import NONE, number, percent, seconds
 
@@ -40,6 +41,8 @@ def result(found: Mapping[str, Any]) -> Iterator[Table | str]:
     yield _summary(found, warmup)
     yield _phases(found, warmup)
     yield from _ops(found)
+    if found.get("node_time"):
+        yield sentence(found["node_time"])
     for warning in found.get("warnings", []):
         yield f"warning: {warning}"
     if config.get("save"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from gpt2core.process.node_time import NodeTime
 from taskloom.contract.runs import Lease, LeaseRequest
 from taskloom.worker import execution, node
 from taskloom.worker.agent import Agent, DrainAsked
@@ -53,6 +54,7 @@ class ClaimLoop:
         self._failures = 0
         self._registered = False
         self._idle_since = time.monotonic()
+        self._spent = NodeTime()
 
     def run(self) -> int:
         """Run until stopped or, with `once`, for one run; return the exit code."""
@@ -69,7 +71,9 @@ class ClaimLoop:
                 if self._idle_left_s() == 0:
                     self._report.say("idle", f"stopping: no run for {self._settings.idle_exit_s:g} s")
                     return EXIT_OK
+                self._spent.went_to("delivering")
                 lease = self._claim()
+                self._spent.went_to("claiming")
                 if lease is None:
                     continue
                 verdict = self._execute(lease)
@@ -189,7 +193,8 @@ class ClaimLoop:
         beats = HeartbeatLoop(self._client, self._settings.worker_id, lease, agent, self._inbox, self._report)
         beats.start()
         try:
-            verdict = self._executor.execute(lease, beats.nudge, beats.printed)
+            verdict = self._executor.execute(lease, self._spent, beats.nudge, beats.printed)
+            self._spent = NodeTime()
             agent.finish()
             if verdict is None:
                 self._spool.remove(lease.attempt_id)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from gpt2core.process.node_time import NodeTime
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import CoreError
 from taskloom.contract.runs import Lease, ResultUpload
@@ -60,9 +61,12 @@ class Executor:
         self._process_cores, self._new_folder = tuple(process_cores), new_folder
 
     def execute(
-        self, lease: Lease, entered_stage: Callable[[], None], printed: Callable[[str], None]
+        self, lease: Lease, spent: NodeTime, entered_stage: Callable[[], None], printed: Callable[[str], None]
     ) -> Verdict | None:
-        """Execute the lease and return its outcome. None: the lease was lost and nothing is delivered."""
+        """Execute the lease and return its outcome. None: the lease was lost and nothing is delivered.
+
+        spent: where the node's time went since the previous trainer ended.
+        """
         if not self._settings.walltime.fits(lease.deadline_s):
             detail = f"handed back: it may take {lease.deadline_s:g} s, longer than this worker has left"
             return Verdict("cancelled", None, {"slug": "too-little-time", "detail": detail})
@@ -82,6 +86,7 @@ class Executor:
                 (Path(folder) / ARTIFACTS).symlink_to(artifacts)
                 if lease.purpose == "tracing":
                     config = dataclasses.replace(config, trace=str(artifacts / TRACE))
+                spent.went_to("starting")
                 ending = self._supervisor.run(
                     command(result),
                     {name: value for name, value in config.to_dict().items() if name not in unknown},
@@ -97,7 +102,11 @@ class Executor:
                 orphan.forget(self._settings.spool)
             if ending.reason is StopReason.LEASE_LOST:
                 return None
-            return judge(ending, result, lease, self._about(placement), {**restored(asked, files), **unknown})
+            verdict = judge(ending, result, lease, self._about(placement), {**restored(asked, files), **unknown})
+            if verdict.result is not None and verdict.result.get("node_time"):  # older builds do not report it
+                spent.went_to_parts(verdict.result["node_time"], ending.at_s)
+                verdict.result["node_time"] = spent.to_dict()
+            return verdict
 
     def _of_build(self, build: str | None, config: TrainConfig) -> tuple[Command, dict[str, Any]]:
         """Command of a build's trainer, and the settings that it does not know. Raises ConfigError."""

@@ -28,6 +28,7 @@ class Ending:
     output: tuple[str, ...]
     warnings: tuple[str, ...]
     oom_killed: bool
+    at_s: float = 0.0  # when it was noticed, on the monotonic clock
 
 
 class Supervisor:
@@ -104,6 +105,7 @@ class Supervisor:
                         output=tuple(output),
                         warnings=tuple(warnings),
                         oom_killed=oom_kills is not None and (host.cgroup_oom_kills() or 0) > oom_kills,
+                        at_s=time.monotonic(),
                     )
             if reason is None:
                 continue

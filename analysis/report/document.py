@@ -39,6 +39,8 @@ class Asked:
     created_at: str
     request: Mapping[str, Any]
     stopping: Mapping[str, Any] | None = None
+    node_time: Mapping[str, float] | None = None
+    node_time_missing: str | None = None
 
 
 def build(

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from gpt2core.spec.config import PHASES
+from taskloom.analysis.node_time import sentence
 from taskloom.analysis.report import lanes, plots, tokens
 from taskloom.analysis.report.conclusion import at, doubt, faster_above_1, milliseconds, ratio_of, threads, variant_name
 from taskloom.analysis.report.elements import figure, framed, interval, mib, ms, ms_interval, number, share, table
@@ -73,7 +74,8 @@ def _subtitle(document: Document) -> str:
         f"Experiment {experiment['experiment_id']} of {experiment['created_at'][:16].replace('T', ' ')} UTC, "
         f"{experiment['state']}: {experiment['runs']} runs ({counts}), {design['variants']} variants. {shape}"
     )
-    return f'<p class="soft">{escape(told)}</p>'
+    spent = sentence(experiment.get("node_time"), experiment.get("node_time_missing"))
+    return f'<p class="soft">{escape(told + spent)}</p>'
 
 
 def _answer(document: Document) -> str:

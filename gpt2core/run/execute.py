@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gpt2core.compile import clock
 from gpt2core.measure import counters, evidence, tracing
+from gpt2core.process.node_time import NodeTime
 from gpt2core.run.prepare import Emit, Plan
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.scheduler import Job, Prepared, Stage
@@ -70,7 +71,7 @@ class Measured:
 
 
 def execute(
-    planned: Plan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None
+    planned: Plan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None, spent: NodeTime
 ) -> Measured:
     """Run the warm-up, measure what each task costs, and run the timed steps.
 
@@ -78,10 +79,11 @@ def execute(
     """
     run = Stages(planned, arenas, bound, emit, stop)
     warmup, steps, measured = planned.config.warmup_steps, planned.config.steps, run.measured
-    for first, end in ((0, warmup), (warmup, steps)):
+    for part, first, end in (("warmup", 0, warmup), ("timed", warmup, steps)):
         if end > first:
             run.stage(first, end)
-        if first == 0 and warmup:
+        spent.went_to(part)
+        if part == "warmup" and warmup:
             run.cost_s = measured.mean_task_s(warmup)
             measured.record.task_time[:] = 0
             measured.record.waited[:] = 0

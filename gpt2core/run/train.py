@@ -16,6 +16,7 @@ from gpt2core.measure import environment, profile
 from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import network_of
 from gpt2core.node import pages
+from gpt2core.process.node_time import NodeTime
 from gpt2core.run.canary import Canary
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import check_fits, first_touch, run_bytes
@@ -37,13 +38,15 @@ def train(
     stop: threading.Event | None = None,
     profile_path: Path | None = None,
     artifacts: Path | None = None,
+    spent: NodeTime | None = None,
 ) -> TrainResult:
     """Run a configuration in this process and return what was measured; leave a profile at profile_path, and
-    one in the folder `artifacts` if it can be written.
+    one in the folder `artifacts` if it can be written. `spent`: what this process's time went to before.
 
     emit gets the events of gpt2core.process.launch. Setting `stop` ends the run at a step's end.
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
     """
+    spent = spent or NodeTime()
     check_fits(slicing.resolve(config))  # first: it is quick, and the plan of a huge run is not
     resident = pages.Residency()
     planned = plan(config, run_bytes(config))
@@ -54,12 +57,14 @@ def train(
     data = network.data(config)
     emit(planned.event())
     resident.grew_by("plan")
+    spent.went_to("planning")
     libraries = load_libraries(config, planned.program)
     resident.grew_by("blas")
     compile_entries(planned.program, libraries, emit)
     resident.grew_by("compiled")
     chosen = choose_products(planned.program, libraries, emit)
     resident.grew_by("blas")
+    spent.went_to("compiling")
     arenas = Memory(plan_memory(config))
     first_touch(Team(planned.cores), arenas, planned.program)
     fill(arenas, config, data)
@@ -67,7 +72,8 @@ def train(
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
     canary = Canary(planned.cores)
     canary.time()
-    report = Report(execute(planned, arenas, bound, emit, stop))
+    spent.went_to("preparing")
+    report = Report(execute(planned, arenas, bound, emit, stop, spent))
     resident.grew_by("run")
     if config.save is not None:
         network.write(config, arenas.weights)
@@ -85,7 +91,8 @@ def train(
             emit({"event": "warning", "message": str(error)})
     result = report.result(about, weights_sha256(arenas.weights), resident.pieces)
     canary.time()  # last, since its memory is not part of the run's peak
-    return dataclasses.replace(result, canary=canary.about())
+    spent.went_to("finishing")
+    return dataclasses.replace(result, canary=canary.about(), node_time=spent.to_dict())
 
 
 def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:

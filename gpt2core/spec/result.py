@@ -12,6 +12,11 @@ from gpt2core.spec.config import PHASES
 
 SCHEMA = "taskloom.result/2"
 MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time for counters to describe the work
+# Parts of the time that a run takes of its node, in their order. A worker adds the first two: delivering the result
+# before this one, and waiting for a claim.
+NODE_TIME = (
+    "delivering", "claiming", "starting", "planning", "compiling", "preparing", "warmup", "timed", "finishing",
+)  # fmt: skip
 READABLE = ("taskloom.result/1", SCHEMA)  # version 1 lacks the split of the threads' time and validity evidence
 
 
@@ -88,6 +93,7 @@ class TrainResult:
     summary: Mapping[str, Any] = field(default_factory=dict)
     gradient_norms: Sequence[float] = ()  # of each step, before clipping; empty without grad_clip
     canary: Mapping[str, Any] = field(default_factory=dict)  # frozen work timed beside the steps (run/canary.py)
+    node_time: Mapping[str, float] = field(default_factory=dict)  # seconds of each of NODE_TIME: `timed_s` ...
 
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])

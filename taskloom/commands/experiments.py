@@ -7,6 +7,7 @@ from typing import Any, get_args
 import click
 
 from taskloom import listing, tables
+from taskloom.analysis import node_time
 from taskloom.client import Client
 from taskloom.commands import analysis
 from taskloom.commands.output import (
@@ -156,6 +157,9 @@ def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
     if experiment.notes:
         out.print(experiment.notes, markup=False, highlight=False, soft_wrap=True)
     out.print(tables.runs(client.runs(experiment.id)))
+    spent = node_time.sentence(experiment.node_time, experiment.node_time_missing)
+    if spent and experiment.by_state.get("succeeded"):
+        out.print(spent, markup=False, highlight=False, soft_wrap=True)
     if experiment.stopping is not None:
         out.print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
 

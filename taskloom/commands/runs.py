@@ -12,6 +12,7 @@ from typing import Any, get_args
 import click
 
 from taskloom import listing, tables, trace_files, watch
+from taskloom.analysis import node_time
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, limit_option, print_items, print_json, server_option
 from taskloom.contract.runs import LogLine, RunDetail, RunRow
@@ -199,6 +200,9 @@ def _print(run: RunDetail, as_json: bool) -> None:
     out.print(tables.runs([run]))
     if run.queue is not None:
         out.print(f"position {run.queue.position}: {run.queue.waiting_for}", markup=False, highlight=False)
+    spent = node_time.sentence(run.node_time, run.node_time_missing)
+    if spent and run.median_step_s is not None:
+        out.print(spent, markup=False, highlight=False, soft_wrap=True)
     for attempt in run.history:
         out.print(
             f"attempt {attempt.attempt_no} by {attempt.worker_id}: {attempt.state} ({attempt.purpose})",

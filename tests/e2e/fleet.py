@@ -18,6 +18,7 @@ from typing import Any
 
 import fake_trainer
 
+from gpt2core.process.node_time import NodeTime
 from gpt2core.spec.config import TrainConfig
 from taskloom.contract.runs import Lease
 from taskloom.worker import signals
@@ -33,7 +34,9 @@ from taskloom.worker.spool import Spool
 class NullExecutor:
     """Every run succeeds at once."""
 
-    def execute(self, lease: Lease, entered_stage: Callable[[], None], _printed: Callable[[str], None]) -> Verdict:
+    def execute(
+        self, lease: Lease, _spent: NodeTime, entered_stage: Callable[[], None], _printed: Callable[[str], None]
+    ) -> Verdict:
         entered_stage()
         return Verdict("succeeded", fake_trainer.result(TrainConfig.from_dict(lease.spec)).to_dict(), None)
 

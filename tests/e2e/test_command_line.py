@@ -17,6 +17,7 @@ from patience import until
 from processes import House
 from trace_checks import check_chrome, check_paraver
 
+from gpt2core.spec.result import NODE_TIME
 from taskloom import Client
 
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
@@ -50,6 +51,12 @@ def test_from_submission_to_comparison(home: House, client: Client) -> None:
     assert run["runs"][0]["final_loss"] == run["runs"][1]["final_loss"]
     result = client.result(int(ids[0]))
     assert result["threads"][0]["observed_cores"] == [result["threads"][0]["core"]]
+    parts = [f"{part}_s" for part in NODE_TIME]
+    spent = [client.run(each["id"]).node_time or {} for each in run["runs"]]
+    assert [list(each) for each in spent] == [parts, parts]
+    assert client.experiment(run["experiment"]["id"]).node_time == pytest.approx(
+        {part: sum(each[part] for each in spent) for part in parts}
+    )
 
     shown = told(taskloom("runs", "show", ids[0], "--json", server=home.url))
     assert shown["spec"]["seq"] == 16
@@ -79,6 +86,7 @@ def test_from_submission_to_comparison(home: House, client: Client) -> None:
         done = taskloom(*command, server=home.url)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip()
+        assert ("Node time" in done.stdout) == (command[1] == "show")
 
 
 def test_submit_waits_and_ends_with_1_if_a_run_failed(home: House) -> None:

@@ -21,6 +21,47 @@ def test_runs_are_filtered_and_paged(api, make_result):
     assert (found, pages) == ([1, 2, 3, 4, 5], 3)
 
 
+SPENT = [{"starting_s": 1.0, "timed_s": 3.0}, {"claiming_s": 2.0, "starting_s": 0.5, "timed_s": 4.0}]
+
+
+def upload_spent(node, result, spent):
+    """Claim a run and upload a result whose trainer reports where the time went; the run's id."""
+    lease = node.claim()
+    node.upload(lease, {**result, "node_time": spent} if spent else result)
+    return lease["run_id"]
+
+
+def test_runs_experiments_and_reports_say_where_their_nodes_time_went(api, make_result):
+    experiment, node = api.submit(axes={"seed": [1, 2, 3]})["id"], api.worker()
+    nothing = {"node_time": None, "node_time_missing": "there is no result yet"}
+    assert api.get(f"/experiments/{experiment}").items() >= nothing.items()
+    assert api.get(f"/runs/{api.runs(experiment)[0]['id']}").items() >= nothing.items()
+    api.sql("UPDATE run SET queued_at = queued_at - 100")
+    for spent in SPENT:
+        found = api.get(f"/runs/{upload_spent(node, make_result(), spent)}")
+        assert (found["node_time"], found["node_time_missing"]) == (spent, None)
+    summed = {"claiming_s": 2.0, "starting_s": 1.5, "timed_s": 7.0}
+    found = api.get(f"/experiments/{experiment}")
+    assert (list(found["node_time"].items()), found["node_time_missing"]) == (list(summed.items()), None)
+    old = upload_spent(node, make_result(), None)
+    assert api.get(f"/runs/{old}")["node_time_missing"] == "its trainer does not report it"
+    missing = "the trainers of 1 of 3 results do not report it"
+    document = api.get("/analysis/report", experiment_id=experiment)["experiment"]
+    for found in (api.get(f"/experiments/{experiment}"), document):
+        assert (found["node_time"], found["node_time_missing"]) == (summed, missing)
+    page = api.http.get(f"/reports/{experiment}").text
+    assert "Node time 10.5 s, of which timed steps 67% (waiting for a claim 19%, starting 14%)." in page
+    assert f"Incomplete: {missing}." in page
+
+
+def test_a_node_that_waits_for_work_is_idle(api, make_result):
+    api.submit()
+    waited = upload_spent(api.worker(), make_result(), {"claiming_s": 5000.0, "timed_s": 1.0})
+    found = api.get(f"/runs/{waited}")["node_time"]
+    assert (found["claiming_s"] < 1000, found["timed_s"]) == (True, 1.0)
+    assert api.get(f"/runs/{waited}/result")["node_time"]["claiming_s"] == 5000.0
+
+
 def test_lists_are_thin(api):
     api.submit()
     item = api.get("/runs")["items"][0]

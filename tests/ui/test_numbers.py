@@ -81,6 +81,20 @@ def test_medians_and_ratios_of_an_experiment(world, tab, tmp_path):
     assert "var(--" not in svg
 
 
+def test_node_time(world, tab, tmp_path):
+    run = world.runs[0].id
+    views = ((f"experiments/{world.compared}", f"experiment?id={world.compared}&view=causes"),
+             (f"runs/{run}", f"run?id={run}&view=attempts"))  # fmt: skip
+    for path, view in views:
+        parts = asked(world, path).json()["node_time"]
+        figure = plot(tab.open(view), "Node time")
+        (shown,) = rows_of(saved(tab.page, figure.get_by_role("button", name="CSV").click, tmp_path))
+        wanted = [seconds for seconds in parts.values() if seconds]
+        assert [float(value) for name, value in shown.items() if name != "variant"] == pytest.approx(wanted)
+        share = 100 * parts["timed_s"] / sum(parts.values())
+        expect(figure).to_contain_text(f"Timed steps took {share:.1f} % of the node's time")
+
+
 def test_a_comparison(world, tab, tmp_path):
     schedulers = (("a", "fork-join"), ("b", "task"))
     sides = {side: f"experiment_id={world.compared},scheduler={scheduler}" for side, scheduler in schedulers}

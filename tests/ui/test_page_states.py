@@ -98,9 +98,9 @@ def test_rows_stay_where_they_are_under_the_pointer(world, tab):
 DRAWN = """(canvas) => canvas.width > 0 && canvas.height > 0 && canvas.getContext('2d')
   .getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)"""
 PLOTS = {
-    "experiment?id=COMPARED": 2, "experiment?id=COMPARED&view=scaling": 1, "experiment?id=COMPARED&view=causes": 1,
+    "experiment?id=COMPARED": 2, "experiment?id=COMPARED&view=scaling": 1, "experiment?id=COMPARED&view=causes": 2,
     "experiment?id=COMPARED&view=memory": 1, "run?id=RUN": 2, "run?id=RUN&view=timeline": 1,
-    "run?id=RUN&view=graph": 1, "run?id=RUN&view=ops": 1, "history?series=SERIES": 1,
+    "run?id=RUN&view=graph": 1, "run?id=RUN&view=ops": 1, "run?id=RUN&view=attempts": 1, "history?series=SERIES": 1,
     "compare?a=experiment_id%3DCOMPARED%2Cscheduler%3Dfork-join&b=experiment_id%3DCOMPARED%2Cscheduler%3Dtask": 2,
 }  # fmt: skip
 

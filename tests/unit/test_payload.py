@@ -40,6 +40,22 @@ def test_figures_leave_out_the_warm_up(make_result):
     assert found.final_loss == 1
 
 
+def test_node_time_waits_for_no_longer_than_the_run_was_queued(make_result):
+    told = {"claiming_s": 9.0, "timed_s": 2.0}
+    result = {**make_result(), "node_time": told}
+    assert payload.figures(result).node_time == told
+    assert payload.figures(result, 3.0).node_time == {"claiming_s": 3.0, "timed_s": 2.0}
+    assert payload.figures({**result, "node_time": {"timed_s": 2.0}}, 0.0).node_time == {"timed_s": 2.0}
+    for older in ({**result, "node_time": {}}, make_result()):
+        assert payload.figures(older).node_time is None
+
+
+@pytest.mark.parametrize("told", [{"timed_s": -1.0}, {"timed_s": "long"}, {f"{i}_s": 1.0 for i in range(51)}])
+def test_node_time_is_few_lengths_of_time(make_result, told):
+    with pytest.raises(BadResult, match="node_time"):
+        check({"result": {**make_result(), "node_time": told}, "error": None})
+
+
 def test_a_damaged_text_is_refused():
     with pytest.raises(BadResult, match="damaged"):
         payload.check("{}", "0" * 64, "failed", SPEC)

@@ -42,6 +42,7 @@ class Figures:
     phase_s: dict[str, float] | None = None  # the median of each over the timed steps
     flagged_steps: int | None = None  # timed ones that the trainer flagged
     environment_sha256: str | None = None  # equal for runs with equal software and machines
+    node_time: dict[str, float] | None = None  # where its node's time went; null of a trainer that does not report it
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,10 @@ def check(text: str, sha256: str, outcome: str, spec: Mapping[str, Any]) -> Payl
         return Payload(result, error, zlib.compress(encoded, COMPRESSION_LEVEL))
 
 
-def figures(result: dict[str, Any]) -> Figures:
-    """Median step, tokens per second (total work by total time) and last loss of a checked result."""
+def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
+    """Median step, tokens per second (total work by total time) and last loss of a checked result; where its node's
+    time went since the run was queued, which was `queued_s` before it was claimed.
+    """
     config = result["config"]
     timed_s = [float(s) for s in result["step_s"]][config["warmup"] :]
     tokens = tokens_per_step(config) * len(timed_s)
@@ -108,7 +111,16 @@ def figures(result: dict[str, Any]) -> Figures:
         median_step_s=median(timed_s) if timed_s else None,
         tokens_per_s=tokens / sum(timed_s) if sum(timed_s) > 0 else None,
         final_loss=float(result["losses"][-1]) if result["losses"] else None,
+        node_time=_node_time(result, queued_s),
     )
+
+
+def _node_time(result: Mapping[str, Any], queued_s: float) -> dict[str, float] | None:
+    """Where the node's time went. While there was no run to claim, the node was idle: none of that is the run's."""
+    told = result.get("node_time") or {}
+    if "timed_s" not in told:
+        return None
+    return {name: min(s, queued_s) if name == "claiming_s" else s for name, s in told.items()}
 
 
 def _check_result(found: object, spec: Mapping[str, Any]) -> None:

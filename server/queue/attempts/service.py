@@ -24,7 +24,7 @@ from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result, is_active
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs import changes, series
+from taskloom.server.queue.runs import changes, node_time, series
 from taskloom.server.queue.runs.changes import SERVER, Cause
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.workers.models import Worker
@@ -118,11 +118,12 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
         facts = _facts(session, attempt, run)
         change = rules.finish(facts, upload.outcome)
         cause = Cause(f"worker:{attempt.worker_id}", facts.now, _reason(change, payload))
+        queued_s = max(0.0, attempt.claimed_at - run.queued_at)
         changes.make(session, cause, run, change.run, attempt, change.attempt)
         if change.attempt != "supersede":
             attempt.error = payload.error
         if change.canonical:
-            _make_canonical(session, attempt, run, payload, upload.outcome)
+            _make_canonical(session, attempt, run, payload, upload.outcome, queued_s)
             if upload.outcome == "succeeded":
                 curve.forget(session, run)
                 steps.forget(session, run)
@@ -162,15 +163,20 @@ def _receipt(attempt: Attempt, canonical: bool) -> ResultReceipt:
     return ResultReceipt(attempt_id=attempt.id, state=attempt.state, canonical=canonical)
 
 
-def _make_canonical(session: Session, attempt: Attempt, run: Run, payload: payloads.Payload, outcome: str) -> None:
+def _make_canonical(
+    session: Session, attempt: Attempt, run: Run, payload: payloads.Payload, outcome: str, queued_s: float
+) -> None:
     session.execute(update(Result).where(Result.run_id == run.id).values(canonical=False))
-    figures = payloads.figures(payload.result) if payload.result and outcome == "succeeded" else payloads.Figures()
+    figures = payloads.Figures()
+    if payload.result and outcome == "succeeded":
+        figures = payloads.figures(payload.result, queued_s)
     run.node = attempt.node if figures.environment_sha256 else None
     run.environment_sha256 = figures.environment_sha256
     run.phase_s, run.flagged_steps = figures.phase_s, figures.flagged_steps
     run.median_step_s = figures.median_step_s
     run.tokens_per_s = figures.tokens_per_s
     run.final_loss = figures.final_loss
+    node_time.keep(run, figures.node_time)
     run.error = payload.error
     if run.state == "failed" and run.error is None:
         run.error = deadline_error(run)

@@ -36,6 +36,7 @@ from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, ExperimentTag, RequiredLabel
 from taskloom.server.queue.experiments.variants import Planned, Variant
+from taskloom.server.queue.runs import node_time
 from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run, is_flagged, is_queued
 from taskloom.server.queue.runs.service import DECIDING, cancel_locked, retry_locked
@@ -281,6 +282,7 @@ def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
         by_state={RUN.states[0]: runs},
         created_at=utc(experiment.created_at),
         submitter=experiment.owner,
+        node_time_missing=node_time.NO_RESULT,
         purpose=_purpose(experiment.request),
         request=experiment.request,
         stopping=_stopping_at_first(experiment),
@@ -373,7 +375,11 @@ def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
             reason=experiment.stop_reason,
         )
     return ExperimentDetail(
-        **summary.model_dump(), request=experiment.request, notes=experiment.notes, stopping=state
+        **summary.model_dump(),
+        **node_time.of_experiment(session, experiment.id).model_dump(),
+        request=experiment.request,
+        notes=experiment.notes,
+        stopping=state,
     )
 
 

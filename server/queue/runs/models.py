@@ -61,6 +61,16 @@ class Run(Base):
     tokens_per_s: Mapped[float | None]
     final_loss: Mapped[float | None]
     series_id: Mapped[int | None]  # no foreign key: SQLite would copy the table to add one
+    # Where its node's time went (gpt2core.spec.result.NODE_TIME); null where the trainer does not report it.
+    node_delivering_s: Mapped[float | None]
+    node_claiming_s: Mapped[float | None]
+    node_starting_s: Mapped[float | None]
+    node_planning_s: Mapped[float | None]
+    node_compiling_s: Mapped[float | None]
+    node_preparing_s: Mapped[float | None]
+    node_warmup_s: Mapped[float | None]
+    node_timed_s: Mapped[float | None]
+    node_finishing_s: Mapped[float | None]
 
     @hybrid_property
     def timed(self) -> bool:

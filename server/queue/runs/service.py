@@ -18,7 +18,7 @@ from taskloom.server.queue.attempts.models import Attempt, Result
 from taskloom.server.queue.attempts.service import summary as attempt_summary
 from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs import changes, queue
+from taskloom.server.queue.runs import changes, node_time, queue
 from taskloom.server.queue.runs.changes import Cause
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE
@@ -77,6 +77,7 @@ def _detail(session: Session, settings: Settings, run: Run) -> RunDetail:
         spec=run.spec,
         history=[attempt_summary(a) for a in attempts],
         error=run.error,
+        **node_time.of_run(run).model_dump(),
     )
 
 

@@ -28,6 +28,8 @@ class ReportExperiment(Model):
     created_at: str
     request: dict[str, Any]
     stopping: dict[str, Any] | None
+    node_time: dict[str, float] | None
+    node_time_missing: str | None
 
 
 class ReportDesign(Model):

@@ -145,6 +145,8 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
         created_at=detail.created_at.isoformat(),
         request=detail.request,
         stopping=None if detail.stopping is None else detail.stopping.model_dump(),
+        node_time=detail.node_time,
+        node_time_missing=detail.node_time_missing,
     )
     profiles, unreadable = _profiles(database, store, processes)
     traced = reading.left(database, reading.TRACE, [process.run_id for process in processes])

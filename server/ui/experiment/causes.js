@@ -4,6 +4,7 @@ import { useAnswer } from '../answers.js';
 import { number } from '../format.js';
 import { Answered, Table } from '../pieces.js';
 import { Shares, nameOf } from '../plots/variants.js';
+import { NodeTime } from '../run/node-time.js';
 import { Nothing } from './answer.js';
 
 const TIME = { useful: 'useful', 'no work': 'no-work', 'at barriers': 'barrier', scheduling: 'scheduling' };
@@ -22,7 +23,7 @@ export function Causes({ of, topic }) {
   return html`<${Answered} answer=${answer} height=${420}>${(/** @type {import('../schemas').Schemas['EfficiencyTable']} */ { rows }) => {
     const known = rows.filter((row) => row.waiting);
     const missing = [...new Set(rows.flatMap((row) => row.missing))];
-    return html`<div class="stack">${known.length > 0 && html`<section class="panel"><${Shares} title="Threads' time" name="threads-time" label="% of the threads' time" unit=${(/** @type {number} */ v) => `${v.toFixed(2)} %`} most=${100} colours=${TIME}
+    return html`<div class="stack"><${NodeTime} of=${of} name="all runs" />${known.length > 0 && html`<section class="panel"><${Shares} title="Threads' time" name="threads-time" label="% of the threads' time" unit=${(/** @type {number} */ v) => `${v.toFixed(2)} %`} most=${100} colours=${TIME}
       said="Useful time is spent in tasks; the rest is waiting, at barriers or for work that is not ready, and scheduling."
       rows=${known.map((row) => { const parts = shares(row.waiting); return { name: nameOf(row.variant), parts, says: `${parts['useful']?.toFixed(1)} %` }; })} /></section>`}
       <section class="panel"><h2>Efficiency</h2><${Table} caption="Efficiency and its factors" rows=${rows} id=${(/** @type {any} */ r) => nameOf(r.variant)} columns=${/** @type {any} */ ([

@@ -7,6 +7,7 @@ import { Answered, Empty, Pairs, Refused, Table, Time } from '../pieces.js';
 import { State } from '../words.js';
 import { Changes } from '../experiment/design.js';
 import { commandOf } from '../request.js';
+import { NodeTime } from './node-time.js';
 
 /** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
 export function Attempts({ of, topic }) {
@@ -16,6 +17,7 @@ export function Attempts({ of, topic }) {
     { name: 'worker', label: 'Worker', cell: (/** @type {any} */ a) => a.worker_id }, { name: 'claimed', label: 'Claimed', cell: (/** @type {any} */ a) => html`<${Time} at=${a.claimed_at} />` },
     { name: 'took', label: 'Took', number: true, cell: (/** @type {any} */ a) => (a.finished_at ? duration((Date.parse(a.finished_at) - Date.parse(a.claimed_at)) / 1000) : '–') }, { name: 'error', label: 'Error', class: 'question', cell: (/** @type {any} */ a) => a.error?.detail ?? a.error?.slug ?? '' },
   ])} />` : html`<p class="soft">No worker has claimed it yet.</p>`}</section>
+    <${NodeTime} of=${of} name=${`run ${of.id}`} />
     <section class="panel"><h2>What was done</h2><${Answered} answer=${history} height=${120}>${(/** @type {any} */ page) => html`<${Changes} rows=${page.items} />`}<//></section></div>`;
 }
 

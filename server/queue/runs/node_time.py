@@ -1,0 +1,53 @@
+"""Where the node's time of runs went, by their results; and why that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from gpt2core.spec.result import NODE_TIME
+from taskloom.contract.runs import NodeTime
+from taskloom.server.queue.runs.models import Run
+
+# Columns by the names that results have; they are numbers of their own, as sums over 10,000 runs are asked for often.
+COLUMNS: dict[str, InstrumentedAttribute[float | None]] = {
+    f"{part}_s": getattr(Run, f"node_{part}_s") for part in NODE_TIME
+}
+NO_RESULT = "there is no result yet"
+
+
+def keep(run: Run, parts: Mapping[str, float] | None) -> None:
+    """Set the columns of a run; null for the parts that its result does not have."""
+    for name, column in COLUMNS.items():
+        setattr(run, column.key, (parts or {}).get(name))
+
+
+def of_run(run: Run) -> NodeTime:
+    """The parts of a run's time, or why they are not known."""
+    if run.node_timed_s is None:
+        return NodeTime(node_time_missing="its trainer does not report it" if run.timed else NO_RESULT)
+    return NodeTime(node_time=_known({name: getattr(run, column.key) for name, column in COLUMNS.items()}))
+
+
+def of_experiment(session: Session, experiment_id: int) -> NodeTime:
+    """The parts of the time of an experiment's runs, summed over those that report it."""
+    summed = select(func.count(), func.count(Run.node_timed_s), *map(func.sum, COLUMNS.values()))
+    results, told, *sums = session.execute(summed.where(Run.experiment_id == experiment_id, Run.timed)).one()
+    return NodeTime(
+        node_time=_known(dict(zip(COLUMNS, sums, strict=True))) if told else None,
+        node_time_missing=_missing(results, told),
+    )
+
+
+def _known(parts: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: s for name, s in parts.items() if s is not None}
+
+
+def _missing(results: int, told: int) -> str | None:
+    if not results:
+        return NO_RESULT
+    if results == told:
+        return None
+    return f"the trainers of {results - told} of {results} results do not report it"
