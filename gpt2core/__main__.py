@@ -29,12 +29,12 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
         except OSError as error:
             raise UnreadableFile(arguments.graph, error.strerror or str(error)) from error
     if arguments.plan:
-        emit(train.plan_event(config))
+        emit(train.plan_event(config, arguments.prove))
         return
     # A worker makes a folder beside the result for what it is to deliver with it.
     beside = None if arguments.result is None else arguments.result.parent / "artifacts"
     artifacts = beside if beside is not None and beside.is_dir() else None
-    result = train.train(config, emit, stop, arguments.profile, artifacts, spent)
+    result = train.train(config, emit, stop, arguments.profile, artifacts, spent, arguments.prove)
     for warning in result.warnings:
         emit({"event": "warning", "message": warning})
     if arguments.result is not None:
@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("--result", type=Path, help="where to write the result (JSON)")
     parser.add_argument("--plan", action="store_true", help="say the sizes and stop")
     parser.add_argument("--graph", type=Path, help="write the task graph here (Graphviz)")
+    parser.add_argument("--prove", action="store_true", help="prove the task graph although a proven one is kept")
     parser.add_argument("--profile", type=Path, help="write what each task cost, and the graph, here (JSON, gzip)")
     return trainer.main(partial(run, parser.parse_args()))
 

@@ -26,9 +26,10 @@ A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `
 worker whose cache folder is not writable uses `SPOOL/cache` and says so. A worker whose id is used with another spool
 waits until the other process has left or is silent, and says so.
 
-The trainer reads `TASKLOOM_CACHE_DIR` (compiled code, measured peaks, the table of products; default
-`~/.cache/taskloom`), `TASKLOOM_CLOCK` (`clock_gettime`: time tasks without the processor's counter) and
-`TASKLOOM_STALL_S` (a run is stopped after this many seconds without a finished task; default 120).
+The trainer reads `TASKLOOM_CACHE_DIR` (compiled code, proven task graphs, measured peaks, the table of products;
+default `~/.cache/taskloom`), `TASKLOOM_CLOCK` (`clock_gettime`: time tasks without the processor's counter),
+`TASKLOOM_PROVE` (`always`: prove each task graph race-free although a proven one is kept, as `taskloom train --prove`
+does) and `TASKLOOM_STALL_S` (a run is stopped after this many seconds without a finished task; default 120).
 """
 
 

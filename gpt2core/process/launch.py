@@ -44,9 +44,9 @@ ONE_THREAD = {
 }
 
 
-def command(result: Path, plan_only: bool = False, graph: Path | None = None) -> list[str]:
+def command(result: Path, plan_only: bool = False, graph: Path | None = None, prove: bool = False) -> list[str]:
     """The child's argument list. It carries no setting: those go to standard input."""
-    extra = ["--plan"] if plan_only else []
+    extra = [option for option, asked in (("--plan", plan_only), ("--prove", prove)) if asked]
     if graph is not None:
         extra += ["--graph", str(graph)]
     return [sys.executable, "-P", "-m", "gpt2core", "--result", str(result), *extra]

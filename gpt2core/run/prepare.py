@@ -19,6 +19,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.network import fusion_of, network_of
 from gpt2core.node import pinning
+from gpt2core.run import proofs
 from gpt2core.run.memory import check_plan_fits
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -55,11 +56,12 @@ def silent(_: dict[str, Any]) -> None:
     """An Emit that drops events."""
 
 
-def plan(config: TrainConfig, run_bytes: int = 0) -> Plan:
+def plan(config: TrainConfig, run_bytes: int = 0, prove: bool = False) -> Plan:
     """Resolve slices and cores, build the step program and its graph, and prove the graph race-free.
 
-    run_bytes: memory that the run allocates later and that must fit beside the plan. Raises ConfigError for missing
-    cores, NotEnoughMemory if the graph would not fit, GraphError if the program is wrong.
+    run_bytes: memory that the run allocates later and that must fit beside the plan. prove: derive and prove the graph
+    although a proven one is kept. Raises ConfigError for missing cores, NotEnoughMemory if the graph would not fit,
+    GraphError if the program is wrong.
     """
     config = slicing.resolve(config)
     network_of(config).check(config)
@@ -71,8 +73,7 @@ def plan(config: TrainConfig, run_bytes: int = 0) -> Plan:
         step = program.build(config)
         check_op_names(config, step)
         check_plan_fits(step, run_bytes)
-        tasks = graph.build(step, config.sync)
-        graph.validate(step, tasks)
+        tasks = proofs.proven(step, config.sync, prove)
     return Plan(config, cores, step, tasks, memory_bytes(config))
 
 

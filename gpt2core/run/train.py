@@ -39,9 +39,10 @@ def train(
     profile_path: Path | None = None,
     artifacts: Path | None = None,
     spent: NodeTime | None = None,
+    prove: bool = False,
 ) -> TrainResult:
     """Run a configuration in this process and return what was measured; leave a profile at profile_path, and
-    one in the folder `artifacts` if it can be written. `spent`: what this process's time went to before.
+    one in the folder `artifacts` if it can be written. spent: where this process's time went before. prove: see `plan`.
 
     emit gets the events of gpt2core.process.launch. Setting `stop` ends the run at a step's end.
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
@@ -49,7 +50,7 @@ def train(
     spent = spent or NodeTime()
     check_fits(slicing.resolve(config))  # first: it is quick, and the plan of a huge run is not
     resident = pages.Residency()
-    planned = plan(config, run_bytes(config))
+    planned = plan(config, run_bytes(config), prove)
     config = planned.config
     who = schedulers.scheduler(config.scheduler)
     who.load(who.chosen(config), planned.cores)
@@ -103,9 +104,9 @@ def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:
     return digest.hexdigest()
 
 
-def plan_event(config: TrainConfig) -> dict[str, Any]:
+def plan_event(config: TrainConfig, prove: bool = False) -> dict[str, Any]:
     """The sizes of a run without running it."""
-    return plan(config).event()
+    return plan(config, prove=prove).event()
 
 
 def graph_dot(config: TrainConfig) -> str:

@@ -16,7 +16,7 @@ STALL_S = 120.0
 
 
 def cache_folder() -> Path:
-    """TASKLOOM_CACHE_DIR: where compiled code, tables of products and peaks are kept."""
+    """TASKLOOM_CACHE_DIR: where compiled code, proven graphs, tables of products and peaks are kept."""
     return Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
 
 
@@ -49,6 +49,14 @@ def clock() -> str | None:
 def stall_s() -> float:
     """TASKLOOM_STALL_S: seconds without any task ending after which a run is given up. Raises ConfigError."""
     return _number("TASKLOOM_STALL_S", STALL_S)
+
+
+def proves_always() -> bool:
+    """TASKLOOM_PROVE=always: task graphs are derived and proven although they are kept. Raises ConfigError."""
+    wanted = os.environ.get("TASKLOOM_PROVE") or None
+    if wanted not in (None, "always"):
+        raise ConfigError("TASKLOOM_PROVE", wanted, "always, or nothing to prove each graph once")
+    return wanted is not None
 
 
 def stress() -> int | None:

@@ -24,6 +24,17 @@ class Edges(Sequence[Edge]):
     def __init__(self, edges: Iterable[Edge]) -> None:
         self._ends = array("i", itertools.chain.from_iterable(edges))
 
+    @classmethod
+    def of_ends(cls, content: bytes) -> Edges:
+        """Edges from the bytes that `ends` returned."""
+        found = cls(())
+        found._ends.frombytes(content)
+        return found
+
+    def ends(self) -> bytes:
+        """Both ends of each edge, as this machine stores integers."""
+        return self._ends.tobytes()
+
     def __len__(self) -> int:
         return len(self._ends) // 2
 

@@ -40,8 +40,9 @@ def show(bar: Bar, event: Mapping[str, Any]) -> None:
 @train_options(several=False)
 @click.option("--plan", is_flag=True, help="print all sizes; train nothing")
 @click.option("--graph", type=click.Path(path_type=Path), metavar="FILE.dot", help="write the task graph for Graphviz")
+@click.option("--prove", is_flag=True, help="prove the task graph race-free although a proven one is kept")
 @json_option
-def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
+def train(plan: bool, graph: Path | None, prove: bool, as_json: bool, **given: Any) -> None:
     """Train on this machine in one child process and print the measurements."""
     settings = single_settings(given)
     if "checkpoint" in settings and "model" not in settings:  # a checkpoint determines the model
@@ -57,7 +58,7 @@ def train(plan: bool, graph: Path | None, as_json: bool, **given: Any) -> None:
     bar = Bar(error_console(), not as_json, "starting the trainer")
     with tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder, bar:
         raw = Path(folder) / "trace.json.gz"
-        command = partial(launch.command, plan_only=plan, graph=graph)
+        command = partial(launch.command, plan_only=plan, graph=graph, prove=prove)
         inner = config if form is None else dataclasses.replace(config, trace=str(raw))
         ending = local_run.run(inner, command, partial(show, bar), bar.line)
         if ending.result is not None and config.trace and form and not plan:

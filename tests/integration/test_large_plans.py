@@ -43,7 +43,7 @@ finally:
 def test_the_memory_of_a_plan_is_bounded_and_known_before(sync):
     done = subprocess.run(
         [sys.executable, "-P", "-c", MEASURED], input=json.dumps({**SETTINGS, "sync": sync}), capture_output=True,
-        text=True, env=launch.environment(), check=True,
+        text=True, env={**launch.environment(), "TASKLOOM_PROVE": "always"}, check=True,
     )  # fmt: skip
     planned = json.loads(done.stdout.splitlines()[-1])
     assert planned["tasks"] > 64_000

@@ -1,0 +1,115 @@
+"""Graphs that were proven are kept: a program that is planned again is neither derived nor proven again.
+
+A file's name is a hash of what the graph and its proof follow from: the sync, every task with its accesses, and the
+sources that derive and prove. So it holds whatever made the program. The file begins with a checksum of that name and
+of its content: one that is damaged, or belongs to another name, is made anew. The files used last stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from gpt2core.node.files import replacing
+from gpt2core.spec import settings
+from gpt2core.spec.errors import UnreadableFile
+from gpt2core.spec.sources import source_hash
+from gpt2core.step import graph
+from gpt2core.step.graph import Graph
+from gpt2core.step.ops import Program
+from gpt2core.step.paths import Edges
+
+SOURCES = ("step", "run/proofs.py")  # what decides what a graph is, whether it is proven, and how it is written
+FOLDER_BYTES, FILE_BYTES = 128 << 20, 32 << 20  # a plan of 124M has 0.2 MB, the largest that is accepted 10 MB
+TABLES = ("edges", "crossing")
+
+
+def proven(program: Program, sync: str, anew: bool = False) -> Graph:
+    """Return the graph of a program, proven race-free now or before. anew: derive and prove it in any case.
+
+    Raises GraphError if the program is wrong.
+    """
+    path = settings.cache_folder() / "proofs" / f"{identity(program, sync)}.graph"
+    found = None if anew or settings.proves_always() else read(path)
+    if found is None:
+        found = graph.build(program, sync)
+        graph.validate(program, found)
+        with contextlib.suppress(UnreadableFile, OSError):  # a full disk costs the next start a moment
+            keep(path, found)
+    return found
+
+
+def identity(program: Program, sync: str) -> str:
+    """Hash of everything that the graph and its proof follow from."""
+    about = [source_hash(SOURCES), sys.byteorder, sync, sorted(program.constants)]
+    digest = hashlib.sha256(json.dumps(about).encode())
+    for op in program.ops:
+        tiles = [(tile.label, tile.accesses) for tile in op.tiles]
+        digest.update(json.dumps((op.label, op.phase, op.filler, tiles)).encode())
+    return digest.hexdigest()
+
+
+def read(path: Path) -> Graph | None:
+    """The graph in a file, which counts as used now. None: there is none, or the file is not what was written."""
+    try:
+        checksum, _, content = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    if checksum != _checksum(path, content):
+        return None
+    with contextlib.suppress(OSError):  # it was pruned meanwhile, or is another user's
+        os.utime(path)
+    head, _, ends = content.partition(b"\n")
+    fields: dict[str, Any] = json.loads(head)
+    at = 0
+    for name in TABLES:
+        size = fields[name]
+        fields[name] = Edges.of_ends(ends[at : at + size])
+        at += size
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Graph(**{**fields, **lists})
+
+
+def keep(path: Path, found: Graph) -> None:
+    """Write a graph that was proven, unless it is too large; what was not used for longest goes.
+
+    Raises UnreadableFile or OSError where it cannot be written.
+    """
+    tables = {name: Edges(getattr(found, name)).ends() for name in TABLES}
+    fields = {item.name: getattr(found, item.name) for item in dataclasses.fields(Graph)}
+    head = json.dumps({**fields, **{name: len(ends) for name, ends in tables.items()}})
+    content = b"\n".join([head.encode(), b"".join(tables.values())])
+    if len(content) <= FILE_BYTES:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part:
+            part.write_bytes(_checksum(path, content) + b"\n" + content)
+        _prune(path.parent)
+
+
+def _checksum(path: Path, content: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + b"\n" + content).hexdigest().encode()
+
+
+def _prune(folder: Path) -> None:
+    """Delete files, the longest unused first and unfinished ones too, until FOLDER_BYTES at most are left."""
+    kept_bytes = 0
+    for _, path, size in sorted(_files(folder), reverse=True):
+        kept_bytes += size
+        if kept_bytes > FOLDER_BYTES:
+            path.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> list[tuple[float, Path, int]]:
+    """When each file was used last, its path and its size."""
+    found = []
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another trainer was faster
+            about = path.stat()
+            found.append((about.st_mtime, path, about.st_size))
+    return found
