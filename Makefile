@@ -5,7 +5,7 @@ MODEL ?= small
 TEST_PROCESSES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-server bench-agent example clean
+.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -76,6 +76,9 @@ bench-slices: .venv/installed   ## automatic slices against a grid of slices
 
 bench-start: .venv/installed   ## from the start of a trainer to its first step, compiled and on a fresh installation
 	$(BIN)/python -m bench.start $(ARGS)
+
+bench-node-time: .venv/installed   ## the timed steps' share of the node's time: small in the demo's shape, 124M
+	$(BIN)/python -m bench.node_time $(ARGS)
 
 bench-ui: .venv/installed-dev  ## the dashboard with 1,000,000 runs stored
 	$(BIN)/python -m bench.ui $(ARGS)
