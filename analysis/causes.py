@@ -139,13 +139,13 @@ def _executed_span_s(group: Group, spans: tuple[float, float, float] | None) -> 
 
 def thread_times(group: Group, name: str) -> list[float] | None:
     """Seconds of each thread over all runs of a variant; None if a result lacks them."""
-    totals = [0.0] * int(group[0].config["threads"])
+    number, found = int(group[0].config["threads"]), []
     for process in group:
-        threads = process.result.get("threads") or []
-        if len(threads) != len(totals) or any(thread.get(name) is None for thread in threads):
+        times = [thread.get(name) for thread in process.result.get("threads") or []]
+        if len(times) != number or None in times:
             return None
-        totals = [total + float(thread[name]) for total, thread in zip(totals, threads, strict=True)]
-    return totals
+        found.append(times)
+    return [math.fsum(map(float, times)) for times in zip(*found, strict=True)]
 
 
 def counted(group: Group) -> Counted | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -92,6 +93,19 @@ class Process:
             return timed
         flagged = (self.result.get("flagged") or [[]] * len(self.result["step_s"]))[self.config["warmup"] :]
         return tuple(s for s, reasons in zip(timed, flagged, strict=True) if not reasons) or timed
+
+    @cached_property
+    def flagged(self) -> Sequence[Sequence[str]]:
+        """The reasons of each timed step that is flagged."""
+        return [step for step in (self.result.get("flagged") or [])[self.config["warmup"] :] if step]
+
+    @cached_property
+    def foreign_share(self) -> float | None:
+        """The share of its cores' time that other processes used during its timed steps; None if unknown."""
+        found = (self.result.get("validity") or {}).get("foreign")
+        if not found or not found.get("cores"):
+            return None
+        return float(found["foreign_s"]) / (math.fsum(self.timed_s) * len(found["cores"]))
 
     @cached_property
     def median_step_s(self) -> float:

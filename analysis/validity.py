@@ -12,18 +12,12 @@ FOREIGN_SHARE = 0.02  # minimum share of the cores' time over the timed steps, a
 FOREIGN_S = 0.05
 
 
-def foreign_share(process: Process) -> float | None:
-    """The share of a run's core time that other processes used during its timed steps; None if unknown."""
-    found = (process.result.get("validity") or {}).get("foreign")
-    if not found or not found.get("cores"):
-        return None
-    return float(found["foreign_s"]) / (math.fsum(process.timed_s) * len(found["cores"]))
-
-
 def disturbed(process: Process) -> bool:
     """Whether other processes used so much of the cores that the trainer's rule marks the run."""
-    share, cores = foreign_share(process), int(process.config["threads"])
-    return share is not None and share > max(FOREIGN_SHARE, FOREIGN_S / (math.fsum(process.timed_s) * cores))
+    if process.foreign_share is None:
+        return False
+    core_s = math.fsum(process.timed_s) * int(process.config["threads"])
+    return process.foreign_share > max(FOREIGN_SHARE, FOREIGN_S / core_s)
 
 
 def marks(processes: Sequence[Process]) -> list[str]:
@@ -33,9 +27,10 @@ def marks(processes: Sequence[Process]) -> list[str]:
 
 def summary(processes: Sequence[Process]) -> list[str]:
     """The lines of `marks` in one: how many runs were disturbed, and how much; none if no run was."""
-    loads = [foreign_share(process) or 0.0 for process in processes if disturbed(process)]
-    flagged = sum(bool(_flagged(process)) for process in processes)
-    count = sum(disturbed(process) or bool(_flagged(process)) for process in processes)
+    beside = [process for process in processes if disturbed(process)]
+    loads = [process.foreign_share or 0.0 for process in beside]
+    flagged = sum(bool(process.flagged) for process in processes)
+    count = flagged + sum(not process.flagged for process in beside)
     if not count:
         return []
     reasons = []
@@ -47,19 +42,13 @@ def summary(processes: Sequence[Process]) -> list[str]:
     return [f"{count} of {len(processes)} runs disturbed ({', '.join(reasons)})"]
 
 
-def _flagged(process: Process) -> list[list[str]]:
-    """The reasons of each timed step that is flagged."""
-    return [step for step in (process.result.get("flagged") or [])[process.config["warmup"] :] if step]
-
-
 def _marks(process: Process) -> list[str]:
     found = []
-    flagged = _flagged(process)
-    if flagged:
-        reasons = Counter(reason for step in flagged for reason in step)
+    if process.flagged:
+        reasons = Counter(reason for step in process.flagged for reason in step)
         told = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         steps = len(process.result["step_s"]) - process.config["warmup"]
-        found.append(f"{len(flagged)} of {steps} timed steps are flagged ({told})")
+        found.append(f"{len(process.flagged)} of {steps} timed steps are flagged ({told})")
     if disturbed(process):
-        found.append(f"foreign load: other processes used {foreign_share(process):.1%} of its cores")
+        found.append(f"foreign load: other processes used {process.foreign_share:.1%} of its cores")
     return found
