@@ -212,12 +212,15 @@ def disturb(process, foreign_s=0.0, flagged=()):
 
 
 def test_a_foreign_load_beside_a_run_is_marked_and_said(side):
-    a, b = side(1, A_S), side(100, [s * 0.7 for s in A_S])
-    for process in (*a, *b):
-        disturb(process)
+    def sides(**loads):
+        a, b = side(1, A_S), side(100, [s * 0.7 for s in A_S])
+        for process in (*a, *b):
+            disturb(process, **loads.get(f"run_{process.run_id}", {}))
+        return a, b
+
+    a, b = sides()
     assert compare(a, b).marks == compare(a, b).brief == []
-    disturb(b[2], foreign_s=0.4)
-    found = compare(a, b)
+    found = compare(*sides(run_102={"foreign_s": 0.4}))
     assert found.marks == ["run 102: foreign load: other processes used 19.2% of its cores"]
     assert found.brief == [f"1 of {len(a) + len(b)} runs disturbed (foreign load 19 %)"]
     assert "some runs were disturbed" in found.reason
