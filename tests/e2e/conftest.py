@@ -8,6 +8,8 @@ from processes import House, house
 
 from taskloom import Client
 
+ANSWER_S = 240.0  # the first analysis of a server starts processes, beside other tests
+
 
 @pytest.fixture
 def home(tmp_path: Path, database_url: str) -> Iterator[House]:
@@ -18,5 +20,5 @@ def home(tmp_path: Path, database_url: str) -> Iterator[House]:
 
 @pytest.fixture
 def client(home: House) -> Iterator[Client]:
-    with Client(home.url) as connected:
+    with Client(home.url, timeout_s=ANSWER_S) as connected:
         yield connected

@@ -83,7 +83,7 @@ def test_todays_worker_and_client_work_with_an_earlier_server_and_its_database_m
     database = f"sqlite:///{home.folder}/old.db"
     server = start(home, release(FIRST), "server", "--port", "0", "--database-url", database)
     url = server.event("listening")["url"]
-    with Client(url) as client:
+    with Client(url, timeout_s=TRAINING_S) as client:
         run_id = submit(client)
         worker = home.start_worker(None, "--server", url)
         worker.event("delivered", TRAINING_S)
@@ -98,7 +98,7 @@ def test_todays_worker_and_client_work_with_an_earlier_server_and_its_database_m
     home.server.wait()
     home.database_url = database
     home.start_server()
-    with Client(home.url) as client:
+    with Client(home.url, timeout_s=TRAINING_S) as client:
         after = client.run(run_id)
         assert (after.state, after.median_step_s, after.attempts) == ("succeeded", before.median_step_s, 1)
         assert client.result(run_id) == samples
