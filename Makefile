@@ -3,9 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 MODEL ?= small
 TEST_PROCESSES ?= 2
+PRETTIER := npm/node_modules/.bin/prettier --config npm/prettier.config.mjs --log-level warn
+UI_CODE := 'server/ui/**/*.js' '!server/ui/vendor/**'
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
+.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -50,8 +52,12 @@ npm/node_modules/.package-lock.json: npm/package-lock.json
 ui-vendor: npm/node_modules/.package-lock.json   ## the dashboard's libraries anew, from npm/package-lock.json
 	node npm/vendor.mjs
 
-ui-check: .venv/installed-dev npm/node_modules/.package-lock.json   ## the dashboard's types against those of the API
+ui-check: .venv/installed-dev npm/node_modules/.package-lock.json   ## the dashboard's types against those of the API, and its layout
 	npm/types.sh $(BIN)/python
+	$(PRETTIER) --check $(UI_CODE)
+
+ui-format: npm/node_modules/.package-lock.json   ## lay out the dashboard's code
+	$(PRETTIER) --write $(UI_CODE)
 
 ui: .venv/installed-dev      ## the dashboard in a browser (Debian: chromium)
 	$(BIN)/pytest -m ui tests/ui $(ARGS)

@@ -1,7 +1,7 @@
 // Answers as components see them: loading, there, there but stale, or refused. Hidden tabs ask nothing.
-import { signal, useEffect, useLayoutEffect, useRef, useState } from './vendor/preact.js';
-import { Problem, ask, key } from './api.js';
-import { query } from './address.js';
+import {signal, useEffect, useLayoutEffect, useRef, useState} from './vendor/preact.js';
+import {Problem, ask, key} from './api.js';
+import {query} from './address.js';
 
 /** @typedef {import('./address.js').Params} Params */
 /**
@@ -11,24 +11,32 @@ import { query } from './address.js';
 
 const KEPT = 60;
 const PAGE = 500; // items of a list that grows which are asked for at once
-/** What was answered before: shown at once when one comes back, and asked again. @type {Map<string, {data: any, at: number}>} */
+/**
+ * What was answered before: shown at once when one comes back, and asked again.
+ * @type {Map<string, {data: any, at: number}>}
+ */
 const kept = new Map();
 
 /** Counts up when something may have changed on the server; answers that follow a topic are asked again. */
 const topics = /** @type {Record<string, import('./vendor/preact.js').Signal<number>>} */ ({});
 /** @param {string} name */
-export const topic = (name) => (topics[name] ??= signal(0));
+export const topic = name => (topics[name] ??= signal(0));
 /** @param {string} name */
-export const changed = (name) => { topic(name).value += 1; };
+export const changed = name => {
+	topic(name).value += 1;
+};
 
-/** Since when what is shown may be out of date; null while it is not. @type {import('./vendor/preact.js').Signal<number | null>} */
+/**
+ * Since when what is shown may be out of date; null while it is not.
+ * @type {import('./vendor/preact.js').Signal<number | null>}
+ */
 export const staleSince = signal(null);
 
 /** @param {string} name @param {any} data */
 function keep(name, data) {
-  kept.delete(name);
-  kept.set(name, { data, at: Date.now() });
-  if (kept.size > KEPT) kept.delete(/** @type {string} */ (kept.keys().next().value));
+	kept.delete(name);
+	kept.set(name, {data, at: Date.now()});
+	if (kept.size > KEPT) kept.delete(/** @type {string} */ (kept.keys().next().value));
 }
 
 /**
@@ -36,73 +44,94 @@ function keep(name, data) {
  * A null path asks nothing.
  * @param {string | null} path
  * @param {Params} [params]
- * @param {{everyS?: number, follow?: string, keep?: boolean}} [options] keep: what was shown stays until the next is there
+ * @param {{everyS?: number, follow?: string,
+ *   keep?: boolean}} [options] keep: what was shown stays until the next is there
  * @returns {Answer}
  */
-export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: stay = true } = {}) {
-  const name = path === null ? '' : path + query(params) + (key.get() ? ' ' : '');
-  const [shown, show] = useState(/** @type {{name: string, data: any, problem: Problem | null, at: number}} */ ({
-    name: '', data: undefined, problem: null, at: 0,
-  }));
-  const [round, setRound] = useState(0);
-  const latest = useRef(shown);
-  latest.current = shown;
-  const version = follow ? topic(follow).value : 0;
+export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: stay = true} = {}) {
+	const name = path === null ? '' : path + query(params) + (key.get() ? ' ' : '');
+	const [shown, show] = useState(
+		/** @type {{name: string, data: any, problem: Problem | null, at: number}} */ ({
+			name: '',
+			data: undefined,
+			problem: null,
+			at: 0
+		})
+	);
+	const [round, setRound] = useState(0);
+	const latest = useRef(shown);
+	latest.current = shown;
+	const version = follow ? topic(follow).value : 0;
 
-  const asking = useRef({ again: () => {} });
-  useLayoutEffect(() => { // before the paint: what one waits for is asked first
-    if (path === null) return undefined;
-    const stop = new AbortController();
-    let busy = false;
-    let onceMore = false;
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
-    let timer;
-    const known = kept.get(name);
-    if (latest.current.name !== name && known) show({ name, data: known.data, problem: null, at: known.at });
+	const asking = useRef({again: () => {}});
+	useLayoutEffect(() => {
+		// before the paint: what one waits for is asked first
+		if (path === null) return undefined;
+		const stop = new AbortController();
+		let busy = false;
+		let onceMore = false;
+		/** @type {ReturnType<typeof setTimeout> | undefined} */
+		let timer;
+		const known = kept.get(name);
+		if (latest.current.name !== name && known) show({name, data: known.data, problem: null, at: known.at});
 
-    const look = async () => {
-      clearTimeout(timer);
-      if (document.hidden) return;
-      if (busy) { onceMore = true; return; } // what takes long is not begun anew each time something changes
-      busy = true;
-      try {
-        const data = await ask(path, { params, signal: stop.signal });
-        keep(name, data);
-        staleSince.value = null;
-        show({ name, data, problem: null, at: Date.now() });
-      } catch (error) {
-        if (stop.signal.aborted) return;
-        const problem = error instanceof Problem ? error : new Problem({ title: 'The answer cannot be read', detail: String(error) });
-        if (problem.status === 0) staleSince.value ??= Date.now();
-        show((before) => ({ ...(before.name === name ? before : { name, data: undefined, at: 0 }), name, problem }));
-      }
-      busy = false;
-      if (onceMore && !stop.signal.aborted) { onceMore = false; void look(); return; }
-      const failedToReach = latest.current.problem?.status === 0;
-      if (!stop.signal.aborted && (everyS || failedToReach)) timer = setTimeout(look, (failedToReach ? 3 : everyS) * 1000);
-    };
-    const seen = () => { if (!document.hidden) void look(); };
-    asking.current.again = () => void look();
-    if (everyS) document.addEventListener('visibilitychange', seen);
-    else if (document.hidden) document.addEventListener('visibilitychange', seen, { once: true });
-    void look();
-    return () => { stop.abort(); clearTimeout(timer); document.removeEventListener('visibilitychange', seen); };
-  }, [name, round, everyS]);
-  const seenVersion = useRef(version);
-  useEffect(() => {
-    if (seenVersion.current !== version) asking.current.again();
-    seenVersion.current = version;
-  }, [version]);
+		const look = async () => {
+			clearTimeout(timer);
+			if (document.hidden) return;
+			if (busy) {
+				onceMore = true;
+				return;
+			} // what takes long is not begun anew each time something changes
+			busy = true;
+			try {
+				const data = await ask(path, {params, signal: stop.signal});
+				keep(name, data);
+				staleSince.value = null;
+				show({name, data, problem: null, at: Date.now()});
+			} catch (error) {
+				if (stop.signal.aborted) return;
+				const problem =
+					error instanceof Problem ? error : new Problem({title: 'The answer cannot be read', detail: String(error)});
+				if (problem.status === 0) staleSince.value ??= Date.now();
+				show(before => ({...(before.name === name ? before : {name, data: undefined, at: 0}), name, problem}));
+			}
+			busy = false;
+			if (onceMore && !stop.signal.aborted) {
+				onceMore = false;
+				void look();
+				return;
+			}
+			const failedToReach = latest.current.problem?.status === 0;
+			if (!stop.signal.aborted && (everyS || failedToReach)) timer = setTimeout(look, (failedToReach ? 3 : everyS) * 1000);
+		};
+		const seen = () => {
+			if (!document.hidden) void look();
+		};
+		asking.current.again = () => void look();
+		if (everyS) document.addEventListener('visibilitychange', seen);
+		else if (document.hidden) document.addEventListener('visibilitychange', seen, {once: true});
+		void look();
+		return () => {
+			stop.abort();
+			clearTimeout(timer);
+			document.removeEventListener('visibilitychange', seen);
+		};
+	}, [name, round, everyS]);
+	const seenVersion = useRef(version);
+	useEffect(() => {
+		if (seenVersion.current !== version) asking.current.again();
+		seenVersion.current = version;
+	}, [version]);
 
-  const current = shown.name === name;
-  const data = current || stay ? shown.data : undefined;
-  return {
-    data: path === null ? undefined : data,
-    problem: current ? shown.problem : null,
-    loading: path !== null && (!current || (shown.data === undefined && shown.problem === null)),
-    at: shown.at,
-    reload: () => setRound((before) => before + 1),
-  };
+	const current = shown.name === name;
+	const data = current || stay ? shown.data : undefined;
+	return {
+		data: path === null ? undefined : data,
+		problem: current ? shown.problem : null,
+		loading: path !== null && (!current || (shown.data === undefined && shown.problem === null)),
+		at: shown.at,
+		reload: () => setRound(before => before + 1)
+	};
 }
 
 /**
@@ -114,9 +143,9 @@ export function useAnswer(path, params = {}, { everyS = 0, follow = '', keep: st
  * @returns {Answer & {total: number | null | undefined}}
  */
 export function useList(path, filters, page, follow) {
-  const answer = useAnswer(path, { ...filters, ...page }, { follow });
-  const all = useAnswer(path, { ...filters, limit: 1, total: true }, { follow });
-  return { ...answer, total: all.data?.total };
+	const answer = useAnswer(path, {...filters, ...page}, {follow});
+	const all = useAnswer(path, {...filters, limit: 1, total: true}, {follow});
+	return {...answer, total: all.data?.total};
 }
 
 /**
@@ -126,38 +155,62 @@ export function useList(path, filters, page, follow) {
  * @returns {Answer<any[]>}
  */
 export function useGrowing(path, follow) {
-  const [shown, show] = useState(/** @type {{path: string | null, items: any[], problem: Problem | null, at: number}} */ ({ path: null, items: [], problem: null, at: 0 }));
-  const [round, setRound] = useState(0);
-  const place = useRef(/** @type {{path: string | null, cursor: string | null}} */ ({ path: null, cursor: null }));
-  const version = topic(follow).value;
-  useEffect(() => {
-    if (path === null) return undefined;
-    const stop = new AbortController();
-    if (place.current.path !== path) place.current = { path, cursor: null };
-    const look = async () => {
-      try {
-        for (let more = true; more && !document.hidden;) {
-          const { items, cursor } = await ask(path, { params: { cursor: place.current.cursor, limit: PAGE }, signal: stop.signal });
-          place.current.cursor = cursor;
-          more = items.length === PAGE;
-          show((before) => ({ path, items: before.path === path ? [...before.items, ...items] : items, problem: null, at: Date.now() }));
-        }
-      } catch (error) {
-        if (stop.signal.aborted) return;
-        const problem = error instanceof Problem ? error : new Problem({ title: 'The answer cannot be read', detail: String(error) });
-        show((before) => ({ ...before, problem }));
-      }
-    };
-    const seen = () => { if (!document.hidden) void look(); };
-    document.addEventListener('visibilitychange', seen);
-    void look();
-    return () => { stop.abort(); document.removeEventListener('visibilitychange', seen); };
-  }, [path, version, round]);
-  const current = shown.path === path;
-  return {
-    data: current ? shown.items : undefined, problem: shown.problem, loading: path !== null && !current && !shown.problem, at: shown.at,
-    reload: () => setRound((before) => before + 1),
-  };
+	const [shown, show] = useState(
+		/** @type {{path: string | null, items: any[], problem: Problem | null, at: number}} */ ({
+			path: null,
+			items: [],
+			problem: null,
+			at: 0
+		})
+	);
+	const [round, setRound] = useState(0);
+	const place = useRef(/** @type {{path: string | null, cursor: string | null}} */ ({path: null, cursor: null}));
+	const version = topic(follow).value;
+	useEffect(() => {
+		if (path === null) return undefined;
+		const stop = new AbortController();
+		if (place.current.path !== path) place.current = {path, cursor: null};
+		const look = async () => {
+			try {
+				for (let more = true; more && !document.hidden;) {
+					const {items, cursor} = await ask(path, {
+						params: {cursor: place.current.cursor, limit: PAGE},
+						signal: stop.signal
+					});
+					place.current.cursor = cursor;
+					more = items.length === PAGE;
+					show(before => ({
+						path,
+						items: before.path === path ? [...before.items, ...items] : items,
+						problem: null,
+						at: Date.now()
+					}));
+				}
+			} catch (error) {
+				if (stop.signal.aborted) return;
+				const problem =
+					error instanceof Problem ? error : new Problem({title: 'The answer cannot be read', detail: String(error)});
+				show(before => ({...before, problem}));
+			}
+		};
+		const seen = () => {
+			if (!document.hidden) void look();
+		};
+		document.addEventListener('visibilitychange', seen);
+		void look();
+		return () => {
+			stop.abort();
+			document.removeEventListener('visibilitychange', seen);
+		};
+	}, [path, version, round]);
+	const current = shown.path === path;
+	return {
+		data: current ? shown.items : undefined,
+		problem: shown.problem,
+		loading: path !== null && !current && !shown.problem,
+		at: shown.at,
+		reload: () => setRound(before => before + 1)
+	};
 }
 
 /**
@@ -166,19 +219,19 @@ export function useGrowing(path, follow) {
  * @param {(argument: A) => Promise<void>} act
  */
 export function useAction(act) {
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
-  /** @param {A} argument */
-  const run = async (argument) => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await act(argument);
-    } catch (error) {
-      setProblem(error instanceof Problem ? error : new Problem({ title: 'That failed', detail: String(error) }));
-    } finally {
-      setBusy(false);
-    }
-  };
-  return { run, busy, problem, forget: () => setProblem(null) };
+	const [busy, setBusy] = useState(false);
+	const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
+	/** @param {A} argument */
+	const run = async argument => {
+		setBusy(true);
+		setProblem(null);
+		try {
+			await act(argument);
+		} catch (error) {
+			setProblem(error instanceof Problem ? error : new Problem({title: 'That failed', detail: String(error)}));
+		} finally {
+			setBusy(false);
+		}
+	};
+	return {run, busy, problem, forget: () => setProblem(null)};
 }

@@ -1,6 +1,6 @@
 // Questions to the public API, with the key of this tab. Nothing here knows a page.
-import { signal } from './vendor/preact.js';
-import { FOLDER, query } from './address.js';
+import {signal} from './vendor/preact.js';
+import {FOLDER, query} from './address.js';
 
 /** @typedef {import('./address.js').Params} Params */
 /** @typedef {{pointer?: string, field?: string, detail?: string, value?: unknown, accepted?: string}} FieldError */
@@ -13,63 +13,82 @@ export const keyWanted = signal(null);
 
 /** The key lives as long as the tab: no cookie, since cookies ignore ports and SSH tunnels all end on localhost. */
 export const key = {
-  get: () => sessionStorage.getItem(KEY),
-  /** @param {string} token */
-  set(token) { sessionStorage.setItem(KEY, token); keyWanted.value = null; },
-  forget() { sessionStorage.removeItem(KEY); },
+	get: () => sessionStorage.getItem(KEY),
+	/** @param {string} token */
+	set(token) {
+		sessionStorage.setItem(KEY, token);
+		keyWanted.value = null;
+	},
+	forget() {
+		sessionStorage.removeItem(KEY);
+	}
 };
 
 /** What went wrong, as the server says it (RFC 9457), or that it cannot be reached. */
 export class Problem extends Error {
-  /** @param {{title: string, detail?: string, status?: number, type?: string, requestId?: string | null, errors?: FieldError[]}} told */
-  constructor(told) {
-    super(told.title);
-    this.title = told.title;
-    this.detail = told.detail ?? '';
-    this.status = told.status ?? 0;
-    this.type = told.type ?? '';
-    this.requestId = told.requestId ?? null;
-    this.errors = told.errors ?? [];
-  }
+	/**
+	 * @param {{title: string, detail?: string, status?: number, type?: string, requestId?: string | null,
+	 *   errors?: FieldError[]}} told
+	 */
+	constructor(told) {
+		super(told.title);
+		this.title = told.title;
+		this.detail = told.detail ?? '';
+		this.status = told.status ?? 0;
+		this.type = told.type ?? '';
+		this.requestId = told.requestId ?? null;
+		this.errors = told.errors ?? [];
+	}
 }
 
 /** @param {Response} response */
 async function problemOf(response) {
-  const requestId = response.headers.get('X-Request-Id');
-  /** @type {any} */
-  let told = {};
-  if (response.headers.get('Content-Type')?.includes('json')) told = await response.json().catch(() => ({}));
-  return new Problem({
-    title: typeof told.title === 'string' ? told.title : `The server answers ${response.status}`,
-    detail: typeof told.detail === 'string' ? told.detail : '',
-    status: response.status, type: told.type, requestId, errors: Array.isArray(told.errors) ? told.errors : [],
-  });
+	const requestId = response.headers.get('X-Request-Id');
+	/** @type {any} */
+	let told = {};
+	if (response.headers.get('Content-Type')?.includes('json')) told = await response.json().catch(() => ({}));
+	return new Problem({
+		title: typeof told.title === 'string' ? told.title : `The server answers ${response.status}`,
+		detail: typeof told.detail === 'string' ? told.detail : '',
+		status: response.status,
+		type: told.type,
+		requestId,
+		errors: Array.isArray(told.errors) ? told.errors : []
+	});
 }
 
 /**
  * The response to a question. Raises Problem, or AbortError where the signal says so.
  * @param {string} path below /api/v1, or absolute for what stands beside it
- * @param {{params?: Params, method?: string, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ * @param {{params?: Params, method?: string, body?: unknown, headers?: Record<string, string>,
+ *   signal?: AbortSignal}} [options]
  */
-export async function request(path, { params = {}, method = 'GET', body, headers = {}, signal: stop } = {}) {
-  const token = key.get();
-  const sent = { ...headers };
-  if (token) sent['Authorization'] = `Bearer ${token}`;
-  if (body !== undefined) sent['Content-Type'] = 'application/json';
-  let response;
-  try {
-    response = await fetch(new URL(path + query(params), API), {
-      method, headers: sent, credentials: 'omit', redirect: 'error', ...(stop ? { signal: stop } : {}),
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-  } catch (error) {
-    if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new Problem({ title: 'The server cannot be reached', detail: 'It may be restarting, or the connection is lost.' });
-  }
-  if (response.ok) return response;
-  const problem = await problemOf(response);
-  if (response.status === 401) keyWanted.value = problem;
-  throw problem;
+export async function request(path, {params = {}, method = 'GET', body, headers = {}, signal: stop} = {}) {
+	const token = key.get();
+	const sent = {...headers};
+	if (token) sent['Authorization'] = `Bearer ${token}`;
+	if (body !== undefined) sent['Content-Type'] = 'application/json';
+	let response;
+	try {
+		response = await fetch(new URL(path + query(params), API), {
+			method,
+			headers: sent,
+			credentials: 'omit',
+			redirect: 'error',
+			...(stop ? {signal: stop} : {}),
+			...(body === undefined ? {} : {body: JSON.stringify(body)})
+		});
+	} catch (error) {
+		if (error instanceof DOMException && error.name === 'AbortError') throw error;
+		throw new Problem({
+			title: 'The server cannot be reached',
+			detail: 'It may be restarting, or the connection is lost.'
+		});
+	}
+	if (response.ok) return response;
+	const problem = await problemOf(response);
+	if (response.status === 401) keyWanted.value = problem;
+	throw problem;
 }
 
 /**
@@ -79,7 +98,7 @@ export async function request(path, { params = {}, method = 'GET', body, headers
  * @returns {Promise<any>}
  */
 export async function ask(path, options) {
-  return (await request(path, options)).json();
+	return (await request(path, options)).json();
 }
 
 /**
@@ -89,7 +108,7 @@ export async function ask(path, options) {
  * @param {string} name
  */
 export async function download(path, params, name) {
-  save(await (await request(path, { params })).blob(), name);
+	save(await (await request(path, {params})).blob(), name);
 }
 
 /**
@@ -97,9 +116,9 @@ export async function download(path, params, name) {
  * @param {string} name
  */
 export function save(blob, name) {
-  const anchor = document.createElement('a');
-  anchor.href = URL.createObjectURL(blob);
-  anchor.download = name;
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
+	const anchor = document.createElement('a');
+	anchor.href = URL.createObjectURL(blob);
+	anchor.download = name;
+	anchor.click();
+	setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
 }

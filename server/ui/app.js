@@ -1,56 +1,67 @@
 // The beginning: the page that the address names, in the shell.
-import { html, render, useEffect, useRef, useState } from './vendor/preact.js';
-import { address, watchLinks } from './address.js';
-import { watchKeys } from './keyboard.js';
-import { Head, Refused, Skeleton } from './pieces.js';
-import { Problem } from './api.js';
-import { Shell } from './shell.js';
+import {html, render, useEffect, useRef, useState} from './vendor/preact.js';
+import {address, watchLinks} from './address.js';
+import {watchKeys} from './keyboard.js';
+import {Head, Refused, Skeleton} from './pieces.js';
+import {Problem} from './api.js';
+import {Shell} from './shell.js';
 
 /** Each page's module is loaded when it is first opened. @type {Record<string, () => Promise<{default: Function}>>} */
 const PAGES = {
-  now: () => import('./pages/now.js'),
-  experiments: () => import('./pages/experiments.js'),
-  experiment: () => import('./pages/experiment.js'),
-  run: () => import('./pages/run.js'),
-  new: () => import('./pages/new.js'),
-  compare: () => import('./pages/compare.js'),
-  history: () => import('./pages/history.js'),
-  fleet: () => import('./pages/fleet.js'),
-  access: () => import('./pages/access.js'),
+	now: () => import('./pages/now.js'),
+	experiments: () => import('./pages/experiments.js'),
+	experiment: () => import('./pages/experiment.js'),
+	run: () => import('./pages/run.js'),
+	new: () => import('./pages/new.js'),
+	compare: () => import('./pages/compare.js'),
+	history: () => import('./pages/history.js'),
+	fleet: () => import('./pages/fleet.js'),
+	access: () => import('./pages/access.js')
 };
 /** Pages that are there. @type {Map<string, Function>} */
 const loaded = new Map();
 
 /** What stands in place of a page whose module does not come. */
 function Unloadable() {
-  const problem = new Problem({
-    title: 'This page cannot be loaded', detail: 'The server may have been upgraded: load the dashboard anew.',
-  });
-  return html`<${Head} title="Not loaded" /><${Refused} problem=${problem} retry=${() => location.reload()} />`;
+	const problem = new Problem({
+		title: 'This page cannot be loaded',
+		detail: 'The server may have been upgraded: load the dashboard anew.'
+	});
+	return html`<${Head} title="Not loaded" /><${Refused} problem=${problem} retry=${() => location.reload()} />`;
 }
 
 /** @param {string} name */
 async function load(name) {
-  const page = PAGES[name];
-  if (page) loaded.set(name, await page().then((module) => module.default, () => Unloadable));
+	const page = PAGES[name];
+	if (page)
+		loaded.set(
+			name,
+			await page().then(
+				module => module.default,
+				() => Unloadable
+			)
+		);
 }
 
 function Page() {
-  const name = address.value.page;
-  const [, again] = useState(0);
-  const before = useRef(name);
-  useEffect(() => { if (!loaded.has(name)) void load(name).then(() => again((n) => n + 1)); }, [name]);
-  useEffect(() => {
-    if (before.current === name || !loaded.has(name)) return;
-    before.current = name;
-    const first = document.querySelector('main h1') ?? document.querySelector('main');
-    /** @type {HTMLElement | null} */ (first)?.focus({ preventScroll: true });
-  }, [name, loaded.has(name)]);
-  if (!(name in PAGES)) return html`<${Head} title="No such page" /><p>The dashboard has no page <code>${name}</code>.</p>`;
-  const Loaded = loaded.get(name);
-  if (Loaded) return html`<${Loaded} key=${name + (address.value.params.get('id') ?? '')} />`;
-  const title = `${name.charAt(0).toUpperCase()}${name.slice(1)}`;
-  return html`<${Head} title=${title} /><${Skeleton} lines=${8} />`;
+	const name = address.value.page;
+	const [, again] = useState(0);
+	const before = useRef(name);
+	useEffect(() => {
+		if (!loaded.has(name)) void load(name).then(() => again(n => n + 1));
+	}, [name]);
+	useEffect(() => {
+		if (before.current === name || !loaded.has(name)) return;
+		before.current = name;
+		const first = document.querySelector('main h1') ?? document.querySelector('main');
+		/** @type {HTMLElement | null} */ (first)?.focus({preventScroll: true});
+	}, [name, loaded.has(name)]);
+	if (!(name in PAGES))
+		return html`<${Head} title="No such page" /><p>The dashboard has no page <code>${name}</code>.</p>`;
+	const Loaded = loaded.get(name);
+	if (Loaded) return html`<${Loaded} key=${name + (address.value.params.get('id') ?? '')} />`;
+	const title = `${name.charAt(0).toUpperCase()}${name.slice(1)}`;
+	return html`<${Head} title=${title} /><${Skeleton} lines=${8} />`;
 }
 
 watchLinks();

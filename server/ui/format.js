@@ -1,54 +1,63 @@
 // Figures and times as people read them.
 
 /** Formats of numbers by their places, made once: making one takes longer than a row of a table. */
-const formats = Array.from({ length: 7 }, (_, places) => new Intl.NumberFormat('en-US', {
-  minimumFractionDigits: places, maximumFractionDigits: places,
-}));
+const formats = Array.from(
+	{length: 7},
+	(_, places) => new Intl.NumberFormat('en-US', {minimumFractionDigits: places, maximumFractionDigits: places})
+);
 /** @param {number} value @param {number} places */
-const fixed = (value, places) => /** @type {Intl.NumberFormat} */ (formats[places]).format(value);
+const fixed = (value, places) => formats[places].format(value);
 
 /** @param {number} value @param {number} digits */
 function significant(value, digits) {
-  if (value === 0) return '0';
-  const places = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value))));
-  return fixed(value, Math.min(places, 6));
+	if (value === 0) return '0';
+	const places = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value))));
+	return fixed(value, Math.min(places, 6));
 }
 
 /** A step's time, always in milliseconds. @param {number | null | undefined} value_s */
-export const ms = (value_s) => (value_s == null ? '–' : `${significant(value_s * 1e3, value_s * 1e3 >= 1000 ? 4 : 3)} ms`);
+export const ms = value_s =>
+	value_s == null ? '–' : `${significant(value_s * 1e3, value_s * 1e3 >= 1000 ? 4 : 3)} ms`;
 
 /** @param {number | null | undefined} value @param {number} [digits] */
 export const number = (value, digits = 3) => (value == null ? '–' : significant(value, digits));
 
 /** @param {number | null | undefined} value */
-export const count = (value) => (value == null ? '–' : fixed(Math.round(value), 0));
+export const count = value => (value == null ? '–' : fixed(Math.round(value), 0));
 
 /** @param {number | null | undefined} value @param {number} [places] */
 export const percent = (value, places = 1) => (value == null ? '–' : `${(value * 100).toFixed(places)} %`);
 
-/** A ratio with its interval: 1.017 [1.011, 1.023]. @param {number | null} value @param {number | null} [low] @param {number | null} [high] */
+/**
+ * A ratio with its interval: 1.017 [1.011, 1.023].
+ * @param {number | null} value
+ * @param {number | null} [low]
+ * @param {number | null} [high]
+ */
 export const ratio = (value, low, high) =>
-  value == null ? '–' : value.toFixed(3) + (low == null || high == null ? '' : ` [${low.toFixed(3)}, ${high.toFixed(3)}]`);
+	value == null
+		? '–'
+		: value.toFixed(3) + (low == null || high == null ? '' : ` [${low.toFixed(3)}, ${high.toFixed(3)}]`);
 
 /** @param {number | null | undefined} size */
 export function bytes(size) {
-  if (size == null) return '–';
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-  const power = size < 1 ? 0 : Math.min(4, Math.floor(Math.log2(size) / 10));
-  return `${power ? significant(size / 1024 ** power, 3) : size} ${units[power]}`;
+	if (size == null) return '–';
+	const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+	const power = size < 1 ? 0 : Math.min(4, Math.floor(Math.log2(size) / 10));
+	return `${power ? significant(size / 1024 ** power, 3) : size} ${units[power]}`;
 }
 
 /** How long something takes, roughly: 9 min, 2 h 10 min. @param {number | null | undefined} value_s */
 export function duration(value_s) {
-  if (value_s == null) return '–';
-  if (value_s < 1) return `${Math.round(value_s * 1000)} ms`;
-  if (value_s < 90) return `${value_s < 10 ? value_s.toFixed(1) : Math.round(value_s)} s`;
-  const minutes = Math.round(value_s / 60);
-  if (minutes < 90) return `${minutes} min`;
-  const hours = Math.floor(minutes / 60);
-  if (hours < 36) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
-  const days = Math.floor(hours / 24);
-  return hours % 24 && days < 10 ? `${days} d ${hours % 24} h` : `${days} d`;
+	if (value_s == null) return '–';
+	if (value_s < 1) return `${Math.round(value_s * 1000)} ms`;
+	if (value_s < 90) return `${value_s < 10 ? value_s.toFixed(1) : Math.round(value_s)} s`;
+	const minutes = Math.round(value_s / 60);
+	if (minutes < 90) return `${minutes} min`;
+	const hours = Math.floor(minutes / 60);
+	if (hours < 36) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+	const days = Math.floor(hours / 24);
+	return hours % 24 && days < 10 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
 
 /** @param {number} n @param {string} one @param {string} [many] */
@@ -56,34 +65,42 @@ export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one
 
 /** @param {string | null | undefined} instant */
 export function when(instant) {
-  if (!instant) return '–';
-  const at = new Date(instant);
-  const ago_s = (Date.now() - at.getTime()) / 1000;
-  if (ago_s >= 0 && ago_s < 5) return 'just now';
-  if (ago_s >= 0 && ago_s < 36 * 3600) return `${duration(ago_s)} ago`;
-  return at.toISOString().slice(0, 16).replace('T', ' ');
+	if (!instant) return '–';
+	const at = new Date(instant);
+	const ago_s = (Date.now() - at.getTime()) / 1000;
+	if (ago_s >= 0 && ago_s < 5) return 'just now';
+	if (ago_s >= 0 && ago_s < 36 * 3600) return `${duration(ago_s)} ago`;
+	return at.toISOString().slice(0, 16).replace('T', ' ');
 }
 
 /** The value of a setting in few words. @param {unknown} value @returns {string} */
 export function setting(value) {
-  if (value == null) return '–';
-  if (typeof value === 'object') {
-    const named = /** @type {any} */ (value);
-    if (typeof named.name === 'string') return named.name;
-    if ('layers' in named) return `${named.layers} layers, ${named.channels} channels`;
-    return JSON.stringify(value);
-  }
-  return String(value);
+	if (value == null) return '–';
+	if (typeof value === 'object') {
+		const named = /** @type {any} */ (value);
+		if (typeof named.name === 'string') return named.name;
+		if ('layers' in named) return `${named.layers} layers, ${named.channels} channels`;
+		return JSON.stringify(value);
+	}
+	return String(value);
 }
 
 /** A variant in words: task, 2 threads, 1x64. @param {Record<string, unknown>} variant */
 export function variantName(variant) {
-  const rest = { ...variant };
-  const parts = [];
-  const take = (/** @type {string} */ name) => { const value = rest[name]; delete rest[name]; return value; };
-  if (rest['scheduler'] != null) parts.push(String(take('scheduler')));
-  if (rest['threads'] != null) { const n = Number(take('threads')); parts.push(`${n} thread${n === 1 ? '' : 's'}`); }
-  if (rest['batch_slice'] != null && rest['token_slice'] != null) parts.push(`${take('batch_slice')}×${take('token_slice')}`);
-  for (const [name, value] of Object.entries(rest)) parts.push(`${name.replaceAll('_', ' ')} ${setting(value)}`);
-  return parts.join(', ') || 'the only variant';
+	const rest = {...variant};
+	const parts = [];
+	const take = (/** @type {string} */ name) => {
+		const value = rest[name];
+		delete rest[name];
+		return value;
+	};
+	if (rest['scheduler'] != null) parts.push(String(take('scheduler')));
+	if (rest['threads'] != null) {
+		const n = Number(take('threads'));
+		parts.push(`${n} thread${n === 1 ? '' : 's'}`);
+	}
+	if (rest['batch_slice'] != null && rest['token_slice'] != null)
+		parts.push(`${take('batch_slice')}×${take('token_slice')}`);
+	for (const [name, value] of Object.entries(rest)) parts.push(`${name.replaceAll('_', ' ')} ${setting(value)}`);
+	return parts.join(', ') || 'the only variant';
 }

@@ -1,7 +1,7 @@
 // Server-sent events, read with fetch: EventSource cannot send a key.
-import { signal, useEffect, useRef } from './vendor/preact.js';
-import { Problem, request } from './api.js';
-import { changed, staleSince } from './answers.js';
+import {signal, useEffect, useRef} from './vendor/preact.js';
+import {Problem, request} from './api.js';
+import {changed, staleSince} from './answers.js';
 
 /** @typedef {{event: string, data: any, id: string}} Told */
 
@@ -11,28 +11,28 @@ import { changed, staleSince } from './answers.js';
  * @returns {AsyncGenerator<Told>}
  */
 export async function* events(body) {
-  const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
-  let rest = '';
-  let event = { event: 'message', data: '', id: '' };
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split('\n');
-    rest = /** @type {string} */ (lines.pop());
-    for (const line of lines) {
-      if (line === '') {
-        if (event.data) yield { ...event, data: JSON.parse(event.data) };
-        event = { event: 'message', data: '', id: '' };
-      } else {
-        const colon = line.indexOf(':');
-        const field = colon < 0 ? line : line.slice(0, colon);
-        const text = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
-        if (field === 'data') event.data += (event.data ? '\n' : '') + text;
-        else if (field === 'event') event.event = text;
-        else if (field === 'id') event.id = text;
-      }
-    }
-  }
+	const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
+	let rest = '';
+	let event = {event: 'message', data: '', id: ''};
+	for (;;) {
+		const {value, done} = await reader.read();
+		if (done) return;
+		const lines = (rest + value).split('\n');
+		rest = /** @type {string} */ (lines.pop());
+		for (const line of lines) {
+			if (line === '') {
+				if (event.data) yield {...event, data: JSON.parse(event.data)};
+				event = {event: 'message', data: '', id: ''};
+			} else {
+				const colon = line.indexOf(':');
+				const field = colon < 0 ? line : line.slice(0, colon);
+				const text = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
+				if (field === 'data') event.data += (event.data ? '\n' : '') + text;
+				else if (field === 'event') event.event = text;
+				else if (field === 'id') event.id = text;
+			}
+		}
+	}
 }
 
 /** Who listens to which topic. @type {Map<string, Set<(told: Told) => void>>} */
@@ -41,13 +41,15 @@ const listeners = new Map();
 const over = new Set();
 /** The topics of this page's one stream. */
 const topics = signal(/** @type {string[]} */ ([]));
-const settle = () => { topics.value = [...listeners.keys()].filter((topic) => !over.has(topic)).sort(); };
+const settle = () => {
+	topics.value = [...listeners.keys()].filter(topic => !over.has(topic)).sort();
+};
 
 /** What had ended may go on: a run is tried again. @param {string} topic */
 export function goesOn(topic) {
-  over.delete(topic);
-  settle();
-  changed(topic);
+	over.delete(topic);
+	settle();
+	changed(topic);
 }
 
 /**
@@ -56,73 +58,89 @@ export function goesOn(topic) {
  * @param {(told: Told) => void} heard
  */
 export function useTopic(topic, heard) {
-  const latest = useRef(heard);
-  latest.current = heard;
-  useEffect(() => {
-    if (topic === null) return undefined;
-    const listener = (/** @type {Told} */ told) => latest.current(told);
-    const those = listeners.get(topic) ?? new Set();
-    listeners.set(topic, those.add(listener));
-    settle();
-    return () => {
-      those.delete(listener);
-      if (!those.size) { listeners.delete(topic); over.delete(topic); }
-      settle();
-    };
-  }, [topic]);
+	const latest = useRef(heard);
+	latest.current = heard;
+	useEffect(() => {
+		if (topic === null) return undefined;
+		const listener = (/** @type {Told} */ told) => latest.current(told);
+		const those = listeners.get(topic) ?? new Set();
+		listeners.set(topic, those.add(listener));
+		settle();
+		return () => {
+			those.delete(listener);
+			if (!those.size) {
+				listeners.delete(topic);
+				over.delete(topic);
+			}
+			settle();
+		};
+	}, [topic]);
 }
 
 /** Ask again what follows a topic when it has changed, at most once a second. @param {string | null} topic */
 export function useFollow(topic) {
-  const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
-  const last = useRef(0);
-  useTopic(topic, (told) => {
-    if (told.event === 'line' || timer.current !== undefined) return;
-    const first = last.current === 0;
-    timer.current = setTimeout(() => {
-      timer.current = undefined;
-      last.current = Date.now();
-      if (!first && topic) changed(topic);
-    }, Math.max(0, 1000 - (Date.now() - last.current)));
-  });
-  useEffect(() => () => clearTimeout(timer.current), []);
+	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
+	const last = useRef(0);
+	useTopic(topic, told => {
+		if (told.event === 'line' || timer.current !== undefined) return;
+		const first = last.current === 0;
+		timer.current = setTimeout(
+			() => {
+				timer.current = undefined;
+				last.current = Date.now();
+				if (!first && topic) changed(topic);
+			},
+			Math.max(0, 1000 - (Date.now() - last.current))
+		);
+	});
+	useEffect(() => () => clearTimeout(timer.current), []);
 }
 
 /** Keep the stream of all topics open while the page can be seen; it goes on after the last event that came. */
 export function useStream() {
-  const wanted = topics.value.join(' ');
-  useEffect(() => {
-    if (!wanted) return undefined;
-    let stop = new AbortController();
-    let lastId = '';
-    const listen = async () => {
-      stop.abort();
-      stop = new AbortController();
-      const { signal: mine } = stop;
-      for (let pauseS = 0.5; !mine.aborted && !document.hidden; pauseS = Math.min(pauseS * 2, 8)) {
-        try {
-          const headers = lastId ? { 'Last-Event-ID': lastId } : undefined;
-          const response = await request('events', { params: { topic: wanted.split(' ') }, signal: mine, ...(headers ? { headers } : {}) });
-          staleSince.value = null;
-          for await (const told of events(/** @type {ReadableStream<Uint8Array>} */ (response.body))) {
-            pauseS = 0.5;
-            if (told.id) lastId = told.id;
-            const { topic, data } = told.data;
-            if (told.event === 'ended') over.add(topic);
-            listeners.get(topic)?.forEach((heard) => heard({ ...told, data }));
-          }
-          settle();
-        } catch (error) {
-          if (mine.aborted) return;
-          if (error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429) return;
-          staleSince.value ??= Date.now();
-        }
-        await new Promise((resolve) => setTimeout(resolve, pauseS * 1000));
-      }
-    };
-    const seen = () => { if (document.hidden) stop.abort(); else void listen(); };
-    document.addEventListener('visibilitychange', seen);
-    void listen();
-    return () => { document.removeEventListener('visibilitychange', seen); stop.abort(); };
-  }, [wanted]);
+	const wanted = topics.value.join(' ');
+	useEffect(() => {
+		if (!wanted) return undefined;
+		let stop = new AbortController();
+		let lastId = '';
+		const listen = async () => {
+			stop.abort();
+			stop = new AbortController();
+			const {signal: mine} = stop;
+			for (let pauseS = 0.5; !mine.aborted && !document.hidden; pauseS = Math.min(pauseS * 2, 8)) {
+				try {
+					const headers = lastId ? {'Last-Event-ID': lastId} : undefined;
+					const response = await request('events', {
+						params: {topic: wanted.split(' ')},
+						signal: mine,
+						...(headers ? {headers} : {})
+					});
+					staleSince.value = null;
+					for await (const told of events(/** @type {ReadableStream<Uint8Array>} */ (response.body))) {
+						pauseS = 0.5;
+						if (told.id) lastId = told.id;
+						const {topic, data} = told.data;
+						if (told.event === 'ended') over.add(topic);
+						listeners.get(topic)?.forEach(heard => heard({...told, data}));
+					}
+					settle();
+				} catch (error) {
+					if (mine.aborted) return;
+					if (error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429) return;
+					staleSince.value ??= Date.now();
+				}
+				await new Promise(resolve => setTimeout(resolve, pauseS * 1000));
+			}
+		};
+		const seen = () => {
+			if (document.hidden) stop.abort();
+			else void listen();
+		};
+		document.addEventListener('visibilitychange', seen);
+		void listen();
+		return () => {
+			document.removeEventListener('visibilitychange', seen);
+			stop.abort();
+		};
+	}, [wanted]);
 }

@@ -1,39 +1,61 @@
 // What pages are made of: states of answers, tables, tabs, fields, figures in words.
-import { html, useEffect, useRef, useState } from './vendor/preact.js';
-import { address, choose, link } from './address.js';
-import { when } from './format.js';
+import {html, useEffect, useRef, useState} from './vendor/preact.js';
+import {address, choose, link} from './address.js';
+import {when} from './format.js';
 
 /** @typedef {import('./vendor/preact.js').ComponentChildren} Children */
 /** @typedef {import('./answers.js').Answer} Answer */
 
-/** A page's name, first sentence and buttons. @param {{title: string, lead?: Children, actions?: Children, above?: Children}} props */
-export function Head({ title, lead, actions, above }) {
-  const heading = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => { document.title = `${title} · Taskloom`; }, [title]);
-  return html`<header class="head"><div>${above && html`<div class="soft">${above}</div>`}
-    <h1 ref=${heading} tabindex="-1">${title}</h1>${lead && html`<div class="lead">${lead}</div>`}</div>
-    ${actions && html`<div class="actions">${actions}</div>`}</header>`;
+/**
+ * A page's name, first sentence and buttons.
+ * @param {{title: string, lead?: Children, actions?: Children, above?: Children}} props
+ */
+export function Head({title, lead, actions, above}) {
+	const heading = useRef(/** @type {HTMLElement | null} */ (null));
+	useEffect(() => {
+		document.title = `${title} · Taskloom`;
+	}, [title]);
+	return html`<header class="head">
+		<div>
+			${above && html`<div class="soft">${above}</div>`}
+			<h1 ref=${heading} tabindex="-1">${title}</h1>
+			${lead && html`<div class="lead">${lead}</div>`}
+		</div>
+		${actions && html`<div class="actions">${actions}</div>`}
+	</header>`;
 }
 
 /** Grey shapes of the size of what will be there. @param {{lines?: number, height?: number}} props */
-export function Skeleton({ lines = 0, height = 0 }) {
-  return html`<div class="stack tight" role="status"><span class="unseen">Loading</span>
-    ${height ? html`<span class="skeleton" style=${{ height: `${height}px` }}></span>`
-      : Array.from({ length: lines }, (_, i) => html`<span key=${i} class="skeleton"></span>`)}</div>`;
+export function Skeleton({lines = 0, height = 0}) {
+	return html`<div class="stack tight" role="status">
+		<span class="unseen">Loading</span>
+		${height
+			? html`<span class="skeleton" style=${{height: `${height}px`}}></span>`
+			: Array.from({length: lines}, (_, i) => html`<span key=${i} class="skeleton"></span>`)}
+	</div>`;
 }
 
-/** What went wrong, in the server's words. @param {{problem: import('./api.js').Problem, retry?: (() => void) | undefined}} props */
-export function Refused({ problem, retry }) {
-  return html`<div class="notice bad" role="alert"><strong>${problem.title}</strong>
-    ${problem.detail && html`<span>${problem.detail}</span>`}
-    ${problem.errors.map((each, i) => html`<span key=${i}>${each.pointer || each.field}: ${each.accepted ?? each.detail}</span>`)}
-    <span class="row">${retry && html`<button onClick=${retry}>Retry</button>`}
-    ${problem.requestId && html`<small>request <code>${problem.requestId}</code></small>`}</span></div>`;
+/**
+ * What went wrong, in the server's words.
+ * @param {{problem: import('./api.js').Problem, retry?: (() => void) | undefined}} props
+ */
+export function Refused({problem, retry}) {
+	return html`<div class="notice bad" role="alert">
+		<strong>${problem.title}</strong>
+		${problem.detail && html`<span>${problem.detail}</span>`}
+		${problem.errors.map(
+			(each, i) => html`<span key=${i}>${each.pointer || each.field}: ${each.accepted ?? each.detail}</span>`
+		)}
+		<span class="row">
+			${retry && html`<button onClick=${retry}>Retry</button>`}
+			${problem.requestId && html`<small>request <code>${problem.requestId}</code></small>`}
+		</span>
+	</div>`;
 }
 
 /** Nothing is there yet; what to do about it. @param {{children: Children}} props */
-export function Empty({ children }) {
-  return html`<div class="empty panel">${children}</div>`;
+export function Empty({children}) {
+	return html`<div class="empty panel">${children}</div>`;
 }
 
 /**
@@ -41,36 +63,51 @@ export function Empty({ children }) {
  * @template T
  * @param {{answer: Answer, lines?: number, height?: number, children: (data: T) => Children}} props
  */
-export function Answered({ answer, lines = 5, height = 0, children }) {
-  if (answer.data === undefined) {
-    return answer.problem ? html`<${Refused} problem=${answer.problem} retry=${answer.reload} />`
-      : html`<${Skeleton} lines=${lines} height=${height} />`;
-  }
-  return html`${answer.problem && html`<${Refused} problem=${answer.problem} retry=${answer.reload} />
-    <p class="soft">Shown is what was known ${when(new Date(answer.at).toISOString())}.</p>`}${children(answer.data)}`;
+export function Answered({answer, lines = 5, height = 0, children}) {
+	if (answer.data === undefined) {
+		return answer.problem
+			? html`<${Refused} problem=${answer.problem} retry=${answer.reload} />`
+			: html`<${Skeleton} lines=${lines} height=${height} />`;
+	}
+	return html`
+		${answer.problem &&
+		html`
+			<${Refused} problem=${answer.problem} retry=${answer.reload} />
+			<p class="soft">Shown is what was known ${when(new Date(answer.at).toISOString())}.</p>
+		`}
+		${children(answer.data)}
+	`;
 }
 
 /** @param {{at: string | null | undefined}} props */
-export function Time({ at }) {
-  return at ? html`<time datetime=${at} title=${at}>${when(at)}</time>` : html`<span class="soft">–</span>`;
+export function Time({at}) {
+	return at ? html`<time datetime=${at} title=${at}>${when(at)}</time>` : html`<span class="soft">–</span>`;
 }
 
-/** Tabs whose choice stands in the address. @param {{name?: string, tabs: [string, Children][], chosen: string}} props */
-export function Tabs({ name = 'view', tabs, chosen }) {
-  const { page, params } = address.value;
-  const first = tabs[0]?.[0];
-  const href = (/** @type {string} */ value) => {
-    const next = /** @type {Record<string, string>} */ ({});
-    if (params.has('id')) next['id'] = /** @type {string} */ (params.get('id'));
-    return link(page, { ...next, [name]: value === first ? null : value });
-  };
-  return html`<nav class="tabs" aria-label="Views">${tabs.map(([value, label]) =>
-    html`<a key=${value} href=${href(value)} aria-current=${value === chosen ? 'page' : undefined}>${label}</a>`)}</nav>`;
+/**
+ * Tabs whose choice stands in the address.
+ * @param {{name?: string, tabs: [string, Children][], chosen: string}} props
+ */
+export function Tabs({name = 'view', tabs, chosen}) {
+	const {page, params} = address.value;
+	const first = tabs[0]?.[0];
+	const href = (/** @type {string} */ value) => {
+		const next = /** @type {Record<string, string>} */ ({});
+		if (params.has('id')) next['id'] = /** @type {string} */ (params.get('id'));
+		return link(page, {...next, [name]: value === first ? null : value});
+	};
+	return html`<nav class="tabs" aria-label="Views">
+		${tabs.map(
+			([value, label]) =>
+				html`<a key=${value} href=${href(value)} aria-current=${value === chosen ? 'page' : undefined}>${label}</a>`
+		)}
+	</nav>`;
 }
 
 /**
  * @template Row
- * @typedef {{name: string, label: Children, cell: (row: Row) => Children, number?: boolean, tight?: boolean, sort?: string, class?: string, by?: (row: Row) => string | number}} Column
+ * @typedef {{name: string, label: Children, cell: (row: Row) => Children, number?: boolean, tight?: boolean,
+ *   sort?: string, class?: string, by?: (row: Row) => string | number}} Column
  */
 
 /**
@@ -81,97 +118,174 @@ export function Tabs({ name = 'view', tabs, chosen }) {
  * @param {string} view what is listed; another view shows its rows at once
  */
 export function useHeld(rows, id, view) {
-  const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const shown = useRef({ view, ids: /** @type {(string | number)[]} */ ([]) });
-  const [, again] = useState(0);
-  const ids = rows.map(id);
-  const held = shown.current.view === view && shown.current.ids.length > 0
-    && place.current?.matches(':hover, :focus-within') === true && String(ids) !== String(shown.current.ids);
-  if (!held) shown.current = { view, ids };
-  const byId = new Map(rows.map((row) => [id(row), row]));
-  const kept = held ? shown.current.ids.flatMap((each) => { const row = byId.get(each); return row ? [row] : []; }) : rows;
-  const waiting = held ? ids.filter((each) => !shown.current.ids.includes(each)).length : 0;
-  const release = () => { shown.current = { view: '', ids: [] }; again((n) => n + 1); };
-  return { place, rows: kept, waiting, release };
+	const place = useRef(/** @type {HTMLElement | null} */ (null));
+	const shown = useRef({view, ids: /** @type {(string | number)[]} */ ([])});
+	const [, again] = useState(0);
+	const ids = rows.map(id);
+	const held =
+		shown.current.view === view &&
+		shown.current.ids.length > 0 &&
+		place.current?.matches(':hover, :focus-within') === true &&
+		String(ids) !== String(shown.current.ids);
+	if (!held) shown.current = {view, ids};
+	const byId = new Map(rows.map(row => [id(row), row]));
+	const kept = held
+		? shown.current.ids.flatMap(each => {
+				const row = byId.get(each);
+				return row ? [row] : [];
+			})
+		: rows;
+	const waiting = held ? ids.filter(each => !shown.current.ids.includes(each)).length : 0;
+	const release = () => {
+		shown.current = {view: '', ids: []};
+		again(n => n + 1);
+	};
+	return {place, rows: kept, waiting, release};
 }
 
 /**
  * A table. Its rows are walked with j and k, marked with x.
  * @template Row
- * @param {{columns: Column<Row>[], rows: Row[], id: (row: Row) => string | number, caption: string, sort?: string | null,
+ * @param {{columns: Column<Row>[], rows: Row[], id: (row: Row) => string | number, caption: string,
+ *   sort?: string | null,
  *   onSort?: (sort: string) => void, hideCaption?: boolean}} props
  */
-export function Table({ columns, rows, id, caption, sort, onSort, hideCaption = true }) {
-  const own = useState(/** @type {string | null} */ (null));
-  const chosen = onSort ? sort ?? null : own[0];
-  const press = onSort ?? own[1];
-  let ordered = rows;
-  const column = onSort ? undefined : columns.find((each) => each.by && (chosen === each.name || chosen === `-${each.name}`));
-  if (column?.by) {
-    const by = column.by;
-    const sign = chosen?.startsWith('-') ? -1 : 1;
-    ordered = [...rows].sort((a, b) => { const x = by(a); const y = by(b); return sign * (x < y ? -1 : x > y ? 1 : 0); });
-  }
-  /** @param {Column<Row>} each */
-  const heading = (each) => {
-    const field = onSort ? each.sort : each.by ? each.name : undefined;
-    if (!field) return html`<th key=${each.name} scope="col" class=${each.number ? 'number' : undefined}>${each.label}</th>`;
-    const direction = chosen === field ? 'ascending' : chosen === `-${field}` ? 'descending' : undefined;
-    return html`<th key=${each.name} scope="col" class=${each.number ? 'number' : undefined} aria-sort=${direction ?? 'none'}>
-      <button onClick=${() => press(direction === 'descending' ? field : `-${field}`)}>${each.label}<span aria-hidden="true">${direction === 'ascending' ? '↑' : direction === 'descending' ? '↓' : ''}</span></button></th>`;
-  };
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table><caption class=${hideCaption ? 'unseen' : undefined}>${caption}</caption>
-    <thead><tr>${columns.map(heading)}</tr></thead>
-    <tbody>${ordered.map((row) => html`<tr key=${id(row)} data-row>${columns.map((each) =>
-      html`<td key=${each.name} class=${[each.number ? 'number' : '', each.tight ? 'tight' : '', each.class ?? ''].join(' ').trim() || undefined}>${each.cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
+export function Table({columns, rows, id, caption, sort, onSort, hideCaption = true}) {
+	const own = useState(/** @type {string | null} */ (null));
+	const chosen = onSort ? (sort ?? null) : own[0];
+	const press = onSort ?? own[1];
+	let ordered = rows;
+	const column = onSort
+		? undefined
+		: columns.find(each => each.by && (chosen === each.name || chosen === `-${each.name}`));
+	if (column?.by) {
+		const by = column.by;
+		const sign = chosen?.startsWith('-') ? -1 : 1;
+		ordered = [...rows].sort((a, b) => {
+			const x = by(a);
+			const y = by(b);
+			return sign * (x < y ? -1 : x > y ? 1 : 0);
+		});
+	}
+	/** @param {Column<Row>} each */
+	const heading = each => {
+		const field = onSort ? each.sort : each.by ? each.name : undefined;
+		if (!field)
+			return html`<th key=${each.name} scope="col" class=${each.number ? 'number' : undefined}>${each.label}</th>`;
+		const direction = chosen === field ? 'ascending' : chosen === `-${field}` ? 'descending' : undefined;
+		return html`<th
+			key=${each.name}
+			scope="col"
+			class=${each.number ? 'number' : undefined}
+			aria-sort=${direction ?? 'none'}
+		>
+			<button onClick=${() => press(direction === 'descending' ? field : `-${field}`)}>
+				${each.label}
+				<span aria-hidden="true">${direction === 'ascending' ? '↑' : direction === 'descending' ? '↓' : ''}</span>
+			</button>
+		</th>`;
+	};
+	return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
+		<table>
+			<caption class=${hideCaption ? 'unseen' : undefined}>${caption}</caption>
+			<thead><tr>${columns.map(heading)}</tr></thead>
+			<tbody>
+				${ordered.map(
+					row => html`<tr key=${id(row)} data-row>
+						${columns.map(
+							each =>
+								html`<td
+									key=${each.name}
+									class=${[each.number ? 'number' : '', each.tight ? 'tight' : '', each.class ?? ''].join(' ').trim() ||
+									undefined}
+								>
+									${each.cell(row)}
+								</td>`
+						)}
+					</tr>`
+				)}
+			</tbody>
+		</table>
+	</div>`;
 }
 
 /** Pairs of a name and a value. @param {{of: [Children, Children][]}} props */
-export function Pairs({ of }) {
-  return html`<dl class="pairs">${of.map(([name, value], i) => html`<dt key=${`n${i}`}>${name}</dt><dd key=${`v${i}`}>${value}</dd>`)}</dl>`;
+export function Pairs({of}) {
+	return html`<dl class="pairs">
+		${of.map(([name, value], i) => html`<dt key=${`n${i}`}>${name}</dt><dd key=${`v${i}`}>${value}</dd>`)}
+	</dl>`;
 }
 
 /** Large figures with their names. @param {{of: [Children, Children, Children?][]}} props */
-export function Figures({ of }) {
-  return html`<dl class="figures">${of.map(([name, value, rest], i) => html`<div key=${i}><dt>${name}</dt><dd>${value} ${rest && html`<small class="soft">${rest}</small>`}</dd></div>`)}</dl>`;
+export function Figures({of}) {
+	return html`<dl class="figures">
+		${of.map(
+			([name, value, rest], i) => html`<div key=${i}>
+				<dt>${name}</dt>
+				<dd>${value} ${rest && html`<small class="soft">${rest}</small>`}</dd>
+			</div>`
+		)}
+	</dl>`;
 }
 
 /**
- * A choice among few, in the address. @param {{name: string, label: string, options: [string, string][], value?: string | null, onChoose?: (value: string) => void}} props
+ * A choice among few, in the address. @param {{name: string, label: string, options: [string, string][],
+ *   value?: string | null, onChoose?: (value: string) => void}} props
  */
-export function Choice({ name, label, options, value, onChoose }) {
-  const chosen = value ?? address.value.params.get(name) ?? '';
-  const id = `choice-${name}`;
-  return html`<div class="field"><label for=${id}>${label}</label>
-    <select id=${id} value=${chosen} onChange=${(/** @type {any} */ event) => (onChoose ? onChoose(event.target.value) : choose({ [name]: event.target.value, cursor: null }))}>
-      ${options.map(([each, says]) => html`<option key=${each} value=${each} selected=${each === chosen}>${says}</option>`)}</select></div>`;
+export function Choice({name, label, options, value, onChoose}) {
+	const chosen = value ?? address.value.params.get(name) ?? '';
+	const id = `choice-${name}`;
+	return html`<div class="field">
+		<label for=${id}>${label}</label>
+		<select
+			id=${id}
+			value=${chosen}
+			onChange=${event => (onChoose ? onChoose(event.target.value) : choose({[name]: event.target.value, cursor: null}))}
+		>
+			${options.map(
+				([each, says]) => html`<option key=${each} value=${each} selected=${each === chosen}>${says}</option>`
+			)}
+		</select>
+	</div>`;
 }
 
-/** A text that narrows a list; it goes to the address when one pauses. @param {{name: string, label: string, placeholder?: string, first?: boolean, type?: string}} props */
-export function Narrow({ name, label, placeholder = '', first = false, type = 'search' }) {
-  const said = address.value.params.get(name) ?? '';
-  const [text, setText] = useState(said);
-  const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
-  useEffect(() => setText(said), [said]);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  /** @param {any} event */
-  const typed = (event) => {
-    const value = event.target.value;
-    setText(value);
-    clearTimeout(timer.current);
-    timer.current = setTimeout(() => choose({ [name]: value, cursor: null }), 180);
-  };
-  return html`<div class="field"><label for=${`narrow-${name}`}>${label}</label>
-    <input id=${`narrow-${name}`} type=${type} value=${text} placeholder=${placeholder} onInput=${typed} data-find=${first ? '' : undefined} /></div>`;
+/**
+ * A text that narrows a list; it goes to the address when one pauses.
+ * @param {{name: string, label: string, placeholder?: string, first?: boolean, type?: string}} props
+ */
+export function Narrow({name, label, placeholder = '', first = false, type = 'search'}) {
+	const said = address.value.params.get(name) ?? '';
+	const [text, setText] = useState(said);
+	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
+	useEffect(() => setText(said), [said]);
+	useEffect(() => () => clearTimeout(timer.current), []);
+	/** @param {any} event */
+	const typed = event => {
+		const value = event.target.value;
+		setText(value);
+		clearTimeout(timer.current);
+		timer.current = setTimeout(() => choose({[name]: value, cursor: null}), 180);
+	};
+	return html`<div class="field">
+		<label for=${`narrow-${name}`}>${label}</label>
+		<input
+			id=${`narrow-${name}`}
+			type=${type}
+			value=${text}
+			placeholder=${placeholder}
+			onInput=${typed}
+			data-find=${first ? '' : undefined}
+		/>
+	</div>`;
 }
 
 /** Copies a text. @param {{text: string, label?: string}} props */
-export function Copy({ text, label = 'Copy' }) {
-  const [done, setDone] = useState(false);
-  const press = async () => {
-    await navigator.clipboard?.writeText(text);
-    setDone(true);
-    setTimeout(() => setDone(false), 1500);
-  };
-  return html`<button onClick=${press}>${done ? 'Copied' : label}</button>`;
+export function Copy({text, label = 'Copy'}) {
+	const [done, setDone] = useState(false);
+	const press = async () => {
+		await navigator.clipboard?.writeText(text);
+		setDone(true);
+		setTimeout(() => setDone(false), 1500);
+	};
+	return html`<button onClick=${press}>${done ? 'Copied' : label}</button>`;
 }

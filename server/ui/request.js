@@ -1,37 +1,66 @@
 // One request as the command line and curl say it.
-import { API } from './api.js';
+import {API} from './api.js';
 
 /** @param {unknown} value */
-const quoted = (value) => {
-  const text = typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value);
-  return /^[\w.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+const quoted = value => {
+	const text = typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value);
+	return /^[\w.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 };
 
 const SAID = new Set(['name', 'base', 'axes', 'repetitions', 'stop', 'trace', 'limits']);
 
 /** Whether the command line's options can say a request; else it takes a file. @param {any} request */
 function isPlain(request) {
-  const others = Object.entries(request).filter(([name, value]) => !SAID.has(name) && JSON.stringify(value) !== JSON.stringify(OMITTED[name]));
-  const values = [...Object.values(request.base ?? {}), ...Object.values(request.axes ?? {}).flat()];
-  return !others.length && values.every((value) => (typeof value !== 'object' || value === null) && !String(value).includes(','));
+	const others = Object.entries(request).filter(
+		([name, value]) => !SAID.has(name) && JSON.stringify(value) !== JSON.stringify(OMITTED[name])
+	);
+	const values = [...Object.values(request.base ?? {}), ...Object.values(request.axes ?? {}).flat()];
+	return (
+		!others.length && values.every(value => (typeof value !== 'object' || value === null) && !String(value).includes(','))
+	);
 }
 /** What a request says that leaves them out. @type {Record<string, unknown>} */
-const OMITTED = { order: 'interleaved', seed: 0, priority: 0, zip: [], exclude: [], requires: {}, calibrates: false, confirms: null };
+const OMITTED = {
+	order: 'interleaved',
+	seed: 0,
+	priority: 0,
+	zip: [],
+	exclude: [],
+	requires: {},
+	calibrates: false,
+	confirms: null
+};
 
 /** `taskloom submit ...` for a request. @param {any} request */
 export function commandOf(request) {
-  if (!isPlain(request)) return `cat > experiment.json <<'END'\n${JSON.stringify(request)}\nEND\ntaskloom submit experiment.json`;
-  const words = ['taskloom submit'];
-  const option = (/** @type {string} */ name, /** @type {unknown} */ value) => words.push(`--${name.replaceAll('_', '-')} ${quoted(value)}`);
-  for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) option(name, value);
-  for (const [name, values] of Object.entries(request.axes ?? {})) option(name, /** @type {any[]} */ (values).join(','));
-  if (request.name) option('name', request.name);
-  if (request.repetitions) option('repetitions', request.repetitions);
-  if (request.stop) option('stop', Object.entries(request.stop).filter(([, value]) => value !== null).map(([name, value]) => `${name}=${value}`).join(','));
-  if (request.limits?.timeout_s) option('timeout_s', request.limits.timeout_s);
-  if (request.trace) words.push(request.trace === 'first' ? '--trace-first' : '--trace');
-  return words.join(' \\\n    ');
+	if (!isPlain(request))
+		return `cat > experiment.json <<'END'\n${JSON.stringify(request)}\nEND\ntaskloom submit experiment.json`;
+	const words = ['taskloom submit'];
+	const option = (/** @type {string} */ name, /** @type {unknown} */ value) =>
+		words.push(`--${name.replaceAll('_', '-')} ${quoted(value)}`);
+	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) option(name, value);
+	for (const [name, values] of Object.entries(request.axes ?? {})) option(name, /** @type {any[]} */ (values).join(','));
+	if (request.name) option('name', request.name);
+	if (request.repetitions) option('repetitions', request.repetitions);
+	if (request.stop)
+		option(
+			'stop',
+			Object.entries(request.stop)
+				.filter(([, value]) => value !== null)
+				.map(([name, value]) => `${name}=${value}`)
+				.join(',')
+		);
+	if (request.limits?.timeout_s) option('timeout_s', request.limits.timeout_s);
+	if (request.trace) words.push(request.trace === 'first' ? '--trace-first' : '--trace');
+	return words.join(' \\\n    ');
 }
 
 /** `curl` for a request. @param {any} request */
-export const curlOf = (request) => `curl -X POST \\\n    ${quoted(String(new URL('experiments', API)))} \\\n    -H 'Authorization: Bearer KEY' \\\n    -H 'Content-Type: application/json' \\\n    -d ${quoted(JSON.stringify(request))}`;
+export const curlOf = request =>
+	[
+		'curl -X POST',
+		quoted(String(new URL('experiments', API))),
+		"-H 'Authorization: Bearer KEY'",
+		"-H 'Content-Type: application/json'",
+		`-d ${quoted(JSON.stringify(request))}`
+	].join(' \\\n    ');

@@ -1,86 +1,174 @@
 // What stands around every page: where one can go, the key, the help, and whether what is seen is current.
-import { html, signal, useEffect, useRef, useState } from './vendor/preact.js';
-import { address, link } from './address.js';
-import { key, keyWanted } from './api.js';
-import { staleSince } from './answers.js';
-import { duration } from './format.js';
-import { useStream } from './live.js';
-import { KEYS, PLACES, helpShown, letters, setLetters } from './keyboard.js';
+import {html, signal, useEffect, useRef, useState} from './vendor/preact.js';
+import {address, link} from './address.js';
+import {key, keyWanted} from './api.js';
+import {staleSince} from './answers.js';
+import {duration} from './format.js';
+import {useStream} from './live.js';
+import {KEYS, PLACES, helpShown, letters, setLetters} from './keyboard.js';
 
 const ICONS = /** @type {Record<string, string>} */ ({
-  now: 'M2 9h3l2-5 3 9 2-6 1 2h2', experiments: 'M2 3h12M2 8h12M2 13h8', new: 'M8 3v10M3 8h10',
-  compare: 'M4 2v12M12 2v12M4 5h5M12 10H7', history: 'M2 12l3-4 3 2 3-6 3 2', fleet: 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h.1M4.5 11h.1',
-  access: 'M10 2a4 4 0 1 0-2.8 6.8L2.5 13.5M4.5 11.5l1.5 1.5M10.5 5.5h.1',
+	now: 'M2 9h3l2-5 3 9 2-6 1 2h2',
+	experiments: 'M2 3h12M2 8h12M2 13h8',
+	new: 'M8 3v10M3 8h10',
+	compare: 'M4 2v12M12 2v12M4 5h5M12 10H7',
+	history: 'M2 12l3-4 3 2 3-6 3 2',
+	fleet: 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h.1M4.5 11h.1',
+	access: 'M10 2a4 4 0 1 0-2.8 6.8L2.5 13.5M4.5 11.5l1.5 1.5M10.5 5.5h.1'
 });
-const PARTS_OF = /** @type {Record<string, string>} */ ({ experiment: 'experiments', run: 'experiments' });
+const PARTS_OF = /** @type {Record<string, string>} */ ({experiment: 'experiments', run: 'experiments'});
 
 const THEME = 'taskloom-theme';
 const root = document.documentElement;
 const theme = signal(root.dataset['theme'] ?? 'auto'); // as theme.js has set it
 /** @param {string} name */
 function setTheme(name) {
-  theme.value = name;
-  localStorage.setItem(THEME, name);
-  if (name === 'auto') delete root.dataset['theme'];
-  else root.dataset['theme'] = name;
+	theme.value = name;
+	localStorage.setItem(THEME, name);
+	if (name === 'auto') delete root.dataset['theme'];
+	else root.dataset['theme'] = name;
 }
 
 function Stale() {
-  const [, tick] = useState(0);
-  const since = staleSince.value;
-  useEffect(() => {
-    if (since === null) return undefined;
-    const timer = setInterval(() => tick((n) => n + 1), 1000);
-    return () => clearInterval(timer);
-  }, [since]);
-  return html`<div role="status">${since !== null && html`<span class="state warn">stale since ${duration(Math.max(1, Math.round((Date.now() - since) / 1000)))}</span>`}</div>`;
+	const [, tick] = useState(0);
+	const since = staleSince.value;
+	useEffect(() => {
+		if (since === null) return undefined;
+		const timer = setInterval(() => tick(n => n + 1), 1000);
+		return () => clearInterval(timer);
+	}, [since]);
+	return html`<div role="status">
+		${since !== null &&
+		html`<span class="state warn">stale since ${duration(Math.max(1, Math.round((Date.now() - since) / 1000)))}</span>`}
+	</div>`;
 }
 
 /** Asks for a key, in place of the page. */
 export function KeyForm() {
-  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
-  const [had] = useState(() => key.get() !== null);
-  /** @param {Event} event */
-  const enter = (event) => {
-    event.preventDefault();
-    const token = input.current?.value.trim();
-    if (token) key.set(token);
-  };
-  useEffect(() => { document.title = 'Key · Taskloom'; input.current?.focus(); }, []);
-  return html`<h1 tabindex="-1">${had ? 'This key opens nothing' : 'This server asks for a key'}</h1>
-    <p class="lead">${keyWanted.value?.detail || 'A key is made with'} ${!keyWanted.value?.detail && html`<code>taskloom keys create --scope read</code>`}</p>
-    <form class="panel stack tight" onSubmit=${enter}>
-      <div class="field"><label for="key">Key</label>
-        <input id="key" ref=${input} type="password" autocomplete="off" spellcheck="false" size="60" required aria-describedby="key-help" />
-        <span class="help" id="key-help">It stays in this tab until it is closed, and is sent with each question. There is no cookie.</span></div>
-      <div class="row"><button class="first">Open</button></div>
-    </form>`;
+	const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+	const [had] = useState(() => key.get() !== null);
+	/** @param {Event} event */
+	const enter = event => {
+		event.preventDefault();
+		const token = input.current?.value.trim();
+		if (token) key.set(token);
+	};
+	useEffect(() => {
+		document.title = 'Key · Taskloom';
+		input.current?.focus();
+	}, []);
+	return html`
+		<h1 tabindex="-1">${had ? 'This key opens nothing' : 'This server asks for a key'}</h1>
+		<p class="lead">
+			${keyWanted.value?.detail || 'A key is made with'} ${!keyWanted.value?.detail &&
+			html`<code>taskloom keys create --scope read</code>`}
+		</p>
+		<form class="panel stack tight" onSubmit=${enter}>
+			<div class="field">
+				<label for="key">Key</label>
+				<input
+					id="key"
+					ref=${input}
+					type="password"
+					autocomplete="off"
+					spellcheck="false"
+					size="60"
+					required
+					aria-describedby="key-help"
+				/>
+				<span class="help" id="key-help">
+					It stays in this tab until it is closed, and is sent with each question. There is no cookie.
+				</span>
+			</div>
+			<div class="row"><button class="first">Open</button></div>
+		</form>
+	`;
 }
 
 function Help() {
-  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  const shown = helpShown.value;
-  useEffect(() => { if (shown && !dialog.current?.open) dialog.current?.showModal(); }, [shown]);
-  const close = () => { helpShown.value = false; };
-  return html`<dialog ref=${dialog} onClose=${close} aria-labelledby="help-title">${shown && html`
-    <div class="stack"><h2 id="help-title">Keyboard</h2>
-    <dl class="pairs">${KEYS.map(([keys, says]) => html`<dt key=${keys}>${keys.split(/\s+/).map((each) => html`<kbd>${each}</kbd> `)}</dt><dd>${says}</dd>`)}</dl>
-    <label><input type="checkbox" checked=${letters.value} onChange=${(/** @type {any} */ event) => setLetters(event.target.checked)} /> Single letters are shortcuts</label>
-    <form method="dialog"><button class="first">Close</button></form></div>`}</dialog>`;
+	const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+	const shown = helpShown.value;
+	useEffect(() => {
+		if (shown && !dialog.current?.open) dialog.current?.showModal();
+	}, [shown]);
+	const close = () => {
+		helpShown.value = false;
+	};
+	return html`<dialog ref=${dialog} onClose=${close} aria-labelledby="help-title">
+		${shown &&
+		html`<div class="stack">
+			<h2 id="help-title">Keyboard</h2>
+			<dl class="pairs">
+				${KEYS.map(
+					([keys, says]) => html`
+						<dt key=${keys}>${keys.split(/\s+/).map(each => html`<kbd>${each}</kbd> `)}</dt>
+						<dd>${says}</dd>
+					`
+				)}
+			</dl>
+			<label>
+				<input type="checkbox" checked=${letters.value} onChange=${event => setLetters(event.target.checked)} /> Single
+				letters are shortcuts
+			</label>
+			<form method="dialog"><button class="first">Close</button></form>
+		</div>`}
+	</dialog>`;
 }
 
 /** @param {{children: import('./vendor/preact.js').ComponentChildren}} props */
-export function Shell({ children }) {
-  useStream();
-  const page = PARTS_OF[address.value.page] ?? address.value.page;
-  return html`<div class="house"><a class="skip" href="#main">Skip to the page</a>
-    <header class="rail"><a class="brand" href=${link('now')}><svg viewBox="0 0 24 24" aria-hidden="true"><rect width="24" height="24" rx="5" fill="#0b3a5c"/><g fill="none" stroke-width="2.6" stroke-linecap="round"><path d="M6 7h5M14 7h4" stroke="#5ab4ec"/><path d="M6 12h3M12 12h6" stroke="#ff9149"/><path d="M6 17h8M17 17h1" stroke="#3cc79c"/></g></svg>Taskloom</a>
-      <nav aria-label="Pages"><ul>${PLACES.map(([, name, label]) => html`<li key=${name}><a href=${link(name)} aria-current=${name === page ? 'page' : undefined}>
-        <svg viewBox="0 0 16 16" aria-hidden="true"><path d=${ICONS[name]} /></svg>${label}</a></li>`)}</ul></nav>
-      <div class="foot"><${Stale} />
-        <label>Theme <select value=${theme.value} onChange=${(/** @type {any} */ event) => setTheme(event.target.value)}>
-          ${['auto', 'light', 'dark'].map((name) => html`<option key=${name} value=${name} selected=${name === theme.value}>${name}</option>`)}</select></label>
-        <div class="row"><button class="plain" onClick=${() => { helpShown.value = true; }}>Keyboard <kbd>?</kbd></button><a href="../docs">API</a></div></div>
-    </header>
-    <main id="main" tabindex="-1">${keyWanted.value ? html`<${KeyForm} key=${keyWanted.value.requestId} />` : children}</main><${Help} /></div>`;
+export function Shell({children}) {
+	useStream();
+	const page = PARTS_OF[address.value.page] ?? address.value.page;
+	return html`<div class="house">
+		<a class="skip" href="#main">Skip to the page</a>
+		<header class="rail">
+			<a class="brand" href=${link('now')}>
+				<svg viewBox="0 0 24 24" aria-hidden="true">
+					<rect width="24" height="24" rx="5" fill="#0b3a5c" />
+					<g fill="none" stroke-width="2.6" stroke-linecap="round">
+						<path d="M6 7h5M14 7h4" stroke="#5ab4ec" />
+						<path d="M6 12h3M12 12h6" stroke="#ff9149" />
+						<path d="M6 17h8M17 17h1" stroke="#3cc79c" />
+					</g>
+				</svg>Taskloom
+			</a>
+			<nav aria-label="Pages">
+				<ul>
+					${PLACES.map(
+						([, name, label]) => html`<li key=${name}>
+							<a href=${link(name)} aria-current=${name === page ? 'page' : undefined}>
+								<svg viewBox="0 0 16 16" aria-hidden="true"><path d=${ICONS[name]} /></svg>
+								${label}
+							</a>
+						</li>`
+					)}
+				</ul>
+			</nav>
+			<div class="foot">
+				<${Stale} />
+				<label>
+					Theme <select value=${theme.value} onChange=${event => setTheme(event.target.value)}>
+						${['auto', 'light', 'dark'].map(
+							name => html`<option key=${name} value=${name} selected=${name === theme.value}>${name}</option>`
+						)}
+					</select>
+				</label>
+				<div class="row">
+					<button
+						class="plain"
+						onClick=${() => {
+							helpShown.value = true;
+						}}
+					>
+						Keyboard <kbd>?</kbd>
+					</button>
+					<a href="../docs">API</a>
+				</div>
+			</div>
+		</header>
+		<main id="main" tabindex="-1">
+			${keyWanted.value ? html`<${KeyForm} key=${keyWanted.value.requestId} />` : children}
+		</main>
+		<${Help} />
+	</div>`;
 }

@@ -1,57 +1,88 @@
 // States and verdicts: each a word, a shape and a colour, so that none is needed alone.
-import { html } from './vendor/preact.js';
+import {html} from './vendor/preact.js';
 
 const SHAPES = /** @type {Record<string, string>} */ ({
-  ring: 'M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9',
-  half: 'M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M6 3.5v2.7l1.8 1.2',
-  play: 'M3.2 1.8L10.4 6L3.2 10.2Z',
-  tick: 'M1.8 6.4L4.7 9.3L10.4 2.8',
-  cross: 'M2.4 2.4L9.6 9.6M9.6 2.4L2.4 9.6',
-  slash: 'M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M2.9 9.1L9.1 2.9',
-  warn: 'M6 1.2L11.2 10.4H.8ZM6 4.6v2.6M6 8.6v.4',
-  up: 'M6 2L10.6 9.6H1.4Z',
-  down: 'M6 10L1.4 2.4H10.6Z',
-  same: 'M1.8 4.4H10.2M1.8 7.8H10.2',
-  ask: 'M3.6 4a2.4 2.4 0 1 1 3.4 2.2c-.8.4-1 .8-1 1.5M6 9.9v.5',
-  eye: 'M1 6C3 2.6 9 2.6 11 6C9 9.4 3 9.4 1 6ZM6 6v.1',
+	ring: 'M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9',
+	half: 'M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M6 3.5v2.7l1.8 1.2',
+	play: 'M3.2 1.8L10.4 6L3.2 10.2Z',
+	tick: 'M1.8 6.4L4.7 9.3L10.4 2.8',
+	cross: 'M2.4 2.4L9.6 9.6M9.6 2.4L2.4 9.6',
+	slash: 'M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M2.9 9.1L9.1 2.9',
+	warn: 'M6 1.2L11.2 10.4H.8ZM6 4.6v2.6M6 8.6v.4',
+	up: 'M6 2L10.6 9.6H1.4Z',
+	down: 'M6 10L1.4 2.4H10.6Z',
+	same: 'M1.8 4.4H10.2M1.8 7.8H10.2',
+	ask: 'M3.6 4a2.4 2.4 0 1 1 3.4 2.2c-.8.4-1 .8-1 1.5M6 9.9v.5',
+	eye: 'M1 6C3 2.6 9 2.6 11 6C9 9.4 3 9.4 1 6ZM6 6v.1'
 });
 const FILLED = new Set(['play', 'up', 'down']);
 
 /** word -> [shape, tone] */
 const LOOKS = /** @type {Record<string, [string, string]>} */ ({
-  queued: ['ring', 'calm'], leased: ['half', 'live'], running: ['play', 'live'], active: ['play', 'live'],
-  succeeded: ['tick', 'good'], finished: ['tick', 'good'], failed: ['cross', 'bad'], cancelled: ['slash', 'calm'],
-  quarantined: ['warn', 'odd'], lost: ['warn', 'warn'], superseded: ['slash', 'calm'],
-  faster: ['up', 'good'], slower: ['down', 'warn'], same: ['same', 'good'], undecided: ['ask', 'calm'], refused: ['slash', 'bad'],
-  suspected: ['eye', 'warn'], confirming: ['half', 'live'], confirmed: ['warn', 'bad'], dismissed: ['tick', 'calm'],
-  idle: ['ring', 'calm'], busy: ['play', 'live'], silent: ['warn', 'bad'], left: ['slash', 'calm'], ending: ['half', 'warn'],
-  yes: ['tick', 'good'], partly: ['half', 'warn'], no: ['cross', 'bad'],
-  valid: ['tick', 'good'], expired: ['half', 'calm'], revoked: ['slash', 'calm'],
-  flagged: ['warn', 'warn'], improved: ['up', 'good'],
+	queued: ['ring', 'calm'],
+	leased: ['half', 'live'],
+	running: ['play', 'live'],
+	active: ['play', 'live'],
+	succeeded: ['tick', 'good'],
+	finished: ['tick', 'good'],
+	failed: ['cross', 'bad'],
+	cancelled: ['slash', 'calm'],
+	quarantined: ['warn', 'odd'],
+	lost: ['warn', 'warn'],
+	superseded: ['slash', 'calm'],
+	faster: ['up', 'good'],
+	slower: ['down', 'warn'],
+	same: ['same', 'good'],
+	undecided: ['ask', 'calm'],
+	refused: ['slash', 'bad'],
+	suspected: ['eye', 'warn'],
+	confirming: ['half', 'live'],
+	confirmed: ['warn', 'bad'],
+	dismissed: ['tick', 'calm'],
+	idle: ['ring', 'calm'],
+	busy: ['play', 'live'],
+	silent: ['warn', 'bad'],
+	left: ['slash', 'calm'],
+	ending: ['half', 'warn'],
+	yes: ['tick', 'good'],
+	partly: ['half', 'warn'],
+	no: ['cross', 'bad'],
+	valid: ['tick', 'good'],
+	expired: ['half', 'calm'],
+	revoked: ['slash', 'calm'],
+	flagged: ['warn', 'warn'],
+	improved: ['up', 'good']
 });
 /** The order in which states stand in bars. */
 export const STATES = ['succeeded', 'running', 'leased', 'queued', 'failed', 'quarantined', 'cancelled'];
 
 /** @param {string} word */
-export const tone = (word) => LOOKS[word]?.[1] ?? 'calm';
+export const tone = word => LOOKS[word]?.[1] ?? 'calm';
 
 /** @param {{shape: string}} props */
-export function Shape({ shape }) {
-  const drawn = FILLED.has(shape) ? { fill: 'currentColor' } : { fill: 'none', stroke: 'currentColor', 'stroke-width': 1.7, 'stroke-linecap': 'round', 'stroke-linejoin': 'round' };
-  return html`<svg viewBox="0 0 12 12" aria-hidden="true"><path d=${SHAPES[shape]} ...${drawn} /></svg>`;
+export function Shape({shape}) {
+	const drawn = FILLED.has(shape)
+		? {fill: 'currentColor'}
+		: {fill: 'none', stroke: 'currentColor', 'stroke-width': 1.7, 'stroke-linecap': 'round', 'stroke-linejoin': 'round'};
+	return html`<svg viewBox="0 0 12 12" aria-hidden="true"><path d=${SHAPES[shape]} ...${drawn} /></svg>`;
 }
 
 /** A state with its shape and colour. @param {{of: string, says?: string | undefined}} props */
-export function State({ of, says }) {
-  const [shape, colour] = LOOKS[of] ?? ['ring', 'calm'];
-  return html`<span class=${`state ${colour}`}><${Shape} shape=${shape} />${says ?? of}</span>`;
+export function State({of, says}) {
+	const [shape, colour] = LOOKS[of] ?? ['ring', 'calm'];
+	return html`<span class=${`state ${colour}`}><${Shape} shape=${shape} />${says ?? of}</span>`;
 }
 
-/** Counts by state as a bar that says them in words too. @param {{counts: Record<string, number>, total: number}} props */
-export function StateBar({ counts, total }) {
-  const present = STATES.filter((state) => counts[state]);
-  const said = present.map((state) => `${counts[state]} ${state}`).join(', ') || 'no runs';
-  return html`<div class="bar" role="img" aria-label=${said} title=${said}>
-    ${present.map((state) => html`<span key=${state} class=${tone(state)} style=${{ flexGrow: /** @type {number} */ (counts[state]) / (total || 1) }}></span>`)}
-  </div>`;
+/**
+ * Counts by state as a bar that says them in words too.
+ * @param {{counts: Record<string, number>, total: number}} props
+ */
+export function StateBar({counts, total}) {
+	const present = STATES.filter(state => counts[state]);
+	const said = present.map(state => `${counts[state]} ${state}`).join(', ') || 'no runs';
+	return html`<div class="bar" role="img" aria-label=${said} title=${said}>
+		${present.map(
+			state => html`<span key=${state} class=${tone(state)} style=${{flexGrow: counts[state] / (total || 1)}}></span>`
+		)}
+	</div>`;
 }

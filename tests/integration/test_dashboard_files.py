@@ -84,6 +84,13 @@ def test_what_a_module_imports_is_served(name):
         assert wanted in FILES.by_path
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_lines_have_at_most_120_columns(name):
+    """`make ui-format` lays them out; a tab is one column."""
+    lines = FILES.by_path[name].plain.decode().splitlines()
+    assert [line for line in lines if len(line) > 120] == []
+
+
 def test_no_file_names_another_site():
     for name, file in FILES.by_path.items():
         addresses = set(re.findall(r"https?://[\w.]+", file.plain.decode()))

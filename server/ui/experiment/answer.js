@@ -1,101 +1,274 @@
 // What the verdict rests on: medians, ratios, and each run in its block.
-import { html } from '../vendor/preact.js';
-import { link } from '../address.js';
-import { useAnswer } from '../answers.js';
-import { count, ms, percent, plural, ratio, variantName } from '../format.js';
-import { Answered, Empty, Table } from '../pieces.js';
-import { Medians, Ratios, Shares, Slices, Speedups, nameOf } from '../plots/variants.js';
-import { State, tone } from '../words.js';
+import {html} from '../vendor/preact.js';
+import {link} from '../address.js';
+import {useAnswer} from '../answers.js';
+import {count, ms, percent, plural, ratio, variantName} from '../format.js';
+import {Answered, Empty, Table} from '../pieces.js';
+import {Medians, Ratios, Shares, Slices, Speedups, nameOf} from '../plots/variants.js';
+import {State, tone} from '../words.js';
 
 const SHOWN = 2000;
 
 /** What stands where nothing has succeeded. @param {{of: any}} props */
-export function Nothing({ of }) {
-  return html`<${Empty}><p>No run of it has succeeded yet. ${of.state === 'active' ? 'What is known will stand here when the first one has.' : ''}</p>
-    ${of.state === 'active' && html`<p>Without a worker nothing runs; on a node:</p><pre>taskloom worker --server ${location.origin}</pre>`}<//>`;
+export function Nothing({of}) {
+	return html`<${Empty}>
+		<p>
+			No run of it has succeeded
+			yet. ${of.state === 'active' ? 'What is known will stand here when the first one has.' : ''}
+		</p>
+		${of.state === 'active' &&
+		html`<p>Without a worker nothing runs; on a node:</p><pre>taskloom worker --server ${location.origin}</pre>`}
+	<//>`;
 }
 
 /** Runs of an experiment, for plots. @param {any} of @param {string} topic */
-export const useRuns = (of, topic) => useAnswer('runs', { experiment_id: of.id, limit: 500 }, { follow: topic });
+export const useRuns = (of, topic) => useAnswer('runs', {experiment_id: of.id, limit: 500}, {follow: topic});
 
 /** Each run as a cell: a row a block, a column a variant. @param {{of: any, runs: any[]}} props */
-function Grid({ of, runs }) {
-  const shown = runs.slice(0, SHOWN);
-  const variants = [...new Map(shown.map((run) => [JSON.stringify(run.variant), run.variant])).entries()]
-    .sort(([, a], [, b]) => variantName(a).localeCompare(variantName(b), 'en', { numeric: true }));
-  const blocks = [...new Set(shown.map((run) => run.block))].sort((a, b) => a - b);
-  const places = new Map(shown.map((run) => [`${run.block} ${JSON.stringify(run.variant)} `, run]));
-  if (variants.length < 2 || blocks.length < 1) return null;
-  return html`<section class="panel"><h2>Blocks and variants</h2>
-    <div class="scroll" tabindex="0" role="region" aria-label="Runs by block and variant"><table class="grid"><caption class="unseen">State of each run, by block and variant</caption>
-      <thead><tr><th scope="col">Variant</th>${blocks.map((block) => html`<th key=${block} scope="col" class="number"><span class="unseen">block </span>${block + 1}</th>`)}</tr></thead>
-      <tbody>${variants.map(([key, variant]) => html`<tr key=${key}><td>${variantName(variant)}</td>${blocks.map((block) => { const run = places.get(`${block} ${key} `);
-    return html`<td key=${block}>${run && html`<a class=${`cell ${tone(run.state)}`} href=${link('run', { id: run.id })} title=${`run ${run.id}: ${run.state}${run.median_step_s === null ? '' : `, ${ms(run.median_step_s)}`}${run.flagged_steps ? `, ${run.flagged_steps} steps flagged` : ''}`}><span class="unseen">run ${run.id}, ${run.state}</span>${run.flagged_steps ? '!' : ''}</a>`}</td>`; })}</tr>`)}</tbody></table></div>
-    <p class="soft">Runs of one block are pairs: they ran on the same node and cores, one after the other. ! has flagged steps.${of.runs > shown.length ? ` ${count(shown.length)} of ${plural(of.runs, 'run')} shown.` : ''}</p></section>`;
+function Grid({of, runs}) {
+	const shown = runs.slice(0, SHOWN);
+	const variants = [...new Map(shown.map(run => [JSON.stringify(run.variant), run.variant])).entries()].sort(
+		([, a], [, b]) => variantName(a).localeCompare(variantName(b), 'en', {numeric: true})
+	);
+	const blocks = [...new Set(shown.map(run => run.block))].sort((a, b) => a - b);
+	const places = new Map(shown.map(run => [`${run.block} ${JSON.stringify(run.variant)} `, run]));
+	if (variants.length < 2 || blocks.length < 1) return null;
+	return html`<section class="panel">
+		<h2>Blocks and variants</h2>
+		<div class="scroll" tabindex="0" role="region" aria-label="Runs by block and variant">
+			<table class="grid">
+				<caption class="unseen">State of each run, by block and variant</caption>
+				<thead>
+					<tr>
+						<th scope="col">Variant</th>
+						${blocks.map(
+							block => html`<th key=${block} scope="col" class="number"><span class="unseen">block </span>${block + 1}</th>`
+						)}
+					</tr>
+				</thead>
+				<tbody>
+					${variants.map(
+						([key, variant]) => html`<tr key=${key}>
+							<td>${variantName(variant)}</td>
+							${blocks.map(block => {
+								const run = places.get(`${block} ${key} `);
+								return html`<td key=${block}>
+									${run &&
+									html`<a
+										class=${`cell ${tone(run.state)}`}
+										href=${link('run', {id: run.id})}
+										title=${`run ${run.id}: ${run.state}` +
+										(run.median_step_s === null ? '' : `, ${ms(run.median_step_s)}`) +
+										(run.flagged_steps ? `, ${run.flagged_steps} steps flagged` : '')}
+									>
+										<span class="unseen">run ${run.id}, ${run.state}</span>
+										${run.flagged_steps ? '!' : ''}
+									</a>`}
+								</td>`;
+							})}
+						</tr>`
+					)}
+				</tbody>
+			</table>
+		</div>
+		<p class="soft">
+			Runs of one block are pairs: they ran on the same node and cores, one after the other. ! has flagged
+			steps.${of.runs > shown.length ? ` ${count(shown.length)} of ${plural(of.runs, 'run')} shown.` : ''}
+		</p>
+	</section>`;
 }
 
 /** Why a verdict is what it is, without the figures that stand beside it. @param {any} row */
-const because = (row) => (row.reason ?? row.scope ?? '').replace(/ \(ratio [^)]*\)/, '');
+const because = row => (row.reason ?? row.scope ?? '').replace(/ \(ratio [^)]*\)/, '');
 
 /** @param {{rows: any[]}} props */
-function Comparisons({ rows }) {
-  const { a, b } = rows[0];
-  const same = rows.every((row) => row.a === a && row.b === b); // then they are named once, in the heading
-  return html`<h2>${same ? `${b} against ${a}, one by one` : 'Comparisons'}</h2><${Table} caption="Comparisons, adjusted for multiple comparisons" rows=${rows.map((row, i) => ({ ...row, i }))} id=${(/** @type {any} */ row) => row.i} columns=${/** @type {any} */ ([
-    { name: 'where', label: 'With', class: 'question', cell: (/** @type {any} */ row) => row.places ? `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}` : variantName(row.at).replace('the only variant', 'everything else equal') },
-    ...(same ? [] : [{ name: 'what', label: 'Second against first', tight: true, cell: (/** @type {any} */ row) => `${row.b} against ${row.a}` }]),
-    { name: 'verdict', label: 'Verdict', tight: true, cell: (/** @type {any} */ row) => html`<${State} of=${row.verdict} />`, by: (/** @type {any} */ row) => row.verdict },
-    { name: 'ratio', label: `${same ? a : 'first'} time / ${same ? b : 'second'} time [95 %]`, number: true, cell: (/** @type {any} */ row) => ratio(row.ratio, row.ratio_low, row.ratio_high), by: (/** @type {any} */ row) => row.ratio ?? 0 },
-    { name: 'p', label: 'p, adjusted', number: true, cell: (/** @type {any} */ row) => row.p_adjusted == null ? '–' : row.p_adjusted.toPrecision(2), by: (/** @type {any} */ row) => row.p_adjusted ?? 1 },
-    { name: 'n', label: 'n', number: true, cell: (/** @type {any} */ row) => `${row.n ?? row.pairs ?? '–'} ${row.unit ?? 'pairs'}` },
-    { name: 'why', label: 'Because', class: 'question', cell: (/** @type {any} */ row) => html`<small>${because(row)}</small>` },
-  ])} />`;
+function Comparisons({rows}) {
+	const {a, b} = rows[0];
+	const same = rows.every(row => row.a === a && row.b === b); // then they are named once, in the heading
+	return html`
+		<h2>${same ? `${b} against ${a}, one by one` : 'Comparisons'}</h2>
+		<${Table}
+			caption="Comparisons, adjusted for multiple comparisons"
+			rows=${rows.map((row, i) => ({...row, i}))}
+			id=${row => row.i}
+			columns=${[
+				{
+					name: 'where',
+					label: 'With',
+					class: 'question',
+					cell: row =>
+						row.places
+							? `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`
+							: variantName(row.at).replace('the only variant', 'everything else equal')
+				},
+				...(same
+					? []
+					: [{name: 'what', label: 'Second against first', tight: true, cell: row => `${row.b} against ${row.a}`}]),
+				{
+					name: 'verdict',
+					label: 'Verdict',
+					tight: true,
+					cell: row => html`<${State} of=${row.verdict} />`,
+					by: row => row.verdict
+				},
+				{
+					name: 'ratio',
+					label: `${same ? a : 'first'} time / ${same ? b : 'second'} time [95 %]`,
+					number: true,
+					cell: row => ratio(row.ratio, row.ratio_low, row.ratio_high),
+					by: row => row.ratio ?? 0
+				},
+				{
+					name: 'p',
+					label: 'p, adjusted',
+					number: true,
+					cell: row => (row.p_adjusted == null ? '–' : row.p_adjusted.toPrecision(2)),
+					by: row => row.p_adjusted ?? 1
+				},
+				{name: 'n', label: 'n', number: true, cell: row => `${row.n ?? row.pairs ?? '–'} ${row.unit ?? 'pairs'}`},
+				{name: 'why', label: 'Because', class: 'question', cell: row => html`<small>${because(row)}</small>`}
+			]}
+		/>
+	`;
 }
 
 /** Marks of disturbed runs, folded. @param {{of: string[]}} props */
-export function Marks({ of }) {
-  const marks = [...new Set(of)];
-  if (!marks.length) return null;
-  return html`<details class="panel"><summary>${plural(marks.length, 'mark')} and warnings: disturbed runs count, and are named here</summary><ul>${marks.map((mark) => html`<li key=${mark}>${mark}</li>`)}</ul></details>`;
+export function Marks({of}) {
+	const marks = [...new Set(of)];
+	if (!marks.length) return null;
+	return html`<details class="panel">
+		<summary>${plural(marks.length, 'mark')} and warnings: disturbed runs count, and are named here</summary>
+		<ul>${marks.map(mark => html`<li key=${mark}>${mark}</li>`)}</ul>
+	</details>`;
 }
 
 /** @param {{of: any, topic: string}} props */
-export function Answer({ of, topic }) {
-  const done = (of.by_state.succeeded ?? 0) > 0;
-  const scaling = useAnswer(done ? 'analysis/scaling' : null, { experiment_id: of.id }, { follow: topic });
-  const sweep = useAnswer(done ? 'analysis/sweep' : null, { experiment_id: of.id }, { follow: topic });
-  const runs = useRuns(of, topic);
-  const items = runs.data?.items ?? [];
-  return html`<div class="stack">${done ? html`<div class="columns">
-      <section class="panel"><${Answered} answer=${sweep} height=${240}>${(/** @type {any} */ found) => found.rows.length ? html`<${Ratios} sweep=${found} />` : html`<h2>Comparison</h2><p class="soft">There is one variant along ${found.axis ?? 'every axis'}: nothing to compare.</p>`}<//></section>
-      <section class="panel"><${Answered} answer=${scaling} height=${240}>${(/** @type {any} */ found) => found.rows.length ? html`<${Medians} rows=${found.rows} runs=${items} />` : html`<p class="soft">No results.</p>`}<//></section></div>
-      ${sweep.data?.rows.length > 0 && html`<section class="panel"><${Comparisons} rows=${[...sweep.data.pooled, ...sweep.data.rows]} /></section>`}`
-    : html`<${Nothing} of=${of} />`}
-    <${Answered} answer=${runs} height=${160}>${() => html`<${Grid} of=${of} runs=${items} />`}<//>
-    <${Marks} of=${[...(scaling.data?.warnings ?? []), ...(sweep.data?.rows ?? []).flatMap((/** @type {any} */ row) => row.marks)]} /></div>`;
+export function Answer({of, topic}) {
+	const done = (of.by_state.succeeded ?? 0) > 0;
+	const scaling = useAnswer(done ? 'analysis/scaling' : null, {experiment_id: of.id}, {follow: topic});
+	const sweep = useAnswer(done ? 'analysis/sweep' : null, {experiment_id: of.id}, {follow: topic});
+	const runs = useRuns(of, topic);
+	const items = runs.data?.items ?? [];
+	return html`<div class="stack">
+		${done
+			? html`
+					<div class="columns">
+						<section class="panel">
+							<${Answered} answer=${sweep} height=${240}>
+								${found =>
+									found.rows.length
+										? html`<${Ratios} sweep=${found} />`
+										: html`
+												<h2>Comparison</h2>
+												<p class="soft">There is one variant along ${found.axis ?? 'every axis'}: nothing to compare.</p>
+											`}
+							<//>
+						</section>
+						<section class="panel">
+							<${Answered} answer=${scaling} height=${240}>
+								${found =>
+									found.rows.length
+										? html`<${Medians} rows=${found.rows} runs=${items} />`
+										: html`<p class="soft">No results.</p>`}
+							<//>
+						</section>
+					</div>
+					${sweep.data?.rows.length > 0 &&
+					html`<section class="panel"><${Comparisons} rows=${[...sweep.data.pooled, ...sweep.data.rows]} /></section>`}
+				`
+			: html`<${Nothing} of=${of} />`}
+		<${Answered} answer=${runs} height=${160}>${() => html`<${Grid} of=${of} runs=${items} />`}<//>
+		<${Marks} of=${[...(scaling.data?.warnings ?? []), ...(sweep.data?.rows ?? []).flatMap(row => row.marks)]} />
+	</div>`;
 }
 
-const PHASES = { data: 'data', forward: 'forward', loss: 'loss', backward: 'backward', update: 'update' };
+const PHASES = {data: 'data', forward: 'forward', loss: 'loss', backward: 'backward', update: 'update'};
 
 /** @param {{of: any, topic: string}} props */
-export function Scaling({ of, topic }) {
-  const scaling = useAnswer(of.by_state.succeeded ? 'analysis/scaling' : null, { experiment_id: of.id }, { follow: topic });
-  if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
-  return html`<${Answered} answer=${scaling} height=${500}>${(/** @type {any} */ found) => html`<div class="stack">
-    <div class="columns">${[['', 'Speedup'], ['_forward', 'Speedup of forward'], ['_backward', 'Speedup of backward']].map(([part, title]) => found.rows.some((/** @type {any} */ row) => row[`speedup${part}`] !== null && row.threads > 1)
-    && html`<section key=${part} class="panel"><${Speedups} rows=${found.rows} part=${part} title=${title} /></section>`)}
-      <section class="panel"><${Shares} title="Phases of a step" name="phases" label="milliseconds" unit=${(/** @type {number} */ v) => `${v.toPrecision(4)} ms`} colours=${PHASES}
-        said=${found.rows.some((/** @type {any} */ row) => row.phases_overlap) ? 'Where phases overlap, theirs is the time of their own tasks divided by the threads: waiting is in none of them.' : 'Medians over processes.'}
-        rows=${found.rows.map((/** @type {any} */ row) => ({ name: nameOf(row), parts: Object.fromEntries(Object.entries(row.phase_s).map(([name, s]) => [name, /** @type {number} */ (s) * 1e3])), says: ms(row.step_s.median) }))} /></section>
-      ${new Set(found.rows.map((/** @type {any} */ row) => `${row.batch_slice} ${row.token_slice}`)).size > 1 && html`<section class="panel"><${Slices} rows=${found.rows} /></section>`}</div>
-    <section class="panel"><h2>Variants</h2><p class="soft">${found.base}</p><${Table} caption="Variants" rows=${found.rows} id=${nameOf} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'Variant', class: 'question', cell: nameOf, by: nameOf },
-    { name: 'step', label: 'Median step [95 %]', number: true, by: (/** @type {any} */ r) => r.step_s.median, cell: (/** @type {any} */ r) => html`${ms(r.step_s.median)}${r.step_s.low !== null && html` <small class="soft">[${ms(r.step_s.low)}, ${ms(r.step_s.high)}]</small>`}` },
-    { name: 'cv', label: 'CV', number: true, by: (/** @type {any} */ r) => r.step_s.cv ?? 0, cell: (/** @type {any} */ r) => percent(r.step_s.cv) },
-    { name: 'n', label: 'n', number: true, cell: (/** @type {any} */ r) => `${r.step_s.n} ${r.step_s.over ?? ''}` },
-    { name: 'tokens', label: 'Tokens/s', number: true, by: (/** @type {any} */ r) => r.tokens_per_s, cell: (/** @type {any} */ r) => count(r.tokens_per_s) },
-    { name: 'speedup', label: 'Speedup [95 %]', number: true, by: (/** @type {any} */ r) => r.speedup ?? 0, cell: (/** @type {any} */ r) => ratio(r.speedup, r.speedup_low, r.speedup_high) },
-    { name: 'efficiency', label: 'Per thread', number: true, by: (/** @type {any} */ r) => r.efficiency ?? 0, cell: (/** @type {any} */ r) => percent(r.efficiency, 0) },
-    { name: 'loss', label: 'Final loss', number: true, cell: (/** @type {any} */ r) => html`${r.final_loss.toFixed(5)} ${r.agrees ? '' : html`<${State} of="refused" says="disagrees" />`}` },
-  ])} /></section><${Marks} of=${[...found.warnings, ...found.rows.flatMap((/** @type {any} */ row) => row.diagnosis)]} /></div>`}<//>`;
+export function Scaling({of, topic}) {
+	const scaling = useAnswer(of.by_state.succeeded ? 'analysis/scaling' : null, {experiment_id: of.id}, {follow: topic});
+	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
+	return html`<${Answered} answer=${scaling} height=${500}>
+		${found => html`<div class="stack">
+			<div class="columns">
+				${[
+					['', 'Speedup'],
+					['_forward', 'Speedup of forward'],
+					['_backward', 'Speedup of backward']
+				].map(
+					([part, title]) =>
+						found.rows.some(row => row[`speedup${part}`] !== null && row.threads > 1) &&
+						html`<section key=${part} class="panel"><${Speedups} rows=${found.rows} part=${part} title=${title} /></section>`
+				)}
+				<section class="panel">
+					<${Shares}
+						title="Phases of a step"
+						name="phases"
+						label="milliseconds"
+						unit=${v => `${v.toPrecision(4)} ms`}
+						colours=${PHASES}
+						said=${found.rows.some(row => row.phases_overlap)
+							? 'Where phases overlap, theirs is the time of their own tasks divided by the threads: ' +
+								'waiting is in none of them.'
+							: 'Medians over processes.'}
+						rows=${found.rows.map(row => ({
+							name: nameOf(row),
+							parts: Object.fromEntries(
+								Object.entries(row.phase_s).map(([name, s]) => [name, /** @type {number} */ (s) * 1e3])
+							),
+							says: ms(row.step_s.median)
+						}))}
+					/>
+				</section>
+				${new Set(found.rows.map(row => `${row.batch_slice} ${row.token_slice}`)).size > 1 &&
+				html`<section class="panel"><${Slices} rows=${found.rows} /></section>`}
+			</div>
+			<section class="panel">
+				<h2>Variants</h2>
+				<p class="soft">${found.base}</p>
+				<${Table}
+					caption="Variants"
+					rows=${found.rows}
+					id=${nameOf}
+					columns=${[
+						{name: 'name', label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
+						{
+							name: 'step',
+							label: 'Median step [95 %]',
+							number: true,
+							by: r => r.step_s.median,
+							cell: r => html`
+								${ms(r.step_s.median)}
+								${r.step_s.low !== null && html` <small class="soft">[${ms(r.step_s.low)}, ${ms(r.step_s.high)}]</small>`}
+							`
+						},
+						{name: 'cv', label: 'CV', number: true, by: r => r.step_s.cv ?? 0, cell: r => percent(r.step_s.cv)},
+						{name: 'n', label: 'n', number: true, cell: r => `${r.step_s.n} ${r.step_s.over ?? ''}`},
+						{name: 'tokens', label: 'Tokens/s', number: true, by: r => r.tokens_per_s, cell: r => count(r.tokens_per_s)},
+						{
+							name: 'speedup',
+							label: 'Speedup [95 %]',
+							number: true,
+							by: r => r.speedup ?? 0,
+							cell: r => ratio(r.speedup, r.speedup_low, r.speedup_high)
+						},
+						{
+							name: 'efficiency',
+							label: 'Per thread',
+							number: true,
+							by: r => r.efficiency ?? 0,
+							cell: r => percent(r.efficiency, 0)
+						},
+						{
+							name: 'loss',
+							label: 'Final loss',
+							number: true,
+							cell: r => html`${r.final_loss.toFixed(5)} ${r.agrees ? '' : html`<${State} of="refused" says="disagrees" />`}`
+						}
+					]}
+				/>
+			</section>
+			<${Marks} of=${[...found.warnings, ...found.rows.flatMap(row => row.diagnosis)]} />
+		</div>`}
+	<//>`;
 }

@@ -1,34 +1,117 @@
 // How it was asked and measured: the request, the rules that hold, the machines, its history.
-import { html } from '../vendor/preact.js';
-import { useAnswer } from '../answers.js';
-import { count, plural, setting } from '../format.js';
-import { Answered, Copy, Pairs, Table, Time } from '../pieces.js';
-import { State } from '../words.js';
-import { commandOf, curlOf } from '../request.js';
+import {html} from '../vendor/preact.js';
+import {useAnswer} from '../answers.js';
+import {count, plural, setting} from '../format.js';
+import {Answered, Copy, Pairs, Table, Time} from '../pieces.js';
+import {State} from '../words.js';
+import {commandOf, curlOf} from '../request.js';
 
 /** @param {{of: any, topic: string}} props */
-export function Design({ of, topic }) {
-  const report = useAnswer(of.by_state.succeeded ? 'analysis/report' : null, { experiment_id: of.id }, { follow: topic });
-  const history = useAnswer(`experiments/${of.id}/changes`, { limit: 200 }, { follow: topic });
-  const { request } = of;
-  const asked = /** @type {[string, string][]} */ ([...Object.entries(request.axes ?? {}).map(([name, values]) => [name.replaceAll('_', ' '), /** @type {any[]} */ (values).map(setting).join(', ')]),
-    ...Object.entries(request.base ?? {}).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])]);
-  return html`<div class="stack"><div class="columns"><section class="panel"><h2>Asked</h2><${Pairs} of=${[...asked, ['repetitions', request.repetitions ?? 1], ['order', request.order ?? 'interleaved'],
-    ...(request.stop ? [['stops when', `every interval is within ${request.stop.rel_ci * 100} %, or after ${request.stop.max_repetitions ?? 50} repetitions`]] : []), ...(of.stopping ? [['stands at', `${of.stopping.repetitions} repetitions${of.stopping.reason ? `: ${of.stopping.reason}` : ''}`]] : [])]} /></section>
-      <section class="panel stack tight"><h2>The same again</h2><h3>Command line</h3><pre class="command">${commandOf(request)}</pre><h3>curl</h3><pre class="command">${curlOf(request)}</pre><h3>JSON</h3><pre class="command">${JSON.stringify(request, null, 2)}</pre><div class="row"><${Copy} text=${JSON.stringify(request, null, 2)} label="Copy JSON" /></div></section></div>
-    ${of.by_state.succeeded > 0 && html`<${Answered} answer=${report} height=${320}>${(/** @type {any} */ document) => html`<section class="panel"><h2>Report card</h2><${Table} caption="Measuring rules" rows=${document.card} id=${(/** @type {any} */ r) => r.number} columns=${/** @type {any} */ ([
-    { name: 'n', label: 'No.', tight: true, number: true, cell: (/** @type {any} */ r) => r.number }, { name: 'rule', label: 'Rule', class: 'question', cell: (/** @type {any} */ r) => r.rule },
-    { name: 'holds', label: 'Holds', tight: true, cell: (/** @type {any} */ r) => html`<${State} of=${r.holds} />` }, { name: 'shows', label: 'What shows it', class: 'question', cell: (/** @type {any} */ r) => r.evidence },
-  ])} /></section>
-      <section class="panel"><h2>Environment</h2><${Pairs} of=${[...Object.entries(document.environment.known).map(([name, value]) => [name.replaceAll('_', ' '), typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value)]), ['differs', document.environment.differs.join('; ') || 'nothing differs between the runs']]} /></section>`}<//>`}
-    <${Answered} answer=${history} height=${60}>${(/** @type {any} */ page) => html`<details class="panel"><summary>What was done: ${page.next_cursor ? `the first ${count(page.items.length)} changes of state` : plural(page.items.length, 'change of state', 'changes of state')}</summary><${Changes} rows=${page.items} runs=${true} /></details>`}<//></div>`;
+export function Design({of, topic}) {
+	const report = useAnswer(of.by_state.succeeded ? 'analysis/report' : null, {experiment_id: of.id}, {follow: topic});
+	const history = useAnswer(`experiments/${of.id}/changes`, {limit: 200}, {follow: topic});
+	const {request} = of;
+	const asked = /** @type {[string, string][]} */ ([
+		...Object.entries(request.axes ?? {}).map(([name, values]) => [
+			name.replaceAll('_', ' '),
+			/** @type {any[]} */ (values).map(setting).join(', ')
+		]),
+		...Object.entries(request.base ?? {}).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])
+	]);
+	return html`<div class="stack">
+		<div class="columns">
+			<section class="panel">
+				<h2>Asked</h2>
+				<${Pairs}
+					of=${[
+						...asked,
+						['repetitions', request.repetitions ?? 1],
+						['order', request.order ?? 'interleaved'],
+						...(request.stop
+							? [
+									[
+										'stops when',
+										`every interval is within ${request.stop.rel_ci * 100} %, ` +
+											`or after ${request.stop.max_repetitions ?? 50} repetitions`
+									]
+								]
+							: []),
+						...(of.stopping
+							? [['stands at', `${of.stopping.repetitions} repetitions${of.stopping.reason ? `: ${of.stopping.reason}` : ''}`]]
+							: [])
+					]}
+				/>
+			</section>
+			<section class="panel stack tight">
+				<h2>The same again</h2>
+				<h3>Command line</h3>
+				<pre class="command">${commandOf(request)}</pre>
+				<h3>curl</h3>
+				<pre class="command">${curlOf(request)}</pre>
+				<h3>JSON</h3>
+				<pre class="command">${JSON.stringify(request, null, 2)}</pre>
+				<div class="row"><${Copy} text=${JSON.stringify(request, null, 2)} label="Copy JSON" /></div>
+			</section>
+		</div>
+		${of.by_state.succeeded > 0 &&
+		html`<${Answered} answer=${report} height=${320}>
+			${document => html`
+				<section class="panel">
+					<h2>Report card</h2>
+					<${Table}
+						caption="Measuring rules"
+						rows=${document.card}
+						id=${r => r.number}
+						columns=${[
+							{name: 'n', label: 'No.', tight: true, number: true, cell: r => r.number},
+							{name: 'rule', label: 'Rule', class: 'question', cell: r => r.rule},
+							{name: 'holds', label: 'Holds', tight: true, cell: r => html`<${State} of=${r.holds} />`},
+							{name: 'shows', label: 'What shows it', class: 'question', cell: r => r.evidence}
+						]}
+					/>
+				</section>
+				<section class="panel">
+					<h2>Environment</h2>
+					<${Pairs}
+						of=${[
+							...Object.entries(document.environment.known).map(([name, value]) => [
+								name.replaceAll('_', ' '),
+								typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value)
+							]),
+							['differs', document.environment.differs.join('; ') || 'nothing differs between the runs']
+						]}
+					/>
+				</section>
+			`}
+		<//>`}
+		<${Answered} answer=${history} height=${60}>
+			${page => html`<details class="panel">
+				<summary>
+					What was
+					done: ${page.next_cursor
+						? `the first ${count(page.items.length)} changes of state`
+						: plural(page.items.length, 'change of state', 'changes of state')}
+				</summary>
+				<${Changes} rows=${page.items} runs=${true} />
+			</details>`}
+		<//>
+	</div>`;
 }
 
 /** A history of states. @param {{rows: any[], runs?: boolean}} props */
-export function Changes({ rows, runs = false }) {
-  return html`<${Table} caption="Changes of state" rows=${rows} id=${(/** @type {any} */ r) => r.id} columns=${/** @type {any} */ ([
-    { name: 'at', label: 'When', tight: true, cell: (/** @type {any} */ r) => html`<${Time} at=${r.at} />` }, ...(runs ? [{ name: 'run', label: 'Run', tight: true, cell: (/** @type {any} */ r) => r.run_id }] : []),
-    { name: 'verb', label: 'What', tight: true, cell: (/** @type {any} */ r) => r.verb }, { name: 'state', label: 'State since', tight: true, cell: (/** @type {any} */ r) => html`<${State} of=${r.state} />` },
-    { name: 'attempt', label: 'Attempt', number: true, cell: (/** @type {any} */ r) => r.attempt_no ?? '–' }, { name: 'actor', label: 'By', tight: true, cell: (/** @type {any} */ r) => r.actor }, { name: 'why', label: 'Why', class: 'question', cell: (/** @type {any} */ r) => r.reason ?? '' },
-  ])} />`;
+export function Changes({rows, runs = false}) {
+	return html`<${Table}
+		caption="Changes of state"
+		rows=${rows}
+		id=${r => r.id}
+		columns=${[
+			{name: 'at', label: 'When', tight: true, cell: r => html`<${Time} at=${r.at} />`},
+			...(runs ? [{name: 'run', label: 'Run', tight: true, cell: r => r.run_id}] : []),
+			{name: 'verb', label: 'What', tight: true, cell: r => r.verb},
+			{name: 'state', label: 'State since', tight: true, cell: r => html`<${State} of=${r.state} />`},
+			{name: 'attempt', label: 'Attempt', number: true, cell: r => r.attempt_no ?? '–'},
+			{name: 'actor', label: 'By', tight: true, cell: r => r.actor},
+			{name: 'why', label: 'Why', class: 'question', cell: r => r.reason ?? ''}
+		]}
+	/>`;
 }

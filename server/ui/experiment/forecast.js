@@ -1,52 +1,140 @@
 // Steps on more cores than the node has, replayed from a one-thread run, and how wrong that was where it was measured.
-import { html } from '../vendor/preact.js';
-import { useAnswer } from '../answers.js';
-import { ms, number, percent } from '../format.js';
-import { Answered, Table } from '../pieces.js';
-import { Plot } from '../plots/plot.js';
-import { XAxis, YAxis, plain, scale, schedulerColour } from '../plots/scale.js';
-import { Nothing } from './answer.js';
+import {html} from '../vendor/preact.js';
+import {useAnswer} from '../answers.js';
+import {ms, number, percent} from '../format.js';
+import {Answered, Table} from '../pieces.js';
+import {Plot} from '../plots/plot.js';
+import {XAxis, YAxis, plain, scale, schedulerColour} from '../plots/scale.js';
+import {Nothing} from './answer.js';
 
 const LARGE = 0.1; // an error as in analysis/report/conclusion.py: with a larger one a forecast is no answer
 
 /** @param {{of: any}} props */
-function Curves({ of }) {
-  const points = of.curves.flatMap((/** @type {any} */ curve) => curve.points.map((/** @type {any} */ point) => ({ ...point, curve, base_s: curve.points[0].step_s })));
-  const cores = of.curves[0].points.map((/** @type {any} */ point) => point.cores);
-  const draw = (/** @type {number} */ width) => {
-    const height = 330;
-    const right = Math.max(width * 0.55, width - 230);
-    const x = scale(1, Math.max(2, ...cores), 52, right, 2);
-    const reached = points.flatMap((/** @type {any} */ p) => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
-    const y = scale(Math.min(1, ...reached), 1.15 * Math.max(2, ...points.map((/** @type {any} */ p) => p.speedup)), height - 44, 10, 2);
-    const end = Math.min(x.high, y.high);
-    return { height, parts: html`<${XAxis} x=${x} top=${10} bottom=${height - 44} label="cores" /><${YAxis} y=${y} left=${52} right=${right} label="speedup against one core" />
-      <path d=${`M${x(1)} ${y(1)}L${x(end)} ${y(end)}`} stroke="var(--soft)" stroke-dasharray="2 3" />
-      ${of.curves.map((/** @type {any} */ curve, /** @type {number} */ i) => { const colour = schedulerColour(curve.scheduler); const dash = curve.bandwidth === 'grows' ? undefined : '7 4';
-    return html`<g key=${i}><polyline points=${curve.points.map((/** @type {any} */ p) => `${x(p.cores).toFixed(1)},${y(p.speedup).toFixed(1)}`).join(' ')} fill="none" stroke=${colour} stroke-width="2.2" stroke-dasharray=${dash} />
-      ${!dash && curve.points.filter((/** @type {any} */ p) => p.measured_s !== null).map((/** @type {any} */ p) => html`<circle key=${p.cores} cx=${x(p.cores)} cy=${y(curve.points[0].step_s / p.measured_s)} r="4.5" fill="var(--paper)" stroke=${colour} stroke-width="1.8"><title>${curve.scheduler}, ${p.cores} cores: measured ${ms(p.measured_s)}, forecast ${ms(p.step_s)}</title></circle>`)}
-      <path d=${`M${right + 12} ${40 + 18 * i}h24`} stroke=${colour} stroke-width="2.2" stroke-dasharray=${dash} /><text x=${right + 42} y=${44 + 18 * i} font-size="11.5" fill="var(--ink)">${curve.scheduler}, bandwidth ${curve.bandwidth}</text></g>`; })}
-      <text x=${right + 12} y="22" font-size="11.5" fill="var(--soft)">dotted: ideal; rings: measured</text>
-      <text x=${right + 12} y=${56 + 18 * of.curves.length} font-size="11.5" fill="var(--soft)">T1/T∞, task: ${plain(Number((of.work_s / of.span_s).toPrecision(3)))}</text>
-      <text x=${right + 12} y=${73 + 18 * of.curves.length} font-size="11.5" fill="var(--soft)">T1/T∞, fork-join: ${plain(Number((of.work_s / of.fork_join_span_s).toPrecision(3)))}</text>` };
-  };
-  const slices = `${of.source.batch_slice}×${of.source.token_slice}`;
-  return html`<section class="panel stack tight">${of.worst_error > LARGE && html`<div class="notice warn"><strong>This forecast is no answer: it misses a step measured here by ${percent(of.worst_error, 0)}.</strong></div>`}<${Plot} title=${`Slices ${slices}`} name=${`forecast-${slices}`} draw=${draw} rows=${points}
-    said=${`Replayed from the one-thread runs ${Object.entries(of.source_run_ids).map(([scheduler, run]) => `${run} (${scheduler})`).join(' and ')}.${of.worst_error === null ? '' : ` Largest error against a measured step: ${percent(of.worst_error)}.`}`}
-    fields=${[{ label: 'scheduler', value: (/** @type {any} */ p) => p.curve.scheduler }, { label: 'bandwidth', value: (/** @type {any} */ p) => p.curve.bandwidth }, { label: 'cores', value: (/** @type {any} */ p) => p.cores },
-      { label: 'forecast_ms', value: (/** @type {any} */ p) => Number((p.step_s * 1e3).toPrecision(5)) }, { label: 'speedup', value: (/** @type {any} */ p) => Number(p.speedup.toPrecision(4)) }, { label: 'measured_ms', value: (/** @type {any} */ p) => p.measured_s === null ? null : Number((p.measured_s * 1e3).toPrecision(5)) }, { label: 'error', value: (/** @type {any} */ p) => p.error === null ? null : Number(p.error.toPrecision(3)) }]} /></section>`;
+function Curves({of}) {
+	const points = of.curves.flatMap(curve =>
+		curve.points.map(point => ({...point, curve, base_s: curve.points[0].step_s}))
+	);
+	const cores = of.curves[0].points.map(point => point.cores);
+	const draw = (/** @type {number} */ width) => {
+		const height = 330;
+		const right = Math.max(width * 0.55, width - 230);
+		const x = scale(1, Math.max(2, ...cores), 52, right, 2);
+		const reached = points.flatMap(p => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
+		const y = scale(Math.min(1, ...reached), 1.15 * Math.max(2, ...points.map(p => p.speedup)), height - 44, 10, 2);
+		const end = Math.min(x.high, y.high);
+		return {
+			height,
+			parts: html`
+				<${XAxis} x=${x} top=${10} bottom=${height - 44} label="cores" />
+				<${YAxis} y=${y} left=${52} right=${right} label="speedup against one core" />
+				<path d=${`M${x(1)} ${y(1)}L${x(end)} ${y(end)}`} stroke="var(--soft)" stroke-dasharray="2 3" />
+				${of.curves.map((curve, /** @type {number} */ i) => {
+					const colour = schedulerColour(curve.scheduler);
+					const dash = curve.bandwidth === 'grows' ? undefined : '7 4';
+					return html`<g key=${i}>
+						<polyline
+							points=${curve.points.map(p => `${x(p.cores).toFixed(1)},${y(p.speedup).toFixed(1)}`).join(' ')}
+							fill="none"
+							stroke=${colour}
+							stroke-width="2.2"
+							stroke-dasharray=${dash}
+						/>
+						${!dash &&
+						curve.points
+							.filter(p => p.measured_s !== null)
+							.map(
+								p => html`<circle
+									key=${p.cores}
+									cx=${x(p.cores)}
+									cy=${y(curve.points[0].step_s / p.measured_s)}
+									r="4.5"
+									fill="var(--paper)"
+									stroke=${colour}
+									stroke-width="1.8"
+								>
+									<title>${curve.scheduler}, ${p.cores} cores: measured ${ms(p.measured_s)}, forecast ${ms(p.step_s)}</title>
+								</circle>`
+							)}
+						<path d=${`M${right + 12} ${40 + 18 * i}h24`} stroke=${colour} stroke-width="2.2" stroke-dasharray=${dash} />
+						<text x=${right + 42} y=${44 + 18 * i} font-size="11.5" fill="var(--ink)">
+							${curve.scheduler}, bandwidth ${curve.bandwidth}
+						</text>
+					</g>`;
+				})}
+				<text x=${right + 12} y="22" font-size="11.5" fill="var(--soft)">dotted: ideal; rings: measured</text>
+				<text x=${right + 12} y=${56 + 18 * of.curves.length} font-size="11.5" fill="var(--soft)">
+					T1/T∞, task: ${plain(Number((of.work_s / of.span_s).toPrecision(3)))}
+				</text>
+				<text x=${right + 12} y=${73 + 18 * of.curves.length} font-size="11.5" fill="var(--soft)">
+					T1/T∞, fork-join: ${plain(Number((of.work_s / of.fork_join_span_s).toPrecision(3)))}
+				</text>
+			`
+		};
+	};
+	const slices = `${of.source.batch_slice}×${of.source.token_slice}`;
+	return html`<section class="panel stack tight">
+		${of.worst_error > LARGE &&
+		html`<div class="notice warn">
+			<strong>This forecast is no answer: it misses a step measured here by ${percent(of.worst_error, 0)}.</strong>
+		</div>`}
+		<${Plot}
+			title=${`Slices ${slices}`}
+			name=${`forecast-${slices}`}
+			draw=${draw}
+			rows=${points}
+			said=${`Replayed from the one-thread runs ${Object.entries(of.source_run_ids)
+				.map(([scheduler, run]) => `${run} (${scheduler})`)
+				.join(
+					' and '
+				)}.${of.worst_error === null ? '' : ` Largest error against a measured step: ${percent(of.worst_error)}.`}`}
+			fields=${[
+				{label: 'scheduler', value: p => p.curve.scheduler},
+				{label: 'bandwidth', value: p => p.curve.bandwidth},
+				{label: 'cores', value: p => p.cores},
+				{label: 'forecast_ms', value: p => Number((p.step_s * 1e3).toPrecision(5))},
+				{label: 'speedup', value: p => Number(p.speedup.toPrecision(4))},
+				{label: 'measured_ms', value: p => (p.measured_s === null ? null : Number((p.measured_s * 1e3).toPrecision(5)))},
+				{label: 'error', value: p => (p.error === null ? null : Number(p.error.toPrecision(3)))}
+			]}
+		/>
+	</section>`;
 }
 
 /** @param {{of: any, topic: string}} props */
-export function Forecast({ of, topic }) {
-  const answer = useAnswer(of.by_state.succeeded ? 'analysis/forecast' : null, { experiment_id: of.id }, { follow: topic });
-  if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
-  return html`<${Answered} answer=${answer} height=${400}>${(/** @type {any} */ found) => html`<div class="stack">
-    ${found.forecasts.map((/** @type {any} */ one) => html`<${Curves} key=${one.source_run_id} of=${one} />`)}
-    ${found.forecasts[0] && html`<section class="panel"><h2>Assumed</h2><ul class="told">${found.forecasts[0].assumptions.map((/** @type {string} */ each) => html`<li key=${each}>${each}</li>`)}</ul></section>
-      <section class="panel"><h2>What tasks gain at most</h2><${Table} caption="Bounds" rows=${found.forecasts} id=${(/** @type {any} */ f) => f.source_run_id} columns=${/** @type {any} */ ([
-    { name: 's', label: 'Slices', cell: (/** @type {any} */ f) => `${f.source.batch_slice}×${f.source.token_slice}` }, { name: 't', label: 'Tasks', number: true, cell: (/** @type {any} */ f) => f.tasks }, { name: 'w', label: 'Work', number: true, cell: (/** @type {any} */ f) => ms(f.work_s) },
-    { name: 'sp', label: 'Span, task', number: true, cell: (/** @type {any} */ f) => ms(f.span_s) }, { name: 'fj', label: 'Span, fork-join', number: true, cell: (/** @type {any} */ f) => ms(f.fork_join_span_s) }, { name: 'g', label: 'Ratio', number: true, cell: (/** @type {any} */ f) => number(f.fork_join_span_s / f.span_s) },
-  ])} /></section>`}
-    ${found.missing.length > 0 && html`<section class="notice"><strong>Not known</strong>${found.missing.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}</section>`}</div>`}<//>`;
+export function Forecast({of, topic}) {
+	const answer = useAnswer(of.by_state.succeeded ? 'analysis/forecast' : null, {experiment_id: of.id}, {follow: topic});
+	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
+	return html`<${Answered} answer=${answer} height=${400}>
+		${found => html`<div class="stack">
+			${found.forecasts.map(one => html`<${Curves} key=${one.source_run_id} of=${one} />`)}
+			${found.forecasts[0] &&
+			html`
+				<section class="panel">
+					<h2>Assumed</h2>
+					<ul class="told">${found.forecasts[0].assumptions.map(each => html`<li key=${each}>${each}</li>`)}</ul>
+				</section>
+				<section class="panel">
+					<h2>What tasks gain at most</h2>
+					<${Table}
+						caption="Bounds"
+						rows=${found.forecasts}
+						id=${f => f.source_run_id}
+						columns=${[
+							{name: 's', label: 'Slices', cell: f => `${f.source.batch_slice}×${f.source.token_slice}`},
+							{name: 't', label: 'Tasks', number: true, cell: f => f.tasks},
+							{name: 'w', label: 'Work', number: true, cell: f => ms(f.work_s)},
+							{name: 'sp', label: 'Span, task', number: true, cell: f => ms(f.span_s)},
+							{name: 'fj', label: 'Span, fork-join', number: true, cell: f => ms(f.fork_join_span_s)},
+							{name: 'g', label: 'Ratio', number: true, cell: f => number(f.fork_join_span_s / f.span_s)}
+						]}
+					/>
+				</section>
+			`}
+			${found.missing.length > 0 &&
+			html`<section class="notice">
+				<strong>Not known</strong>
+				${found.missing.map(each => html`<span key=${each}>${each}</span>`)}
+			</section>`}
+		</div>`}
+	<//>`;
 }

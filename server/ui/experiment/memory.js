@@ -1,30 +1,85 @@
 // What memory each variant took, to the byte, and how it grows.
-import { html } from '../vendor/preact.js';
-import { useAnswer } from '../answers.js';
-import { bytes } from '../format.js';
-import { Answered, Table } from '../pieces.js';
-import { Shares, nameOf } from '../plots/variants.js';
-import { Nothing } from './answer.js';
+import {html} from '../vendor/preact.js';
+import {useAnswer} from '../answers.js';
+import {bytes} from '../format.js';
+import {Answered, Table} from '../pieces.js';
+import {Shares, nameOf} from '../plots/variants.js';
+import {Nothing} from './answer.js';
 
-const ARENAS = { weights: 'task', gradients: 'series-4', optimizer: 'series-2', activations: 'series-3', temporary: 'series-1' };
+const ARENAS = {
+	weights: 'task',
+	gradients: 'series-4',
+	optimizer: 'series-2',
+	activations: 'series-3',
+	temporary: 'series-1'
+};
 const MIB = 2 ** 20;
 
 /** @param {{of: any, topic: string}} props */
-export function Memory({ of, topic }) {
-  const answer = useAnswer(of.by_state.succeeded ? 'analysis/memory' : null, { experiment_id: of.id }, { follow: topic });
-  if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
-  return html`<${Answered} answer=${answer} height=${400}>${(/** @type {import('../schemas').Schemas['MemoryTable']} */ { rows }) => html`<div class="stack">
-    <section class="panel"><${Shares} title="Memory" name="memory" label="MiB" unit=${(/** @type {number} */ v) => `${v.toFixed(1)} MiB`} colours=${ARENAS} markSays="peak_rss"
-      said="Arenas, exact to the byte; the upright mark is the peak of the whole process."
-      rows=${rows.map((row) => ({ name: nameOf(row.variant), parts: Object.fromEntries(Object.entries(row.memory.measured_bytes).map(([kind, size]) => [kind, /** @type {number} */ (size) / MIB])), mark: row.memory.peak_rss_bytes === null ? null : row.memory.peak_rss_bytes / MIB, says: bytes(row.memory.peak_rss_bytes) }))} /></section>
-    <section class="panel"><h2>What the peak consists of</h2><${Table} caption="Resident memory" rows=${rows} id=${(/** @type {any} */ r) => nameOf(r.variant)} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'Variant', class: 'question', cell: (/** @type {any} */ r) => nameOf(r.variant) },
-    ...[...new Set(rows.flatMap((row) => Object.keys(row.memory.resident_bytes)))].map((name) => ({ name, label: name, number: true, cell: (/** @type {any} */ r) => bytes(r.memory.resident_bytes[name]) })),
-    { name: 'explained', label: 'Explained', number: true, cell: (/** @type {any} */ r) => r.memory.explained == null ? '–' : `${(100 * r.memory.explained).toFixed(0)} %` },
-    { name: 'exact', label: 'As planned', cell: (/** @type {any} */ r) => r.memory.exact ? 'to the byte' : 'no' },
-  ])} /></section>
-    ${rows[0] && html`<section class="panel"><h2>Larger shapes</h2><${Table} caption="Arenas of larger shapes" rows=${[...rows[0].memory.with_batch, ...rows[0].memory.with_seq.slice(1)]} id=${(/** @type {any} */ r) => `${r.batch} ${r.seq}`} columns=${/** @type {any} */ ([
-    { name: 'batch', label: 'Batch', number: true, cell: (/** @type {any} */ r) => r.batch }, { name: 'seq', label: 'Tokens', number: true, cell: (/** @type {any} */ r) => r.seq },
-    ...Object.keys(ARENAS).map((kind) => ({ name: kind, label: kind, number: true, cell: (/** @type {any} */ r) => bytes(r.bytes[kind]) })), { name: 'total', label: 'all arenas', number: true, cell: (/** @type {any} */ r) => bytes(r.total_bytes) },
-  ])} /><p class="soft">By the formula, for ${nameOf(rows[0].variant)}.</p></section>`}</div>`}<//>`;
+export function Memory({of, topic}) {
+	const answer = useAnswer(of.by_state.succeeded ? 'analysis/memory' : null, {experiment_id: of.id}, {follow: topic});
+	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
+	return html`<${Answered} answer=${answer} height=${400}>
+		${(/** @type {import('../schemas').Schemas['MemoryTable']} */ {rows}) => html`<div class="stack">
+			<section class="panel">
+				<${Shares}
+					title="Memory"
+					name="memory"
+					label="MiB"
+					unit=${v => `${v.toFixed(1)} MiB`}
+					colours=${ARENAS}
+					markSays="peak_rss"
+					said="Arenas, exact to the byte; the upright mark is the peak of the whole process."
+					rows=${rows.map(row => ({
+						name: nameOf(row.variant),
+						parts: Object.fromEntries(
+							Object.entries(row.memory.measured_bytes).map(([kind, size]) => [kind, /** @type {number} */ (size) / MIB])
+						),
+						mark: row.memory.peak_rss_bytes === null ? null : row.memory.peak_rss_bytes / MIB,
+						says: bytes(row.memory.peak_rss_bytes)
+					}))}
+				/>
+			</section>
+			<section class="panel">
+				<h2>What the peak consists of</h2>
+				<${Table}
+					caption="Resident memory"
+					rows=${rows}
+					id=${r => nameOf(r.variant)}
+					columns=${[
+						{name: 'name', label: 'Variant', class: 'question', cell: r => nameOf(r.variant)},
+						...[...new Set(rows.flatMap(row => Object.keys(row.memory.resident_bytes)))].map(name => ({
+							name,
+							label: name,
+							number: true,
+							cell: r => bytes(r.memory.resident_bytes[name])
+						})),
+						{
+							name: 'explained',
+							label: 'Explained',
+							number: true,
+							cell: r => (r.memory.explained == null ? '–' : `${(100 * r.memory.explained).toFixed(0)} %`)
+						},
+						{name: 'exact', label: 'As planned', cell: r => (r.memory.exact ? 'to the byte' : 'no')}
+					]}
+				/>
+			</section>
+			${rows[0] &&
+			html`<section class="panel">
+				<h2>Larger shapes</h2>
+				<${Table}
+					caption="Arenas of larger shapes"
+					rows=${[...rows[0].memory.with_batch, ...rows[0].memory.with_seq.slice(1)]}
+					id=${r => `${r.batch} ${r.seq}`}
+					columns=${[
+						{name: 'batch', label: 'Batch', number: true, cell: r => r.batch},
+						{name: 'seq', label: 'Tokens', number: true, cell: r => r.seq},
+						...Object.keys(ARENAS).map(kind => ({name: kind, label: kind, number: true, cell: r => bytes(r.bytes[kind])})),
+						{name: 'total', label: 'all arenas', number: true, cell: r => bytes(r.total_bytes)}
+					]}
+				/>
+				<p class="soft">By the formula, for ${nameOf(rows[0].variant)}.</p>
+			</section>`}
+		</div>`}
+	<//>`;
 }

@@ -1,26 +1,30 @@
 // The one sentence that an experiment's comparisons amount to, and no more than they say.
-import { ratio, variantName } from '../format.js';
+import {ratio, variantName} from '../format.js';
 
 /** @typedef {import('../schemas').Schemas['Sweep']} Sweep */
 const FIRST = ['refused', 'faster', 'slower', 'same', 'undecided'];
 
 /** Where a comparison holds. @param {any} row */
 function where(row) {
-  if (row.places) return ` with ${row.threads} thread${row.threads === 1 ? '' : 's'}, over ${row.places} slicings`;
-  const at = variantName(row.at ?? {});
-  return at === 'the only variant' ? '' : ` with ${at}`;
+	if (row.places) return ` with ${row.threads} thread${row.threads === 1 ? '' : 's'}, over ${row.places} slicings`;
+	const at = variantName(row.at ?? {});
+	return at === 'the only variant' ? '' : ` with ${at}`;
 }
 
 /** @param {any} row */
 function said(row) {
-  const of = ratio(row.ratio, row.ratio_low, row.ratio_high);
-  const pairs = row.pairs ?? row.n;
-  const rests = pairs ? `, ${pairs} ${row.unit ?? 'pairs'}` : '';
-  return /** @type {Record<string, string>} */ ({
-    faster: `${row.b} is ${of} times as fast as ${row.a}${where(row)}${rests}`, slower: `${row.b} is slower than ${row.a}${where(row)}: ${of} times as fast${rests}`,
-    same: `${row.b} and ${row.a} are equivalent within the noise floor${where(row)}, ratio ${of}`, undecided: `nothing is decided between ${row.b} and ${row.a}${where(row)}, ratio ${of}${rests}`,
-    refused: `${row.b} and ${row.a} cannot be compared${where(row)}: ${row.reason ?? ''}`,
-  })[row.verdict] ?? row.verdict;
+	const of = ratio(row.ratio, row.ratio_low, row.ratio_high);
+	const pairs = row.pairs ?? row.n;
+	const rests = pairs ? `, ${pairs} ${row.unit ?? 'pairs'}` : '';
+	return (
+		/** @type {Record<string, string>} */ ({
+			faster: `${row.b} is ${of} times as fast as ${row.a}${where(row)}${rests}`,
+			slower: `${row.b} is slower than ${row.a}${where(row)}: ${of} times as fast${rests}`,
+			same: `${row.b} and ${row.a} are equivalent within the noise floor${where(row)}, ratio ${of}`,
+			undecided: `nothing is decided between ${row.b} and ${row.a}${where(row)}, ratio ${of}${rests}`,
+			refused: `${row.b} and ${row.a} cannot be compared${where(row)}: ${row.reason ?? ''}`
+		})[row.verdict] ?? row.verdict
+	);
 }
 
 /**
@@ -28,16 +32,21 @@ function said(row) {
  * @returns {{verdict: string, sentence: string}}
  */
 export function verdictOf(sweep) {
-  const rows = /** @type {any[]} */ (sweep.pooled.length ? sweep.pooled : sweep.rows).filter((row) => row.ratio !== null || row.verdict === 'refused');
-  if (!rows.length) return { verdict: 'none', sentence: 'There is one variant: nothing to compare.' };
-  const ordered = [...rows].sort((a, b) => FIRST.indexOf(a.verdict) - FIRST.indexOf(b.verdict));
-  const decided = ordered.filter((row) => row.verdict !== 'undecided');
-  const open = ordered.length - decided.length;
-  const told = (decided.length ? decided : ordered.slice(0, 1)).slice(0, 3).map(said);
-  const rest = decided.length - Math.min(decided.length, 3);
-  if (rest) told.push(`${rest} more comparisons are decided`);
-  if (decided.length && open) told.push(open === 1 ? said(/** @type {any} */ (ordered.at(-1))) : `${open} of ${ordered.length} comparisons are undecided`);
-  else if (!decided.length && open > 1) told.push(`nor in the ${open - 1} other comparisons`);
-  const sentence = told.join('; ');
-  return { verdict: ordered[0].verdict, sentence: `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.` };
+	const rows = /** @type {any[]} */ (sweep.pooled.length ? sweep.pooled : sweep.rows).filter(
+		row => row.ratio !== null || row.verdict === 'refused'
+	);
+	if (!rows.length) return {verdict: 'none', sentence: 'There is one variant: nothing to compare.'};
+	const ordered = [...rows].sort((a, b) => FIRST.indexOf(a.verdict) - FIRST.indexOf(b.verdict));
+	const decided = ordered.filter(row => row.verdict !== 'undecided');
+	const open = ordered.length - decided.length;
+	const told = (decided.length ? decided : ordered.slice(0, 1)).slice(0, 3).map(said);
+	const rest = decided.length - Math.min(decided.length, 3);
+	if (rest) told.push(`${rest} more comparisons are decided`);
+	if (decided.length && open)
+		told.push(
+			open === 1 ? said(/** @type {any} */ (ordered.at(-1))) : `${open} of ${ordered.length} comparisons are undecided`
+		);
+	else if (!decided.length && open > 1) told.push(`nor in the ${open - 1} other comparisons`);
+	const sentence = told.join('; ');
+	return {verdict: ordered[0].verdict, sentence: `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`};
 }

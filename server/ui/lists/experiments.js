@@ -1,11 +1,16 @@
 // What is known of an experiment, in one line.
-import { html } from '../vendor/preact.js';
-import { duration } from '../format.js';
-import { State } from '../words.js';
+import {html} from '../vendor/preact.js';
+import {duration} from '../format.js';
+import {State} from '../words.js';
 
 /** @param {{of: import('../schemas').Schemas['ExperimentSummary']}} props */
-export function Known({ of }) {
-  if (of.verdict) return html`<${State} of=${of.verdict.verdict === 'none' ? 'finished' : of.verdict.verdict} says=${of.verdict.sentence} />`;
-  if (of.state === 'active') return html`<span class="soft">${of.eta_s == null ? 'not known yet' : `known in about ${duration(of.eta_s)}`}</span>`;
-  return html`<span class="soft">no verdict</span>`;
+export function Known({of}) {
+	if (of.verdict)
+		return html`<${State}
+			of=${of.verdict.verdict === 'none' ? 'finished' : of.verdict.verdict}
+			says=${of.verdict.sentence}
+		/>`;
+	if (of.state === 'active')
+		return html`<span class="soft">${of.eta_s == null ? 'not known yet' : `known in about ${duration(of.eta_s)}`}</span>`;
+	return html`<span class="soft">no verdict</span>`;
 }

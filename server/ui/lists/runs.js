@@ -1,81 +1,171 @@
 // A list of runs: filters, marks for comparing, pages.
-import { html } from '../vendor/preact.js';
-import { address, choose, link } from '../address.js';
-import { useList } from '../answers.js';
-import { count, duration, ms, plural, variantName } from '../format.js';
-import { useFollow } from '../live.js';
-import { Answered, Choice, Empty, Narrow, Table, Time, useHeld } from '../pieces.js';
-import { State, STATES } from '../words.js';
+import {html} from '../vendor/preact.js';
+import {address, choose, link} from '../address.js';
+import {useList} from '../answers.js';
+import {count, duration, ms, plural, variantName} from '../format.js';
+import {useFollow} from '../live.js';
+import {Answered, Choice, Empty, Narrow, Table, Time, useHeld} from '../pieces.js';
+import {State, STATES} from '../words.js';
 
-/** Next page, and where one is. @param {{page: any, total: number | null | undefined, here: number, what: string}} props */
-export function Pages({ page, total, here, what }) {
-  const { params } = address.value;
-  return html`<div class="more"><span class="soft">${total == null ? `${count(here)} shown` : `${count(here)} of ${plural(total, what)} shown`}</span>
-    ${params.has('cursor') && html`<button onClick=${() => choose({ cursor: null }, false)}>First page</button>`}
-    ${page.next_cursor && html`<button onClick=${() => choose({ cursor: page.next_cursor }, false)}>Next page</button>`}</div>`;
+/**
+ * Next page, and where one is.
+ * @param {{page: any, total: number | null | undefined, here: number, what: string}} props
+ */
+export function Pages({page, total, here, what}) {
+	const {params} = address.value;
+	return html`<div class="more">
+		<span class="soft">${total == null ? `${count(here)} shown` : `${count(here)} of ${plural(total, what)} shown`}</span>
+		${params.has('cursor') && html`<button onClick=${() => choose({cursor: null}, false)}>First page</button>`}
+		${page.next_cursor && html`<button onClick=${() => choose({cursor: page.next_cursor}, false)}>Next page</button>`}
+	</div>`;
 }
 
 /** The runs that are marked, from the address. */
 const marked = () => (address.value.params.get('marked') ?? '').split(',').filter(Boolean).map(Number);
 /** @param {number} id */
 function toggle(id) {
-  const now = marked();
-  choose({ marked: (now.includes(id) ? now.filter((each) => each !== id) : [...now, id]).join(',') || null });
+	const now = marked();
+	choose({marked: (now.includes(id) ? now.filter(each => each !== id) : [...now, id]).join(',') || null});
 }
 
-/** The comparison of marked runs: the first against the others of its variant's opposite. @param {number[]} ids @param {any[]} rows */
+/**
+ * The comparison of marked runs: the first against the others of its variant's opposite.
+ * @param {number[]} ids
+ * @param {any[]} rows
+ */
 function comparison(ids, rows) {
-  if (ids.length < 2) return null;
-  const variantOf = new Map(rows.map((row) => [row.id, `${row.experiment_id} ${JSON.stringify(row.variant)}`]));
-  const first = variantOf.get(/** @type {number} */ (ids[0]));
-  const alike = ids.filter((id) => variantOf.get(id) === first);
-  const others = ids.filter((id) => variantOf.get(id) !== first);
-  return others.length ? { a: alike.join(','), b: others.join(',') } : { a: String(ids[0]), b: ids.slice(1).join(',') };
+	if (ids.length < 2) return null;
+	const variantOf = new Map(rows.map(row => [row.id, `${row.experiment_id} ${JSON.stringify(row.variant)}`]));
+	const first = variantOf.get(ids[0]);
+	const alike = ids.filter(id => variantOf.get(id) === first);
+	const others = ids.filter(id => variantOf.get(id) !== first);
+	return others.length ? {a: alike.join(','), b: others.join(',')} : {a: String(ids[0]), b: ids.slice(1).join(',')};
 }
 
 /** @type {import('../pieces.js').Column<import('../schemas').Schemas['RunRow']>[]} */
 const COLUMNS = [
-  { name: 'mark', label: html`<span class="unseen">Mark</span>`, tight: true, cell: (row) => html`<input type="checkbox" aria-label=${`Mark run ${row.id}`} checked=${marked().includes(row.id)} onChange=${() => toggle(row.id)} />` },
-  { name: 'id', label: 'Run', tight: true, sort: 'id', cell: (row) => html`<a href=${link('run', { id: row.id })}>${row.id}</a>` },
-  { name: 'experiment', label: 'Experiment', tight: true, cell: (row) => html`<a href=${link('experiment', { id: row.experiment_id })}>#${row.experiment_id}</a>` },
-  { name: 'variant', label: 'Variant', class: 'question', cell: (row) => html`${variantName(row.variant)} <small class="soft">repetition ${row.repetition}</small>${row.error && html`<div><small class="state bad">${row.error.slug ?? ''}: ${row.error.detail ?? ''}</small></div>`}` },
-  { name: 'state', label: 'State', tight: true, cell: (row) => html`<${State} of=${row.state} />` },
-  { name: 'step', label: 'Median step', number: true, sort: 'median_step_s', cell: (row) => ms(row.median_step_s) },
-  { name: 'tokens', label: 'Tokens/s', number: true, cell: (row) => count(row.tokens_per_s) },
-  { name: 'flagged', label: 'Flagged', number: true, cell: (row) => row.flagged_steps ? html`<span class="state warn">${count(row.flagged_steps)}</span>` : row.flagged_steps === 0 ? '0' : '–' },
-  { name: 'node', label: 'Node', tight: true, cell: (row) => row.node ?? '–' },
-  { name: 'duration', label: 'Took', number: true, cell: (row) => duration(row.duration_s) },
-  { name: 'finished', label: 'Ended', tight: true, sort: 'finished_at', cell: (row) => html`<${Time} at=${row.finished_at} />` },
+	{
+		name: 'mark',
+		label: html`<span class="unseen">Mark</span>`,
+		tight: true,
+		cell: row => html`<input
+			type="checkbox"
+			aria-label=${`Mark run ${row.id}`}
+			checked=${marked().includes(row.id)}
+			onChange=${() => toggle(row.id)}
+		/>`
+	},
+	{
+		name: 'id',
+		label: 'Run',
+		tight: true,
+		sort: 'id',
+		cell: row => html`<a href=${link('run', {id: row.id})}>${row.id}</a>`
+	},
+	{
+		name: 'experiment',
+		label: 'Experiment',
+		tight: true,
+		cell: row => html`<a href=${link('experiment', {id: row.experiment_id})}>#${row.experiment_id}</a>`
+	},
+	{
+		name: 'variant',
+		label: 'Variant',
+		class: 'question',
+		cell: row => html`
+			${variantName(row.variant)} <small class="soft">repetition ${row.repetition}</small>
+			${row.error && html`<div><small class="state bad">${row.error.slug ?? ''}: ${row.error.detail ?? ''}</small></div>`}
+		`
+	},
+	{name: 'state', label: 'State', tight: true, cell: row => html`<${State} of=${row.state} />`},
+	{name: 'step', label: 'Median step', number: true, sort: 'median_step_s', cell: row => ms(row.median_step_s)},
+	{name: 'tokens', label: 'Tokens/s', number: true, cell: row => count(row.tokens_per_s)},
+	{
+		name: 'flagged',
+		label: 'Flagged',
+		number: true,
+		cell: row =>
+			row.flagged_steps
+				? html`<span class="state warn">${count(row.flagged_steps)}</span>`
+				: row.flagged_steps === 0
+					? '0'
+					: '–'
+	},
+	{name: 'node', label: 'Node', tight: true, cell: row => row.node ?? '–'},
+	{name: 'duration', label: 'Took', number: true, cell: row => duration(row.duration_s)},
+	{
+		name: 'finished',
+		label: 'Ended',
+		tight: true,
+		sort: 'finished_at',
+		cell: row => html`<${Time} at=${row.finished_at} />`
+	}
 ];
 
 /** @param {{experimentId?: number}} props without one, all runs */
-export function Runs({ experimentId }) {
-  const { params } = address.value;
-  const filters = (params.get('filter') ?? '').split(/[\s,]+/).filter((each) => each.includes('='));
-  const narrowed = {
-    experiment_id: experimentId ?? params.get('experiment'), state: params.get('state'), filter: filters,
-    node: params.get('node'), flagged: params.get('flagged'),
-  };
-  const page = {
-    sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 100,
-  };
-  const followed = experimentId ? `experiment:${experimentId}` : 'overview';
-  useFollow(followed);
-  const answer = useList('runs', narrowed, page, followed);
-  const view = JSON.stringify([narrowed, page]);
-  const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), (row) => row.id, view);
-  const ids = marked();
-  const sides = comparison(ids, held.rows);
-  const columns = experimentId ? COLUMNS.filter((column) => column.name !== 'experiment') : COLUMNS;
-  return html`<div class="filters"><${Narrow} name="filter" label="Settings" placeholder="scheduler=task threads=2" first=${true} />
-      <${Choice} name="state" label="State" options=${[['', 'any'], ...STATES.map((state) => [state, state])]} />
-      <${Choice} name="flagged" label="Flagged steps" options=${[['', 'any'], ['true', 'some'], ['false', 'none']]} />
-      <${Narrow} name="node" label="Node" />
-      ${ids.length > 0 && html`<div class="row">${sides ? html`<a class="button first" data-compare href=${link('compare', sides)}>Compare ${plural(ids.length, 'run')}</a>` : html`<span class="soft">Mark another run to compare</span>`}
-        <button onClick=${() => choose({ marked: null })}>Clear marks</button></div>`}</div>
-    <${Answered} answer=${answer} lines=${12}>${(/** @type {any} */ found) => found.items.length === 0
-    ? html`<${Empty}><p>${found.next_cursor ? 'None so far: a page looks at a part of all runs.' : 'No run is like that.'}</p><${Pages} page=${found} total=${answer.total} here=${0} what="run" /><//>`
-    : html`<section class="panel" ref=${held.place}>${held.waiting > 0 && html`<div class="row"><button onClick=${held.release}>${plural(held.waiting, 'new run')}: show</button></div>`}
-      <${Table} caption="Runs" columns=${columns} rows=${held.rows} id=${(/** @type {any} */ row) => row.id} sort=${page.sort} onSort=${(/** @type {string} */ sort) => choose({ sort, cursor: null })} />
-      <${Pages} page=${found} total=${answer.total} here=${held.rows.length} what="run" /></section>`}<//>`;
+export function Runs({experimentId}) {
+	const {params} = address.value;
+	const filters = (params.get('filter') ?? '').split(/[\s,]+/).filter(each => each.includes('='));
+	const narrowed = {
+		experiment_id: experimentId ?? params.get('experiment'),
+		state: params.get('state'),
+		filter: filters,
+		node: params.get('node'),
+		flagged: params.get('flagged')
+	};
+	const page = {sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 100};
+	const followed = experimentId ? `experiment:${experimentId}` : 'overview';
+	useFollow(followed);
+	const answer = useList('runs', narrowed, page, followed);
+	const view = JSON.stringify([narrowed, page]);
+	const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), row => row.id, view);
+	const ids = marked();
+	const sides = comparison(ids, held.rows);
+	const columns = experimentId ? COLUMNS.filter(column => column.name !== 'experiment') : COLUMNS;
+	return html`
+		<div class="filters">
+			<${Narrow} name="filter" label="Settings" placeholder="scheduler=task threads=2" first=${true} />
+			<${Choice} name="state" label="State" options=${[['', 'any'], ...STATES.map(state => [state, state])]} />
+			<${Choice}
+				name="flagged"
+				label="Flagged steps"
+				options=${[
+					['', 'any'],
+					['true', 'some'],
+					['false', 'none']
+				]}
+			/>
+			<${Narrow} name="node" label="Node" />
+			${ids.length > 0 &&
+			html`<div class="row">
+				${sides
+					? html`<a class="button first" data-compare href=${link('compare', sides)}>
+							Compare ${plural(ids.length, 'run')}
+						</a>`
+					: html`<span class="soft">Mark another run to compare</span>`}
+				<button onClick=${() => choose({marked: null})}>Clear marks</button>
+			</div>`}
+		</div>
+		<${Answered} answer=${answer} lines=${12}>
+			${found =>
+				found.items.length === 0
+					? html`<${Empty}>
+							<p>${found.next_cursor ? 'None so far: a page looks at a part of all runs.' : 'No run is like that.'}</p>
+							<${Pages} page=${found} total=${answer.total} here=${0} what="run" />
+						<//>`
+					: html`<section class="panel" ref=${held.place}>
+							${held.waiting > 0 &&
+							html`<div class="row"><button onClick=${held.release}>${plural(held.waiting, 'new run')}: show</button></div>`}
+							<${Table}
+								caption="Runs"
+								columns=${columns}
+								rows=${held.rows}
+								id=${row => row.id}
+								sort=${page.sort}
+								onSort=${sort => choose({sort, cursor: null})}
+							/>
+							<${Pages} page=${found} total=${answer.total} here=${held.rows.length} what="run" />
+						</section>`}
+		<//>
+	`;
 }

@@ -4,56 +4,65 @@
 
 /** Parts between commas that are outside of braces and brackets. @param {string} text */
 export function parts(text) {
-  const found = [''];
-  let depth = 0;
-  for (const letter of text) {
-    if ('{['.includes(letter)) depth += 1;
-    if ('}]'.includes(letter)) depth -= 1;
-    if (letter === ',' && depth === 0) found.push('');
-    else found[found.length - 1] += letter;
-  }
-  return found.map((part) => part.trim()).filter(Boolean);
+	const found = [''];
+	let depth = 0;
+	for (const letter of text) {
+		if ('{['.includes(letter)) depth += 1;
+		if ('}]'.includes(letter)) depth -= 1;
+		if (letter === ',' && depth === 0) found.push('');
+		else found[found.length - 1] += letter;
+	}
+	return found.map(part => part.trim()).filter(Boolean);
 }
 
 /** The schemas that a field may have. @param {any} schema */
-export const kinds = (schema) => (schema.anyOf ?? [schema]).filter((/** @type {any} */ each) => each.type !== 'null');
+export const kinds = schema => (schema.anyOf ?? [schema]).filter(each => each.type !== 'null');
 /** The values that a field may have, if they are few. @param {any} schema @returns {string[] | null} */
-export const choices = (schema) => kinds(schema).find((/** @type {any} */ each) => each.enum)?.enum ?? null;
+export const choices = schema => kinds(schema).find(each => each.enum)?.enum ?? null;
 
 /** @param {string} text @param {any} schema */
 function valueOf(text, schema) {
-  const types = new Set(kinds(schema).map((/** @type {any} */ each) => each.type));
-  if ((types.has('integer') || types.has('number')) && text !== '' && Number.isFinite(Number(text))) return Number(text);
-  if (types.has('boolean') && (text === 'true' || text === 'false')) return text === 'true';
-  if ((types.has('object') || types.has('array')) && /^[[{]/.test(text)) try { return JSON.parse(text); } catch { return text; }
-  return text;
+	const types = new Set(kinds(schema).map(each => each.type));
+	if ((types.has('integer') || types.has('number')) && text !== '' && Number.isFinite(Number(text))) return Number(text);
+	if (types.has('boolean') && (text === 'true' || text === 'false')) return text === 'true';
+	if ((types.has('object') || types.has('array')) && /^[[{]/.test(text))
+		try {
+			return JSON.parse(text);
+		} catch {
+			return text;
+		}
+	return text;
 }
 
 /** @param {unknown} value */
-const textOf = (value) => (typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
+const textOf = value => (typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
 
 /** What a form shows of a request. @param {any} request @returns {Texts} */
 export function textsOf(request) {
-  /** @type {Texts} */
-  const texts = {};
-  for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) texts[name] = textOf(value);
-  for (const [name, values] of Object.entries(request.axes ?? {})) texts[name] = /** @type {any[]} */ (values).map(textOf).join(', ');
-  return texts;
+	/** @type {Texts} */
+	const texts = {};
+	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) texts[name] = textOf(value);
+	for (const [name, values] of Object.entries(request.axes ?? {}))
+		texts[name] = /** @type {any[]} */ (values).map(textOf).join(', ');
+	return texts;
 }
 
 /** The base and axes that texts say. @param {Texts} texts @param {Record<string, any>} fields */
 export function settingsOf(texts, fields) {
-  /** @type {Record<string, unknown>} */
-  const base = {};
-  /** @type {Record<string, unknown[]>} */
-  const axes = {};
-  for (const [name, schema] of Object.entries(fields)) {
-    const text = (texts[name] ?? '').trim();
-    if (!text) continue;
-    if (name === 'cores') { base[name] = /^[[]/.test(text) ? valueOf(text, schema) : parts(text).map(Number); continue; }
-    const values = parts(text).map((part) => valueOf(part, schema));
-    if (values.length > 1) axes[name] = values;
-    else if (values.length === 1) base[name] = values[0];
-  }
-  return { base, axes };
+	/** @type {Record<string, unknown>} */
+	const base = {};
+	/** @type {Record<string, unknown[]>} */
+	const axes = {};
+	for (const [name, schema] of Object.entries(fields)) {
+		const text = (texts[name] ?? '').trim();
+		if (!text) continue;
+		if (name === 'cores') {
+			base[name] = /^[[]/.test(text) ? valueOf(text, schema) : parts(text).map(Number);
+			continue;
+		}
+		const values = parts(text).map(part => valueOf(part, schema));
+		if (values.length > 1) axes[name] = values;
+		else if (values.length === 1) base[name] = values[0];
+	}
+	return {base, axes};
 }

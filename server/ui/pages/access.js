@@ -1,80 +1,215 @@
 // Who one is; keys, and what is deleted of old runs.
-import { html, useState } from '../vendor/preact.js';
-import { ask, key } from '../api.js';
-import { changed, useAction, useAnswer } from '../answers.js';
-import { bytes, count, plural } from '../format.js';
-import { Answered, Copy, Empty, Head, Pairs, Refused, Table, Time } from '../pieces.js';
-import { State } from '../words.js';
+import {html, useState} from '../vendor/preact.js';
+import {ask, key} from '../api.js';
+import {changed, useAction, useAnswer} from '../answers.js';
+import {bytes, count, plural} from '../format.js';
+import {Answered, Copy, Empty, Head, Pairs, Refused, Table, Time} from '../pieces.js';
+import {State} from '../words.js';
 
-const SCOPES = /** @type {[string, string][]} */ ([['read', 'see everything but keys'], ['submit', 'also submit, cancel and retry'], ['worker', 'run a worker'], ['admin', 'everything']]);
-const LASTS = /** @type {[string, string][]} */ ([['', 'until it is revoked'], [String(86400), 'a day'], [String(30 * 86400), '30 days'], [String(365 * 86400), 'a year']]);
+const SCOPES = /** @type {[string, string][]} */ ([
+	['read', 'see everything but keys'],
+	['submit', 'also submit, cancel and retry'],
+	['worker', 'run a worker'],
+	['admin', 'everything']
+]);
+const LASTS = /** @type {[string, string][]} */ ([
+	['', 'until it is revoked'],
+	[String(86400), 'a day'],
+	[String(30 * 86400), '30 days'],
+	[String(365 * 86400), 'a year']
+]);
 
 /** @param {any} each */
-const stateOf = (each) => (each.revoked_at ? 'revoked' : each.expires_at && Date.parse(each.expires_at) < Date.now() ? 'expired' : 'valid');
+const stateOf = each =>
+	each.revoked_at ? 'revoked' : each.expires_at && Date.parse(each.expires_at) < Date.now() ? 'expired' : 'valid';
 
 function Create() {
-  const [made, setMade] = useState(/** @type {any} */ (null));
-  const { run, busy, problem } = useAction(async (/** @type {HTMLFormElement} */ form) => {
-    const said = new FormData(form);
-    const lasts = said.get('lasts');
-    setMade(await ask('keys', { method: 'POST', body: { scope: said.get('scope'), name: said.get('name'), ...(lasts ? { expires_in_s: Number(lasts) } : {}) } }));
-    form.reset();
-    changed('keys');
-  });
-  return html`<form class="panel stack tight" onSubmit=${(/** @type {any} */ event) => { event.preventDefault(); void run(event.currentTarget); }}><h2>New key</h2>
-    ${problem && html`<${Refused} problem=${problem} />`}
-    <div class="fields"><div class="field"><label for="key-name">Name</label><input id="key-name" name="name" maxlength="200" /></div>
-      <div class="field"><label for="key-scope">It allows to</label><select id="key-scope" name="scope">${SCOPES.map(([scope, says]) => html`<option key=${scope} value=${scope}>${scope}: ${says}</option>`)}</select></div>
-      <div class="field"><label for="key-lasts">It lasts</label><select id="key-lasts" name="lasts">${LASTS.map(([s, says]) => html`<option key=${s} value=${s}>${says}</option>`)}</select></div></div>
-    <div class="row"><button class="first" disabled=${busy}>Create</button></div>
-    ${made && html`<div class="notice good" role="status"><strong>Key ${made.id} is made. It is shown here and never again:</strong><code>${made.token}</code><span class="row"><${Copy} text=${made.token} /><button onClick=${() => setMade(null)} type="button">I have it</button></span></div>`}</form>`;
+	const [made, setMade] = useState(/** @type {any} */ (null));
+	const {run, busy, problem} = useAction(async (/** @type {HTMLFormElement} */ form) => {
+		const said = new FormData(form);
+		const lasts = said.get('lasts');
+		setMade(
+			await ask('keys', {
+				method: 'POST',
+				body: {scope: said.get('scope'), name: said.get('name'), ...(lasts ? {expires_in_s: Number(lasts)} : {})}
+			})
+		);
+		form.reset();
+		changed('keys');
+	});
+	return html`<form
+		class="panel stack tight"
+		onSubmit=${event => {
+			event.preventDefault();
+			void run(event.currentTarget);
+		}}
+	>
+		<h2>New key</h2>
+		${problem && html`<${Refused} problem=${problem} />`}
+		<div class="fields">
+			<div class="field"><label for="key-name">Name</label><input id="key-name" name="name" maxlength="200" /></div>
+			<div class="field">
+				<label for="key-scope">It allows to</label>
+				<select id="key-scope" name="scope">
+					${SCOPES.map(([scope, says]) => html`<option key=${scope} value=${scope}>${scope}: ${says}</option>`)}
+				</select>
+			</div>
+			<div class="field">
+				<label for="key-lasts">It lasts</label>
+				<select id="key-lasts" name="lasts">
+					${LASTS.map(([s, says]) => html`<option key=${s} value=${s}>${says}</option>`)}
+				</select>
+			</div>
+		</div>
+		<div class="row"><button class="first" disabled=${busy}>Create</button></div>
+		${made &&
+		html`<div class="notice good" role="status">
+			<strong>Key ${made.id} is made. It is shown here and never again:</strong>
+			<code>${made.token}</code>
+			<span class="row">
+				<${Copy} text=${made.token} />
+				<button onClick=${() => setMade(null)} type="button">I have it</button>
+			</span>
+		</div>`}
+	</form>`;
 }
 
 /** @param {{of: any}} props */
-function Revoke({ of }) {
-  const [sure, setSure] = useState(false);
-  const { run, busy, problem } = useAction(async () => { await ask(`keys/${of.id}/revoke`, { method: 'POST' }); changed('keys'); });
-  if (of.revoked_at) return null;
-  return html`${problem && html`<${Refused} problem=${problem} />`}${sure ? html`<button class="danger" disabled=${busy} onClick=${() => run(undefined)}>Revoke key ${of.id}</button> <button onClick=${() => setSure(false)}>Keep</button>` : html`<button onClick=${() => setSure(true)}>Revoke…<span class="unseen"> key ${of.id}</span></button>`}`;
+function Revoke({of}) {
+	const [sure, setSure] = useState(false);
+	const {run, busy, problem} = useAction(async () => {
+		await ask(`keys/${of.id}/revoke`, {method: 'POST'});
+		changed('keys');
+	});
+	if (of.revoked_at) return null;
+	return html`
+		${problem && html`<${Refused} problem=${problem} />`}
+		${sure
+			? html`<button class="danger" disabled=${busy} onClick=${() => run(undefined)}>Revoke key ${of.id}</button> <button
+					onClick=${() => setSure(false)}
+				>
+					Keep
+				</button>`
+			: html`<button onClick=${() => setSure(true)}>Revoke…<span class="unseen"> key ${of.id}</span></button>`}
+	`;
 }
 
 function Prune() {
-  const [found, setFound] = useState(/** @type {any} */ (null));
-  const [asked, setAsked] = useState(/** @type {any} */ (null));
-  const { run, busy, problem } = useAction(async (/** @type {any} */ body) => {
-    setAsked(body);
-    setFound(await ask('prune', { method: 'POST', body }));
-  });
-  /** @param {any} event */
-  const look = (event) => {
-    event.preventDefault();
-    const said = new FormData(event.currentTarget);
-    const states = said.getAll('states').map(String);
-    void run({ older_than_s: Number(said.get('days')) * 86400, states, dry_run: true });
-  };
-  return html`<form class="panel stack tight" onSubmit=${look}><h2>Delete old runs</h2><p class="soft">Unfinished experiments are left untouched. First you see what would go.</p>
-    ${problem && html`<${Refused} problem=${problem} />`}
-    <div class="row"><div class="field"><label for="prune-days">They ended at least so many days ago</label><input id="prune-days" name="days" type="number" min="0" max="36500" value="90" required /></div>
-      <fieldset class="row"><legend class="soft">They are</legend>${['succeeded', 'failed', 'cancelled', 'quarantined'].map((state) => html`<label key=${state}><input type="checkbox" name="states" value=${state} defaultChecked=${state !== 'succeeded'} /> ${state}</label>`)}</fieldset></div>
-    <div class="row"><button disabled=${busy}>What would go?</button></div>
-    ${found && html`<div class=${`notice ${found.dry_run ? 'warn' : 'good'}`} role="status"><strong>${found.dry_run ? 'This would go' : 'This is gone'}: ${plural(found.runs, 'run')}, ${plural(found.experiments, 'experiment')}, ${plural(found.files, 'file')} (${bytes(found.bytes)})${found.more ? ', and more' : ''}</strong>
-      <span>${plural(found.attempts, 'attempt')}, ${plural(found.results, 'result')}, ${plural(found.artifacts, 'artifact')}, ${count(found.output_lines)} lines of output.</span>
-      ${found.dry_run && found.runs > 0 && html`<span><button class="danger" type="button" disabled=${busy} onClick=${() => run({ ...asked, dry_run: false })}>Delete ${plural(found.runs, 'run')} for good</button></span>`}</div>`}</form>`;
+	const [found, setFound] = useState(/** @type {any} */ (null));
+	const [asked, setAsked] = useState(/** @type {any} */ (null));
+	const {run, busy, problem} = useAction(async body => {
+		setAsked(body);
+		setFound(await ask('prune', {method: 'POST', body}));
+	});
+	/** @param {any} event */
+	const look = event => {
+		event.preventDefault();
+		const said = new FormData(event.currentTarget);
+		const states = said.getAll('states').map(String);
+		void run({older_than_s: Number(said.get('days')) * 86400, states, dry_run: true});
+	};
+	return html`<form class="panel stack tight" onSubmit=${look}>
+		<h2>Delete old runs</h2>
+		<p class="soft">Unfinished experiments are left untouched. First you see what would go.</p>
+		${problem && html`<${Refused} problem=${problem} />`}
+		<div class="row">
+			<div class="field">
+				<label for="prune-days">They ended at least so many days ago</label>
+				<input id="prune-days" name="days" type="number" min="0" max="36500" value="90" required />
+			</div>
+			<fieldset class="row">
+				<legend class="soft">They are</legend>
+				${['succeeded', 'failed', 'cancelled', 'quarantined'].map(
+					state => html`<label key=${state}>
+						<input type="checkbox" name="states" value=${state} defaultChecked=${state !== 'succeeded'} /> ${state}
+					</label>`
+				)}
+			</fieldset>
+		</div>
+		<div class="row"><button disabled=${busy}>What would go?</button></div>
+		${found &&
+		html`<div class=${`notice ${found.dry_run ? 'warn' : 'good'}`} role="status">
+			<strong>
+				${found.dry_run ? 'This would go' : 'This is gone'}: ${plural(found.runs, 'run')}, ${plural(
+					found.experiments,
+					'experiment'
+				)}, ${plural(found.files, 'file')} (${bytes(found.bytes)})${found.more ? ', and more' : ''}
+			</strong>
+			<span>
+				${plural(found.attempts, 'attempt')}, ${plural(found.results, 'result')}, ${plural(
+					found.artifacts,
+					'artifact'
+				)}, ${count(found.output_lines)} lines
+				of output.
+			</span>
+			${found.dry_run &&
+			found.runs > 0 &&
+			html`<span>
+				<button class="danger" type="button" disabled=${busy} onClick=${() => run({...asked, dry_run: false})}>
+					Delete ${plural(found.runs, 'run')} for good
+				</button>
+			</span>`}
+		</div>`}
+	</form>`;
 }
 
 export default function Access() {
-  const who = useAnswer('whoami');
-  const admin = who.data?.scope === 'admin';
-  const keys = useAnswer(admin ? 'keys' : null, { limit: 200 }, { follow: 'keys' });
-  const leave = () => { key.forget(); location.reload(); };
-  return html`<${Head} title="Access" />
-    <${Answered} answer=${who} lines=${3}>${(/** @type {any} */ me) => html`<div class="stack"><section class="panel stack tight"><h2>Who you are</h2>
-      <${Pairs} of=${[['you', me.name ? `${me.name} (${me.actor})` : me.actor === 'local' ? 'whoever is on this machine' : me.actor], ['scope', `${me.scope}: ${SCOPES.find(([scope]) => scope === me.scope)?.[1] ?? ''}`], ['expires', me.expires_at ? html`<${Time} at=${me.expires_at} />` : 'never']]} />
-      ${!me.keys_exist && html`<p class="soft">There are no keys: the server is open to whoever is on its machine, until the first one is made.</p>`}
-      ${key.get() && html`<div class="row"><button onClick=${leave}>Forget the key of this tab</button></div>`}</section>
-      ${admin ? html`<${Create} /><section class="panel"><h2>Keys</h2><${Answered} answer=${keys} lines=${4}>${(/** @type {any} */ page) => page.items.length ? html`<${Table} caption="Keys" rows=${page.items} id=${(/** @type {any} */ k) => k.id} columns=${/** @type {any} */ ([
-    { name: 'id', label: 'Key', number: true, cell: (/** @type {any} */ k) => k.id }, { name: 'name', label: 'Name', class: 'question', cell: (/** @type {any} */ k) => k.name || '–' }, { name: 'scope', label: 'Scope', cell: (/** @type {any} */ k) => k.scope }, { name: 'state', label: 'State', cell: (/** @type {any} */ k) => html`<${State} of=${stateOf(k)} />` },
-    { name: 'made', label: 'Made', cell: (/** @type {any} */ k) => html`<${Time} at=${k.created_at} />` }, { name: 'used', label: 'Last used', cell: (/** @type {any} */ k) => html`<${Time} at=${k.last_used_at} />` }, { name: 'expires', label: 'Expires', cell: (/** @type {any} */ k) => html`<${Time} at=${k.expires_at} />` },
-    { name: 'act', label: html`<span class="unseen">Revoke</span>`, cell: (/** @type {any} */ k) => html`<${Revoke} of=${k} />` },
-  ])} />` : html`<p class="soft">None.</p>`}<//></section><${Prune} />` : html`<${Empty}><p>Keys and deletion take a key of scope admin.</p><//>`}</div>`}<//>`;
+	const who = useAnswer('whoami');
+	const admin = who.data?.scope === 'admin';
+	const keys = useAnswer(admin ? 'keys' : null, {limit: 200}, {follow: 'keys'});
+	const leave = () => {
+		key.forget();
+		location.reload();
+	};
+	return html`
+		<${Head} title="Access" />
+		<${Answered} answer=${who} lines=${3}>
+			${me => html`<div class="stack">
+				<section class="panel stack tight">
+					<h2>Who you are</h2>
+					<${Pairs}
+						of=${[
+							['you', me.name ? `${me.name} (${me.actor})` : me.actor === 'local' ? 'whoever is on this machine' : me.actor],
+							['scope', `${me.scope}: ${SCOPES.find(([scope]) => scope === me.scope)?.[1] ?? ''}`],
+							['expires', me.expires_at ? html`<${Time} at=${me.expires_at} />` : 'never']
+						]}
+					/>
+					${!me.keys_exist &&
+					html`<p class="soft">
+						There are no keys: the server is open to whoever is on its machine, until the first one is made.
+					</p>`}
+					${key.get() && html`<div class="row"><button onClick=${leave}>Forget the key of this tab</button></div>`}
+				</section>
+				${admin
+					? html`
+							<${Create} />
+							<section class="panel">
+								<h2>Keys</h2>
+								<${Answered} answer=${keys} lines=${4}>
+									${page =>
+										page.items.length
+											? html`<${Table}
+													caption="Keys"
+													rows=${page.items}
+													id=${k => k.id}
+													columns=${[
+														{name: 'id', label: 'Key', number: true, cell: k => k.id},
+														{name: 'name', label: 'Name', class: 'question', cell: k => k.name || '–'},
+														{name: 'scope', label: 'Scope', cell: k => k.scope},
+														{name: 'state', label: 'State', cell: k => html`<${State} of=${stateOf(k)} />`},
+														{name: 'made', label: 'Made', cell: k => html`<${Time} at=${k.created_at} />`},
+														{name: 'used', label: 'Last used', cell: k => html`<${Time} at=${k.last_used_at} />`},
+														{name: 'expires', label: 'Expires', cell: k => html`<${Time} at=${k.expires_at} />`},
+														{name: 'act', label: html`<span class="unseen">Revoke</span>`, cell: k => html`<${Revoke} of=${k} />`}
+													]}
+												/>`
+											: html`<p class="soft">None.</p>`}
+								<//>
+							</section>
+							<${Prune} />
+						`
+					: html`<${Empty}><p>Keys and deletion take a key of scope admin.</p><//>`}
+			</div>`}
+		<//>
+	`;
 }

@@ -1,131 +1,387 @@
 // Is B faster than A? The verdict, the ratio over the noise floor, pairs, what differs, and two timelines.
-import { html, useState } from '../vendor/preact.js';
-import { address, choose, link } from '../address.js';
-import { useAnswer } from '../answers.js';
-import { ms, number, percent, plural, ratio, variantName } from '../format.js';
-import { Answered, Empty, Head, Pairs, Skeleton } from '../pieces.js';
-import { Plot } from '../plots/plot.js';
-import { Dot, XAxis, YAxis, scale } from '../plots/scale.js';
-import { NoTrace, useTrace } from '../run/timed.js';
-import { Timeline } from '../timeline/timeline.js';
-import { State } from '../words.js';
+import {html, useState} from '../vendor/preact.js';
+import {address, choose, link} from '../address.js';
+import {useAnswer} from '../answers.js';
+import {ms, number, percent, plural, ratio, variantName} from '../format.js';
+import {Answered, Empty, Head, Pairs, Skeleton} from '../pieces.js';
+import {Plot} from '../plots/plot.js';
+import {Dot, XAxis, YAxis, scale} from '../plots/scale.js';
+import {NoTrace, useTrace} from '../run/timed.js';
+import {Timeline} from '../timeline/timeline.js';
+import {State} from '../words.js';
+
+/** One of several. */
+const ONE = /** @type {Record<string, string>} */ ({pairs: 'pair', processes: 'process', occasions: 'occasion'});
 
 /** @param {import('../schemas').Schemas['Comparison']} found */
 function sentence(found) {
-  const at = ratio(found.ratio, found.ratio_low, found.ratio_high);
-  return /** @type {Record<string, string>} */ ({
-    faster: `B is ${at} times as fast as A.`, slower: `B is slower than A: ${at} times as fast.`, same: `A and B are equivalent within the noise floor of ${percent(found.noise_floor)}; ratio ${at}.`,
-    undecided: `Nothing is decided between A and B; ratio ${at}.`, refused: 'They cannot be compared.',
-  })[found.verdict] ?? found.verdict;
+	const at = ratio(found.ratio, found.ratio_low, found.ratio_high);
+	return (
+		/** @type {Record<string, string>} */ ({
+			faster: `B is ${at} times as fast as A.`,
+			slower: `B is slower than A: ${at} times as fast.`,
+			same: `A and B are equivalent within the noise floor of ${percent(found.noise_floor)}; ratio ${at}.`,
+			undecided: `Nothing is decided between A and B; ratio ${at}.`,
+			refused: 'They cannot be compared.'
+		})[found.verdict] ?? found.verdict
+	);
 }
 
-/** The ratio of times and its interval over the noise floor; beneath it that of instructions, where it is known. @param {{of: import('../schemas').Schemas['Comparison']}} props */
-function Ratio({ of }) {
-  if (of.ratio === null) return null;
-  const floor = of.noise_floor ?? 0.01;
-  /** @type {{metric: string, ratio: number, ratio_low: number | null, ratio_high: number | null}[]} */
-  const rows = [{ metric: 'time', ratio: of.ratio, ratio_low: of.ratio_low, ratio_high: of.ratio_high }];
-  if (of.instructions?.ratio != null) rows.push({ metric: 'instructions', ratio: of.instructions.ratio, ratio_low: of.instructions.ratio_low ?? null, ratio_high: of.instructions.ratio_high ?? null });
-  const ends = rows.flatMap((row) => [row.ratio, row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
-  const reach = Math.max(1 + floor * 3, ...ends.map((end) => Math.max(end, 1 / end))) ** 1.15;
-  const draw = (/** @type {number} */ width) => {
-    const left = rows.length > 1 ? 96 : 20;
-    const x = scale(1 / reach, reach, left, width - 20, 10, true);
-    const bottom = 14 + 30 * rows.length;
-    return { height: bottom + 52, parts: html`<rect x=${x(1 - floor)} y="6" width=${x(1 + floor) - x(1 - floor)} height=${bottom - 6} fill="var(--raised)" /><${XAxis} x=${x} top=${6} bottom=${bottom} label=${rows.length > 1 ? 'A / B' : 'time of A / time of B'} about=${8} />
-      <path d=${`M${x(1)} 6V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
-      ${rows.map((row, i) => html`<g key=${row.metric}>${rows.length > 1 && html`<text x=${left - 9} y=${29 + 30 * i} text-anchor="end" font-size="12" fill="var(--ink)">${row.metric}</text>`}
-        <${Dot} x=${x} y=${25 + 30 * i} low=${row.ratio_low} middle=${row.ratio} high=${row.ratio_high} colour=${i ? 'var(--edge)' : 'var(--accent)'} r=${6} says=${`${row.metric}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}`} /></g>`)}
-      <text x=${x(1) - 10} y=${bottom + 48} text-anchor="end" font-size="11.5" fill="var(--soft)">← A is faster</text><text x=${x(1) + 10} y=${bottom + 48} font-size="11.5" fill="var(--soft)">B is faster →</text>` };
-  };
-  const told = rows.map((row, i) => ({ verdict: i ? null : of.verdict, ...row, p_value: i ? null : of.p_value, n: i ? of.instructions?.n : of.n, unit: of.unit, test: i ? null : of.test }));
-  return html`<${Plot} title="Ratio" name="ratio" draw=${draw} rows=${told} said=${`Time of A / time of B with its 95 % interval; above 1: B is faster.${rows.length > 1 ? ' Instructions of A / of B in the same way; above 1: B takes fewer.' : ''} Grey band: the noise floor of ${percent(floor)}, declared beforehand.`}
-    fields=${['metric', 'verdict', 'ratio', 'ratio_low', 'ratio_high', 'p_value', 'n', 'unit', 'test'].map((label) => ({ label, value: (/** @type {any} */ r) => r[label] }))} />`;
+/**
+ * The ratio of times and its interval over the noise floor; beneath it that of instructions, where it is known.
+ * @param {{of: import('../schemas').Schemas['Comparison']}} props
+ */
+function Ratio({of}) {
+	if (of.ratio === null) return null;
+	const floor = of.noise_floor ?? 0.01;
+	/** @type {{metric: string, ratio: number, ratio_low: number | null, ratio_high: number | null}[]} */
+	const rows = [{metric: 'time', ratio: of.ratio, ratio_low: of.ratio_low, ratio_high: of.ratio_high}];
+	if (of.instructions?.ratio != null)
+		rows.push({
+			metric: 'instructions',
+			ratio: of.instructions.ratio,
+			ratio_low: of.instructions.ratio_low ?? null,
+			ratio_high: of.instructions.ratio_high ?? null
+		});
+	const ends = rows.flatMap(row => [row.ratio, row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
+	const reach = Math.max(1 + floor * 3, ...ends.map(end => Math.max(end, 1 / end))) ** 1.15;
+	const draw = (/** @type {number} */ width) => {
+		const left = rows.length > 1 ? 96 : 20;
+		const x = scale(1 / reach, reach, left, width - 20, 10, true);
+		const bottom = 14 + 30 * rows.length;
+		return {
+			height: bottom + 52,
+			parts: html`
+				<rect x=${x(1 - floor)} y="6" width=${x(1 + floor) - x(1 - floor)} height=${bottom - 6} fill="var(--raised)" />
+				<${XAxis}
+					x=${x}
+					top=${6}
+					bottom=${bottom}
+					label=${rows.length > 1 ? 'A / B' : 'time of A / time of B'}
+					about=${8}
+				/>
+				<path d=${`M${x(1)} 6V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
+				${rows.map(
+					(row, i) => html`<g key=${row.metric}>
+						${rows.length > 1 &&
+						html`<text x=${left - 9} y=${29 + 30 * i} text-anchor="end" font-size="12" fill="var(--ink)">
+							${row.metric}
+						</text>`}
+						<${Dot}
+							x=${x}
+							y=${25 + 30 * i}
+							low=${row.ratio_low}
+							middle=${row.ratio}
+							high=${row.ratio_high}
+							colour=${i ? 'var(--edge)' : 'var(--accent)'}
+							r=${6}
+							says=${`${row.metric}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}`}
+						/>
+					</g>`
+				)}
+				<text x=${x(1) - 10} y=${bottom + 48} text-anchor="end" font-size="11.5" fill="var(--soft)">← A is faster</text>
+				<text x=${x(1) + 10} y=${bottom + 48} font-size="11.5" fill="var(--soft)">B is faster →</text>
+			`
+		};
+	};
+	const told = rows.map((row, i) => ({
+		verdict: i ? null : of.verdict,
+		...row,
+		p_value: i ? null : of.p_value,
+		n: i ? of.instructions?.n : of.n,
+		unit: of.unit,
+		test: i ? null : of.test
+	}));
+	return html`<${Plot}
+		title="Ratio"
+		name="ratio"
+		draw=${draw}
+		rows=${told}
+		said=${'Time of A / time of B with its 95 % interval; above 1: B is faster.' +
+		(rows.length > 1 ? ' Instructions of A / of B in the same way; above 1: B takes fewer.' : '') +
+		` Grey band: the noise floor of ${percent(floor)}, declared beforehand.`}
+		fields=${['metric', 'verdict', 'ratio', 'ratio_low', 'ratio_high', 'p_value', 'n', 'unit', 'test'].map(label => ({
+			label,
+			value: r => r[label]
+		}))}
+	/>`;
 }
 
-/** Instructions of a step as a second metric. @param {import('../schemas').Schemas['Comparison']['instructions']} of @returns {[string, string][]} */
-const instructionsSaid = (of) => (of == null ? [] : [['instructions of A / of B', of.ratio === null ? `not known: ${of.reason}` : ratio(of.ratio, of.ratio_low, of.ratio_high)]]);
+/**
+ * Instructions of a step as a second metric.
+ * @param {import('../schemas').Schemas['Comparison']['instructions']} of
+ * @returns {[string, string][]}
+ */
+const instructionsSaid = of =>
+	of == null
+		? []
+		: [
+				[
+					'instructions of A / of B',
+					of.ratio === null ? `not known: ${of.reason}` : ratio(of.ratio, of.ratio_low, of.ratio_high)
+				]
+			];
 
-/** Each side's processes; pairs are joined by lines. @param {{of: import('../schemas').Schemas['Comparison'], runs: any[]}} props */
-function Processes({ of, runs }) {
-  const byId = new Map(runs.map((run) => [run.id, run]));
-  const sides = [of.a, of.b].map((side) => side.runs.map((/** @type {number} */ id) => byId.get(id)).filter((/** @type {any} */ run) => run?.median_step_s != null));
-  const every = sides.flat().map((run) => run.median_step_s * 1e3);
-  if (!every.length) return null;
-  const key = (/** @type {any} */ run) => `${run.experiment_id} ${run.block}`;
-  const pairs = of.paired ? (sides[0] ?? []).flatMap((/** @type {any} */ a) => { const b = sides[1]?.find((/** @type {any} */ each) => key(each) === key(a)); return b ? [[a, b]] : []; }) : [];
-  const draw = (/** @type {number} */ width) => {
-    const height = 300;
-    const spread = Math.max(...every) - Math.min(...every) || Math.max(...every) * 0.1;
-    const y = scale(Math.max(0, Math.min(...every) - spread * 0.08), Math.max(...every) + spread * 0.08, height - 30, 10);
-    const at = (/** @type {number} */ side) => width * (side ? 0.7 : 0.36);
-    return { height, parts: html`<${YAxis} y=${y} left=${56} right=${width - 10} label="median step, milliseconds" />
-      ${pairs.map((/** @type {any[]} */ [a, b], /** @type {number} */ i) => html`<path key=${i} d=${`M${at(0)} ${y(a.median_step_s * 1e3)}L${at(1)} ${y(b.median_step_s * 1e3)}`} stroke=${b.median_step_s < a.median_step_s ? 'var(--good)' : 'var(--fork-join)'} stroke-opacity=".55" />`)}
-      ${sides.map((side, s) => html`<g key=${s}><text x=${at(s)} y=${height - 8} text-anchor="middle" font-size="12.5" font-weight="600" fill="var(--ink)">${s ? 'B' : 'A'}</text>
-        ${side.map((/** @type {any} */ run) => html`<circle key=${run.id} cx=${at(s)} cy=${y(run.median_step_s * 1e3)} r="4" fill=${s ? 'var(--task)' : 'var(--serial)'} fill-opacity=".8"><title>run ${run.id}: ${ms(run.median_step_s)}${run.flagged_steps ? `, ${run.flagged_steps} steps flagged` : ''}</title></circle>`)}</g>`)}` };
-  };
-  return html`<${Plot} title=${of.paired ? 'Pairs' : 'Processes'} name="processes" draw=${draw} rows=${sides.flatMap((side, s) => side.map((/** @type {any} */ run) => ({ side: 'AB'[s], run })))}
-    said=${of.paired ? 'Median of each process; a line joins runs of one block. Green lines: B was faster in that block.' : 'Median of each process; nothing pairs them.'}
-    fields=${[{ label: 'side', value: (/** @type {any} */ r) => r.side }, { label: 'run', value: (/** @type {any} */ r) => r.run.id }, { label: 'block', value: (/** @type {any} */ r) => r.run.block }, { label: 'median_step_ms', value: (/** @type {any} */ r) => r.run.median_step_s * 1e3 }, { label: 'flagged_steps', value: (/** @type {any} */ r) => r.run.flagged_steps ?? null }]} />`;
+/**
+ * Each side's processes; pairs are joined by lines.
+ * @param {{of: import('../schemas').Schemas['Comparison'], runs: any[]}} props
+ */
+function Processes({of, runs}) {
+	const byId = new Map(runs.map(run => [run.id, run]));
+	const sides = [of.a, of.b].map(side => side.runs.map(id => byId.get(id)).filter(run => run?.median_step_s != null));
+	const every = sides.flat().map(run => run.median_step_s * 1e3);
+	if (!every.length) return null;
+	const key = run => `${run.experiment_id} ${run.block}`;
+	const pairs = of.paired
+		? (sides[0] ?? []).flatMap(a => {
+				const b = sides[1]?.find(each => key(each) === key(a));
+				return b ? [[a, b]] : [];
+			})
+		: [];
+	const draw = (/** @type {number} */ width) => {
+		const height = 300;
+		const spread = Math.max(...every) - Math.min(...every) || Math.max(...every) * 0.1;
+		const y = scale(Math.max(0, Math.min(...every) - spread * 0.08), Math.max(...every) + spread * 0.08, height - 30, 10);
+		const at = (/** @type {number} */ side) => width * (side ? 0.7 : 0.36);
+		return {
+			height,
+			parts: html`
+				<${YAxis} y=${y} left=${56} right=${width - 10} label="median step, milliseconds" />
+				${pairs.map(
+					(/** @type {any[]} */ [a, b], /** @type {number} */ i) => html`<path
+						key=${i}
+						d=${`M${at(0)} ${y(a.median_step_s * 1e3)}L${at(1)} ${y(b.median_step_s * 1e3)}`}
+						stroke=${b.median_step_s < a.median_step_s ? 'var(--good)' : 'var(--fork-join)'}
+						stroke-opacity=".55"
+					/>`
+				)}
+				${sides.map(
+					(side, s) => html`<g key=${s}>
+						<text x=${at(s)} y=${height - 8} text-anchor="middle" font-size="12.5" font-weight="600" fill="var(--ink)">
+							${s ? 'B' : 'A'}
+						</text>
+						${side.map(
+							run => html`<circle
+								key=${run.id}
+								cx=${at(s)}
+								cy=${y(run.median_step_s * 1e3)}
+								r="4"
+								fill=${s ? 'var(--task)' : 'var(--serial)'}
+								fill-opacity=".8"
+							>
+								<title>
+									run ${run.id}: ${ms(run.median_step_s)}${run.flagged_steps ? `, ${run.flagged_steps} steps flagged` : ''}
+								</title>
+							</circle>`
+						)}
+					</g>`
+				)}
+			`
+		};
+	};
+	return html`<${Plot}
+		title=${of.paired ? 'Pairs' : 'Processes'}
+		name="processes"
+		draw=${draw}
+		rows=${sides.flatMap((side, s) => side.map(run => ({side: 'AB'[s], run})))}
+		said=${of.paired
+			? 'Median of each process; a line joins runs of one block. Green lines: B was faster in that block.'
+			: 'Median of each process; nothing pairs them.'}
+		fields=${[
+			{label: 'side', value: r => r.side},
+			{label: 'run', value: r => r.run.id},
+			{label: 'block', value: r => r.run.block},
+			{label: 'median_step_ms', value: r => r.run.median_step_s * 1e3},
+			{label: 'flagged_steps', value: r => r.run.flagged_steps ?? null}
+		]}
+	/>`;
 }
 
 /** Two traces beneath each other, aligned by step. @param {{a: number, b: number}} props */
-function Timelines({ a, b }) {
-  const first = useTrace(a);
-  const second = useTrace(b);
-  const [shown, show] = useState(/** @type {{from: number, to: number} | null} */ (null));
-  const steps = Math.min(first.trace?.stepEnd.length ?? 0, second.trace?.stepEnd.length ?? 0);
-  const step = Math.min(Math.max(Number(address.value.params.get('step') ?? Math.floor(steps / 2)), 0), Math.max(0, steps - 1));
-  const problem = first.problem ?? second.problem;
-  if (problem) return html`<section class="panel"><h2>Timelines</h2><${NoTrace} problem=${problem} retry=${() => { first.retry(); second.retry(); }} /></section>`;
-  if (!first.trace || !second.trace) return html`<${Skeleton} height=${300} />`;
-  const traces = [first.trace, second.trace];
-  const begins = traces.map((trace) => (step ? /** @type {number} */ (trace.stepEnd[step - 1]) : 0));
-  const longest = Math.max(...traces.map((trace, i) => /** @type {number} */ (trace.stepEnd[step]) - /** @type {number} */ (begins[i])));
-  const view = shown ?? { from: Math.round(-longest * 0.02), to: Math.round(longest * 1.04) };
-  return html`<section class="panel stack"><div class="row between"><h2>Timelines, aligned where step ${(traces[0]?.firstStep ?? 0) + step} begins</h2>
-      <span class="row"><button disabled=${step === 0} onClick=${() => { show(null); choose({ step: step - 1 }); }}>Step before</button><button disabled=${step >= steps - 1} onClick=${() => { show(null); choose({ step: step + 1 }); }}>Next step</button></span></div>
-    ${traces.map((trace, i) => { const origin = /** @type {number} */ (begins[i]); const own = { from: view.from + origin, to: view.to + origin };  // also beyond its ends: else they would not be aligned
-    return html`<${Timeline} key=${i} level=${3} first=${i === 0} last=${i === 1} trace=${trace} origin=${origin} view=${own} onView=${(/** @type {any} */ next) => show({ from: next.from - origin, to: next.to - origin })} title=${`${'AB'[i]}: run ${i ? b : a}`} name=${`run-${i ? b : a}-timeline`} />`; })}</section>`;
+function Timelines({a, b}) {
+	const first = useTrace(a);
+	const second = useTrace(b);
+	const [shown, show] = useState(/** @type {{from: number, to: number} | null} */ (null));
+	const steps = Math.min(first.trace?.stepEnd.length ?? 0, second.trace?.stepEnd.length ?? 0);
+	const step = Math.min(
+		Math.max(Number(address.value.params.get('step') ?? Math.floor(steps / 2)), 0),
+		Math.max(0, steps - 1)
+	);
+	const problem = first.problem ?? second.problem;
+	if (problem)
+		return html`<section class="panel">
+			<h2>Timelines</h2>
+			<${NoTrace}
+				problem=${problem}
+				retry=${() => {
+					first.retry();
+					second.retry();
+				}}
+			/>
+		</section>`;
+	if (!first.trace || !second.trace) return html`<${Skeleton} height=${300} />`;
+	const traces = [first.trace, second.trace];
+	const begins = traces.map(trace => (step ? trace.stepEnd[step - 1] : 0));
+	const longest = Math.max(...traces.map((trace, i) => trace.stepEnd[step] - begins[i]));
+	const view = shown ?? {from: Math.round(-longest * 0.02), to: Math.round(longest * 1.04)};
+	return html`<section class="panel stack">
+		<div class="row between">
+			<h2>Timelines, aligned where step ${(traces[0]?.firstStep ?? 0) + step} begins</h2>
+			<span class="row">
+				<button
+					disabled=${step === 0}
+					onClick=${() => {
+						show(null);
+						choose({step: step - 1});
+					}}
+				>
+					Step before
+				</button>
+				<button
+					disabled=${step >= steps - 1}
+					onClick=${() => {
+						show(null);
+						choose({step: step + 1});
+					}}
+				>
+					Next step
+				</button>
+			</span>
+		</div>
+		${traces.map((trace, i) => {
+			const origin = begins[i];
+			// Also beyond its ends: else they would not be aligned.
+			const own = {from: view.from + origin, to: view.to + origin};
+			return html`<${Timeline}
+				key=${i}
+				level=${3}
+				first=${i === 0}
+				last=${i === 1}
+				trace=${trace}
+				origin=${origin}
+				view=${own}
+				onView=${next => show({from: next.from - origin, to: next.to - origin})}
+				title=${`${'AB'[i]}: run ${i ? b : a}`}
+				name=${`run-${i ? b : a}-timeline`}
+			/>`;
+		})}
+	</section>`;
 }
 
 /** @param {{a: string, b: string}} props */
-function Asking({ a, b }) {
-  const [said, say] = useState({ a, b });
-  /** @param {Event} event */
-  const ask = (event) => { event.preventDefault(); choose({ a: said.a.trim(), b: said.b.trim(), step: null }, false); };
-  return html`<form class="filters" onSubmit=${ask}>${['a', 'b'].map((side) => html`<div key=${side} class="field"><label for=${`side-${side}`}>${side.toUpperCase()}: runs, or a selection</label>
-      <input id=${`side-${side}`} size="36" required value=${/** @type {any} */ (said)[side]} data-find=${side === 'a' ? '' : undefined} onInput=${(/** @type {any} */ event) => say({ ...said, [side]: event.target.value })} placeholder=${side === 'a' ? '12,13,14' : 'experiment_id=7,scheduler=task,threads=2'} /></div>`)}
-    <button class="first">Compare</button>${a && b && html`<a class="button" href=${link('compare', { a: b, b: a })}>Swap</a>`}</form>`;
+function Asking({a, b}) {
+	const [said, say] = useState({a, b});
+	/** @param {Event} event */
+	const ask = event => {
+		event.preventDefault();
+		choose({a: said.a.trim(), b: said.b.trim(), step: null}, false);
+	};
+	return html`<form class="filters" onSubmit=${ask}>
+		${['a', 'b'].map(
+			side => html`<div key=${side} class="field">
+				<label for=${`side-${side}`}>${side.toUpperCase()}: runs, or a selection</label>
+				<input
+					id=${`side-${side}`}
+					size="36"
+					required
+					value=${/** @type {any} */ (said)[side]}
+					data-find=${side === 'a' ? '' : undefined}
+					onInput=${event => say({...said, [side]: event.target.value})}
+					placeholder=${side === 'a' ? '12,13,14' : 'experiment_id=7,scheduler=task,threads=2'}
+				/>
+			</div>`
+		)}
+		<button class="first">Compare</button>
+		${a && b && html`<a class="button" href=${link('compare', {a: b, b: a})}>Swap</a>`}
+	</form>`;
 }
 
 export default function Compare() {
-  const { params } = address.value;
-  const [a, b, flagged] = [params.get('a') ?? '', params.get('b') ?? '', params.get('flagged') ?? 'count'];
-  const answer = useAnswer(a && b ? 'analysis/compare' : null, { a, b, flagged: flagged === 'count' ? null : flagged });
-  const found = answer.data;
-  const first = useAnswer(found ? `runs/${found.a.runs[0]}` : null);
-  const experiments = found ? first.data?.experiment_id : null;
-  const runs = useAnswer(experiments ? 'runs' : null, { experiment_id: experiments, limit: 500 });
-  return html`<${Head} title="Compare" lead="Is B faster than A, and how sure is that?" />
-    <${Asking} key=${a + b} a=${a} b=${b} />
-    ${a && b ? html`<${Answered} answer=${answer} height=${420}>${(/** @type {import('../schemas').Schemas['Comparison']} */ of) => html`<div class="stack"><p class=${`verdict ${of.verdict}`}><${State} of=${of.verdict} /> ${sentence(of)}<small>${of.reason}</small></p>
-      <div class="columns"><section class="panel stack"><${Ratio} of=${of} /><${Pairs} of=${[['A', html`${variantName(of.a.variant)}: ${ms(of.a.step_s.median)}, ${plural(of.a.runs.length, 'run')}`], ['B', html`${variantName(of.b.variant)}: ${ms(of.b.step_s.median)}, ${plural(of.b.runs.length, 'run')}`],
-    ['test', `${of.test}, ${of.n} ${of.n === 1 ? { pairs: 'pair', processes: 'process', occasions: 'occasion' }[of.unit] ?? of.unit : of.unit}${of.paired ? ', paired' : ', not paired'}`], ['p', of.p_value == null ? '–' : of.p_value.toPrecision(2)], ['probability that B is faster', number(of.superiority)], ...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]), ...instructionsSaid(of.instructions), ...(of.scope ? [['about', of.scope]] : [])]} />
-      <label><input type="checkbox" checked=${flagged === 'leave-out'} onChange=${(/** @type {any} */ event) => choose({ flagged: event.target.checked ? 'leave-out' : null })} /> Leave flagged steps out</label></section>
-      <section class="panel"><${Answered} answer=${runs} height=${300}>${(/** @type {any} */ page) => html`<${Processes} of=${of} runs=${page.items} />`}<//></section></div>
-      ${of.differs.length > 0 ? html`<section class="notice warn"><strong>What differs beside the compared settings</strong>${of.differs.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}</section>` : html`<section class="notice good"><span>Nothing else differs: same machine, same software, same remaining settings.</span></section>`}
-      ${!!of.diagnosis?.length && html`<section class="notice warn"><strong>What speaks against independent values</strong>${of.diagnosis?.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}</section>`}
-      ${!!of.marks?.length && html`<details class="panel" open=${of.marks.length < 4}><summary>${plural(of.marks.length, 'mark')}: disturbed runs</summary><ul>${of.marks.map((/** @type {string} */ each) => html`<li key=${each}>${each}</li>`)}</ul></details>`}
-      <${Traced} key=${`${of.a.runs} ${of.b.runs}`} of=${of} runs=${runs.data?.items ?? []} /></div>`}<//>`
-    : html`<${Empty}><h2>Nothing is chosen</h2><p>Name runs above, or mark runs in a <a href=${link('experiments', { view: 'runs' })}>list</a> with <kbd>x</kbd> and press <kbd>c</kbd>.</p><//>`}`;
+	const {params} = address.value;
+	const [a, b, flagged] = [params.get('a') ?? '', params.get('b') ?? '', params.get('flagged') ?? 'count'];
+	const answer = useAnswer(a && b ? 'analysis/compare' : null, {a, b, flagged: flagged === 'count' ? null : flagged});
+	const found = answer.data;
+	const first = useAnswer(found ? `runs/${found.a.runs[0]}` : null);
+	const experiments = found ? first.data?.experiment_id : null;
+	const runs = useAnswer(experiments ? 'runs' : null, {experiment_id: experiments, limit: 500});
+	return html`
+		<${Head} title="Compare" lead="Is B faster than A, and how sure is that?" />
+		<${Asking} key=${a + b} a=${a} b=${b} />
+		${a && b
+			? html`<${Answered} answer=${answer} height=${420}>
+					${(/** @type {import('../schemas').Schemas['Comparison']} */ of) => html`<div class="stack">
+						<p class=${`verdict ${of.verdict}`}><${State} of=${of.verdict} /> ${sentence(of)}<small>${of.reason}</small></p>
+						<div class="columns">
+							<section class="panel stack">
+								<${Ratio} of=${of} />
+								<${Pairs}
+									of=${[
+										['A', html`${variantName(of.a.variant)}: ${ms(of.a.step_s.median)}, ${plural(of.a.runs.length, 'run')}`],
+										['B', html`${variantName(of.b.variant)}: ${ms(of.b.step_s.median)}, ${plural(of.b.runs.length, 'run')}`],
+										[
+											'test',
+											`${of.test}, ${of.n} ${of.n === 1 ? (ONE[of.unit] ?? of.unit) : of.unit}, ` +
+												(of.paired ? 'paired' : 'not paired')
+										],
+										['p', of.p_value == null ? '–' : of.p_value.toPrecision(2)],
+										['probability that B is faster', number(of.superiority)],
+										...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]),
+										...instructionsSaid(of.instructions),
+										...(of.scope ? [['about', of.scope]] : [])
+									]}
+								/>
+								<label>
+									<input
+										type="checkbox"
+										checked=${flagged === 'leave-out'}
+										onChange=${event => choose({flagged: event.target.checked ? 'leave-out' : null})}
+									/> Leave
+									flagged steps out
+								</label>
+							</section>
+							<section class="panel">
+								<${Answered} answer=${runs} height=${300}>${page => html`<${Processes} of=${of} runs=${page.items} />`}<//>
+							</section>
+						</div>
+						${of.differs.length > 0
+							? html`<section class="notice warn">
+									<strong>What differs beside the compared settings</strong>
+									${of.differs.map(each => html`<span key=${each}>${each}</span>`)}
+								</section>`
+							: html`<section class="notice good">
+									<span>Nothing else differs: same machine, same software, same remaining settings.</span>
+								</section>`}
+						${!!of.diagnosis?.length &&
+						html`<section class="notice warn">
+							<strong>What speaks against independent values</strong>
+							${of.diagnosis?.map(each => html`<span key=${each}>${each}</span>`)}
+						</section>`}
+						${!!of.marks?.length &&
+						html`<details class="panel" open=${of.marks.length < 4}>
+							<summary>${plural(of.marks.length, 'mark')}: disturbed runs</summary>
+							<ul>${of.marks.map(each => html`<li key=${each}>${each}</li>`)}</ul>
+						</details>`}
+						<${Traced} key=${`${of.a.runs} ${of.b.runs}`} of=${of} runs=${runs.data?.items ?? []} />
+					</div>`}
+				<//>`
+			: html`<${Empty}>
+					<h2>Nothing is chosen</h2>
+					<p>
+						Name runs above, or mark runs in a <a href=${link('experiments', {view: 'runs'})}>list</a> with <kbd>x</kbd> and
+						press <kbd>c</kbd>.
+					</p>
+				<//>`}
+	`;
 }
 
 /** The timelines of the first run of each side that was traced. @param {{of: any, runs: any[]}} props */
-function Traced({ of, runs }) {
-  const [asked, ask] = useState(false);
-  const traced = (/** @type {number[]} */ ids) => ids.find((id) => runs.some((run) => run.id === id && run.attempts > 1)) ?? ids[0];
-  const [a, b] = [traced(of.a.runs), traced(of.b.runs)];
-  if (asked || address.value.params.has('step')) return html`<${Timelines} a=${a} b=${b} />`;
-  return html`<section class="panel row"><button onClick=${() => ask(true)}>Show the timelines of runs ${a} and ${b}</button></section>`;
+function Traced({of, runs}) {
+	const [asked, ask] = useState(false);
+	const traced = (/** @type {number[]} */ ids) =>
+		ids.find(id => runs.some(run => run.id === id && run.attempts > 1)) ?? ids[0];
+	const [a, b] = [traced(of.a.runs), traced(of.b.runs)];
+	if (asked || address.value.params.has('step')) return html`<${Timelines} a=${a} b=${b} />`;
+	return html`<section class="panel row">
+		<button onClick=${() => ask(true)}>Show the timelines of runs ${a} and ${b}</button>
+	</section>`;
 }

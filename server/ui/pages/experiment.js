@@ -1,90 +1,164 @@
 // An experiment: its verdict in one sentence, then what it rests on.
-import { html, useState } from '../vendor/preact.js';
-import { address, link } from '../address.js';
-import { ask, download } from '../api.js';
-import { useAction, useAnswer } from '../answers.js';
-import { count, duration, plural } from '../format.js';
-import { goesOn, useFollow, useTopic } from '../live.js';
-import { Answered, Figures, Head, Refused, Tabs, Time } from '../pieces.js';
-import { State, StateBar } from '../words.js';
-import { Runs } from '../lists/runs.js';
-import { Causes } from '../experiment/causes.js';
-import { Design } from '../experiment/design.js';
-import { Forecast } from '../experiment/forecast.js';
-import { Memory } from '../experiment/memory.js';
-import { Answer, Scaling } from '../experiment/answer.js';
-import { verdictOf } from '../experiment/verdict.js';
-import { Roofs } from '../experiment/roofs.js';
+import {html, useState} from '../vendor/preact.js';
+import {address, link} from '../address.js';
+import {ask, download} from '../api.js';
+import {useAction, useAnswer} from '../answers.js';
+import {count, duration, plural} from '../format.js';
+import {goesOn, useFollow, useTopic} from '../live.js';
+import {Answered, Figures, Head, Refused, Tabs, Time} from '../pieces.js';
+import {State, StateBar} from '../words.js';
+import {Runs} from '../lists/runs.js';
+import {Causes} from '../experiment/causes.js';
+import {Design} from '../experiment/design.js';
+import {Forecast} from '../experiment/forecast.js';
+import {Memory} from '../experiment/memory.js';
+import {Answer, Scaling} from '../experiment/answer.js';
+import {verdictOf} from '../experiment/verdict.js';
+import {Roofs} from '../experiment/roofs.js';
 
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
-  answer: ['Answer', Answer], scaling: ['Scaling', Scaling], causes: ['Where time goes', Causes], roofs: ['Memory bound?', Roofs],
-  forecast: ['More cores', Forecast], memory: ['Memory', Memory], runs: ['Runs', (/** @type {any} */ props) => html`<${Runs} experimentId=${props.of.id} />`], design: ['Design', Design],
+	answer: ['Answer', Answer],
+	scaling: ['Scaling', Scaling],
+	causes: ['Where time goes', Causes],
+	roofs: ['Memory bound?', Roofs],
+	forecast: ['More cores', Forecast],
+	memory: ['Memory', Memory],
+	runs: ['Runs', props => html`<${Runs} experimentId=${props.of.id} />`],
+	design: ['Design', Design]
 });
 
-/** The verdict, or how far it is until there is one. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
-function Verdict({ of }) {
-  const asks = !of.verdict && of.state !== 'active' && !!of.by_state['succeeded'];
-  const sweep = useAnswer(asks ? 'analysis/sweep' : null, { experiment_id: of.id });
-  const found = of.verdict ?? (sweep.data ? verdictOf(sweep.data) : null);
-  const done = (of.by_state['succeeded'] ?? 0) + (of.by_state.failed ?? 0) + (of.by_state.cancelled ?? 0) + (of.by_state.quarantined ?? 0);
-  const disturbed = of.flagged_runs ? `${count(of.flagged_runs)} of ${plural(of.runs, 'run')} had disturbed steps; they count, and are marked.` : '';
-  if (found) {
-    const word = found.verdict;
-    return html`<p class=${`verdict ${word}`}>${word !== 'none' && html`<${State} of=${word} /> `}${found.sentence}${disturbed && html`<small class="state warn">${disturbed}</small>`}</p>`;
-  }
-  if (of.state === 'active') {
-    return html`<p class="verdict undecided"><${State} of="active" says="running" /> ${count(done)} of ${plural(of.runs, 'run')} done; ${of.eta_s == null ? 'no verdict yet.' : `the verdict will be known in about ${duration(of.eta_s)}.`}${disturbed && html`<small class="state warn">${disturbed}</small>`}</p>`;
-  }
-  return html`<p class="verdict undecided">${of.by_state['succeeded'] ? 'Its results are being looked at; the verdict follows.' : `No run has succeeded: there is nothing to conclude. ${count(of.by_state.failed ?? 0)} failed, ${count(of.by_state.cancelled ?? 0)} cancelled.`}</p>`;
+/**
+ * The verdict, or how far it is until there is one.
+ * @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props
+ */
+function Verdict({of}) {
+	const asks = !of.verdict && of.state !== 'active' && !!of.by_state['succeeded'];
+	const sweep = useAnswer(asks ? 'analysis/sweep' : null, {experiment_id: of.id});
+	const found = of.verdict ?? (sweep.data ? verdictOf(sweep.data) : null);
+	const done =
+		(of.by_state['succeeded'] ?? 0) +
+		(of.by_state.failed ?? 0) +
+		(of.by_state.cancelled ?? 0) +
+		(of.by_state.quarantined ?? 0);
+	const disturbed = of.flagged_runs
+		? `${count(of.flagged_runs)} of ${plural(of.runs, 'run')} had disturbed steps; they count, and are marked.`
+		: '';
+	if (found) {
+		const word = found.verdict;
+		return html`<p class=${`verdict ${word}`}>
+			${word !== 'none' && html`<${State} of=${word} /> `}
+			${found.sentence}
+			${disturbed && html`<small class="state warn">${disturbed}</small>`}
+		</p>`;
+	}
+	if (of.state === 'active') {
+		return html`<p class="verdict undecided">
+			<${State} of="active" says="running" /> ${count(done)} of ${plural(of.runs, 'run')} done; ${of.eta_s == null
+				? 'no verdict yet.'
+				: `the verdict will be known in about ${duration(of.eta_s)}.`}
+			${disturbed && html`<small class="state warn">${disturbed}</small>`}
+		</p>`;
+	}
+	return html`<p class="verdict undecided">
+		${of.by_state['succeeded']
+			? 'Its results are being looked at; the verdict follows.'
+			: 'No run has succeeded: there is nothing to conclude. ' +
+				`${count(of.by_state.failed ?? 0)} failed, ${count(of.by_state.cancelled ?? 0)} cancelled.`}
+	</p>`;
 }
 
 /** @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
-function Actions({ of }) {
-  const [sure, setSure] = useState(false);
-  const { run, busy, problem } = useAction(async (/** @type {string} */ verb) => {
-    if (verb === 'report') await download(`../../reports/${of.id}`, {}, `report-${of.id}.html`);
-    else await ask(`experiments/${of.id}/${verb}`, { method: 'POST' });
-    setSure(false);
-    goesOn(`experiment:${of.id}`);
-  });
-  const retryable = (of.by_state.failed ?? 0) + (of.by_state.cancelled ?? 0) + (of.by_state.quarantined ?? 0);
-  return html`${problem && html`<${Refused} problem=${problem} />`}
-    <a class="button" href=${link('new', { from: of.id })}>Ask again</a>
-    <button disabled=${busy} onClick=${() => run('report')}>Report</button>
-    ${retryable > 0 && html`<button disabled=${busy} onClick=${() => run('retry')}>Retry ${count(retryable)}</button>`}
-    ${of.state === 'active' && (sure ? html`<button class="danger" disabled=${busy} onClick=${() => run('cancel')}>Cancel all of it</button><button onClick=${() => setSure(false)}>Keep running</button>`
-    : html`<button onClick=${() => setSure(true)}>Cancel…</button>`)}`;
+function Actions({of}) {
+	const [sure, setSure] = useState(false);
+	const {run, busy, problem} = useAction(async verb => {
+		if (verb === 'report') await download(`../../reports/${of.id}`, {}, `report-${of.id}.html`);
+		else await ask(`experiments/${of.id}/${verb}`, {method: 'POST'});
+		setSure(false);
+		goesOn(`experiment:${of.id}`);
+	});
+	const retryable = (of.by_state.failed ?? 0) + (of.by_state.cancelled ?? 0) + (of.by_state.quarantined ?? 0);
+	return html`
+		${problem && html`<${Refused} problem=${problem} />`}
+		<a class="button" href=${link('new', {from: of.id})}>Ask again</a>
+		<button disabled=${busy} onClick=${() => run('report')}>Report</button>
+		${retryable > 0 && html`<button disabled=${busy} onClick=${() => run('retry')}>Retry ${count(retryable)}</button>`}
+		${of.state === 'active' &&
+		(sure
+			? html`
+					<button class="danger" disabled=${busy} onClick=${() => run('cancel')}>Cancel all of it</button>
+					<button onClick=${() => setSure(false)}>Keep running</button>
+				`
+			: html`<button onClick=${() => setSure(true)}>Cancel…</button>`)}
+	`;
 }
 
 /** What events tell of its runs. @param {import('../schemas').Schemas['ExperimentEvent'] | null} live */
-const counts = (live) => (live ? { state: live.state, runs: live.runs, by_state: live.by_state } : {});
+const counts = live => (live ? {state: live.state, runs: live.runs, by_state: live.by_state} : {});
 
 export default function Experiment() {
-  const { params } = address.value;
-  const id = params.get('id') ?? '';
-  const topic = `experiment:${id}`;
-  const [live, setLive] = useState(/** @type {any} */ (null));
-  useFollow(topic);
-  useTopic(topic, (told) => setLive(told.data));
-  const answer = useAnswer(`experiments/${encodeURIComponent(id)}`, {}, { follow: topic });
-  const view = params.get('view') ?? 'answer';
-  const Chosen = (VIEWS[view] ?? VIEWS['answer'])?.[1];
-  /** @type {import('../schemas').Schemas['ExperimentDetail'] | undefined} */
-  const known = answer.data;
-  return html`<${Head} title=${known?.name || `Experiment ${id}`} above=${known && html`Experiment ${known.id}, submitted <${Time} at=${known.created_at} />${known.submitter && ` by ${known.submitter_name || known.submitter}`}`} actions=${known && html`<${Actions} of=${{ ...known, ...counts(live) }} />`} />
-    <${Answered} answer=${answer} lines=${10}>${(/** @type {import('../schemas').Schemas['ExperimentDetail']} */ found) => {
-    const of = { ...found, ...counts(live) };
-    return html`<div class="stack"><${Verdict} of=${of} />
-      <div class="row"><${State} of=${of.state} /><div style=${{ flex: '1 1 200px', maxWidth: '420px' }}><${StateBar} counts=${of.by_state} total=${of.runs} /></div>
-        <span class="soft">${Object.entries(of.by_state).map(([state, n]) => `${count(/** @type {number} */ (n))} ${state}`).join(', ')}</span></div>
-      ${live?.active?.length > 0 && html`<${Active} of=${live.active} />`}
-      <div><${Tabs} chosen=${view in VIEWS ? view : 'answer'} tabs=${Object.entries(VIEWS).map(([name, [label]]) => [name, label])} />
-      <${Chosen} of=${of} topic=${topic} /></div></div>`;
-  }}<//>`;
+	const {params} = address.value;
+	const id = params.get('id') ?? '';
+	const topic = `experiment:${id}`;
+	const [live, setLive] = useState(/** @type {any} */ (null));
+	useFollow(topic);
+	useTopic(topic, told => setLive(told.data));
+	const answer = useAnswer(`experiments/${encodeURIComponent(id)}`, {}, {follow: topic});
+	const view = params.get('view') ?? 'answer';
+	const Chosen = (VIEWS[view] ?? VIEWS['answer'])?.[1];
+	/** @type {import('../schemas').Schemas['ExperimentDetail'] | undefined} */
+	const known = answer.data;
+	return html`
+		<${Head}
+			title=${known?.name || `Experiment ${id}`}
+			above=${known &&
+			html`
+				Experiment ${known.id}, submitted <${Time} at=${known.created_at} />
+				${known.submitter && ` by ${known.submitter_name || known.submitter}`}
+			`}
+			actions=${known && html`<${Actions} of=${{...known, ...counts(live)}} />`}
+		/>
+		<${Answered} answer=${answer} lines=${10}>
+			${(/** @type {import('../schemas').Schemas['ExperimentDetail']} */ found) => {
+				const of = {...found, ...counts(live)};
+				return html`<div class="stack">
+					<${Verdict} of=${of} />
+					<div class="row">
+						<${State} of=${of.state} />
+						<div style=${{flex: '1 1 200px', maxWidth: '420px'}}><${StateBar} counts=${of.by_state} total=${of.runs} /></div>
+						<span class="soft">
+							${Object.entries(of.by_state)
+								.map(([state, n]) => `${count(/** @type {number} */ (n))} ${state}`)
+								.join(', ')}
+						</span>
+					</div>
+					${live?.active?.length > 0 && html`<${Active} of=${live.active} />`}
+					<div>
+						<${Tabs}
+							chosen=${view in VIEWS ? view : 'answer'}
+							tabs=${Object.entries(VIEWS).map(([name, [label]]) => [name, label])}
+						/>
+						<${Chosen} of=${of} topic=${topic} />
+					</div>
+				</div>`;
+			}}
+		<//>
+	`;
 }
 
 /** Runs under way. @param {{of: import('../schemas').Schemas['RunEvent'][]}} props */
-function Active({ of }) {
-  return html`<section class="panel"><h2>Under way</h2><${Figures} of=${of.slice(0, 8).map((run) => [html`<a href=${link('run', { id: run.run_id })}>run ${run.run_id}</a>`,
-    run.progress?.steps ? `${run.progress.step} / ${run.progress.steps}` : run.state, run.progress ? `${run.progress.stage}${run.progress.loss == null ? '' : `, loss ${run.progress.loss.toFixed(3)}`}` : ''])} /></section>`;
+function Active({of}) {
+	return html`<section class="panel">
+		<h2>Under way</h2>
+		<${Figures}
+			of=${of
+				.slice(0, 8)
+				.map(run => [
+					html`<a href=${link('run', {id: run.run_id})}>run ${run.run_id}</a>`,
+					run.progress?.steps ? `${run.progress.step} / ${run.progress.steps}` : run.state,
+					run.progress
+						? `${run.progress.stage}${run.progress.loss == null ? '' : `, loss ${run.progress.loss.toFixed(3)}`}`
+						: ''
+				])}
+		/>
+	</section>`;
 }

@@ -1,50 +1,142 @@
 // Experiments with their verdicts; all runs as a second tab.
-import { html } from '../vendor/preact.js';
-import { address, choose, link } from '../address.js';
-import { useList } from '../answers.js';
-import { count, plural } from '../format.js';
-import { useFollow } from '../live.js';
-import { Answered, Choice, Empty, Head, Narrow, Table, Tabs, Time, useHeld } from '../pieces.js';
-import { State, StateBar } from '../words.js';
-import { Known } from '../lists/experiments.js';
-import { Pages, Runs } from '../lists/runs.js';
+import {html} from '../vendor/preact.js';
+import {address, choose, link} from '../address.js';
+import {useAnswer} from '../answers.js';
+import {count, plural} from '../format.js';
+import {useFollow} from '../live.js';
+import {Answered, Choice, Empty, Head, Narrow, Table, Tabs, Time, useHeld} from '../pieces.js';
+import {State, StateBar} from '../words.js';
+import {Known} from '../lists/experiments.js';
+import {Pages, Runs} from '../lists/runs.js';
 
-const SINCE = /** @type {[string, string][]} */ ([['', 'any time'], ['24h', 'last 24 hours'], ['7d', 'last 7 days'], ['30d', 'last 30 days']]);
+const SINCE = /** @type {[string, string][]} */ ([
+	['', 'any time'],
+	['24h', 'last 24 hours'],
+	['7d', 'last 7 days'],
+	['30d', 'last 30 days']
+]);
 
 /** @type {import('../pieces.js').Column<import('../schemas').Schemas['ExperimentSummary']>[]} */
 const COLUMNS = [
-  { name: 'question', label: 'Question and verdict', class: 'question', cell: (row) => html`<a href=${link('experiment', { id: row.id })}>${row.name || `Experiment ${row.id}`}</a> <small class="soft">#${row.id}</small>${(row.tags ?? []).map((tag) => html` <small class="tag" key=${tag}>${tag}</small>`)}<div class="known"><${Known} of=${row} /></div>` },
-  { name: 'state', label: 'State', tight: true, cell: (row) => html`<${State} of=${row.state} />` },
-  { name: 'runs', label: 'Runs', tight: true, cell: (row) => html`<${StateBar} counts=${row.by_state} total=${row.runs} /><small class="soft">${count(row.by_state.succeeded ?? 0)} of ${count(row.runs)}${row.flagged_runs ? `, ${count(row.flagged_runs)} flagged` : ''}</small>` },
-  { name: 'submitter', label: 'Submitter', cell: (row) => row.submitter_name || row.submitter || '–' },
-  { name: 'created', label: 'Submitted', tight: true, sort: 'created_at', cell: (row) => html`<${Time} at=${row.created_at} />` },
-  { name: 'finished', label: 'Ended', tight: true, sort: 'finished_at', cell: (row) => html`<${Time} at=${row.finished_at} />` },
+	{
+		name: 'question',
+		label: 'Question and verdict',
+		class: 'question',
+		cell: row => html`
+			<a href=${link('experiment', {id: row.id})}>${row.name || `Experiment ${row.id}`}</a> <small class="soft">
+				#${row.id}
+			</small>
+			${(row.tags ?? []).map(tag => html` <small class="tag" key=${tag}>${tag}</small>`)}
+			<div class="known"><${Known} of=${row} /></div>
+		`
+	},
+	{name: 'state', label: 'State', tight: true, cell: row => html`<${State} of=${row.state} />`},
+	{
+		name: 'runs',
+		label: 'Runs',
+		tight: true,
+		cell: row => html`
+			<${StateBar} counts=${row.by_state} total=${row.runs} />
+			<small class="soft">
+				${count(row.by_state.succeeded ?? 0)} of ${count(row.runs)}
+				${row.flagged_runs ? `, ${count(row.flagged_runs)} flagged` : ''}
+			</small>
+		`
+	},
+	{name: 'submitter', label: 'Submitter', cell: row => row.submitter_name || row.submitter || '–'},
+	{
+		name: 'created',
+		label: 'Submitted',
+		tight: true,
+		sort: 'created_at',
+		cell: row => html`<${Time} at=${row.created_at} />`
+	},
+	{
+		name: 'finished',
+		label: 'Ended',
+		tight: true,
+		sort: 'finished_at',
+		cell: row => html`<${Time} at=${row.finished_at} />`
+	}
 ];
 
 function List() {
-  const { params } = address.value;
-  const asked = {
-    state: params.get('state'), name: params.get('name'), submitter: params.get('submitter'), since: params.get('since'),
-  };
-  const page = { sort: params.get('sort'), cursor: params.get('cursor'), limit: 50 };
-  useFollow('overview');
-  const answer = useList('experiments', asked, page, 'overview');
-  const narrowed = Boolean(asked.state || asked.name || asked.submitter || asked.since);
-  const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), (row) => row.id, JSON.stringify([asked, page]));
-  return html`<div class="filters"><${Narrow} name="name" label="Question" placeholder="part of it" first=${true} />
-      <${Choice} name="state" label="State" options=${[['', 'any'], ['active', 'active'], ['finished', 'finished'], ['cancelled', 'cancelled']]} />
-      <${Choice} name="since" label="Submitted" options=${SINCE} /><${Narrow} name="submitter" label="Submitter" placeholder="key:3" /></div>
-    <${Answered} answer=${answer} lines=${10}>${(/** @type {any} */ found) => found.items.length === 0
-    ? html`<${Empty}>${narrowed ? html`<p>No experiment is like that.</p><button onClick=${() => choose({ state: null, name: null, submitter: null, since: null })}>Show all</button>`
-      : html`<h2>No experiments yet</h2><p>Ask the first question <a href=${link('new')}>here</a>, or on the command line:</p><pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre>`}<//>`
-    : html`<section class="panel" ref=${held.place}>${held.waiting > 0 && html`<div class="row"><button onClick=${held.release}>${plural(held.waiting, 'new experiment')}: show</button></div>`}
-      <${Table} caption="Experiments" columns=${COLUMNS} rows=${held.rows} id=${(/** @type {any} */ row) => row.id} sort=${page.sort} onSort=${(/** @type {string} */ sort) => choose({ sort, cursor: null })} />
-      <${Pages} page=${found} total=${answer.total} here=${held.rows.length} what="experiment" /></section>`}<//>`;
+	const {params} = address.value;
+	const asked = {
+		state: params.get('state'),
+		name: params.get('name'),
+		submitter: params.get('submitter'),
+		since: params.get('since'),
+		sort: params.get('sort'),
+		cursor: params.get('cursor'),
+		limit: 50,
+		total: true
+	};
+	useFollow('overview');
+	const answer = useAnswer('experiments', asked, {follow: 'overview'});
+	const narrowed = Boolean(asked.state || asked.name || asked.submitter || asked.since);
+	const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), row => row.id, JSON.stringify(asked));
+	return html`
+		<div class="filters">
+			<${Narrow} name="name" label="Question" placeholder="part of it" first=${true} />
+			<${Choice}
+				name="state"
+				label="State"
+				options=${[
+					['', 'any'],
+					['active', 'active'],
+					['finished', 'finished'],
+					['cancelled', 'cancelled']
+				]}
+			/>
+			<${Choice} name="since" label="Submitted" options=${SINCE} />
+			<${Narrow} name="submitter" label="Submitter" placeholder="key:3" />
+		</div>
+		<${Answered} answer=${answer} lines=${10}>
+			${found =>
+				found.items.length === 0
+					? html`<${Empty}>
+							${narrowed
+								? html`
+										<p>No experiment is like that.</p>
+										<button onClick=${() => choose({state: null, name: null, submitter: null, since: null})}>Show all</button>
+									`
+								: html`
+										<h2>No experiments yet</h2>
+										<p>Ask the first question <a href=${link('new')}>here</a>, or on the command line:</p>
+										<pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre>
+									`}
+						<//>`
+					: html`<section class="panel" ref=${held.place}>
+							${held.waiting > 0 &&
+							html`<div class="row">
+								<button onClick=${held.release}>${plural(held.waiting, 'new experiment')}: show</button>
+							</div>`}
+							<${Table}
+								caption="Experiments"
+								columns=${COLUMNS}
+								rows=${held.rows}
+								id=${row => row.id}
+								sort=${asked.sort}
+								onSort=${sort => choose({sort, cursor: null})}
+							/>
+							<${Pages} page=${found} total=${found.total} here=${held.rows.length} what="experiment" />
+						</section>`}
+		<//>
+	`;
 }
 
 export default function Experiments() {
-  const view = address.value.params.get('view') ?? 'experiments';
-  return html`<${Head} title="Experiments" actions=${html`<a class="button first" href=${link('new')}>New experiment</a>`} />
-    <${Tabs} chosen=${view} tabs=${[['experiments', 'Experiments'], ['runs', 'All runs']]} />
-    ${view === 'runs' ? html`<${Runs} />` : html`<${List} />`}`;
+	const view = address.value.params.get('view') ?? 'experiments';
+	return html`
+		<${Head} title="Experiments" actions=${html`<a class="button first" href=${link('new')}>New experiment</a>`} />
+		<${Tabs}
+			chosen=${view}
+			tabs=${[
+				['experiments', 'Experiments'],
+				['runs', 'All runs']
+			]}
+		/>
+		${view === 'runs' ? html`<${Runs} />` : html`<${List} />`}
+	`;
 }

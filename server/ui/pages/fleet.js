@@ -1,90 +1,279 @@
 // Why nothing runs, in words; the cores of each node; what a node can tell apart; the queue in the order of claims.
-import { html, useState } from '../vendor/preact.js';
-import { address, choose, link } from '../address.js';
-import { ask } from '../api.js';
-import { changed, useAction, useAnswer } from '../answers.js';
-import { bytes, count, duration, percent, plural, variantName } from '../format.js';
-import { useFollow } from '../live.js';
-import { Answered, Empty, Head, Pairs, Refused, Table, Time } from '../pieces.js';
-import { State, tone } from '../words.js';
+import {html, useState} from '../vendor/preact.js';
+import {address, choose, link} from '../address.js';
+import {ask} from '../api.js';
+import {changed, useAction, useAnswer} from '../answers.js';
+import {bytes, count, duration, percent, plural, variantName} from '../format.js';
+import {useFollow} from '../live.js';
+import {Answered, Empty, Head, Pairs, Refused, Table, Time} from '../pieces.js';
+import {State, tone} from '../words.js';
 
 /** The sentence about the fleet. @param {any} overview */
 export function fleetSaid(overview) {
-  const { idle = 0, busy = 0, silent = 0, ending = 0 } = overview.workers;
-  const present = idle + busy + ending;
-  const { queued } = overview.runs;
-  if (!present) return `No worker is there${silent ? ` (${plural(silent, 'worker')} not heard of lately)` : ''}${queued ? `: ${plural(queued, 'run')} wait.` : '.'}`;
-  const why = overview.waiting?.[0];
-  return `${count(busy)} of ${plural(present, 'worker')} busy${queued ? `, ${plural(queued, 'run')} queued` : ', nothing is queued'}${queued && why && busy === 0 ? `: ${why.waiting_for}` : ''}.`;
+	const {idle = 0, busy = 0, silent = 0, ending = 0} = overview.workers;
+	const present = idle + busy + ending;
+	const {queued} = overview.runs;
+	if (!present)
+		return (
+			'No worker is there' +
+			(silent ? ` (${plural(silent, 'worker')} not heard of lately)` : '') +
+			(queued ? `: ${plural(queued, 'run')} wait.` : '.')
+		);
+	const why = overview.waiting?.[0];
+	return (
+		`${count(busy)} of ${plural(present, 'worker')} busy` +
+		(queued ? `, ${plural(queued, 'run')} queued` : ', nothing is queued') +
+		(queued && why && busy === 0 ? `: ${why.waiting_for}` : '') +
+		'.'
+	);
 }
 
 /** Ranges of cores, as 0-3,8. @param {number[]} cores */
 function ranges(cores) {
-  const sorted = [...cores].sort((a, b) => a - b);
-  /** @type {[number, number][]} */
-  const found = [];
-  for (const core of sorted) {
-    const last = found.at(-1);
-    if (last && last[1] === core - 1) last[1] = core; else found.push([core, core]);
-  }
-  return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(', ');
+	const sorted = [...cores].sort((a, b) => a - b);
+	/** @type {[number, number][]} */
+	const found = [];
+	for (const core of sorted) {
+		const last = found.at(-1);
+		if (last && last[1] === core - 1) last[1] = core;
+		else found.push([core, core]);
+	}
+	return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(', ');
 }
 
 /** @param {{of: any}} props */
-function Remove({ of }) {
-  const [sure, setSure] = useState(false);
-  const { run, busy, problem } = useAction(async () => { await ask(`workers/${encodeURIComponent(of.worker_id)}`, { method: 'DELETE' }).catch((error) => { if (error?.name !== 'SyntaxError') throw error; }); changed('workers'); });
-  return html`${problem && html`<${Refused} problem=${problem} />`}${sure ? html`<button class="danger" disabled=${busy} onClick=${() => run(undefined)}>Remove it</button> <button onClick=${() => setSure(false)}>Keep</button>` : html`<button onClick=${() => setSure(true)}>Remove…<span class="unseen"> ${of.worker_id}</span></button>`}`;
+function Remove({of}) {
+	const [sure, setSure] = useState(false);
+	const {run, busy, problem} = useAction(async () => {
+		await ask(`workers/${encodeURIComponent(of.worker_id)}`, {method: 'DELETE'}).catch(error => {
+			if (error?.name !== 'SyntaxError') throw error;
+		});
+		changed('workers');
+	});
+	return html`
+		${problem && html`<${Refused} problem=${problem} />`}
+		${sure
+			? html`<button class="danger" disabled=${busy} onClick=${() => run(undefined)}>Remove it</button> <button
+					onClick=${() => setSure(false)}
+				>
+					Keep
+				</button>`
+			: html`<button onClick=${() => setSure(true)}>Remove…<span class="unseen"> ${of.worker_id}</span></button>`}
+	`;
 }
 
-/** A node's workers, core by core. @param {{node: string, workers: any[], calibration: any}} props calibration: null while nobody knows */
-function Node({ node, workers, calibration }) {
-  const first = workers[0];
-  const ten = calibration?.detectable?.find((/** @type {any} */ each) => each.pairs === 10)?.relative;
-  return html`<section class="panel stack tight"><div class="row between"><h2>${node}</h2><small class="soft">${first.topology.cpu_model ?? ''}${first.memory_bytes ? `, ${bytes(first.memory_bytes)}` : ''}</small></div>
-    ${workers.map((worker) => html`<div key=${worker.worker_id} class="stack tight"><div class="row"><a href=${link('fleet', { worker: worker.worker_id })}>${worker.worker_id}</a><${State} of=${worker.state} />
-        ${worker.current ? html`<span>run <a href=${link('run', { id: worker.current.run_id })}>${worker.current.run_id}</a>${worker.current.progress?.steps ? `, step ${worker.current.progress.step} of ${worker.current.progress.steps}` : ''}</span>` : html`<span class="soft">heard of <${Time} at=${worker.seen_at} /></span>`}
-        ${worker.ends_at && html`<span class="soft">ends ${duration((Date.parse(worker.ends_at) - Date.now()) / 1000)} from now</span>`}${worker.state === 'silent' || worker.state === 'left' ? html`<${Remove} of=${worker} />` : null}</div>
-      <div class="cores" role="img" aria-label=${`cores ${ranges(worker.cores)}: ${worker.state}`}>${worker.cores.slice(0, 256).map((/** @type {number} */ core) => html`<span key=${core} class=${`core ${tone(worker.state)} ${worker.state}`} title=${`core ${core}: ${worker.state}`}>${core}</span>`)}</div></div>`)}
-    ${Object.keys(first.labels).length > 0 && html`<div class="row">${Object.entries(first.labels).map(([name, value]) => html`<span key=${name} class="chip">${name}=${value}</span>`)}</div>`}
-    <p class="soft">${calibration ? html`With 10 pairs this node tells apart ${ten == null ? 'no difference that was asked' : `${percent(ten)} or more`}, by <a href=${link('experiment', { id: calibration.experiment_id })}>its last A/A experiment</a>; equal pairs spread by ${percent(calibration.spread)}.`
-    : calibration === null ? 'What it can tell apart is being worked out.' : html`Not calibrated: <a href=${link('new', { calibrate: node })}>ask it what it can tell apart</a>.`}</p></section>`;
+/**
+ * A node's workers, core by core.
+ * @param {{node: string, workers: any[], calibration: any}} props calibration: null while nobody knows
+ */
+function Node({node, workers, calibration}) {
+	const first = workers[0];
+	const ten = calibration?.detectable?.find(each => each.pairs === 10)?.relative;
+	return html`<section class="panel stack tight">
+		<div class="row between">
+			<h2>${node}</h2>
+			<small class="soft">
+				${first.topology.cpu_model ?? ''}
+				${first.memory_bytes ? `, ${bytes(first.memory_bytes)}` : ''}
+			</small>
+		</div>
+		${workers.map(
+			worker => html`<div key=${worker.worker_id} class="stack tight">
+				<div class="row">
+					<a href=${link('fleet', {worker: worker.worker_id})}>${worker.worker_id}</a>
+					<${State} of=${worker.state} />
+					${worker.current
+						? html`<span>
+								run <a href=${link('run', {id: worker.current.run_id})}>${worker.current.run_id}</a>
+								${worker.current.progress?.steps
+									? `, step ${worker.current.progress.step} of ${worker.current.progress.steps}`
+									: ''}
+							</span>`
+						: html`<span class="soft">heard of <${Time} at=${worker.seen_at} /></span>`}
+					${worker.ends_at &&
+					html`<span class="soft">ends ${duration((Date.parse(worker.ends_at) - Date.now()) / 1000)} from now</span>`}
+					${worker.state === 'silent' || worker.state === 'left' ? html`<${Remove} of=${worker} />` : null}
+				</div>
+				<div class="cores" role="img" aria-label=${`cores ${ranges(worker.cores)}: ${worker.state}`}>
+					${worker.cores
+						.slice(0, 256)
+						.map(
+							core => html`<span
+								key=${core}
+								class=${`core ${tone(worker.state)} ${worker.state}`}
+								title=${`core ${core}: ${worker.state}`}
+							>
+								${core}
+							</span>`
+						)}
+				</div>
+			</div>`
+		)}
+		${Object.keys(first.labels).length > 0 &&
+		html`<div class="row">
+			${Object.entries(first.labels).map(([name, value]) => html`<span key=${name} class="chip">${name}=${value}</span>`)}
+		</div>`}
+		<p class="soft">
+			${calibration
+				? html`
+						With 10 pairs this node tells apart ${ten == null ? 'no difference that was asked' : `${percent(ten)} or more`},
+						by <a href=${link('experiment', {id: calibration.experiment_id})}>its last A/A experiment</a>; equal pairs spread
+						by ${percent(calibration.spread)}.
+					`
+				: calibration === null
+					? 'What it can tell apart is being worked out.'
+					: html`Not calibrated: <a href=${link('new', {calibrate: node})}>ask it what it can tell apart</a>.`}
+		</p>
+	</section>`;
 }
 
 /** @param {{id: string}} props */
-function Worker({ id }) {
-  const path = `workers/${encodeURIComponent(id)}`;
-  const worker = useAnswer(path, {}, { follow: 'workers' });
-  const attempts = useAnswer(`${path}/attempts`, { limit: 50 }, { follow: 'workers' });
-  return html`<section class="panel stack"><div class="row between"><h2>Worker ${id}</h2><button onClick=${() => choose({ worker: null }, false)}>Close</button></div>
-    <${Answered} answer=${worker} lines=${4}>${(/** @type {any} */ of) => html`<div class="columns"><${Pairs} of=${[['state', html`<${State} of=${of.state} />`], ['node', of.node], ['cores', ranges(of.cores)], ['memory', bytes(of.memory_bytes)], ['registered', html`<${Time} at=${of.registered_at} />`], ['heard of', html`<${Time} at=${of.seen_at} />`]]} />
-      <${Pairs} of=${Object.entries(of.software).map(([name, value]) => [name, name === 'hash' ? html`<code>${String(value).slice(0, 12)}</code>` : value])} /></div>`}<//>
-    <${Answered} answer=${attempts} lines=${4}>${(/** @type {any} */ page) => page.items.length ? html`<${Table} caption="What it ran" rows=${page.items} id=${(/** @type {any} */ a) => a.id} columns=${/** @type {any} */ ([
-    { name: 'run', label: 'Run', cell: (/** @type {any} */ a) => html`<a href=${link('run', { id: a.run_id })}>${a.run_id}</a>` }, { name: 'no', label: 'Attempt', number: true, cell: (/** @type {any} */ a) => a.attempt_no }, { name: 'purpose', label: 'For', cell: (/** @type {any} */ a) => a.purpose }, { name: 'state', label: 'State', cell: (/** @type {any} */ a) => html`<${State} of=${a.state} />` },
-    { name: 'at', label: 'Claimed', cell: (/** @type {any} */ a) => html`<${Time} at=${a.claimed_at} />` }, { name: 'took', label: 'Took', number: true, cell: (/** @type {any} */ a) => (a.finished_at ? duration((Date.parse(a.finished_at) - Date.parse(a.claimed_at)) / 1000) : '–') }, { name: 'error', label: 'Error', class: 'question', cell: (/** @type {any} */ a) => a.error?.detail ?? '' },
-  ])} />` : html`<p class="soft">It ran nothing yet.</p>`}<//></section>`;
+function Worker({id}) {
+	const path = `workers/${encodeURIComponent(id)}`;
+	const worker = useAnswer(path, {}, {follow: 'workers'});
+	const attempts = useAnswer(`${path}/attempts`, {limit: 50}, {follow: 'workers'});
+	return html`<section class="panel stack">
+		<div class="row between">
+			<h2>Worker ${id}</h2>
+			<button onClick=${() => choose({worker: null}, false)}>Close</button>
+		</div>
+		<${Answered} answer=${worker} lines=${4}>
+			${of => html`<div class="columns">
+				<${Pairs}
+					of=${[
+						['state', html`<${State} of=${of.state} />`],
+						['node', of.node],
+						['cores', ranges(of.cores)],
+						['memory', bytes(of.memory_bytes)],
+						['registered', html`<${Time} at=${of.registered_at} />`],
+						['heard of', html`<${Time} at=${of.seen_at} />`]
+					]}
+				/>
+				<${Pairs}
+					of=${Object.entries(of.software).map(([name, value]) => [
+						name,
+						name === 'hash' ? html`<code>${String(value).slice(0, 12)}</code>` : value
+					])}
+				/>
+			</div>`}
+		<//>
+		<${Answered} answer=${attempts} lines=${4}>
+			${page =>
+				page.items.length
+					? html`<${Table}
+							caption="What it ran"
+							rows=${page.items}
+							id=${a => a.id}
+							columns=${[
+								{name: 'run', label: 'Run', cell: a => html`<a href=${link('run', {id: a.run_id})}>${a.run_id}</a>`},
+								{name: 'no', label: 'Attempt', number: true, cell: a => a.attempt_no},
+								{name: 'purpose', label: 'For', cell: a => a.purpose},
+								{name: 'state', label: 'State', cell: a => html`<${State} of=${a.state} />`},
+								{name: 'at', label: 'Claimed', cell: a => html`<${Time} at=${a.claimed_at} />`},
+								{
+									name: 'took',
+									label: 'Took',
+									number: true,
+									cell: a => (a.finished_at ? duration((Date.parse(a.finished_at) - Date.parse(a.claimed_at)) / 1000) : '–')
+								},
+								{name: 'error', label: 'Error', class: 'question', cell: a => a.error?.detail ?? ''}
+							]}
+						/>`
+					: html`<p class="soft">It ran nothing yet.</p>`}
+		<//>
+	</section>`;
 }
 
 export default function Fleet() {
-  useFollow('workers');
-  useFollow('overview');
-  const overview = useAnswer('overview', {}, { follow: 'overview' });
-  const workers = useAnswer('workers', { limit: 500 }, { follow: 'workers' });
-  const queue = useAnswer('queue/runs', { limit: 50 }, { follow: 'overview' });
-  const calibrations = useAnswer('analysis/calibration');
-  const pools = useAnswer('queue/pools', {}, { everyS: 30 });
-  const chosen = address.value.params.get('worker');
-  return html`<${Head} title="Fleet" lead=${overview.data ? fleetSaid(overview.data) : ''} />
-    <div class="stack">${chosen && html`<${Worker} key=${chosen} id=${chosen} />`}
-    <${Answered} answer=${workers} height=${200}>${(/** @type {any} */ page) => {
-    const nodes = [...Map.groupBy(/** @type {any[]} */ (page.items), (worker) => worker.node).entries()].sort(([a], [b]) => (a < b ? -1 : 1));
-    return nodes.length ? html`<div class="columns">${nodes.map(([node, those]) => html`<${Node} key=${node} node=${node} workers=${those} calibration=${calibrations.data === undefined ? null : calibrations.data.items.find((/** @type {any} */ each) => each.node === node)} />`)}</div>`
-      : html`<${Empty}><h2>No worker yet</h2><p>On each node that shall run something:</p><pre>taskloom worker --server ${new URL('..', new URL('.', location.href)).href.replace(/\/$/, '')}</pre><//>`; }}<//>
-    ${pools.data?.items.length > 0 && html`<section class="panel"><h2>Pools</h2><${Table} caption="Pools" rows=${pools.data.items} id=${(/** @type {any} */ p) => p.name} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'Pool', cell: (/** @type {any} */ p) => p.name }, { name: 'cores', label: 'Cores', number: true, cell: (/** @type {any} */ p) => p.cores }, { name: 'jobs', label: 'Jobs', cell: (/** @type {any} */ p) => p.jobs.map((/** @type {any} */ j) => `${j.job_id} ${j.state}${j.reason ? ` (${j.reason})` : ''}`).join(', ') || 'none' },
-    { name: 'problem', label: 'Problem', class: 'question', cell: (/** @type {any} */ p) => p.problem ?? '' }, { name: 'seen', label: 'Heard of', cell: (/** @type {any} */ p) => html`<${Time} at=${p.seen_at} />` }])} /></section>`}
-    <section class="panel"><h2>Queue, in the order of claims</h2><${Answered} answer=${queue} lines=${6}>${(/** @type {any} */ page) => page.items.length ? html`<${Table} caption="Queue" rows=${page.items} id=${(/** @type {any} */ r) => r.run_id} columns=${/** @type {any} */ ([
-    { name: 'position', label: 'Place', number: true, cell: (/** @type {any} */ r) => r.position }, { name: 'run', label: 'Run', cell: (/** @type {any} */ r) => html`<a href=${link('run', { id: r.run_id })}>${r.run_id}</a>` }, { name: 'of', label: 'Experiment', class: 'question', cell: (/** @type {any} */ r) => html`<a href=${link('experiment', { id: r.experiment_id })}>${r.experiment_name || `Experiment ${r.experiment_id}`}</a>` },
-    { name: 'variant', label: 'Variant', class: 'question', cell: (/** @type {any} */ r) => variantName(r.variant) }, { name: 'why', label: 'Waits for', class: 'question', cell: (/** @type {any} */ r) => r.waiting_for }, { name: 'since', label: 'Queued', cell: (/** @type {any} */ r) => html`<${Time} at=${r.queued_at} />` },
-  ])} />${page.total > page.items.length && html`<p class="soft">${count(page.items.length)} of ${plural(page.total, 'run')} shown.</p>`}` : html`<p class="soft">Nothing is queued.</p>`}<//></section></div>`;
+	useFollow('workers');
+	useFollow('overview');
+	const overview = useAnswer('overview', {}, {follow: 'overview'});
+	const workers = useAnswer('workers', {limit: 500}, {follow: 'workers'});
+	const queue = useAnswer('queue/runs', {limit: 50}, {follow: 'overview'});
+	const calibrations = useAnswer('analysis/calibration');
+	const pools = useAnswer('queue/pools', {}, {everyS: 30});
+	const chosen = address.value.params.get('worker');
+	return html`
+		<${Head} title="Fleet" lead=${overview.data ? fleetSaid(overview.data) : ''} />
+		<div class="stack">
+			${chosen && html`<${Worker} key=${chosen} id=${chosen} />`}
+			<${Answered} answer=${workers} height=${200}>
+				${page => {
+					const nodes = [...Map.groupBy(/** @type {any[]} */ (page.items), worker => worker.node).entries()].sort(
+						([a], [b]) => (a < b ? -1 : 1)
+					);
+					return nodes.length
+						? html`<div class="columns">
+								${nodes.map(
+									([node, those]) => html`<${Node}
+										key=${node}
+										node=${node}
+										workers=${those}
+										calibration=${calibrations.data === undefined
+											? null
+											: calibrations.data.items.find(each => each.node === node)}
+									/>`
+								)}
+							</div>`
+						: html`<${Empty}>
+								<h2>No worker yet</h2>
+								<p>On each node that shall run something:</p>
+								<pre>taskloom worker --server ${new URL('..', new URL('.', location.href)).href.replace(/\/$/, '')}</pre>
+							<//>`;
+				}}
+			<//>
+			${pools.data?.items.length > 0 &&
+			html`<section class="panel">
+				<h2>Pools</h2>
+				<${Table}
+					caption="Pools"
+					rows=${pools.data.items}
+					id=${p => p.name}
+					columns=${[
+						{name: 'name', label: 'Pool', cell: p => p.name},
+						{name: 'cores', label: 'Cores', number: true, cell: p => p.cores},
+						{
+							name: 'jobs',
+							label: 'Jobs',
+							cell: p => p.jobs.map(j => `${j.job_id} ${j.state}${j.reason ? ` (${j.reason})` : ''}`).join(', ') || 'none'
+						},
+						{name: 'problem', label: 'Problem', class: 'question', cell: p => p.problem ?? ''},
+						{name: 'seen', label: 'Heard of', cell: p => html`<${Time} at=${p.seen_at} />`}
+					]}
+				/>
+			</section>`}
+			<section class="panel">
+				<h2>Queue, in the order of claims</h2>
+				<${Answered} answer=${queue} lines=${6}>
+					${page =>
+						page.items.length
+							? html`
+									<${Table}
+										caption="Queue"
+										rows=${page.items}
+										id=${r => r.run_id}
+										columns=${[
+											{name: 'position', label: 'Place', number: true, cell: r => r.position},
+											{name: 'run', label: 'Run', cell: r => html`<a href=${link('run', {id: r.run_id})}>${r.run_id}</a>`},
+											{
+												name: 'of',
+												label: 'Experiment',
+												class: 'question',
+												cell: r => html`<a href=${link('experiment', {id: r.experiment_id})}>
+													${r.experiment_name || `Experiment ${r.experiment_id}`}
+												</a>`
+											},
+											{name: 'variant', label: 'Variant', class: 'question', cell: r => variantName(r.variant)},
+											{name: 'why', label: 'Waits for', class: 'question', cell: r => r.waiting_for},
+											{name: 'since', label: 'Queued', cell: r => html`<${Time} at=${r.queued_at} />`}
+										]}
+									/>
+									${page.total > page.items.length &&
+									html`<p class="soft">${count(page.items.length)} of ${plural(page.total, 'run')} shown.</p>`}
+								`
+							: html`<p class="soft">Nothing is queued.</p>`}
+				<//>
+			</section>
+		</div>
+	`;
 }

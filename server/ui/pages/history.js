@@ -1,107 +1,325 @@
 // What became slower, and each configuration's step times over time.
-import { html, useEffect, useMemo, useRef } from '../vendor/preact.js';
-import { address, choose, link } from '../address.js';
-import { ask } from '../api.js';
-import { changed, useAction, useAnswer } from '../answers.js';
-import { count, ms, number, percent, plural, setting } from '../format.js';
-import { useFollow } from '../live.js';
-import { Answered, Choice, Empty, Head, Narrow, Pairs, Refused, Table, Time } from '../pieces.js';
-import { Pages } from '../lists/runs.js';
-import { Lines } from '../plots/series.js';
-import { State } from '../words.js';
+import {html, useEffect, useMemo, useRef} from '../vendor/preact.js';
+import {address, choose, link} from '../address.js';
+import {ask} from '../api.js';
+import {changed, useAction, useAnswer} from '../answers.js';
+import {count, ms, number, percent, plural, setting} from '../format.js';
+import {useFollow} from '../live.js';
+import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, Table, Time} from '../pieces.js';
+import {Pages} from '../lists/runs.js';
+import {Lines} from '../plots/series.js';
+import {State} from '../words.js';
 
 const TOLD = ['model', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
 
 /** A series in few words. @param {any} series */
-const nameOf = (series) => `${TOLD.filter((name) => series.config[name] != null).map((name) => ({ threads: `${series.config.threads} thread${series.config.threads === 1 ? '' : 's'}`, batch: `B ${series.config.batch}`, seq: `T ${series.config.seq}`, batch_slice: `${series.config.batch_slice}×${series.config.token_slice}`, token_slice: '' }[name] ?? setting(series.config[name]))).filter(Boolean).join(', ')}`;
+const nameOf = series =>
+	`${TOLD.filter(name => series.config[name] != null)
+		.map(
+			name =>
+				({
+					threads: `${series.config.threads} thread${series.config.threads === 1 ? '' : 's'}`,
+					batch: `B ${series.config.batch}`,
+					seq: `T ${series.config.seq}`,
+					batch_slice: `${series.config.batch_slice}×${series.config.token_slice}`,
+					token_slice: ''
+				})[name] ?? setting(series.config[name])
+		)
+		.filter(Boolean)
+		.join(', ')}`;
 /** Step times as a line of a few pixels. @param {{values: number[]}} props */
-function Spark({ values }) {
-  const shown = values.slice(-40);
-  const [low, high] = [Math.min(...shown), Math.max(...shown)];
-  const x = (/** @type {number} */ i) => 2 + (116 * i) / Math.max(1, shown.length - 1);
-  const y = (/** @type {number} */ value) => 21 - (18 * (value - low)) / (high - low || 1);
-  return html`<svg class="spark" viewBox="0 0 120 24" role="img" aria-label=${`${shown.length} runs between ${ms(low)} and ${ms(high)}`}><polyline points=${shown.map((value, i) => `${x(i).toFixed(1)},${y(value).toFixed(1)}`).join(' ')} fill="none" stroke="var(--edge)" stroke-width="1.4" /><circle cx=${x(shown.length - 1)} cy=${y(/** @type {number} */ (shown.at(-1)))} r="2.4" fill="var(--accent)" /></svg>`;
+function Spark({values}) {
+	const shown = values.slice(-40);
+	const [low, high] = [Math.min(...shown), Math.max(...shown)];
+	const x = (/** @type {number} */ i) => 2 + (116 * i) / Math.max(1, shown.length - 1);
+	const y = (/** @type {number} */ value) => 21 - (18 * (value - low)) / (high - low || 1);
+	return html`<svg
+		class="spark"
+		viewBox="0 0 120 24"
+		role="img"
+		aria-label=${`${shown.length} runs between ${ms(low)} and ${ms(high)}`}
+	>
+		<polyline
+			points=${shown.map((value, i) => `${x(i).toFixed(1)},${y(value).toFixed(1)}`).join(' ')}
+			fill="none"
+			stroke="var(--edge)"
+			stroke-width="1.4"
+		/>
+		<circle cx=${x(shown.length - 1)} cy=${y(/** @type {number} */ (shown.at(-1)))} r="2.4" fill="var(--accent)" />
+	</svg>`;
 }
 
 /** @param {{alert: any}} props */
-function Confirm({ alert }) {
-  const runId = alert.change?.first_after ?? alert.run_id;
-  const { run, busy, problem } = useAction(async () => {
-    const made = await ask(`analysis/history/${runId}/confirm`, { method: 'POST' });
-    changed('overview');
-    choose({ confirming: made.id });
-  });
-  if (alert.state !== 'suspected') return alert.confirming_experiment_id ? html`<a href=${link('experiment', { id: alert.confirming_experiment_id })}>fresh runs</a>` : null;
-  return html`${problem && html`<${Refused} problem=${problem} />`}<button disabled=${busy} onClick=${() => run(undefined)}>Confirm with fresh runs<span class="unseen"> of run ${runId}</span></button>`;
+function Confirm({alert}) {
+	const runId = alert.change?.first_after ?? alert.run_id;
+	const {run, busy, problem} = useAction(async () => {
+		const made = await ask(`analysis/history/${runId}/confirm`, {method: 'POST'});
+		changed('overview');
+		choose({confirming: made.id});
+	});
+	if (alert.state !== 'suspected')
+		return alert.confirming_experiment_id
+			? html`<a href=${link('experiment', {id: alert.confirming_experiment_id})}>fresh runs</a>`
+			: null;
+	return html`
+		${problem && html`<${Refused} problem=${problem} />`}
+		<button disabled=${busy} onClick=${() => run(undefined)}>
+			Confirm with fresh runs<span class="unseen"> of run ${runId}</span>
+		</button>
+	`;
 }
 
 const asMs = (/** @type {number} */ value) => ms(value / 1e3);
 
 /** The runs of a series with the levels between changes. @param {{id: string}} props */
-function One({ id }) {
-  const path = `analysis/history/series/${encodeURIComponent(id)}`;
-  const series = useAnswer(path, {}, { follow: 'history' });
-  const points = useAnswer(`${path}/points`, { sort: '-finished_at', limit: 500 }, { follow: 'history' });
-  const found = useAnswer(`${path}/changes`, {}, { follow: 'history' });
-  const missing = [series, points, found].find((each) => each.data === undefined);
-  if (missing) return html`<section class="panel"><${Answered} answer=${missing} height=${380}>${() => null}<//></section>`;
-  const known = points.data.items.filter((/** @type {any} */ point) => point.median_step_s !== null).reverse();
-  return html`<${Points} of=${{ ...found.data, ...series.data, alerts: found.data.alerts, points: known }} />`;
+function One({id}) {
+	const path = `analysis/history/series/${encodeURIComponent(id)}`;
+	const series = useAnswer(path, {}, {follow: 'history'});
+	const points = useAnswer(`${path}/points`, {sort: '-finished_at', limit: 500}, {follow: 'history'});
+	const found = useAnswer(`${path}/changes`, {}, {follow: 'history'});
+	const missing = [series, points, found].find(each => each.data === undefined);
+	if (missing)
+		return html`<section class="panel"><${Answered} answer=${missing} height=${380}>${() => null}<//></section>`;
+	const known = points.data.items.filter(point => point.median_step_s !== null).reverse();
+	return html`<${Points} of=${{...found.data, ...series.data, alerts: found.data.alerts, points: known}} />`;
 }
 
 /** @param {{of: any}} props */
-function Points({ of }) {
-  const x = useMemo(() => of.points.map((/** @type {any} */ _, /** @type {number} */ i) => of.runs - of.points.length + i + 1), [of]);
-  const firsts = new Set(of.changes.map((/** @type {any} */ change) => change.first_after));
-  const levels = /** @type {number[]} */ ([]);
-  let part = /** @type {number[]} */ ([]);
-  const close = () => { const sorted = [...part].sort((a, b) => a - b); const middle = ((sorted[(sorted.length - 1) >> 1] ?? 0) + (sorted[sorted.length >> 1] ?? 0)) / 2; part.forEach(() => levels.push(middle * 1e3)); part = []; };
-  for (const point of of.points) { if (firsts.has(point.run_id)) close(); part.push(point.median_step_s); }
-  close();
-  const changes = of.points.map((/** @type {any} */ point) => (firsts.has(point.run_id) ? point.median_step_s * 1e3 : null));
-  return html`<section class="panel stack"><${Lines} title=${nameOf(of)} name="history" rows=${of.points}
-      said=${`${of.points.length < of.runs ? `The newest ${count(of.points.length)} of ${plural(of.runs, 'run')}` : plural(of.runs, 'run')} on ${of.node}; the line is the median between changes. Click a run to open it.${of.over_canary ? ' Changes are of step time over canary.' : ''}`}
-      fields=${[{ label: 'run', value: (/** @type {any} */ p) => p.run_id }, { label: 'step_ms', value: (/** @type {any} */ p) => p.median_step_s * 1e3 }, { label: 'finished_at', value: (/** @type {any} */ p) => p.finished_at }, { label: 'tokens_per_s', value: (/** @type {any} */ p) => p.tokens_per_s }, { label: 'forward_ms', value: (/** @type {any} */ p) => (p.forward_s === null ? null : p.forward_s * 1e3) }, { label: 'backward_ms', value: (/** @type {any} */ p) => (p.backward_s === null ? null : p.backward_s * 1e3) }, { label: 'flagged_steps', value: (/** @type {any} */ p) => p.flagged_steps }, { label: 'environment_sha256', value: (/** @type {any} */ p) => p.environment_sha256 }]} x=${x} xLabel="run" yLabel="milliseconds a step" height=${300} href=${(/** @type {number} */ i) => link('run', { id: of.points[i].run_id })}
-      series=${[{ label: 'median step', token: 'edge', values: of.points.map((/** @type {any} */ p) => p.median_step_s * 1e3), kind: 'points', show: asMs }, { label: 'level', token: 'accent', values: levels, dash: '0', show: asMs }, { label: 'change', token: 'bad', values: changes, kind: 'points', show: asMs }]} />
-    ${of.changes.length > 0 ? html`<${Table} caption="Changes" rows=${of.changes} id=${(/** @type {any} */ c) => c.first_after} columns=${/** @type {any} */ ([
-    { name: 'at', label: 'Since run', cell: (/** @type {any} */ c) => html`<a href=${link('run', { id: c.first_after })}>${c.first_after}</a>` }, { name: 'from', label: 'From', number: true, cell: (/** @type {any} */ c) => ms(c.before_s) }, { name: 'to', label: 'To', number: true, cell: (/** @type {any} */ c) => ms(c.after_s) },
-    { name: 'ratio', label: 'After / before', number: true, cell: (/** @type {any} */ c) => `${number(c.ratio)}${c.ratio_low == null ? '' : ` [${number(c.ratio_low)}, ${number(c.ratio_high)}]`}` }, { name: 'cause', label: 'Cause', cell: (/** @type {any} */ c) => c.cause },
-    { name: 'differs', label: 'Software that changed', class: 'question', cell: (/** @type {any} */ c) => c.differs.join('; ') || 'none' }, { name: 'state', label: 'Alert', cell: (/** @type {any} */ c) => { const alert = of.alerts.find((/** @type {any} */ each) => each.change.first_after === c.first_after); return alert ? html`<${State} of=${alert.state} /> <${Confirm} alert=${alert} />` : c.ratio < 1 ? html`<${State} of="improved" says="faster" />` : ''; } },
-  ])} />` : html`<p class="soft">Its level did not change.</p>`}
-    <details><summary>Configuration and machine</summary><div class="columns"><${Pairs} of=${Object.entries(of.config).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])} /><${Pairs} of=${Object.entries(of.machine).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])} /></div></details></section>`;
+function Points({of}) {
+	const x = useMemo(() => of.points.map((_, /** @type {number} */ i) => of.runs - of.points.length + i + 1), [of]);
+	const firsts = new Set(of.changes.map(change => change.first_after));
+	const levels = /** @type {number[]} */ ([]);
+	let part = /** @type {number[]} */ ([]);
+	const close = () => {
+		const sorted = [...part].sort((a, b) => a - b);
+		const middle = ((sorted[(sorted.length - 1) >> 1] ?? 0) + (sorted[sorted.length >> 1] ?? 0)) / 2;
+		part.forEach(() => levels.push(middle * 1e3));
+		part = [];
+	};
+	for (const point of of.points) {
+		if (firsts.has(point.run_id)) close();
+		part.push(point.median_step_s);
+	}
+	close();
+	const changes = of.points.map(point => (firsts.has(point.run_id) ? point.median_step_s * 1e3 : null));
+	return html`<section class="panel stack">
+		<${Lines}
+			title=${nameOf(of)}
+			name="history"
+			rows=${of.points}
+			said=${(of.points.length < of.runs ? `The newest ${count(of.points.length)} of ` : '') +
+			`${plural(of.runs, 'run')} on ${of.node}; the line is the median between changes. Click a run to open it.` +
+			(of.over_canary ? ' Changes are of step time over canary.' : '')}
+			fields=${[
+				{label: 'run', value: p => p.run_id},
+				{label: 'step_ms', value: p => p.median_step_s * 1e3},
+				{label: 'finished_at', value: p => p.finished_at},
+				{label: 'tokens_per_s', value: p => p.tokens_per_s},
+				{label: 'forward_ms', value: p => (p.forward_s === null ? null : p.forward_s * 1e3)},
+				{label: 'backward_ms', value: p => (p.backward_s === null ? null : p.backward_s * 1e3)},
+				{label: 'flagged_steps', value: p => p.flagged_steps},
+				{label: 'environment_sha256', value: p => p.environment_sha256}
+			]}
+			x=${x}
+			xLabel="run"
+			yLabel="milliseconds a step"
+			height=${300}
+			href=${i => link('run', {id: of.points[i].run_id})}
+			series=${[
+				{
+					label: 'median step',
+					token: 'edge',
+					values: of.points.map(p => p.median_step_s * 1e3),
+					kind: 'points',
+					show: asMs
+				},
+				{label: 'level', token: 'accent', values: levels, dash: '0', show: asMs},
+				{label: 'change', token: 'bad', values: changes, kind: 'points', show: asMs}
+			]}
+		/>
+		${of.changes.length > 0
+			? html`<${Table}
+					caption="Changes"
+					rows=${of.changes}
+					id=${c => c.first_after}
+					columns=${[
+						{
+							name: 'at',
+							label: 'Since run',
+							cell: c => html`<a href=${link('run', {id: c.first_after})}>${c.first_after}</a>`
+						},
+						{name: 'from', label: 'From', number: true, cell: c => ms(c.before_s)},
+						{name: 'to', label: 'To', number: true, cell: c => ms(c.after_s)},
+						{
+							name: 'ratio',
+							label: 'After / before',
+							number: true,
+							cell: c => `${number(c.ratio)}${c.ratio_low == null ? '' : ` [${number(c.ratio_low)}, ${number(c.ratio_high)}]`}`
+						},
+						{name: 'cause', label: 'Cause', cell: c => c.cause},
+						{name: 'differs', label: 'Software that changed', class: 'question', cell: c => c.differs.join('; ') || 'none'},
+						{
+							name: 'state',
+							label: 'Alert',
+							cell: c => {
+								const alert = of.alerts.find(each => each.change.first_after === c.first_after);
+								return alert
+									? html`<${State} of=${alert.state} /> <${Confirm} alert=${alert} />`
+									: c.ratio < 1
+										? html`<${State} of="improved" says="faster" />`
+										: '';
+							}
+						}
+					]}
+				/>`
+			: html`<p class="soft">Its level did not change.</p>`}
+		<details>
+			<summary>Configuration and machine</summary>
+			<div class="columns">
+				<${Pairs} of=${Object.entries(of.config).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])} />
+				<${Pairs} of=${Object.entries(of.machine).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])} />
+			</div>
+		</details>
+	</section>`;
 }
 
 /** @param {{alerts: import('../answers.js').Answer}} props */
-function Alerts({ alerts }) {
-  return html`<${Answered} answer=${alerts} lines=${3}>${(/** @type {any} */ page) => page.items.length ? html`<section class="panel"><h2>Slowdowns</h2><${Table} caption="Slowdowns" rows=${page.items} id=${(/** @type {any} */ a) => a.id} columns=${/** @type {any} */ ([
-    { name: 'state', label: 'State', tight: true, cell: (/** @type {any} */ a) => html`<${State} of=${a.state} />` }, { name: 'run', label: 'Since run', tight: true, cell: (/** @type {any} */ a) => html`<a href=${link('run', { id: a.run_id })}>${a.run_id}</a>` },
-    { name: 'ratio', label: 'After / before', number: true, cell: (/** @type {any} */ a) => number(a.ratio) }, { name: 'why', label: 'Because', class: 'question', cell: (/** @type {any} */ a) => a.reason }, { name: 'at', label: 'Raised', tight: true, cell: (/** @type {any} */ a) => html`<${Time} at=${a.raised_at} />` },
-    { name: 'act', label: html`<span class="unseen">Confirm</span>`, tight: true, cell: (/** @type {any} */ a) => html`<${Confirm} alert=${a} />` }])} /></section>` : html`<section class="notice good"><span>Nothing ${address.value.params.get('alert') ? 'is in this state' : 'became slower'}.</span></section>`}<//>`;
+function Alerts({alerts}) {
+	return html`<${Answered} answer=${alerts} lines=${3}>
+		${page =>
+			page.items.length
+				? html`<section class="panel">
+						<h2>Slowdowns</h2>
+						<${Table}
+							caption="Slowdowns"
+							rows=${page.items}
+							id=${a => a.id}
+							columns=${[
+								{name: 'state', label: 'State', tight: true, cell: a => html`<${State} of=${a.state} />`},
+								{
+									name: 'run',
+									label: 'Since run',
+									tight: true,
+									cell: a => html`<a href=${link('run', {id: a.run_id})}>${a.run_id}</a>`
+								},
+								{name: 'ratio', label: 'After / before', number: true, cell: a => number(a.ratio)},
+								{name: 'why', label: 'Because', class: 'question', cell: a => a.reason},
+								{name: 'at', label: 'Raised', tight: true, cell: a => html`<${Time} at=${a.raised_at} />`},
+								{
+									name: 'act',
+									label: html`<span class="unseen">Confirm</span>`,
+									tight: true,
+									cell: a => html`<${Confirm} alert=${a} />`
+								}
+							]}
+						/>
+					</section>`
+				: html`<section class="notice good">
+						<span>Nothing ${address.value.params.get('alert') ? 'is in this state' : 'became slower'}.</span>
+					</section>`}
+	<//>`;
 }
 
 export default function History() {
-  const { params } = address.value;
-  useFollow('overview');
-  const alerts = useAnswer('analysis/alerts', { state: params.get('alert'), limit: 50 }, { follow: 'overview' });
-  const states = JSON.stringify(alerts.data?.items.map((/** @type {any} */ each) => [each.id, each.state]));
-  const before = useRef(states);
-  useEffect(() => {
-    if (before.current !== undefined && before.current !== states) changed('history');
-    before.current = states;
-  }, [states]);
-  const filters = (params.get('filter') ?? '').split(/[\s,]+/).filter((each) => each.includes('='));
-  const asked = { filter: filters, node: params.get('node'), sort: params.get('sort'), cursor: params.get('cursor'), limit: 50, total: true };
-  const answer = useAnswer('analysis/history/series', asked, { follow: 'history' });
-  const chosen = params.get('series');
-  const confirming = params.get('confirming');
-  return html`<${Head} title="History" lead="Where step times changed, of one configuration on one machine." />
-    <div class="stack">${confirming && html`<section class="notice good" role="status"><span>Fresh runs are queued: <a href=${link('experiment', { id: confirming })}>experiment ${confirming}</a> says whether it is so.</span></section>`}
-    <div class="filters"><${Narrow} name="filter" label="Settings" placeholder="scheduler=task threads=2" first=${true} /><${Narrow} name="node" label="Node" /><${Choice} name="alert" label="Slowdowns" options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map((state) => [state, state])]} /></div>
-    <${Alerts} alerts=${alerts} />
-    ${chosen && html`<${One} key=${chosen} id=${chosen} />`}
-    <${Answered} answer=${answer} height=${300}>${(/** @type {import('../schemas').Schemas['SeriesPage']} */ page) => page.items.length === 0 ? html`<${Empty}>${filters.length || asked.node ? html`<p>No series is like that.</p>` : html`<h2>No history yet</h2><p>Runs of one configuration on one machine make a series.</p>`}<//>` : html`<section class="panel"><h2>Series</h2><${Table} caption="Series" rows=${page.items} id=${(/** @type {any} */ s) => s.id} sort=${asked.sort ?? '-last_at'} onSort=${(/** @type {string} */ sort) => choose({ sort, cursor: null })} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'Configuration', class: 'question', cell: (/** @type {any} */ s) => html`<a href=${link('history', { series: s.id, filter: params.get('filter'), node: params.get('node'), alert: params.get('alert'), cursor: params.get('cursor') })} aria-current=${String(s.id) === chosen ? 'true' : undefined}>${nameOf(s)}</a>` }, { name: 'node', label: 'Node', cell: (/** @type {any} */ s) => s.node },
-    { name: 'line', label: 'Step time', tight: true, cell: (/** @type {any} */ s) => s.recent_s.length > 0 && html`<${Spark} values=${s.recent_s} />` }, { name: 'last', label: 'Latest', number: true, cell: (/** @type {any} */ s) => ms(s.median_step_s) },
-    { name: 'n', label: 'Runs', number: true, sort: 'runs', cell: (/** @type {any} */ s) => count(s.runs) }, { name: 'at', label: 'Newest', tight: true, sort: 'last_at', cell: (/** @type {any} */ s) => html`<${Time} at=${s.last_at} />` },
-    { name: 'state', label: 'Slowdowns', cell: (/** @type {any} */ s) => s.alerts.map((/** @type {any} */ a) => html`<${State} key=${a.id} of=${a.state} says=${`${a.state}, ${percent(a.ratio - 1)} slower`} />`) }])} /><${Pages} page=${page} here=${page.items.length} what="configuration" /></section>`}<//></div>`;
+	const {params} = address.value;
+	useFollow('overview');
+	const alerts = useAnswer('analysis/alerts', {state: params.get('alert'), limit: 50}, {follow: 'overview'});
+	const states = JSON.stringify(alerts.data?.items.map(each => [each.id, each.state]));
+	const before = useRef(states);
+	useEffect(() => {
+		if (before.current !== undefined && before.current !== states) changed('history');
+		before.current = states;
+	}, [states]);
+	const filters = (params.get('filter') ?? '').split(/[\s,]+/).filter(each => each.includes('='));
+	const asked = {
+		filter: filters,
+		node: params.get('node'),
+		sort: params.get('sort'),
+		cursor: params.get('cursor'),
+		limit: 50,
+		total: true
+	};
+	const answer = useAnswer('analysis/history/series', asked, {follow: 'history'});
+	const chosen = params.get('series');
+	const confirming = params.get('confirming');
+	return html`
+		<${Head} title="History" lead="Where step times changed, of one configuration on one machine." />
+		<div class="stack">
+			${confirming &&
+			html`<section class="notice good" role="status">
+				<span>
+					Fresh runs are queued: <a href=${link('experiment', {id: confirming})}>experiment ${confirming}</a> says whether it
+					is so.
+				</span>
+			</section>`}
+			<div class="filters">
+				<${Narrow} name="filter" label="Settings" placeholder="scheduler=task threads=2" first=${true} />
+				<${Narrow} name="node" label="Node" />
+				<${Choice}
+					name="alert"
+					label="Slowdowns"
+					options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map(state => [state, state])]}
+				/>
+			</div>
+			<${Alerts} alerts=${alerts} />
+			${chosen && html`<${One} key=${chosen} id=${chosen} />`}
+			<${Answered} answer=${answer} height=${300}>
+				${(/** @type {import('../schemas').Schemas['SeriesPage']} */ page) =>
+					page.items.length === 0
+						? html`<${Empty}>
+								${filters.length || asked.node
+									? html`<p>No series is like that.</p>`
+									: html`<h2>No history yet</h2><p>Runs of one configuration on one machine make a series.</p>`}
+							<//>`
+						: html`<section class="panel">
+								<h2>Series</h2>
+								<${Table}
+									caption="Series"
+									rows=${page.items}
+									id=${s => s.id}
+									sort=${asked.sort ?? '-last_at'}
+									onSort=${sort => choose({sort, cursor: null})}
+									columns=${[
+										{
+											name: 'name',
+											label: 'Configuration',
+											class: 'question',
+											cell: s => html`<a
+												href=${link('history', {
+													series: s.id,
+													filter: params.get('filter'),
+													node: params.get('node'),
+													alert: params.get('alert'),
+													cursor: params.get('cursor')
+												})}
+												aria-current=${String(s.id) === chosen ? 'true' : undefined}
+											>
+												${nameOf(s)}
+											</a>`
+										},
+										{name: 'node', label: 'Node', cell: s => s.node},
+										{
+											name: 'line',
+											label: 'Step time',
+											tight: true,
+											cell: s => s.recent_s.length > 0 && html`<${Spark} values=${s.recent_s} />`
+										},
+										{name: 'last', label: 'Latest', number: true, cell: s => ms(s.median_step_s)},
+										{name: 'n', label: 'Runs', number: true, sort: 'runs', cell: s => count(s.runs)},
+										{name: 'at', label: 'Newest', tight: true, sort: 'last_at', cell: s => html`<${Time} at=${s.last_at} />`},
+										{
+											name: 'state',
+											label: 'Slowdowns',
+											cell: s =>
+												s.alerts.map(
+													a => html`<${State} key=${a.id} of=${a.state} says=${`${a.state}, ${percent(a.ratio - 1)} slower`} />`
+												)
+										}
+									]}
+								/>
+								<${Pages} page=${page} here=${page.items.length} what="configuration" />
+							</section>`}
+			<//>
+		</div>
+	`;
 }

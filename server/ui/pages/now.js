@@ -1,46 +1,176 @@
 // What goes on: one sentence, then experiments under way, alerts, and the latest verdicts.
-import { html, useState } from '../vendor/preact.js';
-import { link } from '../address.js';
-import { useAnswer } from '../answers.js';
-import { count, duration, number, plural } from '../format.js';
-import { useTopic } from '../live.js';
-import { Answered, Empty, Figures, Head, Table, Time } from '../pieces.js';
-import { State, StateBar } from '../words.js';
-import { Known } from '../lists/experiments.js';
+import {html, useState} from '../vendor/preact.js';
+import {link} from '../address.js';
+import {useAnswer} from '../answers.js';
+import {count, duration, number, plural} from '../format.js';
+import {useTopic} from '../live.js';
+import {Answered, Empty, Figures, Head, Table, Time} from '../pieces.js';
+import {State, StateBar} from '../words.js';
+import {Known} from '../lists/experiments.js';
 
 /** @param {any} of */
 function said(of) {
-  const { idle = 0, busy = 0, ending = 0 } = of.workers;
-  const left = of.runs.queued + of.runs.leased + of.runs.running;
-  const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
-  const present = idle + busy + ending;
-  return [present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is there', left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}`}` : 'nothing is queued',
-    ...(suspected ? [plural(suspected, 'suspected slowdown')] : []), ...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])].join(', ');
+	const {idle = 0, busy = 0, ending = 0} = of.workers;
+	const left = of.runs.queued + of.runs.leased + of.runs.running;
+	const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
+	const present = idle + busy + ending;
+	return [
+		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is there',
+		left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}`}` : 'nothing is queued',
+		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
+		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
+	].join(', ');
 }
 
 export default function Now() {
-  const answer = useAnswer('overview');
-  const [live, setLive] = useState(/** @type {any} */ (null));
-  useTopic('overview', (told) => setLive(told.data));
-  const first = answer.data;
-  const of = live && (!first?.at || live.at >= first.at) ? live : first;
-  return html`<${Head} title=${of ? said(of) : 'Now'} above=${of && 'Now'} actions=${html`<a class="button first" href=${link('new')}>New experiment</a>`} />
-    <${Answered} answer=${answer} lines=${12}>${() => {
-    const ended = of.runs.ended_24h;
-    const empty = !of.active_experiments && !of.latest.length;
-    return html`<div class="stack">${empty ? html`<${Empty}><h2>Nothing was asked yet</h2><p>An experiment is a question: fork-join or tasks? how many threads? sliced how?</p><p><a class="button first" href=${link('new')}>Ask the first one</a></p><p>or on the command line, with a worker on this machine:</p><pre>taskloom worker &
-taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre><//>` : html`
-      <section class="panel"><${Figures} of=${[['Running', count(of.runs.running + of.runs.leased)], ['Queued', count(of.runs.queued)], ['Runs ended in the last hour', number(of.runs_per_h, 3)], ['Ended in 24 h', count(ended.succeeded), `succeeded${ended.failed ? `, ${count(ended.failed)} failed` : ''}${ended.cancelled ? `, ${count(ended.cancelled)} cancelled` : ''}`],
-    ['Quarantined', count(of.runs.quarantined)], ['Workers', count((of.workers.idle ?? 0) + (of.workers.busy ?? 0) + (of.workers.ending ?? 0)), `${count(of.workers.busy)} busy${of.workers.silent ? `, ${count(of.workers.silent)} silent` : ''}`]]} /></section>
-      ${of.waiting.length > 0 && of.workers.busy === 0 && html`<section class="notice warn"><strong>Nothing runs</strong>${of.waiting.map((/** @type {any} */ each) => html`<span key=${each.reason}>${plural(each.runs, 'run')}: ${each.waiting_for}. <a href=${link('fleet')}>See the fleet</a></span>`)}</section>`}
-      ${of.newest_alerts.length > 0 && html`<section class="panel"><div class="row between"><h2>Slowdowns</h2><a href=${link('history')}>History</a></div><ul class="stack tight">${of.newest_alerts.map((/** @type {any} */ alert) => html`<li key=${alert.id} class="row"><${State} of=${alert.state} /><span>${number(alert.ratio)} times the time since run <a href=${link('run', { id: alert.run_id })}>${alert.run_id}</a></span><small class="soft">${alert.reason}</small></li>`)}</ul></section>`}
-      <section class="panel"><h2>Under way</h2>${of.experiments.length ? html`<${Table} caption="Experiments under way" rows=${of.experiments} id=${(/** @type {any} */ e) => e.id} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'Question', class: 'question', cell: (/** @type {any} */ e) => html`<a href=${link('experiment', { id: e.id })}>${e.name || `Experiment ${e.id}`}</a>` }, { name: 'bar', label: 'Runs', class: 'wide', cell: (/** @type {any} */ e) => html`<${StateBar} counts=${e.by_state} total=${e.runs} />` },
-    { name: 'done', label: 'Done', number: true, cell: (/** @type {any} */ e) => `${count(e.by_state.succeeded ?? 0)} of ${count(e.runs)}` }, { name: 'eta', label: 'Left', number: true, cell: (/** @type {any} */ e) => e.eta_s == null ? '–' : `about ${duration(e.eta_s)}` }, { name: 'at', label: 'Submitted', tight: true, cell: (/** @type {any} */ e) => html`<${Time} at=${e.created_at} />` },
-  ])} />${of.active_experiments > of.experiments.length && html`<p class="soft">${count(of.experiments.length)} of ${plural(of.active_experiments, 'experiment')} shown; <a href=${link('experiments', { state: 'active' })}>all</a>.</p>`}` : html`<p class="soft">Nothing is under way.</p>`}</section>
-      <section class="panel"><div class="row between"><h2>Latest verdicts</h2><a href=${link('experiments')}>All experiments</a></div>${of.latest.length ? html`<${Table} caption="Latest verdicts" rows=${of.latest} id=${(/** @type {any} */ e) => e.id} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'Question and verdict', class: 'question', cell: (/** @type {any} */ e) => html`<a href=${link('experiment', { id: e.id })}>${e.name || `Experiment ${e.id}`}</a><div class="known"><${Known} of=${e} /></div>` }, { name: 'state', label: 'State', tight: true, cell: (/** @type {any} */ e) => html`<${State} of=${e.state} />` },
-    { name: 'runs', label: 'Runs', number: true, cell: (/** @type {any} */ e) => count(e.runs) }, { name: 'at', label: 'Ended', tight: true, cell: (/** @type {any} */ e) => html`<${Time} at=${e.finished_at} />` },
-  ])} />` : html`<p class="soft">No experiment has ended yet.</p>`}</section>`}</div>`;
-  }}<//>`;
+	const answer = useAnswer('overview');
+	const [live, setLive] = useState(/** @type {any} */ (null));
+	useTopic('overview', told => setLive(told.data));
+	const first = answer.data;
+	const of = live && (!first?.at || live.at >= first.at) ? live : first;
+	return html`
+		<${Head}
+			title=${of ? said(of) : 'Now'}
+			above=${of && 'Now'}
+			actions=${html`<a class="button first" href=${link('new')}>New experiment</a>`}
+		/>
+		<${Answered} answer=${answer} lines=${12}>
+			${() => {
+				const ended = of.runs.ended_24h;
+				const empty = !of.active_experiments && !of.latest.length;
+				return html`<div class="stack">
+					${empty
+						? html`<${Empty}>
+								<h2>Nothing was asked yet</h2>
+								<p>An experiment is a question: fork-join or tasks? how many threads? sliced how?</p>
+								<p><a class="button first" href=${link('new')}>Ask the first one</a></p>
+								<p>or on the command line, with a worker on this machine:</p>
+								<pre>taskloom worker &
+taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre>
+							<//>`
+						: html`
+								<section class="panel">
+									<${Figures}
+										of=${[
+											['Running', count(of.runs.running + of.runs.leased)],
+											['Queued', count(of.runs.queued)],
+											['Runs ended in the last hour', number(of.runs_per_h, 3)],
+											[
+												'Ended in 24 h',
+												count(ended.succeeded),
+												'succeeded' +
+													(ended.failed ? `, ${count(ended.failed)} failed` : '') +
+													(ended.cancelled ? `, ${count(ended.cancelled)} cancelled` : '')
+											],
+											['Quarantined', count(of.runs.quarantined)],
+											[
+												'Workers',
+												count((of.workers.idle ?? 0) + (of.workers.busy ?? 0) + (of.workers.ending ?? 0)),
+												`${count(of.workers.busy)} busy` + (of.workers.silent ? `, ${count(of.workers.silent)} silent` : '')
+											]
+										]}
+									/>
+								</section>
+								${of.waiting.length > 0 &&
+								of.workers.busy === 0 &&
+								html`<section class="notice warn">
+									<strong>Nothing runs</strong>
+									${of.waiting.map(
+										each => html`<span key=${each.reason}>
+											${plural(each.runs, 'run')}: ${each.waiting_for}. <a href=${link('fleet')}>See the fleet</a>
+										</span>`
+									)}
+								</section>`}
+								${of.newest_alerts.length > 0 &&
+								html`<section class="panel">
+									<div class="row between"><h2>Slowdowns</h2><a href=${link('history')}>History</a></div>
+									<ul class="stack tight">
+										${of.newest_alerts.map(
+											alert => html`<li key=${alert.id} class="row">
+												<${State} of=${alert.state} />
+												<span>
+													${number(alert.ratio)} times the time since
+													run <a href=${link('run', {id: alert.run_id})}>${alert.run_id}</a>
+												</span>
+												<small class="soft">${alert.reason}</small>
+											</li>`
+										)}
+									</ul>
+								</section>`}
+								<section class="panel">
+									<h2>Under way</h2>
+									${of.experiments.length
+										? html`
+												<${Table}
+													caption="Experiments under way"
+													rows=${of.experiments}
+													id=${e => e.id}
+													columns=${[
+														{
+															name: 'name',
+															label: 'Question',
+															class: 'question',
+															cell: e => html`<a href=${link('experiment', {id: e.id})}>${e.name || `Experiment ${e.id}`}</a>`
+														},
+														{
+															name: 'bar',
+															label: 'Runs',
+															class: 'wide',
+															cell: e => html`<${StateBar} counts=${e.by_state} total=${e.runs} />`
+														},
+														{
+															name: 'done',
+															label: 'Done',
+															number: true,
+															cell: e => `${count(e.by_state.succeeded ?? 0)} of ${count(e.runs)}`
+														},
+														{
+															name: 'eta',
+															label: 'Left',
+															number: true,
+															cell: e => (e.eta_s == null ? '–' : `about ${duration(e.eta_s)}`)
+														},
+														{name: 'at', label: 'Submitted', tight: true, cell: e => html`<${Time} at=${e.created_at} />`}
+													]}
+												/>
+												${of.active_experiments > of.experiments.length &&
+												html`<p class="soft">
+													${count(of.experiments.length)} of ${plural(of.active_experiments, 'experiment')} shown; <a
+														href=${link('experiments', {state: 'active'})}
+													>
+														all
+													</a>.
+												</p>`}
+											`
+										: html`<p class="soft">Nothing is under way.</p>`}
+								</section>
+								<section class="panel">
+									<div class="row between"><h2>Latest verdicts</h2><a href=${link('experiments')}>All experiments</a></div>
+									${of.latest.length
+										? html`<${Table}
+												caption="Latest verdicts"
+												rows=${of.latest}
+												id=${e => e.id}
+												columns=${[
+													{
+														name: 'name',
+														label: 'Question and verdict',
+														class: 'question',
+														cell: e => html`
+															<a href=${link('experiment', {id: e.id})}>${e.name || `Experiment ${e.id}`}</a>
+															<div class="known"><${Known} of=${e} /></div>
+														`
+													},
+													{name: 'state', label: 'State', tight: true, cell: e => html`<${State} of=${e.state} />`},
+													{name: 'runs', label: 'Runs', number: true, cell: e => count(e.runs)},
+													{name: 'at', label: 'Ended', tight: true, cell: e => html`<${Time} at=${e.finished_at} />`}
+												]}
+											/>`
+										: html`<p class="soft">No experiment has ended yet.</p>`}
+								</section>
+							`}
+				</div>`;
+			}}
+		<//>
+	`;
 }

@@ -1,77 +1,166 @@
 // A run: why it waits or failed, else what it took; then its steps, timeline, ops, log and attempts.
-import { html, useState } from '../vendor/preact.js';
-import { address, link } from '../address.js';
-import { ask } from '../api.js';
-import { useAction, useAnswer } from '../answers.js';
-import { count, duration, ms, plural, variantName } from '../format.js';
-import { goesOn, useFollow, useTopic } from '../live.js';
-import { Answered, Figures, Head, Refused, Tabs, Time } from '../pieces.js';
-import { State } from '../words.js';
-import { Log } from '../run/log.js';
-import { Attempts, Files, Settings } from '../run/facts.js';
-import { Ops, Validity } from '../run/ops.js';
-import { Steps } from '../run/steps.js';
-import { Graph, Timed } from '../run/timed.js';
+import {html, useState} from '../vendor/preact.js';
+import {address, link} from '../address.js';
+import {ask} from '../api.js';
+import {useAction, useAnswer} from '../answers.js';
+import {count, duration, ms, plural, variantName} from '../format.js';
+import {goesOn, useFollow, useTopic} from '../live.js';
+import {Answered, Figures, Head, Refused, Tabs, Time} from '../pieces.js';
+import {State} from '../words.js';
+import {Log} from '../run/log.js';
+import {Attempts, Files, Settings} from '../run/facts.js';
+import {Ops, Validity} from '../run/ops.js';
+import {Steps} from '../run/steps.js';
+import {Graph, Timed} from '../run/timed.js';
 
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
-  steps: ['Steps', Steps], timeline: ['Timeline', Timed], graph: ['Task graph', Graph], ops: ['Ops and threads', Ops], validity: ['Validity', Validity],
-  log: ['Log', Log], attempts: ['Attempts', Attempts], settings: ['Settings', Settings], files: ['Files', Files],
+	steps: ['Steps', Steps],
+	timeline: ['Timeline', Timed],
+	graph: ['Task graph', Graph],
+	ops: ['Ops and threads', Ops],
+	validity: ['Validity', Validity],
+	log: ['Log', Log],
+	attempts: ['Attempts', Attempts],
+	settings: ['Settings', Settings],
+	files: ['Files', Files]
 });
 
-/** The median of the runs of the same variant, and where this one stands. @param {{of: import('../schemas').Schemas['RunDetail']}} props */
-function Among({ of }) {
-  const siblings = useAnswer('runs', { experiment_id: of.experiment_id, state: 'succeeded', limit: 500 });
-  const same = (siblings.data?.items ?? []).filter((/** @type {any} */ each) => each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant));
-  const times = same.map((/** @type {any} */ each) => each.median_step_s).sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
-  const rank = times.filter((/** @type {number} */ each) => each < (of.median_step_s ?? 0)).length + 1;
-  const middle = times.length ? (times[(times.length - 1) >> 1] + times[times.length >> 1]) / 2 : null;
-  return html`<p class="verdict"><${State} of="succeeded" /> ${ms(of.median_step_s)} a step${times.length > 1 ? `, number ${rank} of ${plural(times.length, 'run')} of its variant, fastest first; their median is ${ms(middle)}` : ', the only run of its variant so far'}.${!!of.flagged_steps && html`<small class="state warn">${plural(of.flagged_steps, 'timed step')} disturbed: they count, and are marked.</small>`}</p>`;
+/**
+ * The median of the runs of the same variant, and where this one stands.
+ * @param {{of: import('../schemas').Schemas['RunDetail']}} props
+ */
+function Among({of}) {
+	const siblings = useAnswer('runs', {experiment_id: of.experiment_id, state: 'succeeded', limit: 500});
+	const same = (siblings.data?.items ?? []).filter(
+		each => each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant)
+	);
+	const times = same.map(each => each.median_step_s).sort((a, b) => a - b);
+	const rank = times.filter(each => each < (of.median_step_s ?? 0)).length + 1;
+	const middle = times.length ? (times[(times.length - 1) >> 1] + times[times.length >> 1]) / 2 : null;
+	return html`<p class="verdict">
+		<${State} of="succeeded" /> ${ms(of.median_step_s)} a
+		step${times.length > 1
+			? `, number ${rank} of ${plural(times.length, 'run')} of its variant, fastest first; ` +
+				`their median is ${ms(middle)}`
+			: ', the only run of its variant so far'}.${!!of.flagged_steps &&
+		html`<small class="state warn">
+			${plural(of.flagged_steps, 'timed step')} disturbed: they count, and are marked.
+		</small>`}
+	</p>`;
 }
 
-/** @param {{of: import('../schemas').Schemas['RunDetail'], live: import('../schemas').Schemas['RunEvent'] | null}} props */
-function First({ of, live }) {
-  if (of.state === 'succeeded' && of.median_step_s !== null) return html`<${Among} of=${of} />`;
-  if (of.state === 'queued') return html`<p class="verdict undecided"><${State} of="queued" /> ${of.queue ? `Number ${count(of.queue.position)} in the queue, waiting: ${of.queue.waiting_for}.` : 'It waits to be traced.'}</p>`;
-  if (of.error) return html`<p class="verdict refused"><${State} of=${of.state} /> ${of.error.detail ?? of.error.slug}<small class="soft">${of.error.slug ?? ''}; the log below has the trainer's last words.</small></p>`;
-  const progress = live?.progress ?? of.history.at(-1)?.progress;
-  if (of.state === 'running' || of.state === 'leased') {
-    return html`<p class="verdict undecided"><${State} of=${of.state} /> ${progress?.steps ? `Step ${progress.step} of ${progress.steps}, ${progress.stage}${progress.loss == null ? '' : `, loss ${progress.loss.toFixed(4)}`}${progress.tokens_per_s == null ? '' : `, ${count(progress.tokens_per_s)} tokens/s`}.` : 'A worker has it; the trainer is starting.'}</p>`;
-  }
-  return html`<p class="verdict undecided"><${State} of=${of.state} /> ${of.state === 'cancelled' ? 'It was cancelled; nothing of it counts.' : of.state === 'quarantined' ? 'Its workers were lost too often: it is not tried again until someone asks.' : ''}</p>`;
+/**
+ * @param {{of: import('../schemas').Schemas['RunDetail'], live: import('../schemas').Schemas['RunEvent']
+ *   | null}} props
+ */
+function First({of, live}) {
+	if (of.state === 'succeeded' && of.median_step_s !== null) return html`<${Among} of=${of} />`;
+	if (of.state === 'queued')
+		return html`<p class="verdict undecided">
+			<${State} of="queued" /> ${of.queue
+				? `Number ${count(of.queue.position)} in the queue, waiting: ${of.queue.waiting_for}.`
+				: 'It waits to be traced.'}
+		</p>`;
+	if (of.error)
+		return html`<p class="verdict refused">
+			<${State} of=${of.state} /> ${of.error.detail ?? of.error.slug}
+			<small class="soft">${of.error.slug ?? ''}; the log below has the trainer's last words.</small>
+		</p>`;
+	const progress = live?.progress ?? of.history.at(-1)?.progress;
+	if (of.state === 'running' || of.state === 'leased') {
+		return html`<p class="verdict undecided">
+			<${State} of=${of.state} /> ${progress?.steps
+				? `Step ${progress.step} of ${progress.steps}, ${progress.stage}` +
+					(progress.loss == null ? '' : `, loss ${progress.loss.toFixed(4)}`) +
+					(progress.tokens_per_s == null ? '' : `, ${count(progress.tokens_per_s)} tokens/s`) +
+					'.'
+				: 'A worker has it; the trainer is starting.'}
+		</p>`;
+	}
+	return html`<p class="verdict undecided">
+		<${State} of=${of.state} /> ${of.state === 'cancelled'
+			? 'It was cancelled; nothing of it counts.'
+			: of.state === 'quarantined'
+				? 'Its workers were lost too often: it is not tried again until someone asks.'
+				: ''}
+	</p>`;
 }
 
 /** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
-function Actions({ of }) {
-  const { run, busy, problem } = useAction(async (/** @type {string} */ verb) => {
-    await ask(`runs/${of.id}/${verb}`, { method: 'POST' });
-    goesOn(`run:${of.id}`);
-  });
-  return html`${problem && html`<${Refused} problem=${problem} />`}
-    ${['failed', 'cancelled', 'quarantined'].includes(of.state) && html`<button class="first" disabled=${busy} onClick=${() => run('retry')}>Retry</button>`}
-    ${['queued', 'leased', 'running'].includes(of.state) && html`<button disabled=${busy} onClick=${() => run('cancel')}>Cancel</button>`}
-    <a class="button" href=${link('new', { run: of.id })}>Ask again</a>`;
+function Actions({of}) {
+	const {run, busy, problem} = useAction(async verb => {
+		await ask(`runs/${of.id}/${verb}`, {method: 'POST'});
+		goesOn(`run:${of.id}`);
+	});
+	return html`
+		${problem && html`<${Refused} problem=${problem} />`}
+		${['failed', 'cancelled', 'quarantined'].includes(of.state) &&
+		html`<button class="first" disabled=${busy} onClick=${() => run('retry')}>Retry</button>`}
+		${['queued', 'leased', 'running'].includes(of.state) &&
+		html`<button disabled=${busy} onClick=${() => run('cancel')}>Cancel</button>`}
+		<a class="button" href=${link('new', {run: of.id})}>Ask again</a>
+	`;
 }
 
 export default function Run() {
-  const { params } = address.value;
-  const id = params.get('id') ?? '';
-  const topic = `run:${id}`;
-  const [live, setLive] = useState(/** @type {any} */ (null));
-  useFollow(topic);
-  useTopic(topic, (told) => { if (told.event !== 'line') setLive(told.data); });
-  const answer = useAnswer(`runs/${encodeURIComponent(id)}`, {}, { follow: topic });
-  /** @type {import('../schemas').Schemas['RunDetail'] | undefined} */
-  const known = answer.data;
-  return html`<${Head} title=${known ? `Run ${known.id}: ${variantName(known.variant)}` : `Run ${id}`} above=${known && html`<a href=${link('experiment', { id: known.experiment_id })}>Experiment ${known.experiment_id}</a>, repetition ${known.repetition}, block ${known.block + 1}`} actions=${known && html`<${Actions} of=${known} />`} />
-    <${Answered} answer=${answer} lines=${10}>${(/** @type {import('../schemas').Schemas['RunDetail']} */ of) => {
-    const first = of.state === 'failed' ? 'log' : of.state === 'queued' ? 'settings' : 'steps';
-    const view = params.get('view') ?? first;
-    const Chosen = (VIEWS[view] ?? VIEWS[first])?.[1];
-    const last = of.history.at(-1);
-    return html`<div class="stack"><${First} of=${of} live=${live} />
-      <section class="panel"><${Figures} of=${[['Median step', ms(of.median_step_s)], ['Tokens/s', count(of.tokens_per_s)], ['Final loss', of.final_loss?.toFixed(5) ?? '–'], ['Attempts', of.attempts],
-    ['Node', of.node ?? last?.worker_id ?? '–'], ['Took', of.duration_s != null ? duration(of.duration_s) : of.finished_at && of.started_at ? duration((Date.parse(of.finished_at) - Date.parse(of.started_at)) / 1000) : '–'], [of.finished_at ? 'Ended' : 'Submitted', html`<${Time} at=${of.finished_at ?? of.created_at} />`]]} /></section>
-      <div><${Tabs} chosen=${view in VIEWS ? view : first} tabs=${[first, ...Object.keys(VIEWS).filter((name) => name !== first)].map((name) => [name, VIEWS[name]?.[0]])} />
-      <${Chosen} of=${of} topic=${topic} live=${live} /></div></div>`;
-  }}<//>`;
+	const {params} = address.value;
+	const id = params.get('id') ?? '';
+	const topic = `run:${id}`;
+	const [live, setLive] = useState(/** @type {any} */ (null));
+	useFollow(topic);
+	useTopic(topic, told => {
+		if (told.event !== 'line') setLive(told.data);
+	});
+	const answer = useAnswer(`runs/${encodeURIComponent(id)}`, {}, {follow: topic});
+	/** @type {import('../schemas').Schemas['RunDetail'] | undefined} */
+	const known = answer.data;
+	return html`
+		<${Head}
+			title=${known ? `Run ${known.id}: ${variantName(known.variant)}` : `Run ${id}`}
+			above=${known &&
+			html`
+				<a href=${link('experiment', {id: known.experiment_id})}>Experiment ${known.experiment_id}</a>,
+				repetition ${known.repetition}, block ${known.block + 1}
+			`}
+			actions=${known && html`<${Actions} of=${known} />`}
+		/>
+		<${Answered} answer=${answer} lines=${10}>
+			${(/** @type {import('../schemas').Schemas['RunDetail']} */ of) => {
+				const first = of.state === 'failed' ? 'log' : of.state === 'queued' ? 'settings' : 'steps';
+				const view = params.get('view') ?? first;
+				const Chosen = (VIEWS[view] ?? VIEWS[first])?.[1];
+				const last = of.history.at(-1);
+				return html`<div class="stack">
+					<${First} of=${of} live=${live} />
+					<section class="panel">
+						<${Figures}
+							of=${[
+								['Median step', ms(of.median_step_s)],
+								['Tokens/s', count(of.tokens_per_s)],
+								['Final loss', of.final_loss?.toFixed(5) ?? '–'],
+								['Attempts', of.attempts],
+								['Node', of.node ?? last?.worker_id ?? '–'],
+								[
+									'Took',
+									of.duration_s != null
+										? duration(of.duration_s)
+										: of.finished_at && of.started_at
+											? duration((Date.parse(of.finished_at) - Date.parse(of.started_at)) / 1000)
+											: '–'
+								],
+								[of.finished_at ? 'Ended' : 'Submitted', html`<${Time} at=${of.finished_at ?? of.created_at} />`]
+							]}
+						/>
+					</section>
+					<div>
+						<${Tabs}
+							chosen=${view in VIEWS ? view : first}
+							tabs=${[first, ...Object.keys(VIEWS).filter(name => name !== first)].map(name => [name, VIEWS[name]?.[0]])}
+						/>
+						<${Chosen} of=${of} topic=${topic} live=${live} />
+					</div>
+				</div>`;
+			}}
+		<//>
+	`;
 }

@@ -1,104 +1,171 @@
 // The frame of every plot: its title, what it says, and the same as table, CSV, SVG and PNG.
-import { html, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
-import { save } from '../api.js';
-import { Table } from '../pieces.js';
+import {html, useLayoutEffect, useRef, useState} from '../vendor/preact.js';
+import {save} from '../api.js';
+import {Table} from '../pieces.js';
 
 /** @typedef {import('../vendor/preact.js').ComponentChildren} Children */
 /** @typedef {{label: string, value: (row: any) => string | number | null | undefined}} Field */
 
-/** The width that an element has, and has after the window changes. @param {import('../vendor/preact.js').VNode['ref'] | any} ref */
+/**
+ * The width that an element has, and has after the window changes.
+ * @param {import('../vendor/preact.js').VNode['ref'] | any} ref
+ */
 export function useWidth(ref) {
-  const [width, setWidth] = useState(0);
-  useLayoutEffect(() => {
-    const element = ref.current;
-    if (!element) return undefined;
-    const observer = new ResizeObserver(() => setWidth(Math.round(element.clientWidth)));
-    observer.observe(element);
-    setWidth(Math.round(element.clientWidth));
-    return () => observer.disconnect();
-  }, []);
-  return width;
+	const [width, setWidth] = useState(0);
+	useLayoutEffect(() => {
+		const element = ref.current;
+		if (!element) return undefined;
+		const observer = new ResizeObserver(() => setWidth(Math.round(element.clientWidth)));
+		observer.observe(element);
+		setWidth(Math.round(element.clientWidth));
+		return () => observer.disconnect();
+	}, []);
+	return width;
 }
 
-const COPIED = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'fill-opacity', 'font-size', 'font-weight', 'font-family', 'text-anchor'];
+const COPIED = [
+	'fill',
+	'stroke',
+	'stroke-width',
+	'stroke-dasharray',
+	'fill-opacity',
+	'font-size',
+	'font-weight',
+	'font-family',
+	'text-anchor'
+];
 
 /** An SVG that needs nothing around it: colours as they are now. @param {SVGSVGElement} svg */
 export function standalone(svg) {
-  const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
-  const originals = [svg, ...svg.querySelectorAll('*')];
-  [copy, ...copy.querySelectorAll('*')].forEach((element, i) => {
-    const style = getComputedStyle(/** @type {Element} */ (originals[i]));
-    for (const name of COPIED) element.setAttribute(name, style.getPropertyValue(name));
-    element.removeAttribute('class');
-  });
-  const { width, height } = svg.viewBox.baseVal;
-  const ground = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
-  ground.setAttribute('width', '100%');
-  ground.setAttribute('height', '100%');
-  ground.setAttribute('fill', getComputedStyle(svg.closest('.panel') ?? document.documentElement).backgroundColor);
-  copy.prepend(ground);
-  copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
-  copy.setAttribute('width', String(width));
-  copy.setAttribute('height', String(height));
-  return new XMLSerializer().serializeToString(copy);
+	const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
+	const originals = [svg, ...svg.querySelectorAll('*')];
+	[copy, ...copy.querySelectorAll('*')].forEach((element, i) => {
+		const style = getComputedStyle(originals[i]);
+		for (const name of COPIED) element.setAttribute(name, style.getPropertyValue(name));
+		element.removeAttribute('class');
+	});
+	const {width, height} = svg.viewBox.baseVal;
+	const ground = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
+	ground.setAttribute('width', '100%');
+	ground.setAttribute('height', '100%');
+	ground.setAttribute('fill', getComputedStyle(svg.closest('.panel') ?? document.documentElement).backgroundColor);
+	copy.prepend(ground);
+	copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
+	copy.setAttribute('width', String(width));
+	copy.setAttribute('height', String(height));
+	return new XMLSerializer().serializeToString(copy);
 }
 
 /** @param {string} text @param {number} width @param {number} height */
 async function painted(text, width, height) {
-  const url = URL.createObjectURL(new Blob([text], { type: 'image/svg+xml' }));
-  const image = new Image();
-  image.src = url;
-  await image.decode();
-  const canvas = document.createElement('canvas');
-  canvas.width = width * 2;
-  canvas.height = height * 2;
-  canvas.getContext('2d')?.drawImage(image, 0, 0, canvas.width, canvas.height);
-  URL.revokeObjectURL(url);
-  return canvas;
+	const url = URL.createObjectURL(new Blob([text], {type: 'image/svg+xml'}));
+	const image = new Image();
+	image.src = url;
+	await image.decode();
+	const canvas = document.createElement('canvas');
+	canvas.width = width * 2;
+	canvas.height = height * 2;
+	canvas.getContext('2d')?.drawImage(image, 0, 0, canvas.width, canvas.height);
+	URL.revokeObjectURL(url);
+	return canvas;
 }
 
 /** @param {HTMLCanvasElement} canvas @param {string} name */
-const savePainted = (canvas, name) => canvas.toBlob((blob) => { if (blob) save(blob, name); }, 'image/png');
+const savePainted = (canvas, name) =>
+	canvas.toBlob(blob => {
+		if (blob) save(blob, name);
+	}, 'image/png');
 
 /** @param {Field[]} fields @param {any[]} rows */
 export function csv(fields, rows) {
-  const cell = (/** @type {unknown} */ value) => {
-    let text = value == null ? '' : String(value);
-    if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text)) text = `'${text}`; // a sheet would take it for a formula
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  return [fields.map((field) => field.label), ...rows.map((row) => fields.map((field) => field.value(row)))].map((line) => line.map(cell).join(',')).join('\r\n') + '\r\n';
+	const cell = (/** @type {unknown} */ value) => {
+		let text = value == null ? '' : String(value);
+		// A sheet would take it for a formula.
+		if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+		return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+	};
+	return (
+		[fields.map(field => field.label), ...rows.map(row => fields.map(field => field.value(row)))]
+			.map(line => line.map(cell).join(','))
+			.join('\r\n') + '\r\n'
+	);
 }
 
 /**
  * @param {{title: string, said?: Children, name: string, legend?: [string, string][], fields: Field[], rows: any[],
- *   draw?: (width: number) => {height: number, parts: Children}, children?: Children, after?: Children, level?: 2 | 3}} props
+ *   draw?: (width: number) => {height: number, parts: Children}, children?: Children, after?: Children,
+ *   level?: 2 | 3}} props
  * legend: (colour token, name). draw: an SVG's parts; children stand in its place for a canvas.
  */
-export function Plot({ title, said, name, legend, fields, rows, draw, children, after, level = 2 }) {
-  const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const width = useWidth(place);
-  const [asTable, setAsTable] = useState(false);
-  const drawn = draw && width ? draw(width) : null;
-  const svg = () => place.current?.querySelector('svg.drawn');
-  const png = async () => {
-    const found = /** @type {SVGSVGElement | null | undefined} */ (svg());
-    const canvas = place.current?.querySelector('canvas');
-    if (canvas) savePainted(canvas, `${name}.png`);
-    else if (found) savePainted(await painted(standalone(found), found.viewBox.baseVal.width, found.viewBox.baseVal.height), `${name}.png`);
-  };
-  const saveSvg = () => save(new Blob([standalone(/** @type {SVGSVGElement} */ (svg()))], { type: 'image/svg+xml' }), `${name}.svg`);
-  const saveCsv = () => save(new Blob([csv(fields, rows)], { type: 'text/csv' }), `${name}.csv`);
-  const heading = level === 2 ? html`<h2>${title}</h2>` : html`<h3>${title}</h3>`;
-  return html`<figure class="plot" ref=${place}><figcaption>${heading}
-      <span class="tools"><button class="plain" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>${asTable ? 'Plot' : 'Table'}</button>
-        <button class="plain" onClick=${saveCsv}>CSV</button>${draw && html`<button class="plain" disabled=${asTable} onClick=${saveSvg}>SVG</button>`}
-        <button class="plain" disabled=${asTable} onClick=${png}>PNG</button></span></figcaption>
-    ${asTable ? html`<${Table} caption=${title} rows=${rows.map((row, i) => ({ row, i }))} id=${(/** @type {any} */ each) => each.i}
-        columns=${fields.map((field, i) => ({ name: String(i), label: field.label, number: typeof field.value(rows[0] ?? {}) === 'number', cell: (/** @type {any} */ each) => field.value(each.row) ?? '–' }))} />`
-      : html`${legend && html`<div class="legend">${legend.map(([colour, says]) => html`<span key=${says}><i class="key-colour" style=${{ background: colour.startsWith('var') ? colour : `var(--${colour})` }}></i>${says}</span>`)}</div>`}
-        ${draw ? html`<svg class="drawn" role="img" aria-label=${`${title}. ${typeof said === 'string' ? said : ''} The button Table shows its numbers.`}
-          viewBox=${`0 0 ${width || 900} ${drawn?.height ?? 200}`}>${drawn?.parts}</svg>${after}` : null}`}
-    ${children && html`<div class="stack tight" hidden=${asTable}>${children}</div>`}
-    ${said && html`<p class="said">${said}</p>`}</figure>`;
+export function Plot({title, said, name, legend, fields, rows, draw, children, after, level = 2}) {
+	const place = useRef(/** @type {HTMLElement | null} */ (null));
+	const width = useWidth(place);
+	const [asTable, setAsTable] = useState(false);
+	const drawn = draw && width ? draw(width) : null;
+	const svg = () => place.current?.querySelector('svg.drawn');
+	const png = async () => {
+		const found = /** @type {SVGSVGElement | null | undefined} */ (svg());
+		const canvas = place.current?.querySelector('canvas');
+		if (canvas) savePainted(canvas, `${name}.png`);
+		else if (found)
+			savePainted(
+				await painted(standalone(found), found.viewBox.baseVal.width, found.viewBox.baseVal.height),
+				`${name}.png`
+			);
+	};
+	const saveSvg = () =>
+		save(new Blob([standalone(/** @type {SVGSVGElement} */ (svg()))], {type: 'image/svg+xml'}), `${name}.svg`);
+	const saveCsv = () => save(new Blob([csv(fields, rows)], {type: 'text/csv'}), `${name}.csv`);
+	const heading = level === 2 ? html`<h2>${title}</h2>` : html`<h3>${title}</h3>`;
+	return html`<figure class="plot" ref=${place}>
+		<figcaption>
+			${heading}
+			<span class="tools">
+				<button class="plain" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>
+					${asTable ? 'Plot' : 'Table'}
+				</button>
+				<button class="plain" onClick=${saveCsv}>CSV</button>
+				${draw && html`<button class="plain" disabled=${asTable} onClick=${saveSvg}>SVG</button>`}
+				<button class="plain" disabled=${asTable} onClick=${png}>PNG</button>
+			</span>
+		</figcaption>
+		${asTable
+			? html`<${Table}
+					caption=${title}
+					rows=${rows.map((row, i) => ({row, i}))}
+					id=${each => each.i}
+					columns=${fields.map((field, i) => ({
+						name: String(i),
+						label: field.label,
+						number: typeof field.value(rows[0] ?? {}) === 'number',
+						cell: each => field.value(each.row) ?? '–'
+					}))}
+				/>`
+			: html`
+					${legend &&
+					html`<div class="legend">
+						${legend.map(
+							([colour, says]) => html`<span key=${says}>
+								<i class="key-colour" style=${{background: colour.startsWith('var') ? colour : `var(--${colour})`}}></i>
+								${says}
+							</span>`
+						)}
+					</div>`}
+					${draw
+						? html`
+								<svg
+									class="drawn"
+									role="img"
+									aria-label=${`${title}. ${typeof said === 'string' ? said : ''} The button Table shows its numbers.`}
+									viewBox=${`0 0 ${width || 900} ${drawn?.height ?? 200}`}
+								>
+									${drawn?.parts}
+								</svg>
+								${after}
+							`
+						: null}
+				`}
+		${children && html`<div class="stack tight" hidden=${asTable}>${children}</div>`}
+		${said && html`<p class="said">${said}</p>`}
+	</figure>`;
 }

@@ -1,7 +1,10 @@
 // From values to places, linear or logarithmic, with ticks at round values: as analysis/report/svg.py has it.
-import { html } from '../vendor/preact.js';
+import {html} from '../vendor/preact.js';
 
-/** @typedef {((value: number) => number) & {low: number, high: number, start: number, end: number, ticks: (about?: number) => number[]}} Scale */
+/**
+ * @typedef {((value: number) => number) & {low: number, high: number, start: number, end: number,
+ *   ticks: (about?: number) => number[]}} Scale
+ */
 
 /**
  * @param {number} low
@@ -13,77 +16,140 @@ import { html } from '../vendor/preact.js';
  * @returns {Scale}
  */
 export function scale(low, high, start, end, base = 0, tight = false) {
-  if (base && !tight) {
-    low = base ** Math.floor(Math.log(low) / Math.log(base) + 1e-9);
-    high = Math.max(base ** Math.ceil(Math.log(high) / Math.log(base) - 1e-9), low * base);
-  } else if (high <= low) high = low + (Math.abs(low) || 1);
-  const place = (/** @type {number} */ value) => {
-    const share = base ? Math.log(Math.max(value, low * 1e-3) / low) / Math.log(high / low) : (value - low) / (high - low);
-    return start + Math.min(Math.max(share, -0.02), 1.02) * (end - start);
-  };
-  const ticks = (about = 6) => (base && !(high / low < base * 2) ? powers(low, high, base, about) : rounds(low, high, about));
-  return Object.assign(place, { low, high, start, end, ticks });
+	if (base && !tight) {
+		low = base ** Math.floor(Math.log(low) / Math.log(base) + 1e-9);
+		high = Math.max(base ** Math.ceil(Math.log(high) / Math.log(base) - 1e-9), low * base);
+	} else if (high <= low) high = low + (Math.abs(low) || 1);
+	const place = (/** @type {number} */ value) => {
+		const share = base
+			? Math.log(Math.max(value, low * 1e-3) / low) / Math.log(high / low)
+			: (value - low) / (high - low);
+		return start + Math.min(Math.max(share, -0.02), 1.02) * (end - start);
+	};
+	const ticks = (about = 6) =>
+		base && !(high / low < base * 2) ? powers(low, high, base, about) : rounds(low, high, about);
+	return Object.assign(place, {low, high, start, end, ticks});
 }
 
 /** @param {number} low @param {number} high @param {number} base @param {number} about */
 function powers(low, high, base, about) {
-  const first = Math.ceil(Math.log(low) / Math.log(base) - 1e-9);
-  const last = Math.floor(Math.log(high) / Math.log(base) + 1e-9);
-  const stride = base === 2 ? 1 : Math.max(1, Math.ceil((last - first) / about));
-  return Array.from({ length: Math.max(0, Math.floor((last - first) / stride) + 1) }, (_, i) => base ** (first + i * stride));
+	const first = Math.ceil(Math.log(low) / Math.log(base) - 1e-9);
+	const last = Math.floor(Math.log(high) / Math.log(base) + 1e-9);
+	const stride = base === 2 ? 1 : Math.max(1, Math.ceil((last - first) / about));
+	return Array.from(
+		{length: Math.max(0, Math.floor((last - first) / stride) + 1)},
+		(_, i) => base ** (first + i * stride)
+	);
 }
 
 /** @param {number} low @param {number} high @param {number} about */
 function rounds(low, high, about) {
-  const raw = (high - low) / about;
-  const unit = 10 ** Math.floor(Math.log10(raw));
-  const stride = unit * /** @type {number} */ ([1, 2, 2.5, 5, 10].find((factor) => unit * factor >= raw * 0.999));
-  const first = Math.ceil(low / stride - 1e-9);
-  const last = Math.floor(high / stride + 1e-9);
-  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => (first + i) * stride);
+	const raw = (high - low) / about;
+	const unit = 10 ** Math.floor(Math.log10(raw));
+	const stride = unit * /** @type {number} */ ([1, 2, 2.5, 5, 10].find(factor => unit * factor >= raw * 0.999));
+	const first = Math.ceil(low / stride - 1e-9);
+	const last = Math.floor(high / stride + 1e-9);
+	return Array.from({length: Math.max(0, last - first + 1)}, (_, i) => (first + i) * stride);
 }
 
 /** A tick's value, short. @param {number} value */
-export const plain = (value) => (Math.abs(value) < 1e4 ? String(Number(value.toPrecision(4))) : Math.round(value).toLocaleString('en-US'));
+export const plain = value =>
+	Math.abs(value) < 1e4 ? String(Number(value.toPrecision(4))) : Math.round(value).toLocaleString('en-US');
 
-/** @param {{x: Scale, top: number, bottom: number, label: string, show?: (value: number) => string, about?: number}} props */
-export function XAxis({ x, top, bottom, label, show = plain, about = 6 }) {
-  return html`<g>${x.ticks(about).map((tick) => html`<g key=${tick}><path d=${`M${x(tick).toFixed(1)} ${top}V${bottom}`} stroke="var(--line)" />
-    <text x=${x(tick)} y=${bottom + 15} text-anchor="middle" font-size="11" fill="var(--soft)">${show(tick)}</text></g>`)}
-    <text x=${(x.start + x.end) / 2} y=${bottom + 31} text-anchor="middle" font-size="11.5" fill="var(--soft)">${label}</text></g>`;
+/**
+ * @param {{x: Scale, top: number, bottom: number, label: string, show?: (value: number) => string,
+ *   about?: number}} props
+ */
+export function XAxis({x, top, bottom, label, show = plain, about = 6}) {
+	return html`<g>
+		${x
+			.ticks(about)
+			.map(
+				tick => html`<g key=${tick}>
+					<path d=${`M${x(tick).toFixed(1)} ${top}V${bottom}`} stroke="var(--line)" />
+					<text x=${x(tick)} y=${bottom + 15} text-anchor="middle" font-size="11" fill="var(--soft)">${show(tick)}</text>
+				</g>`
+			)}
+		<text x=${(x.start + x.end) / 2} y=${bottom + 31} text-anchor="middle" font-size="11.5" fill="var(--soft)">
+			${label}
+		</text>
+	</g>`;
 }
 
-/** @param {{y: Scale, left: number, right: number, label: string, show?: (value: number) => string, about?: number}} props */
-export function YAxis({ y, left, right, label, show = plain, about = 6 }) {
-  return html`<g>${y.ticks(about).map((tick) => html`<g key=${tick}><path d=${`M${left} ${y(tick).toFixed(1)}H${right}`} stroke="var(--line)" />
-    <text x=${left - 7} y=${y(tick) + 4} text-anchor="end" font-size="11" fill="var(--soft)">${show(tick)}</text></g>`)}
-    <text transform="rotate(-90)" x=${-(y.start + y.end) / 2} y="13" text-anchor="middle" font-size="11.5" fill="var(--soft)">${label}</text></g>`;
+/**
+ * @param {{y: Scale, left: number, right: number, label: string, show?: (value: number) => string,
+ *   about?: number}} props
+ */
+export function YAxis({y, left, right, label, show = plain, about = 6}) {
+	return html`<g>
+		${y
+			.ticks(about)
+			.map(
+				tick => html`<g key=${tick}>
+					<path d=${`M${left} ${y(tick).toFixed(1)}H${right}`} stroke="var(--line)" />
+					<text x=${left - 7} y=${y(tick) + 4} text-anchor="end" font-size="11" fill="var(--soft)">${show(tick)}</text>
+				</g>`
+			)}
+		<text
+			transform="rotate(-90)"
+			x=${-(y.start + y.end) / 2}
+			y="13"
+			text-anchor="middle"
+			font-size="11.5"
+			fill="var(--soft)"
+		>
+			${label}
+		</text>
+	</g>`;
 }
 
-/** A horizontal interval with feet, and its middle. @param {{x: Scale, y: number, low: number | null, middle: number, high: number | null, colour: string, says: string, r?: number}} props */
-export function Dot({ x, y, low, middle, high, colour, says, r = 4.5 }) {
-  return html`<g>${low !== null && high !== null && html`<path d=${`M${x(low).toFixed(1)} ${y}H${x(high).toFixed(1)}M${x(low).toFixed(1)} ${y - 4}v8M${x(high).toFixed(1)} ${y - 4}v8`} stroke=${colour} stroke-width="1.8" fill="none" />`}
-    <circle cx=${x(middle)} cy=${y} r=${r} fill=${colour} /><circle cx=${x(middle)} cy=${y} r="11" fill="transparent"><title>${says}</title></circle></g>`;
+/**
+ * A horizontal interval with feet, and its middle.
+ * @param {{x: Scale, y: number, low: number | null, middle: number, high: number | null, colour: string,
+ *   says: string, r?: number}} props
+ */
+export function Dot({x, y, low, middle, high, colour, says, r = 4.5}) {
+	return html`<g>
+		${low !== null &&
+		high !== null &&
+		html`<path
+			d=${`M${x(low).toFixed(1)} ${y}H${x(high).toFixed(1)}` +
+			`M${x(low).toFixed(1)} ${y - 4}v8M${x(high).toFixed(1)} ${y - 4}v8`}
+			stroke=${colour}
+			stroke-width="1.8"
+			fill="none"
+		/>`}
+		<circle cx=${x(middle)} cy=${y} r=${r} fill=${colour} />
+		<circle cx=${x(middle)} cy=${y} r="11" fill="transparent"><title>${says}</title></circle>
+	</g>`;
 }
 
 const OTHERS = ['--series-1', '--series-2', '--series-3', '--series-4'];
 /** @param {string} scheduler */
 export function schedulerColour(scheduler) {
-  if (['serial', 'fork-join', 'task'].includes(scheduler)) return `var(--${scheduler})`;
-  let sum = 0;
-  for (const letter of scheduler) sum += letter.charCodeAt(0);
-  return `var(${OTHERS[sum % OTHERS.length]})`;
+	if (['serial', 'fork-join', 'task'].includes(scheduler)) return `var(--${scheduler})`;
+	let sum = 0;
+	for (const letter of scheduler) sum += letter.charCodeAt(0);
+	return `var(${OTHERS[sum % OTHERS.length]})`;
 }
 
 /** The kind of an op, which gives its colour: as analysis/report/plots.py has it. @param {string} op */
 export function opKind(op) {
-  /** @type {[string[], string][]} */
-  const kinds = [
-    [['attention'], 'attention'], [['qkv', 'projection', 'fc', 'logits', 'matmul'], 'products'], [['gelu', 'residual', 'layernorm'], 'elementwise'],
-    [['adamw', 'update'], 'update-op'], [['cross_entropy', 'mean_loss'], 'loss-op'],
-  ];
-  return kinds.find(([starts]) => starts.some((start) => op.startsWith(start)))?.[1] ?? 'other-op';
+	/** @type {[string[], string][]} */
+	const kinds = [
+		[['attention'], 'attention'],
+		[['qkv', 'projection', 'fc', 'logits', 'matmul'], 'products'],
+		[['gelu', 'residual', 'layernorm'], 'elementwise'],
+		[['adamw', 'update'], 'update-op'],
+		[['cross_entropy', 'mean_loss'], 'loss-op']
+	];
+	return kinds.find(([starts]) => starts.some(start => op.startsWith(start)))?.[1] ?? 'other-op';
 }
 export const OP_KINDS = /** @type {[string, string][]} */ ([
-  ['products', 'matrix products'], ['attention', 'attention'], ['elementwise', 'elementwise'], ['loss-op', 'loss'], ['update-op', 'update'], ['other-op', 'other'],
+	['products', 'matrix products'],
+	['attention', 'attention'],
+	['elementwise', 'elementwise'],
+	['loss-op', 'loss'],
+	['update-op', 'update'],
+	['other-op', 'other']
 ]);

@@ -1,186 +1,511 @@
 // Plots of an experiment's variants: dots with intervals, ratios, speedups, slices, shares.
-import { html } from '../vendor/preact.js';
-import { ms, percent, ratio, variantName } from '../format.js';
-import { Plot } from './plot.js';
-import { Dot, XAxis, YAxis, plain, scale, schedulerColour } from './scale.js';
+import {html} from '../vendor/preact.js';
+import {ms, percent, ratio, variantName} from '../format.js';
+import {Plot} from './plot.js';
+import {Dot, XAxis, YAxis, plain, scale, schedulerColour} from './scale.js';
 
 const ROW = 24;
 /** Room for names at the left: a third of a narrow plot. @param {number} width @param {string[]} names */
-const leftOf = (width, names) => Math.min(Math.max(60, ...names.map((name) => name.length * 6.6 + 14)), width * 0.42);
+const leftOf = (width, names) => Math.min(Math.max(60, ...names.map(name => name.length * 6.6 + 14)), width * 0.42);
 
 /** @param {{names: string[], left: number, top: number}} props */
-function Names({ names, left, top }) {
-  const most = Math.floor((left - 12) / 6.3);
-  return html`<g>${names.map((name, i) => html`<text key=${i} x=${left - 9} y=${top + ROW * i + 16} text-anchor="end" font-size="12" fill="var(--ink)">${name.length > most ? `${name.slice(0, most - 1)}…` : name}<title>${name}</title></text>`)}</g>`;
+function Names({names, left, top}) {
+	const most = Math.floor((left - 12) / 6.3);
+	return html`<g>
+		${names.map(
+			(name, i) => html`<text
+				key=${i}
+				x=${left - 9}
+				y=${top + ROW * i + 16}
+				text-anchor="end"
+				font-size="12"
+				fill="var(--ink)"
+			>
+				${name.length > most ? `${name.slice(0, most - 1)}…` : name}
+				<title>${name}</title>
+			</text>`
+		)}
+	</g>`;
 }
 
 /** The axes' values that tell a variant from the others. @param {any} row */
-export const nameOf = (row) => variantName(Object.keys(row.variant).length ? row.variant : { scheduler: row.scheduler, threads: row.threads });
+export const nameOf = row =>
+	variantName(Object.keys(row.variant).length ? row.variant : {scheduler: row.scheduler, threads: row.threads});
 
 /**
  * Each variant's median step with its interval; the median of each run as a small dot.
  * @param {{rows: any[], runs: any[]}} props rows of /analysis/scaling; runs of /runs
  */
-export function Medians({ rows, runs }) {
-  const names = rows.map(nameOf);
-  const key = (/** @type {any} */ variant) => JSON.stringify(Object.entries(variant).sort());
-  const places = new Map(rows.map((row, i) => [key(row.variant), i]));
-  const dots = runs.filter((run) => run.median_step_s !== null && places.has(key(run.variant)));
-  const every = [...rows.flatMap((row) => [row.step_s.low ?? row.step_s.median, row.step_s.high ?? row.step_s.median]), ...dots.map((run) => run.median_step_s)];
-  const [low, high] = [Math.min(...every), Math.max(...every)];
-  const wide = high / low > 20;
-  const draw = (/** @type {number} */ width) => {
-    const left = leftOf(width, names);
-    const bottom = 8 + ROW * rows.length;
-    const x = scale((wide ? low : Math.max(0, low - (high - low) * 0.06)) * 1e3, (high + (wide ? 0 : (high - low) * 0.06)) * 1e3, left, width - 14, wide ? 10 : 0);
-    return { height: bottom + 40, parts: html`<${XAxis} x=${x} top=${4} bottom=${bottom} label="milliseconds a step" about=${Math.max(3, width / 130)} /><${Names} names=${names} left=${left} top=${4} />
-      ${dots.map((run) => html`<circle key=${run.id} cx=${x(run.median_step_s * 1e3)} cy=${4 + ROW * /** @type {number} */ (places.get(key(run.variant))) + 12} r="2.2" fill="var(--edge)" fill-opacity=".75"><title>run ${run.id}: ${ms(run.median_step_s)}</title></circle>`)}
-      ${rows.map((row, i) => html`<${Dot} key=${i} x=${x} y=${4 + ROW * i + 12} low=${row.step_s.low === null ? null : row.step_s.low * 1e3} middle=${row.step_s.median * 1e3} high=${row.step_s.high === null ? null : row.step_s.high * 1e3}
-        colour=${schedulerColour(row.scheduler)} says=${`${names[i]}: ${ms(row.step_s.median)}${row.step_s.low === null ? '' : ` [${ms(row.step_s.low)}, ${ms(row.step_s.high)}]`}`} />`)}` };
-  };
-  const schedulers = [...new Set(rows.map((row) => row.scheduler))];
-  return html`<${Plot} title="Median step" name="median-step" draw=${draw} rows=${rows} legend=${schedulers.map((each) => [schedulerColour(each), each])}
-    said="Large dots: median over processes with its 95 % interval, where there are enough of them. Small dots: each process."
-    fields=${[{ label: 'variant', value: nameOf }, { label: 'median_step_ms', value: (/** @type {any} */ r) => round(r.step_s.median * 1e3) }, { label: 'low_ms', value: (/** @type {any} */ r) => r.step_s.low === null ? null : round(r.step_s.low * 1e3) },
-      { label: 'high_ms', value: (/** @type {any} */ r) => r.step_s.high === null ? null : round(r.step_s.high * 1e3) }, { label: 'processes', value: (/** @type {any} */ r) => r.step_s.n }, { label: 'tokens_per_s', value: (/** @type {any} */ r) => Math.round(r.tokens_per_s) }]} />`;
+export function Medians({rows, runs}) {
+	const names = rows.map(nameOf);
+	const key = variant => JSON.stringify(Object.entries(variant).sort());
+	const places = new Map(rows.map((row, i) => [key(row.variant), i]));
+	const dots = runs.filter(run => run.median_step_s !== null && places.has(key(run.variant)));
+	const every = [
+		...rows.flatMap(row => [row.step_s.low ?? row.step_s.median, row.step_s.high ?? row.step_s.median]),
+		...dots.map(run => run.median_step_s)
+	];
+	const [low, high] = [Math.min(...every), Math.max(...every)];
+	const wide = high / low > 20;
+	const draw = (/** @type {number} */ width) => {
+		const left = leftOf(width, names);
+		const bottom = 8 + ROW * rows.length;
+		const x = scale(
+			(wide ? low : Math.max(0, low - (high - low) * 0.06)) * 1e3,
+			(high + (wide ? 0 : (high - low) * 0.06)) * 1e3,
+			left,
+			width - 14,
+			wide ? 10 : 0
+		);
+		return {
+			height: bottom + 40,
+			parts: html`
+				<${XAxis} x=${x} top=${4} bottom=${bottom} label="milliseconds a step" about=${Math.max(3, width / 130)} />
+				<${Names} names=${names} left=${left} top=${4} />
+				${dots.map(
+					run => html`<circle
+						key=${run.id}
+						cx=${x(run.median_step_s * 1e3)}
+						cy=${4 + ROW * /** @type {number} */ (places.get(key(run.variant))) + 12}
+						r="2.2"
+						fill="var(--edge)"
+						fill-opacity=".75"
+					>
+						<title>run ${run.id}: ${ms(run.median_step_s)}</title>
+					</circle>`
+				)}
+				${rows.map(
+					(row, i) => html`<${Dot}
+						key=${i}
+						x=${x}
+						y=${4 + ROW * i + 12}
+						low=${row.step_s.low === null ? null : row.step_s.low * 1e3}
+						middle=${row.step_s.median * 1e3}
+						high=${row.step_s.high === null ? null : row.step_s.high * 1e3}
+						colour=${schedulerColour(row.scheduler)}
+						says=${`${names[i]}: ${ms(row.step_s.median)}` +
+						(row.step_s.low === null ? '' : ` [${ms(row.step_s.low)}, ${ms(row.step_s.high)}]`)}
+					/>`
+				)}
+			`
+		};
+	};
+	const schedulers = [...new Set(rows.map(row => row.scheduler))];
+	return html`<${Plot}
+		title="Median step"
+		name="median-step"
+		draw=${draw}
+		rows=${rows}
+		legend=${schedulers.map(each => [schedulerColour(each), each])}
+		said=${'Large dots: median over processes with its 95 % interval, where there are enough of them. ' +
+		'Small dots: each process.'}
+		fields=${[
+			{label: 'variant', value: nameOf},
+			{label: 'median_step_ms', value: r => round(r.step_s.median * 1e3)},
+			{label: 'low_ms', value: r => (r.step_s.low === null ? null : round(r.step_s.low * 1e3))},
+			{label: 'high_ms', value: r => (r.step_s.high === null ? null : round(r.step_s.high * 1e3))},
+			{label: 'processes', value: r => r.step_s.n},
+			{label: 'tokens_per_s', value: r => Math.round(r.tokens_per_s)}
+		]}
+	/>`;
 }
 
 const round = (/** @type {number} */ value) => Number(value.toPrecision(6));
 
 /** Where in the sweep a comparison stands. @param {any} row */
-const at = (row) => variantName(row.at ?? {}).replace('the only variant', 'everything else equal');
+const at = row => variantName(row.at ?? {}).replace('the only variant', 'everything else equal');
 
 /**
  * The ratios of a sweep over the noise floor: right of 1, the second is faster.
  * @param {{sweep: any}} props of /analysis/sweep
  */
-export function Ratios({ sweep }) {
-  const rows = [...sweep.pooled.map((/** @type {any} */ row) => ({ ...row, name: `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`, pooled: true })),
-    ...sweep.rows.map((/** @type {any} */ row) => ({ ...row, name: at(row) }))].filter((row) => row.ratio !== null);
-  if (!rows.length) return null;
-  const [first, second] = [rows[0].a, rows[0].b];
-  const same = rows.every((row) => row.a === first && row.b === second);
-  const names = rows.map((row) => (same ? row.name : `${row.b} / ${row.a}, ${row.name}`));
-  const floor = sweep.noise_floor;
-  const ends = rows.flatMap((row) => [row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
-  const reach = Math.max(1 + floor * 2, ...ends.map((end) => Math.max(end, 1 / end))) ** 1.06;
-  const draw = (/** @type {number} */ width) => {
-    const left = leftOf(width, names);
-    const bottom = 8 + ROW * rows.length;
-    const x = scale(1 / reach, reach, left, width - 14, 10, true);
-    return { height: bottom + 56, parts: html`<rect x=${x(1 - floor)} y="4" width=${x(1 + floor) - x(1 - floor)} height=${bottom - 4} fill="var(--raised)"><title>noise floor: ${percent(floor)}</title></rect>
-      <${XAxis} x=${x} top=${4} bottom=${bottom} label=${`${same ? first : 'first'} time / ${same ? second : 'second'} time`} about=${Math.max(3, width / 160)} />
-      <path d=${`M${x(1)} 4V${bottom}`} stroke="var(--ink)" stroke-width="1.4" /><${Names} names=${names} left=${left} top=${4} />
-      <text x=${x(1) - 10} y=${bottom + 48} text-anchor="end" font-size="11.5" fill=${same ? schedulerColour(first) : 'var(--soft)'} font-weight="600">← ${same ? first : 'the first'} is faster</text>
-      <text x=${x(1) + 10} y=${bottom + 48} font-size="11.5" fill=${same ? schedulerColour(second) : 'var(--soft)'} font-weight="600">${same ? second : 'the second'} is faster →</text>
-      ${rows.map((row, i) => html`<${Dot} key=${i} x=${x} y=${4 + ROW * i + 12} low=${row.ratio_low} middle=${row.ratio} high=${row.ratio_high} r=${row.pooled ? 6 : 4.5}
-        colour=${row.verdict === 'undecided' || row.verdict === 'same' ? 'var(--edge)' : schedulerColour(row.ratio > 1 ? row.b : row.a)} says=${`${names[i]}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}, ${row.verdict}`} />`)}` };
-  };
-  return html`<${Plot} title=${same ? `${second} against ${first}` : `Along ${sweep.axis}`} name="ratios" draw=${draw} rows=${rows}
-    said=${`${same ? first : 'First'} time / ${same ? second : 'second'} time with its 95 % interval; above 1: ${same ? second : 'the second'} is faster. Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots are not decided, or equivalent.`}
-    fields=${[{ label: 'where', value: (/** @type {any} */ r) => r.name }, { label: 'a', value: (/** @type {any} */ r) => r.a }, { label: 'b', value: (/** @type {any} */ r) => r.b }, { label: 'verdict', value: (/** @type {any} */ r) => r.verdict },
-      { label: 'ratio', value: (/** @type {any} */ r) => round(r.ratio) }, { label: 'low', value: (/** @type {any} */ r) => r.ratio_low === null ? null : round(r.ratio_low) }, { label: 'high', value: (/** @type {any} */ r) => r.ratio_high === null ? null : round(r.ratio_high) },
-      { label: 'p_adjusted', value: (/** @type {any} */ r) => r.p_adjusted ?? r.p_value ?? null }, { label: 'n', value: (/** @type {any} */ r) => r.n ?? r.pairs }]} />`;
+export function Ratios({sweep}) {
+	const rows = [
+		...sweep.pooled.map(row => ({
+			...row,
+			name: `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`,
+			pooled: true
+		})),
+		...sweep.rows.map(row => ({...row, name: at(row)}))
+	].filter(row => row.ratio !== null);
+	if (!rows.length) return null;
+	const [first, second] = [rows[0].a, rows[0].b];
+	const same = rows.every(row => row.a === first && row.b === second);
+	const names = rows.map(row => (same ? row.name : `${row.b} / ${row.a}, ${row.name}`));
+	const floor = sweep.noise_floor;
+	const ends = rows.flatMap(row => [row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
+	const reach = Math.max(1 + floor * 2, ...ends.map(end => Math.max(end, 1 / end))) ** 1.06;
+	const draw = (/** @type {number} */ width) => {
+		const left = leftOf(width, names);
+		const bottom = 8 + ROW * rows.length;
+		const x = scale(1 / reach, reach, left, width - 14, 10, true);
+		return {
+			height: bottom + 56,
+			parts: html`
+				<rect x=${x(1 - floor)} y="4" width=${x(1 + floor) - x(1 - floor)} height=${bottom - 4} fill="var(--raised)">
+					<title>noise floor: ${percent(floor)}</title>
+				</rect>
+				<${XAxis}
+					x=${x}
+					top=${4}
+					bottom=${bottom}
+					label=${`${same ? first : 'first'} time / ${same ? second : 'second'} time`}
+					about=${Math.max(3, width / 160)}
+				/>
+				<path d=${`M${x(1)} 4V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
+				<${Names} names=${names} left=${left} top=${4} />
+				<text
+					x=${x(1) - 10}
+					y=${bottom + 48}
+					text-anchor="end"
+					font-size="11.5"
+					fill=${same ? schedulerColour(first) : 'var(--soft)'}
+					font-weight="600"
+				>
+					← ${same ? first : 'the first'} is faster
+				</text>
+				<text
+					x=${x(1) + 10}
+					y=${bottom + 48}
+					font-size="11.5"
+					fill=${same ? schedulerColour(second) : 'var(--soft)'}
+					font-weight="600"
+				>
+					${same ? second : 'the second'} is faster →
+				</text>
+				${rows.map(
+					(row, i) => html`<${Dot}
+						key=${i}
+						x=${x}
+						y=${4 + ROW * i + 12}
+						low=${row.ratio_low}
+						middle=${row.ratio}
+						high=${row.ratio_high}
+						r=${row.pooled ? 6 : 4.5}
+						colour=${row.verdict === 'undecided' || row.verdict === 'same'
+							? 'var(--edge)'
+							: schedulerColour(row.ratio > 1 ? row.b : row.a)}
+						says=${`${names[i]}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}, ${row.verdict}`}
+					/>`
+				)}
+			`
+		};
+	};
+	return html`<${Plot}
+		title=${same ? `${second} against ${first}` : `Along ${sweep.axis}`}
+		name="ratios"
+		draw=${draw}
+		rows=${rows}
+		said=${`${same ? first : 'First'} time / ${same ? second : 'second'} time with its 95 % interval; ` +
+		`above 1: ${same ? second : 'the second'} is faster. ` +
+		`Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots are not decided, or equivalent.`}
+		fields=${[
+			{label: 'where', value: r => r.name},
+			{label: 'a', value: r => r.a},
+			{label: 'b', value: r => r.b},
+			{label: 'verdict', value: r => r.verdict},
+			{label: 'ratio', value: r => round(r.ratio)},
+			{label: 'low', value: r => (r.ratio_low === null ? null : round(r.ratio_low))},
+			{label: 'high', value: r => (r.ratio_high === null ? null : round(r.ratio_high))},
+			{label: 'p_adjusted', value: r => r.p_adjusted ?? r.p_value ?? null},
+			{label: 'n', value: r => r.n ?? r.pairs}
+		]}
+	/>`;
 }
 
 /**
  * Speedup against one thread of the same scheduler and slices, beside ideal scaling.
  * @param {{rows: any[], part?: string, title?: string}} props
  */
-export function Speedups({ rows, part = '', title = 'Speedup' }) {
-  const field = `speedup${part}`;
-  const known = rows.filter((row) => row[field] !== null);
-  const most = Math.max(1, ...known.map((row) => row.threads));
-  if (most === 1) return null;
-  /** @type {Map<string, any[]>} */
-  const lines = new Map();
-  for (const row of known) {
-    const rest = Object.fromEntries(Object.entries(row.variant).filter(([name]) => name !== 'threads'));
-    const name = variantName(rest);
-    lines.set(name, [...(lines.get(name) ?? []), row].sort((a, b) => a.threads - b.threads));
-  }
-  const names = [...lines.keys()];
-  const dashes = ['', '7 4', '2 3', '10 3 2 3', '4 2'];
-  const ofScheduler = /** @type {Record<string, number>} */ ({});
-  const dashOf = new Map(names.map((name) => {
-    const scheduler = lines.get(name)?.[0].scheduler;
-    ofScheduler[scheduler] = (ofScheduler[scheduler] ?? -1) + 1;
-    return [name, dashes[/** @type {number} */ (ofScheduler[scheduler]) % dashes.length]];
-  }));
-  const top = 1.08 * Math.max(most, ...known.map((row) => row[`${field}_high`] ?? row[field]));
-  const draw = (/** @type {number} */ width) => {
-    const height = Math.max(300, 60 + 17 * names.length);
-    const right = Math.max(width * 0.55, width - 230);
-    const x = scale(1, most, 52, right);
-    const y = scale(0, top, height - 44, 10);
-    const threads = [...new Set(known.map((row) => row.threads))];
-    const ticks = Object.assign((/** @type {number} */ v) => x(v), x, { ticks: () => threads });
-    return { height, parts: html`<${YAxis} y=${y} left=${52} right=${right} label="speedup" /><${XAxis} x=${ticks} top=${10} bottom=${height - 44} label="threads" />
-      <path d=${`M${x(1)} ${y(1)}L${x(most)} ${y(most)}`} stroke="var(--soft)" stroke-dasharray="2 3" stroke-width="1.4" /><text x=${right + 12} y="20" font-size="11.5" fill="var(--soft)">dotted: ideal</text>
-      ${names.map((name, i) => { const line = /** @type {any[]} */ (lines.get(name)); const colour = schedulerColour(line[0].scheduler); const shift = (i - names.length / 2) * 5;
-    return html`<g key=${name}><polyline points=${line.map((row) => `${x(row.threads).toFixed(1)},${y(row[field]).toFixed(1)}`).join(' ')} fill="none" stroke=${colour} stroke-width="2" stroke-dasharray=${dashOf.get(name)} />
-      ${line.map((row) => html`<g key=${row.threads}>${row.threads > 1 && row[`${field}_low`] !== null && html`<path d=${`M${x(row.threads) + shift - 14} ${y(row[`${field}_low`])}V${y(row[`${field}_high`])}m-3 0h6M${x(row.threads) + shift - 17} ${y(row[`${field}_low`])}h6`} stroke=${colour} fill="none" />`}
-        <circle cx=${x(row.threads)} cy=${y(row[field])} r="3.6" fill=${colour}><title>${name}, ${row.threads} threads: ${ratio(row[field], row[`${field}_low`], row[`${field}_high`])}</title></circle></g>`)}
-      <path d=${`M${right + 12} ${38 + 17 * i}h22`} stroke=${colour} stroke-width="2" stroke-dasharray=${dashOf.get(name)} /><text x=${right + 40} y=${42 + 17 * i} font-size="11.5" fill="var(--ink)">${name}</text></g>`; })}` };
-  };
-  return html`<${Plot} title=${title} name=${`speedup${part.replace('_', '-')}`} draw=${draw} rows=${known}
-    said="Time of one thread of the same scheduler and slices / time of the threads: above 1, the threads are faster. Bars: 95 % intervals."
-    fields=${[{ label: 'variant', value: nameOf }, { label: 'threads', value: (/** @type {any} */ r) => r.threads }, { label: 'speedup', value: (/** @type {any} */ r) => round(r[field]) }, { label: 'low', value: (/** @type {any} */ r) => r[`${field}_low`] }, { label: 'high', value: (/** @type {any} */ r) => r[`${field}_high`] }, { label: 'efficiency', value: (/** @type {any} */ r) => r[`efficiency${part}`] }]} />`;
+export function Speedups({rows, part = '', title = 'Speedup'}) {
+	const field = `speedup${part}`;
+	const known = rows.filter(row => row[field] !== null);
+	const most = Math.max(1, ...known.map(row => row.threads));
+	if (most === 1) return null;
+	/** @type {Map<string, any[]>} */
+	const lines = new Map();
+	for (const row of known) {
+		const rest = Object.fromEntries(Object.entries(row.variant).filter(([name]) => name !== 'threads'));
+		const name = variantName(rest);
+		lines.set(
+			name,
+			[...(lines.get(name) ?? []), row].sort((a, b) => a.threads - b.threads)
+		);
+	}
+	const names = [...lines.keys()];
+	const dashes = ['', '7 4', '2 3', '10 3 2 3', '4 2'];
+	const ofScheduler = /** @type {Record<string, number>} */ ({});
+	const dashOf = new Map(
+		names.map(name => {
+			const scheduler = lines.get(name)?.[0].scheduler;
+			ofScheduler[scheduler] = (ofScheduler[scheduler] ?? -1) + 1;
+			return [name, dashes[ofScheduler[scheduler] % dashes.length]];
+		})
+	);
+	const top = 1.08 * Math.max(most, ...known.map(row => row[`${field}_high`] ?? row[field]));
+	const draw = (/** @type {number} */ width) => {
+		const height = Math.max(300, 60 + 17 * names.length);
+		const right = Math.max(width * 0.55, width - 230);
+		const x = scale(1, most, 52, right);
+		const y = scale(0, top, height - 44, 10);
+		const threads = [...new Set(known.map(row => row.threads))];
+		const ticks = Object.assign(v => x(v), x, {ticks: () => threads});
+		return {
+			height,
+			parts: html`
+				<${YAxis} y=${y} left=${52} right=${right} label="speedup" />
+				<${XAxis} x=${ticks} top=${10} bottom=${height - 44} label="threads" />
+				<path
+					d=${`M${x(1)} ${y(1)}L${x(most)} ${y(most)}`}
+					stroke="var(--soft)"
+					stroke-dasharray="2 3"
+					stroke-width="1.4"
+				/>
+				<text x=${right + 12} y="20" font-size="11.5" fill="var(--soft)">dotted: ideal</text>
+				${names.map((name, i) => {
+					const line = /** @type {any[]} */ (lines.get(name));
+					const colour = schedulerColour(line[0].scheduler);
+					const shift = (i - names.length / 2) * 5;
+					return html`<g key=${name}>
+						<polyline
+							points=${line.map(row => `${x(row.threads).toFixed(1)},${y(row[field]).toFixed(1)}`).join(' ')}
+							fill="none"
+							stroke=${colour}
+							stroke-width="2"
+							stroke-dasharray=${dashOf.get(name)}
+						/>
+						${line.map(
+							row => html`<g key=${row.threads}>
+								${row.threads > 1 &&
+								row[`${field}_low`] !== null &&
+								html`<path
+									d=${`M${x(row.threads) + shift - 14} ${y(row[`${field}_low`])}V${y(row[`${field}_high`])}m-3 0h6` +
+									`M${x(row.threads) + shift - 17} ${y(row[`${field}_low`])}h6`}
+									stroke=${colour}
+									fill="none"
+								/>`}
+								<circle cx=${x(row.threads)} cy=${y(row[field])} r="3.6" fill=${colour}>
+									<title>${name}, ${row.threads} threads: ${ratio(row[field], row[`${field}_low`], row[`${field}_high`])}</title>
+								</circle>
+							</g>`
+						)}
+						<path
+							d=${`M${right + 12} ${38 + 17 * i}h22`}
+							stroke=${colour}
+							stroke-width="2"
+							stroke-dasharray=${dashOf.get(name)}
+						/>
+						<text x=${right + 40} y=${42 + 17 * i} font-size="11.5" fill="var(--ink)">${name}</text>
+					</g>`;
+				})}
+			`
+		};
+	};
+	return html`<${Plot}
+		title=${title}
+		name=${`speedup${part.replace('_', '-')}`}
+		draw=${draw}
+		rows=${known}
+		said=${'Time of one thread of the same scheduler and slices / time of the threads: above 1, the threads ' +
+		'are faster. Bars: 95 % intervals.'}
+		fields=${[
+			{label: 'variant', value: nameOf},
+			{label: 'threads', value: r => r.threads},
+			{label: 'speedup', value: r => round(r[field])},
+			{label: 'low', value: r => r[`${field}_low`]},
+			{label: 'high', value: r => r[`${field}_high`]},
+			{label: 'efficiency', value: r => r[`efficiency${part}`]}
+		]}
+	/>`;
 }
 
 /**
  * Step time over the grid of slices, one map for each scheduler and number of threads.
  * @param {{rows: any[]}} props
  */
-export function Slices({ rows }) {
-  const batches = [...new Set(rows.map((row) => row.batch_slice))].sort((a, b) => a - b);
-  const tokens = [...new Set(rows.map((row) => row.token_slice))].sort((a, b) => a - b);
-  if (batches.length * tokens.length < 2) return null;
-  const groups = [...new Set(rows.map((row) => `${row.scheduler}, ${row.threads} thread${row.threads === 1 ? '' : 's'}`))];
-  const best = Math.min(...rows.map((row) => row.step_s.median));
-  const worst = Math.max(...rows.map((row) => row.step_s.median));
-  const draw = (/** @type {number} */ width) => {
-    const across = Math.max(1, Math.min(groups.length, Math.floor(width / (90 + tokens.length * 64))));
-    const cell = Math.min(110, (width - 30) / across / tokens.length - 60 / tokens.length);
-    const tall = 30;
-    const group_h = 24 + tall * batches.length + 44;
-    return { height: Math.ceil(groups.length / across) * group_h, parts: groups.map((name, g) => {
-      const left = (g % across) * (width / across) + 46;
-      const top = Math.floor(g / across) * group_h + 24;
-      return html`<g key=${name}><text x=${left} y=${top - 9} font-size="12" font-weight="600" fill="var(--ink)">${name}</text>
-        ${batches.map((b, i) => html`<text key=${b} x=${left - 7} y=${top + tall * i + 20} text-anchor="end" font-size="11" fill="var(--soft)">${b}</text>`)}
-        ${tokens.map((t, j) => html`<text key=${t} x=${left + cell * (j + 0.5)} y=${top + tall * batches.length + 15} text-anchor="middle" font-size="11" fill="var(--soft)">${t}</text>`)}
-        <text x=${left + (cell * tokens.length) / 2} y=${top + tall * batches.length + 31} text-anchor="middle" font-size="11" fill="var(--soft)">token slice</text>
-        <text transform=${`translate(${left - 34} ${top + (tall * batches.length) / 2}) rotate(-90)`} text-anchor="middle" font-size="11" fill="var(--soft)">batch slice</text>
-        ${rows.filter((row) => `${row.scheduler}, ${row.threads} thread${row.threads === 1 ? '' : 's'}` === name).map((row) => {
-    const share = worst > best ? Math.log(row.step_s.median / best) / Math.log(worst / best) : 0;
-    const [i, j] = [batches.indexOf(row.batch_slice), tokens.indexOf(row.token_slice)];
-    return html`<g key=${`${i}-${j}`}><rect x=${left + cell * j + 1} y=${top + tall * i + 1} width=${cell - 2} height=${tall - 2} rx="3" fill="var(--task)" fill-opacity=${(0.55 - 0.5 * share).toFixed(3)} stroke=${row.step_s.median === best ? 'var(--ink)' : 'none'} stroke-width="1.6"><title>${nameOf(row)}: ${ms(row.step_s.median)}</title></rect>
-      <text x=${left + cell * (j + 0.5)} y=${top + tall * i + 19} text-anchor="middle" font-size="11.5" fill="var(--ink)" pointer-events="none">${plain(round(row.step_s.median * 1e3))}</text></g>`; })}</g>`; }) };
-  };
-  return html`<${Plot} title="Slices" name="slices" draw=${draw} rows=${rows} said="Median step in milliseconds; darker is faster. The outlined cell has the smallest median, which is not proof that it is fastest."
-    fields=${[{ label: 'scheduler', value: (/** @type {any} */ r) => r.scheduler }, { label: 'threads', value: (/** @type {any} */ r) => r.threads }, { label: 'batch_slice', value: (/** @type {any} */ r) => r.batch_slice }, { label: 'token_slice', value: (/** @type {any} */ r) => r.token_slice }, { label: 'median_step_ms', value: (/** @type {any} */ r) => round(r.step_s.median * 1e3) }]} />`;
+export function Slices({rows}) {
+	const batches = [...new Set(rows.map(row => row.batch_slice))].sort((a, b) => a - b);
+	const tokens = [...new Set(rows.map(row => row.token_slice))].sort((a, b) => a - b);
+	if (batches.length * tokens.length < 2) return null;
+	const groups = [...new Set(rows.map(row => `${row.scheduler}, ${row.threads} thread${row.threads === 1 ? '' : 's'}`))];
+	const best = Math.min(...rows.map(row => row.step_s.median));
+	const worst = Math.max(...rows.map(row => row.step_s.median));
+	const draw = (/** @type {number} */ width) => {
+		const across = Math.max(1, Math.min(groups.length, Math.floor(width / (90 + tokens.length * 64))));
+		const cell = Math.min(110, (width - 30) / across / tokens.length - 60 / tokens.length);
+		const tall = 30;
+		const group_h = 24 + tall * batches.length + 44;
+		return {
+			height: Math.ceil(groups.length / across) * group_h,
+			parts: groups.map((name, g) => {
+				const left = (g % across) * (width / across) + 46;
+				const top = Math.floor(g / across) * group_h + 24;
+				return html`<g key=${name}>
+					<text x=${left} y=${top - 9} font-size="12" font-weight="600" fill="var(--ink)">${name}</text>
+					${batches.map(
+						(b, i) => html`<text
+							key=${b}
+							x=${left - 7}
+							y=${top + tall * i + 20}
+							text-anchor="end"
+							font-size="11"
+							fill="var(--soft)"
+						>
+							${b}
+						</text>`
+					)}
+					${tokens.map(
+						(t, j) => html`<text
+							key=${t}
+							x=${left + cell * (j + 0.5)}
+							y=${top + tall * batches.length + 15}
+							text-anchor="middle"
+							font-size="11"
+							fill="var(--soft)"
+						>
+							${t}
+						</text>`
+					)}
+					<text
+						x=${left + (cell * tokens.length) / 2}
+						y=${top + tall * batches.length + 31}
+						text-anchor="middle"
+						font-size="11"
+						fill="var(--soft)"
+					>
+						token slice
+					</text>
+					<text
+						transform=${`translate(${left - 34} ${top + (tall * batches.length) / 2}) rotate(-90)`}
+						text-anchor="middle"
+						font-size="11"
+						fill="var(--soft)"
+					>
+						batch slice
+					</text>
+					${rows
+						.filter(row => `${row.scheduler}, ${row.threads} thread${row.threads === 1 ? '' : 's'}` === name)
+						.map(row => {
+							const share = worst > best ? Math.log(row.step_s.median / best) / Math.log(worst / best) : 0;
+							const [i, j] = [batches.indexOf(row.batch_slice), tokens.indexOf(row.token_slice)];
+							return html`<g key=${`${i}-${j}`}>
+								<rect
+									x=${left + cell * j + 1}
+									y=${top + tall * i + 1}
+									width=${cell - 2}
+									height=${tall - 2}
+									rx="3"
+									fill="var(--task)"
+									fill-opacity=${(0.55 - 0.5 * share).toFixed(3)}
+									stroke=${row.step_s.median === best ? 'var(--ink)' : 'none'}
+									stroke-width="1.6"
+								>
+									<title>${nameOf(row)}: ${ms(row.step_s.median)}</title>
+								</rect>
+								<text
+									x=${left + cell * (j + 0.5)}
+									y=${top + tall * i + 19}
+									text-anchor="middle"
+									font-size="11.5"
+									fill="var(--ink)"
+									pointer-events="none"
+								>
+									${plain(round(row.step_s.median * 1e3))}
+								</text>
+							</g>`;
+						})}
+				</g>`;
+			})
+		};
+	};
+	return html`<${Plot}
+		title="Slices"
+		name="slices"
+		draw=${draw}
+		rows=${rows}
+		said=${'Median step in milliseconds; darker is faster. ' +
+		'The outlined cell has the smallest median, which is not proof that it is fastest.'}
+		fields=${[
+			{label: 'scheduler', value: r => r.scheduler},
+			{label: 'threads', value: r => r.threads},
+			{label: 'batch_slice', value: r => r.batch_slice},
+			{label: 'token_slice', value: r => r.token_slice},
+			{label: 'median_step_ms', value: r => round(r.step_s.median * 1e3)}
+		]}
+	/>`;
 }
 
 /**
  * Rows of shares, stacked: phases of a step, where threads spend their time, memory.
- * @param {{title: string, said: string, name: string, rows: {name: string, parts: Record<string, number>, mark?: number | null, says?: string}[],
- *   colours: Record<string, string>, label: string, unit: (value: number) => string, most?: number, markSays?: string}} props
+ * @param {{title: string, said: string, name: string, rows: {name: string, parts: Record<string, number>,
+ *   mark?: number | null, says?: string}[],
+ *   colours: Record<string, string>, label: string, unit: (value: number) => string, most?: number,
+ *   markSays?: string}} props
  */
-export function Shares({ title, said, name, rows, colours, label, unit, most, markSays }) {
-  const names = rows.map((row) => row.name);
-  const kinds = Object.keys(colours).filter((kind) => rows.some((row) => row.parts[kind]));
-  const longest = most ?? Math.max(...rows.map((row) => Math.max(row.mark ?? 0, Object.values(row.parts).reduce((a, b) => a + b, 0))));
-  const draw = (/** @type {number} */ width) => {
-    const left = leftOf(width, names);
-    const bottom = 8 + ROW * rows.length;
-    const x = scale(0, longest, left, width - 82);
-    return { height: bottom + 40, parts: html`<${XAxis} x=${x} top=${4} bottom=${bottom} label=${label} about=${Math.max(3, width / 150)} /><${Names} names=${names} left=${left} top=${4} />
-      ${rows.map((row, i) => { let sum = 0; return html`<g key=${i}>${kinds.map((kind) => { const value = row.parts[kind] ?? 0; const from = x(sum); sum += value;
-    return html`<rect key=${kind} x=${from} y=${4 + ROW * i + 4} width=${Math.max(0, x(sum) - from)} height=${ROW - 8} fill=${`var(--${colours[kind]})`}><title>${kind}: ${unit(value)}</title></rect>`; })}
-      ${row.mark != null && html`<path d=${`M${x(row.mark)} ${4 + ROW * i + 2}v${ROW - 4}`} stroke="var(--ink)" stroke-width="2.4"><title>${markSays}: ${unit(row.mark)}</title></path>`}
-      ${row.says && html`<text x=${x(Math.max(sum, row.mark ?? 0)) + 7} y=${4 + ROW * i + 16} font-size="11.5" fill="var(--ink)">${row.says}</text>`}</g>`; })}` };
-  };
-  return html`<${Plot} title=${title} name=${name} said=${said} draw=${draw} rows=${rows} legend=${kinds.map((kind) => [colours[kind], kind])}
-    fields=${[{ label: 'variant', value: (/** @type {any} */ r) => r.name }, ...kinds.map((kind) => ({ label: kind, value: (/** @type {any} */ r) => r.parts[kind] ?? null })), ...(markSays ? [{ label: markSays, value: (/** @type {any} */ r) => r.mark ?? null }] : [])]} />`;
+export function Shares({title, said, name, rows, colours, label, unit, most, markSays}) {
+	const names = rows.map(row => row.name);
+	const kinds = Object.keys(colours).filter(kind => rows.some(row => row.parts[kind]));
+	const longest =
+		most ??
+		Math.max(
+			...rows.map(row =>
+				Math.max(
+					row.mark ?? 0,
+					Object.values(row.parts).reduce((a, b) => a + b, 0)
+				)
+			)
+		);
+	const draw = (/** @type {number} */ width) => {
+		const left = leftOf(width, names);
+		const bottom = 8 + ROW * rows.length;
+		const x = scale(0, longest, left, width - 82);
+		return {
+			height: bottom + 40,
+			parts: html`
+				<${XAxis} x=${x} top=${4} bottom=${bottom} label=${label} about=${Math.max(3, width / 150)} />
+				<${Names} names=${names} left=${left} top=${4} />
+				${rows.map((row, i) => {
+					let sum = 0;
+					return html`<g key=${i}>
+						${kinds.map(kind => {
+							const value = row.parts[kind] ?? 0;
+							const from = x(sum);
+							sum += value;
+							return html`<rect
+								key=${kind}
+								x=${from}
+								y=${4 + ROW * i + 4}
+								width=${Math.max(0, x(sum) - from)}
+								height=${ROW - 8}
+								fill=${`var(--${colours[kind]})`}
+							>
+								<title>${kind}: ${unit(value)}</title>
+							</rect>`;
+						})}
+						${row.mark != null &&
+						html`<path d=${`M${x(row.mark)} ${4 + ROW * i + 2}v${ROW - 4}`} stroke="var(--ink)" stroke-width="2.4">
+							<title>${markSays}: ${unit(row.mark)}</title>
+						</path>`}
+						${row.says &&
+						html`<text x=${x(Math.max(sum, row.mark ?? 0)) + 7} y=${4 + ROW * i + 16} font-size="11.5" fill="var(--ink)">
+							${row.says}
+						</text>`}
+					</g>`;
+				})}
+			`
+		};
+	};
+	return html`<${Plot}
+		title=${title}
+		name=${name}
+		said=${said}
+		draw=${draw}
+		rows=${rows}
+		legend=${kinds.map(kind => [colours[kind], kind])}
+		fields=${[
+			{label: 'variant', value: r => r.name},
+			...kinds.map(kind => ({label: kind, value: r => r.parts[kind] ?? null})),
+			...(markSays ? [{label: markSays, value: r => r.mark ?? null}] : [])
+		]}
+	/>`;
 }

@@ -1,43 +1,129 @@
 // Attempts, settings and files of a run.
-import { html } from '../vendor/preact.js';
-import { download } from '../api.js';
-import { useAction, useAnswer } from '../answers.js';
-import { bytes, duration, setting } from '../format.js';
-import { Answered, Empty, Pairs, Refused, Table, Time } from '../pieces.js';
-import { State } from '../words.js';
-import { Changes } from '../experiment/design.js';
-import { commandOf } from '../request.js';
-import { NodeTime } from './node-time.js';
+import {html} from '../vendor/preact.js';
+import {download} from '../api.js';
+import {useAction, useAnswer} from '../answers.js';
+import {bytes, duration, setting} from '../format.js';
+import {Answered, Empty, Pairs, Refused, Table, Time} from '../pieces.js';
+import {State} from '../words.js';
+import {Changes} from '../experiment/design.js';
+import {commandOf} from '../request.js';
+import {NodeTime} from './node-time.js';
 
 /** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
-export function Attempts({ of, topic }) {
-  const history = useAnswer(`runs/${of.id}/changes`, { limit: 200 }, { follow: topic });
-  return html`<div class="stack"><section class="panel"><h2>Attempts</h2>${of.history.length ? html`<${Table} caption="Attempts" rows=${of.history} id=${(/** @type {any} */ a) => a.id} columns=${/** @type {any} */ ([
-    { name: 'no', label: 'Attempt', number: true, cell: (/** @type {any} */ a) => a.attempt_no }, { name: 'purpose', label: 'For', cell: (/** @type {any} */ a) => a.purpose }, { name: 'state', label: 'State', cell: (/** @type {any} */ a) => html`<${State} of=${a.state} />` },
-    { name: 'worker', label: 'Worker', cell: (/** @type {any} */ a) => a.worker_id }, { name: 'claimed', label: 'Claimed', cell: (/** @type {any} */ a) => html`<${Time} at=${a.claimed_at} />` },
-    { name: 'took', label: 'Took', number: true, cell: (/** @type {any} */ a) => (a.finished_at ? duration((Date.parse(a.finished_at) - Date.parse(a.claimed_at)) / 1000) : '–') }, { name: 'error', label: 'Error', class: 'question', cell: (/** @type {any} */ a) => a.error?.detail ?? a.error?.slug ?? '' },
-  ])} />` : html`<p class="soft">No worker has claimed it yet.</p>`}</section>
-    <${NodeTime} of=${of} name=${`run ${of.id}`} />
-    <section class="panel"><h2>What was done</h2><${Answered} answer=${history} height=${120}>${(/** @type {any} */ page) => html`<${Changes} rows=${page.items} />`}<//></section></div>`;
+export function Attempts({of, topic}) {
+	const history = useAnswer(`runs/${of.id}/changes`, {limit: 200}, {follow: topic});
+	return html`<div class="stack">
+		<section class="panel">
+			<h2>Attempts</h2>
+			${of.history.length
+				? html`<${Table}
+						caption="Attempts"
+						rows=${of.history}
+						id=${a => a.id}
+						columns=${[
+							{name: 'no', label: 'Attempt', number: true, cell: a => a.attempt_no},
+							{name: 'purpose', label: 'For', cell: a => a.purpose},
+							{name: 'state', label: 'State', cell: a => html`<${State} of=${a.state} />`},
+							{name: 'worker', label: 'Worker', cell: a => a.worker_id},
+							{name: 'claimed', label: 'Claimed', cell: a => html`<${Time} at=${a.claimed_at} />`},
+							{
+								name: 'took',
+								label: 'Took',
+								number: true,
+								cell: a => (a.finished_at ? duration((Date.parse(a.finished_at) - Date.parse(a.claimed_at)) / 1000) : '–')
+							},
+							{name: 'error', label: 'Error', class: 'question', cell: a => a.error?.detail ?? a.error?.slug ?? ''}
+						]}
+					/>`
+				: html`<p class="soft">No worker has claimed it yet.</p>`}
+		</section>
+		<${NodeTime} of=${of} name=${`run ${of.id}`} />
+		<section class="panel">
+			<h2>What was done</h2>
+			<${Answered} answer=${history} height=${120}>${page => html`<${Changes} rows=${page.items} />`}<//>
+		</section>
+	</div>`;
 }
 
 /** @param {{of: any}} props */
-export function Settings({ of }) {
-  const base = Object.fromEntries(Object.entries(of.spec).filter(([, value]) => value !== null));
-  return html`<div class="columns"><section class="panel"><h2>Settings</h2><${Pairs} of=${Object.entries(of.spec).map(([name, value]) => [name.replaceAll('_', ' '), value === null ? html`<span class="soft">chosen by the trainer</span>` : setting(value)])} /></section>
-    <section class="panel"><h2>The same again</h2><pre class="command">${commandOf({ base: { ...base, model: of.spec.model?.name && of.spec.model.name !== 'custom' ? of.spec.model.name : of.spec.model } })}</pre></section></div>`;
+export function Settings({of}) {
+	const base = Object.fromEntries(Object.entries(of.spec).filter(([, value]) => value !== null));
+	return html`<div class="columns">
+		<section class="panel">
+			<h2>Settings</h2>
+			<${Pairs}
+				of=${Object.entries(of.spec).map(([name, value]) => [
+					name.replaceAll('_', ' '),
+					value === null ? html`<span class="soft">chosen by the trainer</span>` : setting(value)
+				])}
+			/>
+		</section>
+		<section class="panel">
+			<h2>The same again</h2>
+			<pre class="command">${commandOf({
+				base: {...base, model: of.spec.model?.name && of.spec.model.name !== 'custom' ? of.spec.model.name : of.spec.model}
+			})}</pre>
+		</section>
+	</div>`;
 }
 
 /** @param {{of: any, topic: string}} props */
-export function Files({ of, topic }) {
-  const answer = useAnswer(`runs/${of.id}/artifacts`, {}, { follow: topic });
-  const { run, busy, problem } = useAction(async (/** @type {any} */ file) => download(file.path, file.params, file.name));
-  return html`<div class="stack">${problem && html`<${Refused} problem=${problem} />`}<${Answered} answer=${answer} lines=${4}>${(/** @type {any} */ found) => html`
-    ${of.median_step_s !== null && html`<section class="panel row"><button disabled=${busy} onClick=${() => run({ path: `runs/${of.id}/result`, params: {}, name: `run-${of.id}.json` })}>Result as the trainer left it (JSON)</button>
-      <button disabled=${busy} onClick=${() => run({ path: `runs/${of.id}/samples`, params: {}, name: `run-${of.id}-samples.json` })}>Samples (JSON)</button></section>`}
-    ${found.items.length ? html`<section class="panel"><h2>Files</h2><${Table} caption="Files" rows=${found.items} id=${(/** @type {any} */ f) => `${f.attempt_no} ${f.name}`} columns=${/** @type {any} */ ([
-    { name: 'name', label: 'File', class: 'question', cell: (/** @type {any} */ f) => f.name }, { name: 'attempt', label: 'Attempt', number: true, cell: (/** @type {any} */ f) => f.attempt_no }, { name: 'size', label: 'Size', number: true, cell: (/** @type {any} */ f) => bytes(f.size_bytes) },
-    { name: 'at', label: 'Received', cell: (/** @type {any} */ f) => html`<${Time} at=${f.received_at} />` }, { name: 'sum', label: 'SHA-256', cell: (/** @type {any} */ f) => html`<code title=${f.sha256}>${f.sha256.slice(0, 12)}</code>` },
-    { name: 'get', label: html`<span class="unseen">Save</span>`, cell: (/** @type {any} */ f) => html`<button class="plain" disabled=${busy} onClick=${() => run({ path: `runs/${of.id}/artifacts/${encodeURIComponent(f.name)}`, params: { attempt_no: f.attempt_no }, name: `run-${of.id}-${f.name}` })}>Save<span class="unseen"> ${f.name} of attempt ${f.attempt_no}</span></button>` },
-  ])} /></section>` : html`<${Empty}><p>Its attempts left no files.</p><//>`}`}<//></div>`;
+export function Files({of, topic}) {
+	const answer = useAnswer(`runs/${of.id}/artifacts`, {}, {follow: topic});
+	const {run, busy, problem} = useAction(async file => download(file.path, file.params, file.name));
+	return html`<div class="stack">
+		${problem && html`<${Refused} problem=${problem} />`}
+		<${Answered} answer=${answer} lines=${4}>
+			${found => html`
+				${of.median_step_s !== null &&
+				html`<section class="panel row">
+					<button
+						disabled=${busy}
+						onClick=${() => run({path: `runs/${of.id}/result`, params: {}, name: `run-${of.id}.json`})}
+					>
+						Result as the trainer left it (JSON)
+					</button>
+					<button
+						disabled=${busy}
+						onClick=${() => run({path: `runs/${of.id}/samples`, params: {}, name: `run-${of.id}-samples.json`})}
+					>
+						Samples (JSON)
+					</button>
+				</section>`}
+				${found.items.length
+					? html`<section class="panel">
+							<h2>Files</h2>
+							<${Table}
+								caption="Files"
+								rows=${found.items}
+								id=${f => `${f.attempt_no} ${f.name}`}
+								columns=${[
+									{name: 'name', label: 'File', class: 'question', cell: f => f.name},
+									{name: 'attempt', label: 'Attempt', number: true, cell: f => f.attempt_no},
+									{name: 'size', label: 'Size', number: true, cell: f => bytes(f.size_bytes)},
+									{name: 'at', label: 'Received', cell: f => html`<${Time} at=${f.received_at} />`},
+									{name: 'sum', label: 'SHA-256', cell: f => html`<code title=${f.sha256}>${f.sha256.slice(0, 12)}</code>`},
+									{
+										name: 'get',
+										label: html`<span class="unseen">Save</span>`,
+										cell: f => html`<button
+											class="plain"
+											disabled=${busy}
+											onClick=${() =>
+												run({
+													path: `runs/${of.id}/artifacts/${encodeURIComponent(f.name)}`,
+													params: {attempt_no: f.attempt_no},
+													name: `run-${of.id}-${f.name}`
+												})}
+										>
+											Save<span class="unseen"> ${f.name} of attempt ${f.attempt_no}</span>
+										</button>`
+									}
+								]}
+							/>
+						</section>`
+					: html`<${Empty}><p>Its attempts left no files.</p><//>`}
+			`}
+		<//>
+	</div>`;
 }

@@ -1,47 +1,156 @@
 // Time by op and by thread; what the system saw beside each step.
-import { html } from '../vendor/preact.js';
-import { useAnswer } from '../answers.js';
-import { duration, ms, number, percent } from '../format.js';
-import { Answered, Empty, Pairs, Table } from '../pieces.js';
-import { Shares } from '../plots/variants.js';
-import { State } from '../words.js';
+import {html} from '../vendor/preact.js';
+import {useAnswer} from '../answers.js';
+import {duration, ms, number, percent} from '../format.js';
+import {Answered, Empty, Pairs, Table} from '../pieces.js';
+import {Shares} from '../plots/variants.js';
+import {State} from '../words.js';
 
 /** @param {any} of */
-const useResult = (of) => useAnswer(of.median_step_s === null ? null : `runs/${of.id}/result`);
+const useResult = of => useAnswer(of.median_step_s === null ? null : `runs/${of.id}/result`);
 const none = html`<${Empty}><p>It has no result.</p><//>`;
 
 /** @param {{of: any}} props */
-export function Ops({ of }) {
-  const answer = useResult(of);
-  if (of.median_step_s === null) return none;
-  return html`<${Answered} answer=${answer} height=${420}>${(/** @type {any} */ result) => {
-    const all = result.ops.reduce((/** @type {number} */ sum, /** @type {any} */ op) => sum + op.time_s, 0) || 1;
-    const threads = (result.threads ?? []).filter((/** @type {any} */ thread) => thread.useful_s != null);
-    return html`<div class="stack">${threads.length > 0 && html`<section class="panel"><${Shares} title="Threads" name="threads" label="seconds of the timed steps" unit=${(/** @type {number} */ v) => `${v.toPrecision(3)} s`} said="What each thread did in the timed steps." colours=${{ useful: 'useful', 'no work': 'no-work', 'at barriers': 'barrier', scheduling: 'scheduling', idle: 'idle' }}
-      rows=${threads.map((/** @type {any} */ t) => ({ name: `thread ${t.thread}, core ${t.core}`, parts: { useful: t.useful_s, 'no work': t.starvation_s ?? 0, 'at barriers': t.barrier_s ?? 0, scheduling: t.scheduling_s ?? 0, idle: t.idle_s ?? 0 } }))} /></section>`}
-      <section class="panel"><h2>Ops</h2><${Table} caption="Ops" rows=${result.ops} id=${(/** @type {any} */ op) => `${op.op} ${op.phase}`} columns=${/** @type {any} */ ([
-    { name: 'op', label: 'Op', cell: (/** @type {any} */ op) => op.op, by: (/** @type {any} */ op) => op.op }, { name: 'phase', label: 'Phase', cell: (/** @type {any} */ op) => op.phase, by: (/** @type {any} */ op) => op.phase }, { name: 'calls', label: 'Calls', number: true, cell: (/** @type {any} */ op) => op.calls.toLocaleString('en-US'), by: (/** @type {any} */ op) => op.calls },
-    { name: 'time', label: 'Time', number: true, cell: (/** @type {any} */ op) => ms(op.time_s), by: (/** @type {any} */ op) => op.time_s }, { name: 'share', label: 'Share', number: true, cell: (/** @type {any} */ op) => percent(op.time_s / all), by: (/** @type {any} */ op) => op.time_s },
-    { name: 'flops', label: 'GFLOP/s', number: true, cell: (/** @type {any} */ op) => number(op.time_s ? op.flop / op.time_s / 1e9 : null), by: (/** @type {any} */ op) => op.flop / (op.time_s || 1) }, { name: 'bytes', label: 'GB/s, compulsory', number: true, cell: (/** @type {any} */ op) => number(op.time_s ? op.bytes / op.time_s / 1e9 : null), by: (/** @type {any} */ op) => op.bytes / (op.time_s || 1) },
-    { name: 'blas', label: 'Product by', cell: (/** @type {any} */ op) => op.blas || '' },
-  ])} /></section></div>`;
-  }}<//>`;
+export function Ops({of}) {
+	const answer = useResult(of);
+	if (of.median_step_s === null) return none;
+	return html`<${Answered} answer=${answer} height=${420}>
+		${result => {
+			const all = result.ops.reduce((/** @type {number} */ sum, op) => sum + op.time_s, 0) || 1;
+			const threads = (result.threads ?? []).filter(thread => thread.useful_s != null);
+			return html`<div class="stack">
+				${threads.length > 0 &&
+				html`<section class="panel">
+					<${Shares}
+						title="Threads"
+						name="threads"
+						label="seconds of the timed steps"
+						unit=${v => `${v.toPrecision(3)} s`}
+						said="What each thread did in the timed steps."
+						colours=${{
+							useful: 'useful',
+							'no work': 'no-work',
+							'at barriers': 'barrier',
+							scheduling: 'scheduling',
+							idle: 'idle'
+						}}
+						rows=${threads.map(t => ({
+							name: `thread ${t.thread}, core ${t.core}`,
+							parts: {
+								useful: t.useful_s,
+								'no work': t.starvation_s ?? 0,
+								'at barriers': t.barrier_s ?? 0,
+								scheduling: t.scheduling_s ?? 0,
+								idle: t.idle_s ?? 0
+							}
+						}))}
+					/>
+				</section>`}
+				<section class="panel">
+					<h2>Ops</h2>
+					<${Table}
+						caption="Ops"
+						rows=${result.ops}
+						id=${op => `${op.op} ${op.phase}`}
+						columns=${[
+							{name: 'op', label: 'Op', cell: op => op.op, by: op => op.op},
+							{name: 'phase', label: 'Phase', cell: op => op.phase, by: op => op.phase},
+							{name: 'calls', label: 'Calls', number: true, cell: op => op.calls.toLocaleString('en-US'), by: op => op.calls},
+							{name: 'time', label: 'Time', number: true, cell: op => ms(op.time_s), by: op => op.time_s},
+							{name: 'share', label: 'Share', number: true, cell: op => percent(op.time_s / all), by: op => op.time_s},
+							{
+								name: 'flops',
+								label: 'GFLOP/s',
+								number: true,
+								cell: op => number(op.time_s ? op.flop / op.time_s / 1e9 : null),
+								by: op => op.flop / (op.time_s || 1)
+							},
+							{
+								name: 'bytes',
+								label: 'GB/s, compulsory',
+								number: true,
+								cell: op => number(op.time_s ? op.bytes / op.time_s / 1e9 : null),
+								by: op => op.bytes / (op.time_s || 1)
+							},
+							{name: 'blas', label: 'Product by', cell: op => op.blas || ''}
+						]}
+					/>
+				</section>
+			</div>`;
+		}}
+	<//>`;
 }
 
 /** @param {{of: any}} props */
-export function Validity({ of }) {
-  const answer = useResult(of);
-  if (of.median_step_s === null) return none;
-  return html`<${Answered} answer=${answer} height=${420}>${(/** @type {any} */ result) => {
-    const seen = result.validity ?? { steps: {}, unavailable: {}, rule: {} };
-    const names = Object.keys(seen.steps).filter((name) => Array.isArray(seen.steps[name]));
-    const rows = result.step_s.map((/** @type {number} */ s, /** @type {number} */ step) => ({ step, s }));
-    const foreign = seen.foreign;
-    return html`<div class="stack">${result.warnings.length ? html`<section class="notice warn"><strong>Disturbed</strong>${result.warnings.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}</section>` : html`<section class="notice good"><${State} of="yes" says="No step is flagged, and nothing else ran on its cores." /></section>`}
-      ${foreign && html`<section class="panel"><h2>Beside it</h2><${Pairs} of=${[['cores', foreign.cores.join(', ')], ['busy', duration(foreign.busy_s)], ['of it this run', duration(foreign.own_s)], ['other processes', `${duration(foreign.foreign_s)} (${percent(foreign.foreign_s / (foreign.busy_s || 1))} of what was busy)`]]} /></section>`}
-      <section class="panel"><h2>Evidence for each step</h2><${Table} caption="Evidence" rows=${rows} id=${(/** @type {any} */ r) => r.step} columns=${/** @type {any} */ ([{ name: 'step', label: 'Step', number: true, cell: (/** @type {any} */ r) => r.step }, { name: 't', label: 'Time', number: true, cell: (/** @type {any} */ r) => ms(r.s), by: (/** @type {any} */ r) => r.s },
-    ...names.map((name) => ({ name, label: name.replaceAll('_', ' ').replace(/ s$/, ''), number: true, cell: (/** @type {any} */ r) => { const value = seen.steps[name][r.step]; return value == null ? '–' : name.endsWith('_s') ? ms(value) : String(value); } })),
-    { name: 'flags', label: 'Flagged for', cell: (/** @type {any} */ r) => (result.flagged?.[r.step] ?? []).join(', ').replaceAll('_', ' ') }])} /></section>
-      <section class="panel"><h2>The rule</h2><${Pairs} of=${[...Object.entries(seen.rule ?? {}).map(([name, says]) => [name.replaceAll('_', ' '), says]), ...Object.entries(seen.unavailable ?? {}).map(([name, why]) => [name.replaceAll('_', ' '), `not known: ${why}`])]} /></section></div>`;
-  }}<//>`;
+export function Validity({of}) {
+	const answer = useResult(of);
+	if (of.median_step_s === null) return none;
+	return html`<${Answered} answer=${answer} height=${420}>
+		${result => {
+			const seen = result.validity ?? {steps: {}, unavailable: {}, rule: {}};
+			const names = Object.keys(seen.steps).filter(name => Array.isArray(seen.steps[name]));
+			const rows = result.step_s.map((s, step) => ({step, s}));
+			const foreign = seen.foreign;
+			return html`<div class="stack">
+				${result.warnings.length
+					? html`<section class="notice warn">
+							<strong>Disturbed</strong>
+							${result.warnings.map(each => html`<span key=${each}>${each}</span>`)}
+						</section>`
+					: html`<section class="notice good">
+							<${State} of="yes" says="No step is flagged, and nothing else ran on its cores." />
+						</section>`}
+				${foreign &&
+				html`<section class="panel">
+					<h2>Beside it</h2>
+					<${Pairs}
+						of=${[
+							['cores', foreign.cores.join(', ')],
+							['busy', duration(foreign.busy_s)],
+							['of it this run', duration(foreign.own_s)],
+							[
+								'other processes',
+								`${duration(foreign.foreign_s)} ` + `(${percent(foreign.foreign_s / (foreign.busy_s || 1))} of what was busy)`
+							]
+						]}
+					/>
+				</section>`}
+				<section class="panel">
+					<h2>Evidence for each step</h2>
+					<${Table}
+						caption="Evidence"
+						rows=${rows}
+						id=${r => r.step}
+						columns=${[
+							{name: 'step', label: 'Step', number: true, cell: r => r.step},
+							{name: 't', label: 'Time', number: true, cell: r => ms(r.s), by: r => r.s},
+							...names.map(name => ({
+								name,
+								label: name.replaceAll('_', ' ').replace(/ s$/, ''),
+								number: true,
+								cell: r => {
+									const value = seen.steps[name][r.step];
+									return value == null ? '–' : name.endsWith('_s') ? ms(value) : String(value);
+								}
+							})),
+							{
+								name: 'flags',
+								label: 'Flagged for',
+								cell: r => (result.flagged?.[r.step] ?? []).join(', ').replaceAll('_', ' ')
+							}
+						]}
+					/>
+				</section>
+				<section class="panel">
+					<h2>The rule</h2>
+					<${Pairs}
+						of=${[
+							...Object.entries(seen.rule ?? {}).map(([name, says]) => [name.replaceAll('_', ' '), says]),
+							...Object.entries(seen.unavailable ?? {}).map(([name, why]) => [name.replaceAll('_', ' '), `not known: ${why}`])
+						]}
+					/>
+				</section>
+			</div>`;
+		}}
+	<//>`;
 }

@@ -1,66 +1,199 @@
 // Each step: its time by phase, its loss, and why it is flagged.
-import { html, useMemo } from '../vendor/preact.js';
-import { useAnswer, useGrowing } from '../answers.js';
-import { ms, plural } from '../format.js';
-import { Answered, Empty, Table } from '../pieces.js';
-import { Lines } from '../plots/series.js';
+import {html, useMemo} from '../vendor/preact.js';
+import {useAnswer, useGrowing} from '../answers.js';
+import {ms, plural} from '../format.js';
+import {Answered, Empty, Table} from '../pieces.js';
+import {Lines} from '../plots/series.js';
 
 const PHASES = ['data', 'forward', 'loss', 'backward', 'update'];
 const MOST = 500;
+const OVERLAP = '; since they overlap, theirs is the time of their own tasks divided by the threads';
 
-/** @param {{rows: any[], flagged: string[][], busy: Record<string, number[]> | null, threads: number}} props busy: where phases overlap, what their own tasks took */
-function Times({ rows, flagged, busy, threads }) {
-  const x = useMemo(() => rows.map((row) => row.step), [rows]);
-  const overlap = rows.some((row) => PHASES.reduce((sum, phase) => sum + (row.phase_s[phase] ?? 0), 0) > row.step_s * 1.02);
-  const phase_s = (/** @type {any} */ row, /** @type {string} */ phase) => (overlap ? (busy?.[phase]?.[row.step] ?? 0) / threads : row.phase_s[phase] ?? 0);
-  const sums = PHASES.map((_, i) => rows.map((row) => PHASES.slice(0, i + 1).reduce((sum, phase) => sum + phase_s(row, phase), 0) * 1e3));
-  const timed = rows.filter((row) => !row.warmup).map((row) => row.step_s).sort((a, b) => a - b);
-  const middle = timed.length ? (timed[(timed.length - 1) >> 1] + timed[timed.length >> 1]) / 2 : null;
-  const unit = (/** @type {number} */ value) => `${Number(value.toPrecision(4))} ms`;
-  const series = [
-    ...PHASES.map((phase, i) => ({ label: phase, token: phase, values: /** @type {number[]} */ (sums[i]), kind: 'area', told: rows.map((row) => phase_s(row, phase) * 1e3), show: unit })).reverse(),
-    { label: 'step', token: 'ink', values: rows.map((row) => row.step_s * 1e3), show: unit },
-    { label: 'median', token: 'accent', values: rows.map(() => (middle === null ? null : middle * 1e3)), dash: '5 4', show: unit },
-    { label: 'flagged', token: 'bad', values: rows.map((row) => (flagged[row.step]?.length ? row.step_s * 1e3 : null)), kind: 'points', show: unit },
-  ];
-  return html`<${Lines} title="Step time" name="steps" rows=${rows} said=${`Filled: the phases, one on the other${overlap ? '; since they overlap, theirs is the time of their own tasks divided by the threads' : ''}. What is between them and the line is waiting. Red points: flagged steps, which count. Warm-up steps come first and count nowhere.`}
-    fields=${[{ label: 'step', value: (/** @type {any} */ r) => r.step }, { label: 'warmup', value: (/** @type {any} */ r) => (r.warmup ? 'yes' : 'no') }, { label: 'step_ms', value: (/** @type {any} */ r) => r.step_s * 1e3 }, ...PHASES.map((phase) => ({ label: `${phase}_ms`, value: (/** @type {any} */ r) => r.phase_s[phase] * 1e3 })), { label: 'loss', value: (/** @type {any} */ r) => r.loss }, { label: 'flags', value: (/** @type {any} */ r) => (flagged[r.step] ?? []).join(' ') }]} x=${x} xLabel="step" yLabel="milliseconds" series=${series} height=${290} />`;
+/**
+ * @param {{rows: any[], flagged: string[][], busy: Record<string, number[]> | null,
+ *   threads: number}} props busy: where phases overlap, what their own tasks took
+ */
+function Times({rows, flagged, busy, threads}) {
+	const x = useMemo(() => rows.map(row => row.step), [rows]);
+	const overlap = rows.some(
+		row => PHASES.reduce((sum, phase) => sum + (row.phase_s[phase] ?? 0), 0) > row.step_s * 1.02
+	);
+	const phase_s = (row, /** @type {string} */ phase) =>
+		overlap ? (busy?.[phase]?.[row.step] ?? 0) / threads : (row.phase_s[phase] ?? 0);
+	const sums = PHASES.map((_, i) =>
+		rows.map(row => PHASES.slice(0, i + 1).reduce((sum, phase) => sum + phase_s(row, phase), 0) * 1e3)
+	);
+	const timed = rows
+		.filter(row => !row.warmup)
+		.map(row => row.step_s)
+		.sort((a, b) => a - b);
+	const middle = timed.length ? (timed[(timed.length - 1) >> 1] + timed[timed.length >> 1]) / 2 : null;
+	const unit = (/** @type {number} */ value) => `${Number(value.toPrecision(4))} ms`;
+	const series = [
+		...PHASES.map((phase, i) => ({
+			label: phase,
+			token: phase,
+			values: sums[i],
+			kind: 'area',
+			told: rows.map(row => phase_s(row, phase) * 1e3),
+			show: unit
+		})).reverse(),
+		{label: 'step', token: 'ink', values: rows.map(row => row.step_s * 1e3), show: unit},
+		{
+			label: 'median',
+			token: 'accent',
+			values: rows.map(() => (middle === null ? null : middle * 1e3)),
+			dash: '5 4',
+			show: unit
+		},
+		{
+			label: 'flagged',
+			token: 'bad',
+			values: rows.map(row => (flagged[row.step]?.length ? row.step_s * 1e3 : null)),
+			kind: 'points',
+			show: unit
+		}
+	];
+	return html`<${Lines}
+		title="Step time"
+		name="steps"
+		rows=${rows}
+		said=${`Filled: the phases, one on the other${overlap ? OVERLAP : ''}. What is between them and the line ` +
+		'is waiting. Red points: flagged steps, which count. Warm-up steps come first and count nowhere.'}
+		fields=${[
+			{label: 'step', value: r => r.step},
+			{label: 'warmup', value: r => (r.warmup ? 'yes' : 'no')},
+			{label: 'step_ms', value: r => r.step_s * 1e3},
+			...PHASES.map(phase => ({label: `${phase}_ms`, value: r => r.phase_s[phase] * 1e3})),
+			{label: 'loss', value: r => r.loss},
+			{label: 'flags', value: r => (flagged[r.step] ?? []).join(' ')}
+		]}
+		x=${x}
+		xLabel="step"
+		yLabel="milliseconds"
+		series=${series}
+		height=${290}
+	/>`;
 }
 
 /** The loss so far, also while it runs. @param {{rows: {step: number, loss: number | null}[]}} props */
-function Loss({ rows }) {
-  const x = useMemo(() => rows.map((row) => row.step), [rows]);
-  return html`<${Lines} title="Loss" name="loss" rows=${rows} fields=${[{ label: 'step', value: (/** @type {any} */ r) => r.step }, { label: 'loss', value: (/** @type {any} */ r) => r.loss }]}
-    x=${x} xLabel="step" yLabel="loss" height=${220} series=${[{ label: 'loss', token: 'task', values: rows.map((row) => row.loss), show: (/** @type {number} */ v) => v.toFixed(5) }]} />`;
+function Loss({rows}) {
+	const x = useMemo(() => rows.map(row => row.step), [rows]);
+	return html`<${Lines}
+		title="Loss"
+		name="loss"
+		rows=${rows}
+		fields=${[
+			{label: 'step', value: r => r.step},
+			{label: 'loss', value: r => r.loss}
+		]}
+		x=${x}
+		xLabel="step"
+		yLabel="loss"
+		height=${220}
+		series=${[{label: 'loss', token: 'task', values: rows.map(row => row.loss), show: v => v.toFixed(5)}]}
+	/>`;
 }
 
 /** Each step's time while the run is under way. @param {{rows: {step: number, step_s: number}[]}} props */
-function Live({ rows }) {
-  const x = useMemo(() => rows.map((row) => row.step), [rows]);
-  return html`<${Lines} title="Step time so far" name="steps-so-far" rows=${rows} said="As the worker tells of them; which of them count, and their phases, are known at the end."
-    fields=${[{ label: 'step', value: (/** @type {any} */ r) => r.step }, { label: 'step_ms', value: (/** @type {any} */ r) => r.step_s * 1e3 }]} x=${x} xLabel="step" yLabel="milliseconds" height=${260} zero=${true}
-    series=${[{ label: 'step', token: 'accent', values: rows.map((row) => row.step_s * 1e3), kind: 'points', show: (/** @type {number} */ v) => ms(v / 1e3) }]} />`;
+function Live({rows}) {
+	const x = useMemo(() => rows.map(row => row.step), [rows]);
+	return html`<${Lines}
+		title="Step time so far"
+		name="steps-so-far"
+		rows=${rows}
+		said="As the worker tells of them; which of them count, and their phases, are known at the end."
+		fields=${[
+			{label: 'step', value: r => r.step},
+			{label: 'step_ms', value: r => r.step_s * 1e3}
+		]}
+		x=${x}
+		xLabel="step"
+		yLabel="milliseconds"
+		height=${260}
+		zero=${true}
+		series=${[
+			{label: 'step', token: 'accent', values: rows.map(row => row.step_s * 1e3), kind: 'points', show: v => ms(v / 1e3)}
+		]}
+	/>`;
 }
 
 /** @param {{of: any, topic: string, live: any}} props */
-export function Steps({ of, topic }) {
-  const done = of.state === 'succeeded' || of.median_step_s !== null;
-  const samples = useAnswer(done ? `runs/${of.id}/samples` : null);
-  const result = useAnswer(done ? `runs/${of.id}/result` : null);
-  const live = useGrowing(done || of.state === 'queued' ? null : `runs/${of.id}/steps`, topic);
-  if (!done) {
-    const every = live.data ?? [];
-    const rows = every.filter((/** @type {any} */ row) => row.attempt_no === every.at(-1).attempt_no);
-    return rows.length > 1 ? html`<div class="stack"><section class="panel"><${Live} rows=${rows} /></section><section class="panel"><${Loss} rows=${rows} /></section></div>` : html`<${Empty}><p>${of.state === 'queued' ? 'It has not begun.' : ['running', 'leased'].includes(of.state) ? 'Steps will stand here as the worker tells of them.' : 'No step of it counts.'}</p><//>`;
-  }
-  return html`<${Answered} answer=${samples} height=${420}>${(/** @type {any} */ found) => {
-    const flagged = result.data?.flagged ?? [];
-    const rows = found.items;
-    return html`<div class="stack"><section class="panel"><${Times} rows=${rows} flagged=${flagged} busy=${result.data?.phase_busy_s ?? null} threads=${of.spec.threads ?? 1} /></section><section class="panel"><${Loss} rows=${rows} /></section>
-      <section class="panel"><h2>Steps</h2>${result.data?.phase_busy_s && of.spec.sync !== 'phase' && of.spec.scheduler !== 'serial' && html`<p class="soft">Each phase from the begin of its first task to the end of its last: where phases overlap, they add up to more than the step.</p>`}<${Table} caption="Steps" rows=${rows.slice(0, MOST)} id=${(/** @type {any} */ r) => r.step} columns=${/** @type {any} */ ([
-    { name: 'step', label: 'Step', number: true, cell: (/** @type {any} */ r) => html`${r.step}${r.warmup ? html` <small class="soft">warm-up</small>` : ''}`, by: (/** @type {any} */ r) => r.step }, { name: 'time', label: 'Time', number: true, cell: (/** @type {any} */ r) => ms(r.step_s), by: (/** @type {any} */ r) => r.step_s },
-    ...PHASES.map((phase) => ({ name: phase, label: phase, number: true, cell: (/** @type {any} */ r) => ms(r.phase_s[phase]) })), { name: 'loss', label: 'Loss', number: true, cell: (/** @type {any} */ r) => r.loss.toFixed(5), by: (/** @type {any} */ r) => r.loss },
-    { name: 'flags', label: 'Flagged for', cell: (/** @type {any} */ r) => (flagged[r.step]?.length ? html`<span class="state warn">${flagged[r.step].join(', ').replaceAll('_', ' ')}</span>` : '') },
-  ])} />${rows.length > MOST && html`<p class="soft">${MOST} of ${plural(rows.length, 'step')} shown; CSV above has all.</p>`}</section></div>`;
-  }}<//>`;
+export function Steps({of, topic}) {
+	const done = of.state === 'succeeded' || of.median_step_s !== null;
+	const samples = useAnswer(done ? `runs/${of.id}/samples` : null);
+	const result = useAnswer(done ? `runs/${of.id}/result` : null);
+	const live = useGrowing(done || of.state === 'queued' ? null : `runs/${of.id}/steps`, topic);
+	if (!done) {
+		const every = live.data ?? [];
+		const rows = every.filter(row => row.attempt_no === every.at(-1).attempt_no);
+		return rows.length > 1
+			? html`<div class="stack">
+					<section class="panel"><${Live} rows=${rows} /></section>
+					<section class="panel"><${Loss} rows=${rows} /></section>
+				</div>`
+			: html`<${Empty}>
+					<p>
+						${of.state === 'queued'
+							? 'It has not begun.'
+							: ['running', 'leased'].includes(of.state)
+								? 'Steps will stand here as the worker tells of them.'
+								: 'No step of it counts.'}
+					</p>
+				<//>`;
+	}
+	return html`<${Answered} answer=${samples} height=${420}>
+		${found => {
+			const flagged = result.data?.flagged ?? [];
+			const rows = found.items;
+			return html`<div class="stack">
+				<section class="panel">
+					<${Times}
+						rows=${rows}
+						flagged=${flagged}
+						busy=${result.data?.phase_busy_s ?? null}
+						threads=${of.spec.threads ?? 1}
+					/>
+				</section>
+				<section class="panel"><${Loss} rows=${rows} /></section>
+				<section class="panel">
+					<h2>Steps</h2>
+					${result.data?.phase_busy_s &&
+					of.spec.sync !== 'phase' &&
+					of.spec.scheduler !== 'serial' &&
+					html`<p class="soft">
+						Each phase from the begin of its first task to the end of its last: where phases overlap, they add up to more than
+						the step.
+					</p>`}
+					<${Table}
+						caption="Steps"
+						rows=${rows.slice(0, MOST)}
+						id=${r => r.step}
+						columns=${[
+							{
+								name: 'step',
+								label: 'Step',
+								number: true,
+								cell: r => html`${r.step}${r.warmup ? html` <small class="soft">warm-up</small>` : ''}`,
+								by: r => r.step
+							},
+							{name: 'time', label: 'Time', number: true, cell: r => ms(r.step_s), by: r => r.step_s},
+							...PHASES.map(phase => ({name: phase, label: phase, number: true, cell: r => ms(r.phase_s[phase])})),
+							{name: 'loss', label: 'Loss', number: true, cell: r => r.loss.toFixed(5), by: r => r.loss},
+							{
+								name: 'flags',
+								label: 'Flagged for',
+								cell: r =>
+									flagged[r.step]?.length
+										? html`<span class="state warn">${flagged[r.step].join(', ').replaceAll('_', ' ')}</span>`
+										: ''
+							}
+						]}
+					/>
+					${rows.length > MOST &&
+					html`<p class="soft">${MOST} of ${plural(rows.length, 'step')} shown; CSV above has all.</p>`}
+				</section>
+			</div>`;
+		}}
+	<//>`;
 }

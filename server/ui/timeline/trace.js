@@ -29,110 +29,150 @@
 export const BARRIER = -1;
 export const STARVING = -2;
 export const IDLE = -3;
-export const WAITS = /** @type {Record<number, [string, string]>} */ ({ [BARRIER]: ['waiting at a barrier', 'at-barrier'], [STARVING]: ['nothing is ready', 'starving'], [IDLE]: ['idle', 'idle'] });
+export const WAITS = /** @type {Record<number, [string, string]>} */ ({
+	[BARRIER]: ['waiting at a barrier', 'at-barrier'],
+	[STARVING]: ['nothing is ready', 'starving'],
+	[IDLE]: ['idle', 'idle']
+});
 
 /** So many spans are drawn as one where they share a pixel. */
 export const BLOCK = 16;
 
-/** A thread's spans, each of which begins a gap after the end of the one before. @param {any} columns @returns {Lane} */
+/**
+ * A thread's spans, each of which begins a gap after the end of the one before.
+ * @param {any} columns
+ * @returns {Lane}
+ */
 function lane(columns) {
-  const { length } = columns.what;
-  const [what, step] = [new Int32Array(columns.what), new Int32Array(columns.step)];
-  const [begin, end] = [new Float64Array(length), new Float64Array(length)];
-  const blocks = Math.ceil(length / BLOCK);
-  const [longest, worked] = [new Int32Array(blocks), new Float64Array(blocks)];
-  let at = 0;
-  let most = -1;
-  for (let i = 0; i < length; i += 1) {
-    const took = columns.duration_ns[i];
-    const block = Math.floor(i / BLOCK);
-    if (i % BLOCK === 0) most = -1;
-    if (took >= most) {
-      most = took;
-      longest[block] = i;
-    }
-    if (/** @type {number} */ (what[i]) >= 0) worked[block] = /** @type {number} */ (worked[block]) + took;
-    begin[i] = at + columns.gap_ns[i];
-    at = end[i] = /** @type {number} */ (begin[i]) + took;
-  }
-  return { what, step, begin, end, length, longest, worked };
+	const {length} = columns.what;
+	const [what, step] = [new Int32Array(columns.what), new Int32Array(columns.step)];
+	const [begin, end] = [new Float64Array(length), new Float64Array(length)];
+	const blocks = Math.ceil(length / BLOCK);
+	const [longest, worked] = [new Int32Array(blocks), new Float64Array(blocks)];
+	let at = 0;
+	let most = -1;
+	for (let i = 0; i < length; i += 1) {
+		const took = columns.duration_ns[i];
+		const block = Math.floor(i / BLOCK);
+		if (i % BLOCK === 0) most = -1;
+		if (took >= most) {
+			most = took;
+			longest[block] = i;
+		}
+		if (what[i] >= 0) worked[block] = worked[block] + took;
+		begin[i] = at + columns.gap_ns[i];
+		at = end[i] = begin[i] + took;
+	}
+	return {what, step, begin, end, length, longest, worked};
 }
 
 /** @param {any} found the artifact's JSON. Raises Error where it is something else. @returns {Trace} */
 export function traceOf(found) {
-  if (found?.schema !== 'taskloom-trace-1') throw new Error(`schema is ${found?.schema}, not taskloom-trace-1`);
-  const threads = found.threads.map(lane);
-  const { config } = found;
-  const taskKind = found.tasks.op;
-  return {
-    title: `${config.scheduler}${config.scheduler === 'task' ? `, sync ${config.sync}` : ''}, ${config.threads} thread${config.threads === 1 ? '' : 's'}, slices ${config.batch_slice}×${config.token_slice}`,
-    kinds: found.call_ops, callKind: found.calls.op, callTask: found.calls.task,
-    label: taskKind.map((/** @type {number} */ kind, /** @type {number} */ i) => `${found.ops[kind][0]}${found.tasks.layer[i] == null ? '' : `[${found.tasks.layer[i]}]`} ${found.tasks.label[i] ?? ''}`.trim()),
-    cores: found.cores, firstStep: found.first_step, stepEnd: found.step_end_ns, threads, complete: found.complete,
-    duration: Math.max(...found.step_end_ns, ...threads.map((/** @type {Lane} */ each) => each.end[each.length - 1] ?? 0)),
-    spans: threads.reduce((/** @type {number} */ sum, /** @type {Lane} */ each) => sum + each.length, 0),
-    nodes: found.nodes, edges: found.edges, crossing: found.crossing, taskKind,
-  };
+	if (found?.schema !== 'taskloom-trace-1') throw new Error(`schema is ${found?.schema}, not taskloom-trace-1`);
+	const threads = found.threads.map(lane);
+	const {config} = found;
+	const taskKind = found.tasks.op;
+	return {
+		title:
+			`${config.scheduler}${config.scheduler === 'task' ? `, sync ${config.sync}` : ''}, ` +
+			`${config.threads} thread${config.threads === 1 ? '' : 's'}, slices ${config.batch_slice}×${config.token_slice}`,
+		kinds: found.call_ops,
+		callKind: found.calls.op,
+		callTask: found.calls.task,
+		label: taskKind.map((kind, i) =>
+			(
+				found.ops[kind][0] +
+				(found.tasks.layer[i] == null ? '' : `[${found.tasks.layer[i]}]`) +
+				` ${found.tasks.label[i] ?? ''}`
+			).trim()
+		),
+		cores: found.cores,
+		firstStep: found.first_step,
+		stepEnd: found.step_end_ns,
+		threads,
+		complete: found.complete,
+		duration: Math.max(
+			...found.step_end_ns,
+			...threads.map((/** @type {Lane} */ each) => each.end[each.length - 1] ?? 0)
+		),
+		spans: threads.reduce((/** @type {number} */ sum, /** @type {Lane} */ each) => sum + each.length, 0),
+		nodes: found.nodes,
+		edges: found.edges,
+		crossing: found.crossing,
+		taskKind
+	};
 }
 
 /** The trace in a file's bytes, compressed or not. @param {Response} response */
 export async function read(response) {
-  const bytes = new Uint8Array(await response.arrayBuffer());
-  const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
-  const stream = packed ? new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')) : new Blob([bytes]).stream();
-  return traceOf(await new Response(stream).json());
+	const bytes = new Uint8Array(await response.arrayBuffer());
+	const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+	const stream = packed
+		? new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))
+		: new Blob([bytes]).stream();
+	return traceOf(await new Response(stream).json());
 }
 
 /** What a span is, in words. @param {Trace} trace @param {Place} place */
-export function said(trace, { thread, index }) {
-  const of = /** @type {Lane} */ (trace.threads[thread]);
-  const what = /** @type {number} */ (of.what[index]);
-  if (what < 0) return { name: WAITS[what]?.[0] ?? 'waiting', phase: '', op: '', task: -1 };
-  const [op, phase] = /** @type {[string, string]} */ (trace.kinds[/** @type {number} */ (trace.callKind[what])]);
-  const task = /** @type {number} */ (trace.callTask[what]);
-  return { name: trace.label[task] ?? op, phase, op, task };
+export function said(trace, {thread, index}) {
+	const of = trace.threads[thread];
+	const what = of.what[index];
+	if (what < 0) return {name: WAITS[what]?.[0] ?? 'waiting', phase: '', op: '', task: -1};
+	const [op, phase] = trace.kinds[trace.callKind[what]];
+	const task = trace.callTask[what];
+	return {name: trace.label[task] ?? op, phase, op, task};
 }
 
 /** The first span of a lane that ends after a time. @param {Lane} of @param {number} time */
 export function firstAfter(of, time) {
-  let low = 0;
-  let high = of.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (/** @type {number} */ (of.end[middle]) <= time) low = middle + 1; else high = middle;
-  }
-  return low;
+	let low = 0;
+	let high = of.length;
+	while (low < high) {
+		const middle = (low + high) >> 1;
+		if (of.end[middle] <= time) low = middle + 1;
+		else high = middle;
+	}
+	return low;
 }
 
-/** When each task of each step began and ended, and where: made once a trace. @type {WeakMap<Trace, ReturnType<typeof times>>} */
+/**
+ * When each task of each step began and ended, and where: made once a trace.
+ * @type {WeakMap<Trace, ReturnType<typeof times>>}
+ */
 const known = new WeakMap();
 /** @param {Trace} trace */
 function times(trace) {
-  const tasks = trace.label.length;
-  const steps = trace.stepEnd.length + 2;
-  const begun = new Float64Array(tasks * steps).fill(Infinity);
-  const ended = new Float64Array(tasks * steps).fill(-1);
-  const where = new Int32Array(tasks * steps).fill(-1);
-  trace.threads.forEach((of, thread) => {
-    for (let i = 0; i < of.length; i += 1) {
-      const what = /** @type {number} */ (of.what[i]);
-      if (what < 0) continue;
-      const key = /** @type {number} */ (of.step[i]) * tasks + /** @type {number} */ (trace.callTask[what]);
-      if (of.begin[i] < begun[key]) begun[key] = /** @type {number} */ (of.begin[i]);
-      if (of.end[i] > ended[key]) { ended[key] = /** @type {number} */ (of.end[i]); where[key] = thread; }
-    }
-  });
-  /** @type {[number, number][][]} */
-  const before = Array.from({ length: tasks }, () => []);
-  const waits = new Set();
-  for (const [back, edges] of /** @type {[number, [number, number][]][]} */ ([[0, trace.edges], [1, trace.crossing]])) {
-    for (const [a, b] of edges) {
-      const [from, to] = [/** @type {number} */ (trace.nodes[a]), /** @type {number} */ (trace.nodes[b])];
-      if (from >= 0 && to >= 0) before[to]?.push([from, back]);
-      else if (to >= 0) waits.add(to);
-    }
-  }
-  return { tasks, begun, ended, where, before, waits };
+	const tasks = trace.label.length;
+	const steps = trace.stepEnd.length + 2;
+	const begun = new Float64Array(tasks * steps).fill(Infinity);
+	const ended = new Float64Array(tasks * steps).fill(-1);
+	const where = new Int32Array(tasks * steps).fill(-1);
+	trace.threads.forEach((of, thread) => {
+		for (let i = 0; i < of.length; i += 1) {
+			const what = of.what[i];
+			if (what < 0) continue;
+			const key = of.step[i] * tasks + trace.callTask[what];
+			if (of.begin[i] < begun[key]) begun[key] = of.begin[i];
+			if (of.end[i] > ended[key]) {
+				ended[key] = of.end[i];
+				where[key] = thread;
+			}
+		}
+	});
+	/** @type {[number, number][][]} */
+	const before = Array.from({length: tasks}, () => []);
+	const waits = new Set();
+	for (const [back, edges] of /** @type {[number, [number, number][]][]} */ ([
+		[0, trace.edges],
+		[1, trace.crossing]
+	])) {
+		for (const [a, b] of edges) {
+			const [from, to] = [trace.nodes[a], trace.nodes[b]];
+			if (from >= 0 && to >= 0) before[to]?.push([from, back]);
+			else if (to >= 0) waits.add(to);
+		}
+	}
+	return {tasks, begun, ended, where, before, waits};
 }
 
 /**
@@ -140,49 +180,58 @@ function times(trace) {
  * @param {Trace} trace @param {Place} place
  */
 export function why(trace, place) {
-  const of = /** @type {Lane} */ (trace.threads[place.thread]);
-  const { task } = said(trace, place);
-  if (task < 0) return '';
-  if (!known.has(trace)) known.set(trace, times(trace));
-  const { tasks, begun, ended, where, before, waits } = /** @type {ReturnType<typeof times>} */ (known.get(trace));
-  const step = /** @type {number} */ (of.step[place.index]);
-  const began = /** @type {number} */ (begun[step * tasks + task]);
-  let last = -1;
-  let ready = -1;
-  for (const [other, back] of before[task] ?? []) {
-    const key = (step - back) * tasks + other;
-    if (step - back >= 0 && /** @type {number} */ (ended[key]) > ready) { ready = /** @type {number} */ (ended[key]); last = key; }
-  }
-  const us = (/** @type {number} */ ns) => `${(ns / 1000).toLocaleString('en-US', { maximumFractionDigits: 1 })} µs`;
-  if (last < 0) return waits.has(task) ? 'It could begin when the wait before it was over: a barrier, or the step\'s begin.' : 'Nothing had to come before it.';
-  const thread = /** @type {number} */ (where[last]);
-  const name = trace.label[last % tasks];
-  const gap = Math.max(0, began - ready);
-  return `It needed ${name}, which ended on thread ${thread}${thread === place.thread ? ', the same' : ''}, ${us(gap)} before it began${gap < 2000 ? ': it began as soon as it could.' : ': meanwhile its thread was busy, or had not seen it.'}${waits.has(task) ? ' It is also behind a wait of all threads.' : ''}`;
+	const of = trace.threads[place.thread];
+	const {task} = said(trace, place);
+	if (task < 0) return '';
+	if (!known.has(trace)) known.set(trace, times(trace));
+	const {tasks, begun, ended, where, before, waits} = /** @type {ReturnType<typeof times>} */ (known.get(trace));
+	const step = of.step[place.index];
+	const began = begun[step * tasks + task];
+	let last = -1;
+	let ready = -1;
+	for (const [other, back] of before[task] ?? []) {
+		const key = (step - back) * tasks + other;
+		if (step - back >= 0 && ended[key] > ready) {
+			ready = ended[key];
+			last = key;
+		}
+	}
+	const us = (/** @type {number} */ ns) => `${(ns / 1000).toLocaleString('en-US', {maximumFractionDigits: 1})} µs`;
+	if (last < 0)
+		return waits.has(task)
+			? "It could begin when the wait before it was over: a barrier, or the step's begin."
+			: 'Nothing had to come before it.';
+	const thread = where[last];
+	const name = trace.label[last % tasks];
+	const gap = Math.max(0, began - ready);
+	const there = `on thread ${thread}${thread === place.thread ? ', the same' : ''}`;
+	const meanwhile = gap < 2000 ? 'it began as soon as it could.' : 'meanwhile its thread was busy, or had not seen it.';
+	const also = waits.has(task) ? ' It is also behind a wait of all threads.' : '';
+	return `It needed ${name}, which ended ${there}, ${us(gap)} before it began: ${meanwhile}${also}`;
 }
 
 /** Time by op, over all threads, the longest first. @param {Trace} trace */
 export function totals(trace) {
-  const waits = Object.keys(WAITS).length; // they are -1, -2, ...: first in the sums
-  const calls = new Float64Array(waits + trace.callKind.length);
-  const ns = new Float64Array(calls.length);
-  for (const { what, begin, end, length } of trace.threads) {
-    for (let i = 0; i < length; i += 1) {
-      const at = waits + /** @type {number} */ (what[i]);
-      calls[at] = /** @type {number} */ (calls[at]) + 1;
-      ns[at] = /** @type {number} */ (ns[at]) + /** @type {number} */ (end[i]) - /** @type {number} */ (begin[i]);
-    }
-  }
-  /** @type {Map<string, {name: string, phase: string, calls: number, ns: number}>} */
-  const sums = new Map();
-  calls.forEach((count, at) => {
-    if (!count) return;
-    const kind = trace.kinds[/** @type {number} */ (trace.callKind[at - waits])];
-    const [name, phase] = kind ?? [WAITS[at - waits]?.[0] ?? 'waiting', 'waiting'];
-    const sum = sums.get(`${name} ${phase}`) ?? { name, phase, calls: 0, ns: 0 };
-    sum.calls += count;
-    sum.ns += /** @type {number} */ (ns[at]);
-    sums.set(`${name} ${phase}`, sum);
-  });
-  return [...sums.values()].sort((a, b) => b.ns - a.ns);
+	const waits = Object.keys(WAITS).length; // they are -1, -2, ...: first in the sums
+	const calls = new Float64Array(waits + trace.callKind.length);
+	const ns = new Float64Array(calls.length);
+	for (const {what, begin, end, length} of trace.threads) {
+		for (let i = 0; i < length; i += 1) {
+			const at = waits + what[i];
+			calls[at] = calls[at] + 1;
+			ns[at] = ns[at] + end[i] - begin[i];
+		}
+	}
+	/** @type {Map<string, {name: string, phase: string, calls: number, ns: number}>} */
+	const sums = new Map();
+	calls.forEach((count, at) => {
+		if (!count) return;
+		const kind = trace.kinds[trace.callKind[at - waits]];
+		const [name, phase] = kind ?? [WAITS[at - waits]?.[0] ?? 'waiting', 'waiting'];
+		const sum = sums.get(`${name} ${phase}`) ?? {name, phase, calls: 0, ns: 0};
+		sum.calls += count;
+		sum.ns += ns[at];
+		sums.set(`${name} ${phase}`, sum);
+	});
+	return [...sums.values()].sort((a, b) => b.ns - a.ns);
 }
