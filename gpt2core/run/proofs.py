@@ -26,7 +26,7 @@ from gpt2core.step.ops import Program
 from gpt2core.step.paths import Edges
 
 SOURCES = ("step", "run/proofs.py")  # what decides what a graph is, whether it is proven, and how it is written
-FOLDER_BYTES, FILE_BYTES = 128 << 20, 32 << 20  # a plan of 124M has 0.2 MB, the largest that is accepted 10 MB
+FOLDER_BYTES, EDGES_BYTES = 128 << 20, 4 << 20  # 124M has 0.1 MB of edges; writing more takes memory of the plan's
 TABLES = ("edges", "crossing")
 
 
@@ -81,15 +81,16 @@ def keep(path: Path, found: Graph) -> None:
 
     Raises UnreadableFile or OSError where it cannot be written.
     """
+    if 8 * (len(found.edges) + len(found.crossing)) > EDGES_BYTES:
+        return
     tables = {name: Edges(getattr(found, name)).ends() for name in TABLES}
     fields = {item.name: getattr(found, item.name) for item in dataclasses.fields(Graph)}
     head = json.dumps({**fields, **{name: len(ends) for name, ends in tables.items()}})
     content = b"\n".join([head.encode(), b"".join(tables.values())])
-    if len(content) <= FILE_BYTES:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
-            part.write_bytes(_checksum(path, content) + b"\n" + content)
-        _prune(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as part:
+        part.write_bytes(_checksum(path, content) + b"\n" + content)
+    _prune(path.parent)
 
 
 def _checksum(path: Path, content: bytes) -> bytes:

@@ -167,6 +167,6 @@ def test_the_folder_is_bounded_and_keeps_what_was_used_last(kept: Path, monkeypa
     monkeypatch.setattr(proofs, "FOLDER_BYTES", two_bytes)
     proofs.proven(step, "none")
     assert set(kept.iterdir()) == {paths["phase"], paths["none"]}
-    monkeypatch.setattr(proofs, "FILE_BYTES", 10)
+    monkeypatch.setattr(proofs, "EDGES_BYTES", 10)
     proofs.proven(program.build(dataclasses.replace(CONFIG, token_slice=16)), "step")
     assert len(list(kept.iterdir())) == 2
