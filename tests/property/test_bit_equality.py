@@ -35,10 +35,10 @@ plan, PLANS = train.plan, {}
 def planned_once(monkeypatch):
     """The plan of a configuration is the same each time, and takes longer than these runs."""
 
-    def remembered(config: TrainConfig, run_bytes: int = 0) -> prepare.Plan:
+    def remembered(config: TrainConfig, *rest: int) -> prepare.Plan:
         key = repr(config)
         if key not in PLANS:
-            PLANS[key] = plan(config, run_bytes)
+            PLANS[key] = plan(config, *rest)
         return PLANS[key]
 
     monkeypatch.setattr(train, "plan", remembered)
