@@ -180,7 +180,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
             deliveries.close()
             listening.cancel()
             await asyncio.gather(*loops)  # not cancelled: a running query would outlive its database
-            await reading.answers.pool.flights.ended()
+            await reading.answers.ended()
+            await reading.streams.ended()
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
             context.database.close()
@@ -265,7 +266,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            gc.freeze()  # what is loaded is no garbage: collections that look through it hold heartbeats up for 0.2 s
+            gc.collect()
+            gc.freeze()  # a collection that looks through what is loaded delays heartbeats by 0.2 s
             self._listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -28,7 +28,7 @@ class Ending:
     output: tuple[str, ...]
     warnings: tuple[str, ...]
     oom_killed: bool
-    at_s: float = 0.0  # when it was noticed, on the monotonic clock
+    at_s: float  # when it was noticed, on the monotonic clock
 
 
 class Supervisor:

@@ -31,6 +31,8 @@ from gpt2core.spec.result import TrainResult
 from gpt2core.step import graph, slicing
 from gpt2core.step.memory import Memory
 
+MOST_DRAWN = 20_000  # nodes of a graph
+
 
 def train(
     config: TrainConfig,
@@ -112,6 +114,8 @@ def plan_event(config: TrainConfig, prove: bool = False) -> dict[str, Any]:
 def graph_dot(config: TrainConfig) -> str:
     """The run's task graph in Graphviz's language. Raises MachineError if it is too large to be drawn."""
     planned = plan(config)
-    if len(planned.graph) > 20_000:
-        raise MachineError(f"the graph has {len(planned.graph)} nodes, too many to draw; choose a smaller model")
+    if len(planned.graph) > MOST_DRAWN:
+        raise MachineError(
+            f"the graph has {len(planned.graph)} nodes; at most {MOST_DRAWN} are drawn; choose a smaller model"
+        )
     return graph.dot(planned.graph)

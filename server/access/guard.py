@@ -1,5 +1,5 @@
 """Steps before every route: authenticate the caller from the headers, then read the body within its limits. Work stops
-when the client disconnects.
+when the client disconnects. Readers take turns (turns.py), so that claims and heartbeats go first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from starlette.types import Message, Receive
 from taskloom.server import values
 from taskloom.server.access import auth, bodies
 from taskloom.server.access.scopes import Access
+from taskloom.server.access.turns import Turns
 from taskloom.server.context import Context
 from taskloom.server.settings import Settings
 
@@ -56,11 +57,6 @@ class _JsonRequest(Request):
 
 async def _guarded(route: Guarded, handle: Handle, request: Request) -> Response:
     context: Context = request.app.state.context
-    async with context.turns.taken() if "read" in route.access.scopes else contextlib.nullcontext():
-        return await _handled(context, route, handle, request)
-
-
-async def _handled(context: Context, route: Guarded, handle: Handle, request: Request) -> Response:
     request.state.caller = await auth.authorise(request, context, route.access)
     with context.in_flight.share() as share:
         if route.streams_body:
@@ -71,7 +67,19 @@ async def _handled(context: Context, route: Guarded, handle: Handle, request: Re
             bodies.check_declared(request.headers.get("Content-Length"), limit_bytes)
             body = await bodies.read(_paced(request.receive, context.settings), limit_bytes, share)
             request = _JsonRequest(request, body)
+        if _is_for_readers(route.access):
+            return await _while_connected(request, _in_turn(context.turns, handle, request))
         return await _while_connected(request, handle(request))
+
+
+def _is_for_readers(access: Access) -> bool:
+    """Whether its requests take turns: those that workers and provisioners send do not."""
+    return "read" in access.scopes and "worker" not in access.scopes
+
+
+async def _in_turn(turns: Turns, handle: Handle, request: Request) -> Response:
+    async with turns.taken():
+        return await handle(request)
 
 
 def _paced(receive: Receive, settings: Settings) -> Receive:

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 
 
 class Turns:
-    """At most so many readers at once, in the order in which they came.
+    """A fixed number of turns, given in the order in which readers came.
 
-    One that takes longer waits for something else than the event loop, such as an analysis: it no longer counts.
+    A reader that takes longer than `longest_s` waits for something other than the event loop, such as an analysis. It
+    no longer counts, and the next one gets its turn.
     """
 
     def __init__(self, most: int, longest_s: float) -> None:

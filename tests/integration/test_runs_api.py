@@ -33,7 +33,7 @@ def upload_spent(node, result, spent):
 
 def test_runs_experiments_and_reports_say_where_their_nodes_time_went(api, make_result):
     experiment, node = api.submit(axes={"seed": [1, 2, 3]})["id"], api.worker()
-    nothing = {"node_time": None, "node_time_missing": "there is no result yet"}
+    nothing = {"node_time": None, "node_time_missing": "there is no result"}
     assert api.get(f"/experiments/{experiment}").items() >= nothing.items()
     assert api.get(f"/runs/{api.runs(experiment)[0]['id']}").items() >= nothing.items()
     api.sql("UPDATE run SET queued_at = queued_at - 100")

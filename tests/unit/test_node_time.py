@@ -63,5 +63,5 @@ def test_a_sentence_names_the_largest_parts() -> None:
     assert sentence(parts) == told
     assert sentence(parts, "one is lost") == f"{told} Incomplete: one is lost."
     assert sentence({"timed_s": 2.0}) == "Node time 2.0 s, of which timed steps 100%."
-    assert sentence(None, "there is no result yet") == "Node time is not known: there is no result yet."
+    assert sentence(None, "there is no result") == "Node time is not known: there is no result."
     assert (timed_share({}), sentence(None)) == (None, "")

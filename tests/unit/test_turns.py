@@ -71,7 +71,7 @@ def test_one_that_takes_long_no_longer_counts_and_its_end_frees_nothing_more():
     run(scene)
 
 
-def test_a_client_that_goes_while_it_waits_leaves_its_turn_to_the_next():
+def test_a_reader_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_next():
     async def scene():
         readers = Readers(Turns(1, LONG_S))
         tasks = readers.start("a", "gone", "c")

@@ -27,7 +27,7 @@ ALONE = {"agent_shared_measured_cores": False}
 def ending(code: int = 0, **changes: Any) -> Ending:
     fields: dict[str, Any] = {
         "code": code, "signal": None, "reason": None, "result": None, "error": None, "output": ("last words",),
-        "warnings": (), "oom_killed": False,
+        "warnings": (), "oom_killed": False, "at_s": 0.0,
     }  # fmt: skip
     return Ending(**(fields | changes))
 

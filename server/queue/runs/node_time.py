@@ -15,7 +15,7 @@ from taskloom.server.queue.runs.models import Run
 COLUMNS: dict[str, InstrumentedAttribute[float | None]] = {
     f"{part}_s": getattr(Run, f"node_{part}_s") for part in NODE_TIME
 }
-NO_RESULT = "there is no result yet"
+NO_RESULT = "there is no result"
 
 
 def keep(run: Run, parts: Mapping[str, float] | None) -> None:

@@ -48,7 +48,10 @@ class Answers:
     async def give(
         self, name: str, args: tuple[Any, ...], made_from: Content, known: str | None, media_type: str, as_file: bool
     ) -> Response:
-        """A kept answer, or one that is made now; 304 where the client knows it. as_file: a FileResponse otherwise."""
+        """A kept answer, or one that is made now; 304 where the client knows it.
+
+        as_file: answer with a FileResponse even if it is small.
+        """
         # Equal contents are looked at once at a time, whatever is asked of them.
         content = await self._looks.join(made_from, lambda: to_thread.run_sync(self._look, made_from))
         told = json.dumps([name, args, repr(content), _sources()])
@@ -57,23 +60,28 @@ class Answers:
         if etag in (known or ""):
             return Response(status_code=304, headers=headers)
         file = self._folder / f"{etag}.answer"
-        body = await to_thread.run_sync(_used, file)
+        body = await to_thread.run_sync(_used, file, 0 if as_file else WHOLE_BYTES)
         if body is None:
             await self.pool.answer(name, args, str(file))
-        if not body or as_file:
+        if not body:
             return FileResponse(file, headers=headers, media_type=media_type)
         return Response(body, headers=headers, media_type=media_type)
+
+    async def ended(self) -> None:
+        """Wait until no look and no computation is under way, not even one that was given up."""
+        await self._looks.ended()
+        await self.pool.flights.ended()
 
     def _look(self, made_from: Content) -> Hashable:
         with self._database.read() as session:
             return made_from(session)
 
 
-def _used(file: Path) -> bytes | None:
-    """What the file holds, b"" if that is much, None where there is none; from now on it counts as used."""
+def _used(file: Path, most_bytes: int) -> bytes | None:
+    """Content of the file, b"" if that is more, None if there is no file; from now on the file counts as used."""
     try:
         os.utime(file)
-        return file.read_bytes() if file.stat().st_size <= WHOLE_BYTES else b""
+        return file.read_bytes() if file.stat().st_size <= most_bytes else b""
     except FileNotFoundError:
         return None
 

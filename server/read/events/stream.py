@@ -139,6 +139,10 @@ class Streams:
         self._firsts = Flights()
         self._looked_at: object = None  # the mark of the last look; None: look again in any case
 
+    async def ended(self) -> None:
+        """Wait until no first look is under way, not even one that nobody waits for any more."""
+        await self._firsts.ended()
+
     async def answer(self, topic: Topic, last_event_id: str | None) -> StreamingResponse:
         """The stream after the event `last_event_id`. Raises NotFound or TooManyStreams."""
         self._check_room()
