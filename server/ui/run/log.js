@@ -17,7 +17,7 @@ export function Log({of, topic}) {
 	useEffect(() => {
 		const element = place.current;
 		if (element && !element.matches(':hover, :focus-within')) element.scrollTop = element.scrollHeight;
-	}, [lines.length]);
+	}, [lines.length, answer.data === undefined]); // lines may be told before the log is shown
 	return html`<${Answered} answer=${answer} lines=${6}>
 		${() => html`
 			${of.error &&
