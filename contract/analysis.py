@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, computed_field
 
-from taskloom.contract.runs import Model
+from taskloom.contract.bodies import Model
 
 AlertState = Literal["suspected", "confirming", "confirmed", "dismissed"]
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from taskloom.contract.runs import Model
+from taskloom.contract.bodies import Model
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 # By a name's last suffix; what has another one is octets.

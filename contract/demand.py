@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from taskloom.contract.runs import MOST, OPEN, Model, Request, WaitingReason
+from taskloom.contract.bodies import MOST, OPEN, Model, Request
+from taskloom.contract.runs import WaitingReason
 
 
 class Need(Model):

@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from taskloom.contract.runs import Model, ProgressSeen, RunState, StepSeen
+from taskloom.contract.attempts import ProgressSeen
+from taskloom.contract.bodies import Model
+from taskloom.contract.runs import RunState, StepSeen
 
 
 class RunEvent(Model):

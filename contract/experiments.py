@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, Field
 
-from taskloom.contract.runs import MOST, MOST_ID, Model, NodeTime, Request, RunSpec
+from taskloom.contract.bodies import MOST, MOST_ID, Model, Request
+from taskloom.contract.runs import NodeTime, RunSpec
 from taskloom.contract.workers import MOST_LABELS, Short
 
 Values = list[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from taskloom.contract.runs import Model
+from taskloom.contract.bodies import Model
 
 
 class Health(Model):

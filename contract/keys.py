@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from taskloom.contract.runs import Model, Request
+from taskloom.contract.bodies import Model, Request
 
 Scope = Literal["read", "submit", "worker", "admin"]
 LONGEST_S = 10 * 366 * 86400

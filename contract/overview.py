@@ -7,8 +7,9 @@ from datetime import datetime
 from pydantic import Field
 
 from taskloom.contract.analysis import AlertSummary
+from taskloom.contract.bodies import Model
 from taskloom.contract.experiments import ExperimentSummary
-from taskloom.contract.runs import Model, WaitingReason
+from taskloom.contract.runs import WaitingReason
 
 
 class EndedRuns(Model):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from taskloom.contract.runs import MOST, MOST_ID, Model, Request
+from taskloom.contract.bodies import MOST, MOST_ID, Model, Request
 
 EndedState = Literal["succeeded", "failed", "cancelled", "quarantined"]
 

@@ -1,4 +1,4 @@
-"""Runs, attempts and leases as they cross the network."""
+"""Runs as they cross the network: their settings, lists, live progress, history and samples."""
 
 from __future__ import annotations
 
@@ -6,48 +6,14 @@ import dataclasses
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import BeforeValidator, Field, create_model
 
-from gpt2core.spec.config import ModelConfig, TrainConfig, field_type, parse_cores
+from gpt2core.spec.config import TrainConfig, field_type, parse_cores
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
+from taskloom.contract.attempts import AttemptState, AttemptSummary
+from taskloom.contract.bodies import Model, Request
 
-Purpose = Literal["timing", "tracing"]
 RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]
-AttemptState = Literal["leased", "running", "succeeded", "failed", "cancelled", "lost", "superseded"]
-
-
-MOST = (1 << 53) - 1  # whole numbers up to here are the same in every JSON library
-MOST_ID = (1 << 31) - 1  # of ids and counts in the database
-
-
-def _whole(value: object) -> object:
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-class Model(BaseModel):
-    """A body that the server answers: fields that the reader does not know are left aside, as a newer server has more.
-
-    A field that is added later has a default: an older server does not send it.
-    """
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-OPEN: ConfigDict = {"extra": "ignore", "strict": False}  # of an answer that inherits the fields of a request
-
-
-class Request(Model):
-    """A body that is sent to the server: unknown fields are refused, values are of the type that the schema says."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _whole_numbers(cls, values: object) -> object:
-        """JSON has no integers of its own: 4.0 is one; but 4.5, true and "4" are none."""
-        return {key: _whole(value) for key, value in values.items()} if isinstance(values, dict) else values
 
 
 def _spec_fields() -> dict[str, Any]:
@@ -79,32 +45,6 @@ class _RunSpec(Request):
 
 
 RunSpec: type[_RunSpec] = create_model("RunSpec", __base__=_RunSpec, __doc__=_RunSpec.__doc__, **_spec_fields())
-
-__all__ = ["AttemptState", "Model", "ModelConfig", "Request", "RunSpec", "RunState"]
-
-
-class Progress(Request):
-    """Progress of a trainer, sent with heartbeats."""
-
-    stage: Literal["starting", "compiling", "training", "finishing"] = "starting"
-    step: int = Field(0, ge=0, le=MOST)
-    steps: int = Field(0, ge=0, le=MOST)
-    loss: float | None = Field(None, ge=-1e100, le=1e100)
-    tokens_per_s: float | None = Field(None, ge=0, le=1e100)
-
-
-class ProgressSeen(Progress):
-    """Progress of a trainer at its last heartbeat."""
-
-    model_config = OPEN
-
-    @classmethod
-    def kept(cls, values: dict[str, Any] | None) -> ProgressSeen | None:
-        """From where it was kept; None where it is not, or was taken before it had bounds."""
-        try:
-            return None if values is None else cls.model_validate(values)
-        except ValidationError:
-            return None
 
 
 class ProgressPoint(Model):
@@ -142,22 +82,21 @@ class StepPage(Model):
     cursor: str = Field(description="give it as `cursor` to hear what came after")
 
 
-class AttemptSummary(Model):
-    """One execution of a run by one worker under one lease."""
+class LogLine(Model):
+    """A line of output of an attempt's trainer."""
 
-    id: int
     run_id: int
-    attempt_no: int = Field(description="the fencing token: 1 for the first attempt of a run")
-    worker_id: str
-    purpose: Purpose = Field(description="timing: its result is the run's; tracing: it leaves a trace")
-    state: AttemptState
-    claimed_at: datetime
-    started_at: datetime | None = Field(None, description="its first heartbeat")
-    expires_at: datetime
-    deadline_at: datetime
-    finished_at: datetime | None
-    progress: ProgressSeen | None
-    error: dict[str, Any] | None = Field(description="slug, detail and fields of the error; null without one")
+    attempt_no: int
+    line_no: int
+    at: datetime = Field(description="when the server received it")
+    text: str
+
+
+class LogPage(Model):
+    """Lines of a run's attempts, in the order in which they came."""
+
+    items: list[LogLine]
+    cursor: str = Field(description="`cursor` of the following lines")
 
 
 class RunError(Model):
@@ -293,116 +232,3 @@ class SampleList(Model):
     run_id: int
     attempt_no: int
     items: list[SampleRow]
-
-
-class LeaseRequest(Request):
-    """Claim of a run, answered when there is one or `wait_s` has passed."""
-
-    worker_id: str = Field(min_length=1, max_length=200)
-    boot_id: str = Field(min_length=1, max_length=200)
-    wait_s: float = Field(25.0, ge=0, le=25)
-    remaining_s: float | None = Field(
-        None, ge=0, le=MOST, description="remaining lifetime of the worker; it gets no run with a longer time limit"
-    )
-
-
-class Lease(Model):
-    """A run to execute, with the lease's expiry and the deadline."""
-
-    attempt_id: int
-    attempt_no: int
-    run_id: int
-    experiment_id: int
-    purpose: Purpose = "timing"
-    spec: dict[str, Any]
-    lease_s: float
-    heartbeat_s: float
-    expires_at: datetime
-    deadline_at: datetime
-    deadline_s: float = Field(description="seconds from the claim; the worker's own clock suffices")
-    build: str | None = Field(
-        None,
-        description="hash of the trainer's sources that must run it; null: any",
-        exclude_if=lambda build: build is None,  # the first workers refuse fields that they do not know
-    )
-
-
-OUTPUT_LINES = 100  # that one heartbeat carries
-LINE_CHARS = 2000
-
-
-class OutputLines(Request):
-    """Lines that the trainer printed."""
-
-    first: int = Field(ge=1, le=MOST_ID, description="number of the first of them; 1 is the attempt's first")
-    lines: list[Annotated[str, Field(max_length=LINE_CHARS)]] = Field(min_length=1, max_length=OUTPUT_LINES)
-
-
-class LogLine(Model):
-    """A line of output of an attempt's trainer."""
-
-    run_id: int
-    attempt_no: int
-    line_no: int
-    at: datetime = Field(description="when the server received it")
-    text: str
-
-
-class LogPage(Model):
-    """Lines of a run's attempts, in the order in which they came."""
-
-    items: list[LogLine]
-    cursor: str = Field(description="`cursor` of the following lines")
-
-
-STEPS = 1000  # that one heartbeat carries
-
-
-class StepsDone(Request):
-    """Consecutive steps that the trainer has done."""
-
-    first: int = Field(ge=1, le=MOST, description="number of the first of them; 1 is the attempt's first")
-    step_s: list[Annotated[float, Field(ge=0, le=1e100)]] = Field(min_length=1, max_length=STEPS)
-    loss: list[Annotated[float, Field(ge=-1e100, le=1e100)] | None] = Field(max_length=STEPS, description="of each")
-
-    @model_validator(mode="after")
-    def _of_each(self) -> StepsDone:
-        if len(self.loss) != len(self.step_s):
-            raise ValueError("step_s and loss have one entry a step")
-        return self
-
-
-class HeartbeatRequest(Request):
-    """Heartbeat of an attempt."""
-
-    worker_id: str = Field(max_length=200)
-    attempt_no: int = Field(ge=1, le=MOST_ID)
-    progress: Progress
-    output: OutputLines | None = Field(None, description="repeated lines change nothing")
-    steps: StepsDone | None = Field(None, description="repeated steps change nothing")
-
-
-class HeartbeatAnswer(Model):
-    """The renewed lease. `cancel`: stop the trainer. `overdue`: the reason is the deadline, not a request."""
-
-    cancel: bool
-    overdue: bool = False
-    expires_at: datetime
-
-
-class ResultUpload(Request):
-    """The end of an attempt. `payload` is the JSON text whose SHA-256 is `sha256`; one of result or error is in it."""
-
-    worker_id: str
-    attempt_no: int = Field(ge=1, le=MOST_ID)
-    outcome: Literal["succeeded", "failed", "cancelled"]
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    payload: str = Field(description='JSON text: {"result": TrainResult | null, "error": {...} | null}')
-
-
-class ResultReceipt(Model):
-    """Acknowledgement: the result is stored."""
-
-    attempt_id: int
-    state: AttemptState
-    canonical: bool = Field(description="whether this is the run's canonical result")

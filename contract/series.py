@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from taskloom.contract.analysis import AlertState, AlertSummary
-from taskloom.contract.runs import Model
+from taskloom.contract.bodies import Model
 
 
 class SeriesRow(Model):

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from taskloom.contract.runs import MainSettings, Model
+from taskloom.contract.bodies import Model
+from taskloom.contract.runs import MainSettings
 
 
 class VariantRow(Model):

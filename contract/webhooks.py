@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from taskloom.contract.analysis import AlertSummary
+from taskloom.contract.bodies import Model, Request
 from taskloom.contract.experiments import ExperimentSummary
-from taskloom.contract.runs import Model, Request
 
 EventName = Literal["verdict", "alert"]
 DeliveryState = Literal["waiting", "delivered", "given-up"]

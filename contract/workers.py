@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from taskloom.contract.runs import MOST, OPEN, AttemptSummary, Model, ProgressSeen, Request
+from taskloom.contract.attempts import AttemptSummary, ProgressSeen
+from taskloom.contract.bodies import MOST, OPEN, Model, Request
 
 TOPOLOGY_BYTES = 1 << 16
 MOST_LABELS = 64

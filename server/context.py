@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
 
-from taskloom.contract.runs import MOST_ID
+from taskloom.contract.bodies import MOST_ID
 from taskloom.server import paging
 from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.rates import Rates

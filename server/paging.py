@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Sequence
 from typing import TypeVar
 
-from taskloom.contract.runs import MOST_ID
+from taskloom.contract.bodies import MOST_ID
 from taskloom.server.errors import BadCursor, PageTooLarge
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from taskloom.contract.runs import Lease, Progress
+from taskloom.contract.attempts import Lease, Progress
 from taskloom.worker.settings import Drain
 from taskloom.worker.steps import Steps, told
 

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from gpt2core.process.node_time import NodeTime
-from taskloom.contract.runs import Lease, LeaseRequest
+from taskloom.contract.attempts import Lease, LeaseRequest
 from taskloom.worker import execution, node
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.client import Refused, ServerClient

@@ -12,7 +12,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from taskloom.contract.artifacts import MEDIA_TYPES, OCTETS, ArtifactReceipt
-from taskloom.contract.runs import (
+from taskloom.contract.attempts import (
     HeartbeatAnswer,
     HeartbeatRequest,
     Lease,

@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn
 from gpt2core.process.node_time import NodeTime
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import CoreError
-from taskloom.contract.runs import Lease, ResultUpload
+from taskloom.contract.attempts import Lease, ResultUpload
 from taskloom.worker import affinity, builds, orphan, roots
 from taskloom.worker.agent import StopReason
 from taskloom.worker.settings import Settings

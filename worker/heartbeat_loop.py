@@ -7,7 +7,7 @@ import time
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from taskloom.contract.runs import OUTPUT_LINES, STEPS, Lease
+from taskloom.contract.attempts import OUTPUT_LINES, STEPS, Lease
 from taskloom.worker.agent import Agent, StopAsked, StopReason
 from taskloom.worker.client import Refused, ServerClient
 from taskloom.worker.output import Output

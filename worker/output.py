@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from itertools import islice
 
-from taskloom.contract.runs import OUTPUT_LINES, OutputLines
+from taskloom.contract.attempts import OUTPUT_LINES, OutputLines
 
 KEPT_LINES = 1000  # waiting for the server; beyond that the oldest are dropped
 

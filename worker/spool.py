@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from taskloom.contract.runs import ResultUpload
+from taskloom.contract.attempts import ResultUpload
 
 REFUSED = "refused"
 SET_ASIDE = re.compile(r"[0-9]+\.json|[0-9]+-.+")  # of results and of artifacts

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from taskloom.contract.runs import STEPS, StepsDone
+from taskloom.contract.attempts import STEPS, StepsDone
 
 KEPT_STEPS = 10_000  # waiting for the server; beyond that the oldest are dropped
 LARGEST = 1e100  # figure in a heartbeat

@@ -20,7 +20,7 @@ import fake_trainer
 
 from gpt2core.process.node_time import NodeTime
 from gpt2core.spec.config import TrainConfig
-from taskloom.contract.runs import Lease
+from taskloom.contract.attempts import Lease
 from taskloom.worker import signals
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop

@@ -76,6 +76,11 @@ class Process:
         self._reader.join(5)
 
 
+def trainer_of(worker: Process) -> psutil.Process:
+    """The one child of a worker."""
+    return until(psutil.Process(worker.popen.pid).children, "the trainer's process")[0]
+
+
 class House:
     """Servers on one database, and what works for them, in one folder. `settings` are the servers'."""
 

@@ -21,7 +21,7 @@ from runs import check_books, ended, submit, submit_many, succeeded, training
 from wire import LoseOneAnswer, Unreliable, Wire
 
 from taskloom import Client
-from taskloom.contract.runs import AttemptSummary
+from taskloom.contract.attempts import AttemptSummary
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
 LEASE_S = 1.5

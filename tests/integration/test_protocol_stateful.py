@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import text
 
+from taskloom.contract.attempts import HeartbeatRequest, Lease, LeaseRequest, Progress, ResultUpload
 from taskloom.contract.experiments import ExperimentRequest
-from taskloom.contract.runs import HeartbeatRequest, Lease, LeaseRequest, Progress, ResultUpload
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.server.access.keys.service import ANYBODY
 from taskloom.server.db import Database

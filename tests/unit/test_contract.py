@@ -11,7 +11,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from taskloom import contract
-from taskloom.contract.runs import AttemptSummary, HeartbeatRequest, Model, Request, RunSummary
+from taskloom.contract.attempts import AttemptSummary, HeartbeatRequest
+from taskloom.contract.bodies import Model, Request
+from taskloom.contract.runs import RunSummary
 from taskloom.contract.workers import WorkerSummary
 
 for module in pkgutil.iter_modules(contract.__path__):

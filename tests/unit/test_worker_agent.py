@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from taskloom.contract.runs import Lease
+from taskloom.contract.attempts import Lease
 from taskloom.worker.agent import TRANSITIONS, Agent, InvalidTransition, Phase, StopReason
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from http_double import Script, scripted
 
-from taskloom.contract.runs import LeaseRequest, Progress, ResultUpload
+from taskloom.contract.attempts import LeaseRequest, Progress, ResultUpload
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker.client import ANSWER_S, Refused, ServerClient
 from taskloom.worker.retry import RETRIED_STATUSES, Unreachable

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from taskloom.contract.runs import OUTPUT_LINES
+from taskloom.contract.attempts import OUTPUT_LINES
 from taskloom.worker.output import KEPT_LINES, Output
 
 

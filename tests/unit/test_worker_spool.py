@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskloom.contract.runs import ResultUpload
+from taskloom.contract.attempts import ResultUpload
 from taskloom.worker.spool import Entry, Spool, SpoolTaken, stranded
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from taskloom.contract.runs import STEPS
+from taskloom.contract.attempts import STEPS
 from taskloom.worker.steps import KEPT_STEPS, Steps
 
 

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request
 from starlette.requests import ClientDisconnect
 
 from taskloom.contract.artifacts import ACCEPTED_TYPES, NAME, OCTETS, ArtifactReceipt
-from taskloom.contract.runs import MOST_ID
+from taskloom.contract.bodies import MOST_ID
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import WORKERS
 from taskloom.server.context import Context, Ctx, Id

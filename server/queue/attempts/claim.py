@@ -8,7 +8,7 @@ import math
 from sqlalchemy import Select, and_, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from taskloom.contract.runs import Lease, LeaseRequest
+from taskloom.contract.attempts import Lease, LeaseRequest
 from taskloom.server.db import LOCKED, Database, db_now, now, utc
 from taskloom.server.errors import StaleBoot, UnknownWorker, WorkerBusy
 from taskloom.server.queue.attempts import cores

@@ -7,7 +7,8 @@ from itertools import pairwise
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from taskloom.contract.runs import Progress, ProgressCurve, ProgressPoint
+from taskloom.contract.attempts import Progress
+from taskloom.contract.runs import ProgressCurve, ProgressPoint
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
 from taskloom.server.queue.attempts.models import Attempt

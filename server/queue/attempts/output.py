@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from taskloom.contract.runs import LogLine, LogPage, OutputLines
+from taskloom.contract.attempts import OutputLines
+from taskloom.contract.runs import LogLine, LogPage
 from taskloom.server import paging
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound

@@ -6,7 +6,7 @@ import time
 
 from fastapi import Response
 
-from taskloom.contract.runs import (
+from taskloom.contract.attempts import (
     AttemptSummary,
     HeartbeatAnswer,
     HeartbeatRequest,

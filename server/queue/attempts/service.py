@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
-from taskloom.contract.runs import (
+from taskloom.contract.attempts import (
     AttemptSummary,
     HeartbeatAnswer,
     HeartbeatRequest,

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator
 from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from taskloom.contract.runs import StepPage, StepsDone, StepSeen
+from taskloom.contract.attempts import StepsDone
+from taskloom.contract.runs import StepPage, StepSeen
 from taskloom.server import paging
 from taskloom.server.db import Database
 from taskloom.server.errors import BadCursor, NotFound

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from taskloom.contract.runs import AttemptState, RunState
+from taskloom.contract.attempts import AttemptState
+from taskloom.contract.runs import RunState
 from taskloom.server.errors import InvalidTransition
 
 

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from taskloom.contract.attempts import ProgressSeen
 from taskloom.contract.experiments import RUNTIME
-from taskloom.contract.runs import ProgressSeen
 from taskloom.contract.workers import CurrentAttempt, WorkerPage, WorkerRegistration, WorkerState, WorkerSummary
 from taskloom.server import paging, values
 from taskloom.server.access.keys.service import Caller

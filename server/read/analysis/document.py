@@ -12,7 +12,7 @@ from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.sweep import Sweep
 from taskloom.analysis.variants import Variant
 from taskloom.contract.analysis import ScalingRows
-from taskloom.contract.runs import Model
+from taskloom.contract.bodies import Model
 
 Span = list[int | float | str]
 

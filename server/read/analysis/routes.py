@@ -15,8 +15,8 @@ from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.sweep import Sweep
 from taskloom.contract.analysis import AlertPage, AlertState, Comparison, ScalingTable
+from taskloom.contract.bodies import MOST_ID
 from taskloom.contract.experiments import ExperimentDetail
-from taskloom.contract.runs import MOST_ID
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Ctx, Id, Paged

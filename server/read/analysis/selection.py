@@ -11,7 +11,7 @@ from typing import Any
 
 from gpt2core.spec.config import PRESETS, TrainConfig, parse_cores
 from gpt2core.spec.errors import ConfigError
-from taskloom.contract.runs import MOST_ID
+from taskloom.contract.bodies import MOST_ID
 from taskloom.server.errors import InvalidRequest
 
 MAX_RUN_IDS = 1000

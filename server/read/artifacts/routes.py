@@ -10,7 +10,7 @@ from fastapi import Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from taskloom.contract.artifacts import ACCEPTED_TYPES, ArtifactList
-from taskloom.contract.runs import MOST_ID
+from taskloom.contract.bodies import MOST_ID
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import NotFound

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Header, Query
 from starlette.responses import Response, StreamingResponse
 
+from taskloom.contract.bodies import MOST_ID
 from taskloom.contract.events import ExperimentEvent, RunEvent
-from taskloom.contract.runs import MOST_ID
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Id
 from taskloom.server.errors import InvalidRequest, NotFound, TooManyStreams

@@ -11,9 +11,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
+from taskloom.contract.attempts import ProgressSeen
 from taskloom.contract.events import ExperimentEvent, RunEvent
 from taskloom.contract.overview import Overview
-from taskloom.contract.runs import LogLine, ProgressSeen, StepSeen
+from taskloom.contract.runs import LogLine, StepSeen
 from taskloom.contract.workers import WorkerPage
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.attempts import steps

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.history import SeriesChanges
 from taskloom.contract.analysis import AlertState
-from taskloom.contract.runs import MOST_ID
+from taskloom.contract.bodies import MOST_ID
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRunPage
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Id, Paged

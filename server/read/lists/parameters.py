@@ -16,7 +16,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from taskloom.contract.runs import MOST
+from taskloom.contract.bodies import MOST
 from taskloom.server.context import Ctx
 from taskloom.server.db import now
 from taskloom.server.errors import InvalidRequest

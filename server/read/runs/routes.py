@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Query
 
-from taskloom.contract.runs import MOST_ID, RunPage, RunState
+from taskloom.contract.bodies import MOST_ID
+from taskloom.contract.runs import RunPage, RunState
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Paged
 from taskloom.server.read.lists import parameters

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from fastapi import Query, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from taskloom.contract.runs import MOST_ID
+from taskloom.contract.bodies import MOST_ID
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Id
 from taskloom.server.errors import InvalidRequest, NotFound, UnreadableTrace
