@@ -113,7 +113,7 @@ class Pool:
                     found = await self._run(name, args, path)
             except TimeoutError:
                 self._given_up[name, args, path] = time.monotonic() + 10 * self.deadline_s
-                raise AnalysisTooLong(f"it was given up after {self.deadline_s:g} s", max_s=self.deadline_s) from None
+                raise AnalysisTooLong(f"it was stopped after {self.deadline_s:g} s", max_s=self.deadline_s) from None
         if isinstance(found, work.Refusal):
             raise _rebuilt(found)
         return found
@@ -124,7 +124,7 @@ class Pool:
         self._given_up = {asked: until for asked, until in self._given_up.items() if until > at}
         if question in self._given_up:
             raise AnalysisTooLong(
-                f"it was given up after {self.deadline_s:g} s a while ago, and is not tried again yet",
+                f"it was stopped after {self.deadline_s:g} s a while ago, and is not tried again yet",
                 max_s=self.deadline_s,
             )
 
@@ -135,12 +135,12 @@ class Pool:
         try:
             return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
         except BrokenWorkerProcess:  # the process was killed, perhaps for lack of memory
-            log.warning("a process that answers questions died; %s is asked of another one", name)
+            log.warning("a process of the analysis pool died; another one computes %s", name)
             return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
 
     @staticmethod
     def _turn() -> CapacityLimiter:
-        return CapacityLimiter(1)  # the turn was decided before the deadline began
+        return CapacityLimiter(1)  # it waited for its turn before the deadline began
 
 
 def _rebuilt(refusal: work.Refusal) -> ServerError:

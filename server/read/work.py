@@ -77,12 +77,12 @@ def _sources(settings: str) -> Sources:
 @functools.cache
 def _behave() -> None:
     os.nice(NICENESS)
-    gc.disable()  # thousands of results are in use: the collector would find nothing
+    gc.disable()  # thousands of results are in use, so the garbage collector would find nothing
 
 
 def _give_memory_back() -> None:
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+    with contextlib.suppress(OSError, AttributeError):  # the C library is not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -103,10 +103,10 @@ def _write_whole(file: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _forget_oldest(folder: Path, most_bytes: int) -> None:
-    """Delete the least recently used answers beyond a size; the newest stays, whatever its size."""
+    """Delete the least recently used answers until the rest fits a size; the newest stays, whatever its size."""
     kept = []
     for file in folder.glob("*.answer"):
-        with contextlib.suppress(FileNotFoundError):  # another process forgets too
+        with contextlib.suppress(FileNotFoundError):  # another process deletes too
             status = file.stat()
             kept.append((status.st_mtime, status.st_size, file))
     newest, *older = sorted(kept, reverse=True)

@@ -1,8 +1,8 @@
 """Alerts: a row for each change to slower steps, which fresh runs confirm or dismiss.
 
 An experiment is searched once it has ended. Fresh runs of a slowdown are queued automatically, as a user could do over
-HTTP; only they make it a regression. The experiment records that it was searched, so that another server, or this one
-after a restart, continues from there.
+HTTP; only these runs confirm a regression. The experiment records that it was searched, so that another server, or this
+one after a restart, continues from there.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Alerts:
         for experiment in await to_thread.run_sync(self._ended):
             try:
                 queued = await self._search(experiment) or queued
-            except TooManyQuestions:  # or the server stops: the next look searches it
+            except TooManyQuestions:  # or the server stops: the next call searches the experiment
                 break
             # Recorded last: if the server stops before, the search is repeated, which is idempotent.
             await to_thread.run_sync(self._note_searched, experiment)
@@ -80,7 +80,7 @@ class Alerts:
         try:
             found = SUSPECTS.validate_json(await self._pool.answer("suspects", (experiment.id,), None))
         except AnalysisTooLong:
-            log.warning("experiment %s: it takes too long to find what became slower", experiment.id)
+            log.warning("experiment %s: the search for slowdowns took too long", experiment.id)
             return False
         if found:
             await to_thread.run_sync(self._keep, found)
@@ -93,12 +93,12 @@ class Alerts:
     async def _confirm(self, run_id: int) -> bool:
         try:
             _, new = await self.confirm(run_id)
-        # The node has gone, the queue is full, or the analysis takes too long: it stays suspected.
+        # The node is gone, the queue is full, or the analysis takes too long: the alert stays suspected.
         except (InvalidRequest, QueueFull, AnalysisTooLong) as error:
-            log.warning("what became slower at run %s cannot be run again: %s", run_id, error)
+            log.warning("the slowdown at run %s cannot be checked by fresh runs: %s", run_id, error)
             return False
         if new:
-            log.info("what became slower at run %s is run again", run_id)
+            log.info("fresh runs of the slowdown at run %s were queued", run_id)
         return new
 
     async def confirm(self, run_id: int, key_id: int | None = None) -> tuple[ExperimentDetail, bool]:

@@ -1,5 +1,6 @@
-"""Answers are kept in files by what they were made from: results never change, so an answer does not grow old. Equal
-questions to any server on this folder, before or after a restart, get the same file; its name is their ETag.
+"""A cache of answers as files, named by a hash of their inputs. Results never change, so an answer never becomes
+outdated. Equal questions to any server on this folder, before or after a restart, get the same file; its name is the
+ETag.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from taskloom.server.settings import Settings
 JSON = "application/json"
 WHOLE_BYTES = 1 << 20  # larger answers are sent in pieces
 COMPUTED = (AnalysisTooLong, TooManyQuestions)  # problems of what is computed in the pool
-Content = Callable[[Session], Hashable]  # what an answer is made from, as short as it can be said
+Content = Callable[[Session], Hashable]  # the inputs of an answer, in a short form
 
 
 class Answers:
-    """Kept answers, and the pool that computes them."""
+    """Cached answers, and the pool that computes them."""
 
     def __init__(self, settings: Settings, database: Database, pool: Pool) -> None:
         self._folder, self._database, self.pool = settings.answer_folder, database, pool
@@ -48,11 +49,11 @@ class Answers:
     async def give(
         self, name: str, args: tuple[Any, ...], made_from: Content, known: str | None, media_type: str, as_file: bool
     ) -> Response:
-        """A kept answer, or one that is made now; 304 where the client knows it.
+        """A cached or new answer; 304 if the client has it already.
 
         as_file: answer with a FileResponse even if it is small.
         """
-        # Equal contents are looked at once at a time, whatever is asked of them.
+        # Questions about equal contents share one query, whatever they ask.
         content = await self._looks.join(made_from, lambda: to_thread.run_sync(self._look, made_from))
         told = json.dumps([name, args, repr(content), _sources()])
         etag = hashlib.sha256(told.encode()).hexdigest()[:32]
@@ -68,7 +69,7 @@ class Answers:
         return Response(body, headers=headers, media_type=media_type)
 
     async def ended(self) -> None:
-        """Wait until no look and no computation is under way, not even one that was given up."""
+        """Wait until no query and no computation runs, not even an aborted one."""
         await self._looks.ended()
         await self.pool.flights.ended()
 
@@ -78,7 +79,7 @@ class Answers:
 
 
 def _used(file: Path, most_bytes: int) -> bytes | None:
-    """Content of the file, b"" if that is more, None if there is no file; from now on the file counts as used."""
+    """Content of the file; b"" for a larger file, None without a file. Marks the file as used now."""
     try:
         os.utime(file)
         return file.read_bytes() if file.stat().st_size <= most_bytes else b""
@@ -88,7 +89,7 @@ def _used(file: Path, most_bytes: int) -> bytes | None:
 
 @functools.cache
 def _sources() -> str:
-    """SHA-256 of everything that makes answers: another version makes others of the same results."""
+    """SHA-256 of all code that computes answers: another version computes other answers from the same results."""
     digest = hashlib.sha256()
     for package in (taskloom.analysis, taskloom.server):
         for file in sorted(Path(package.__path__[0]).rglob("*.py")):
@@ -185,7 +186,7 @@ def of_calibrations(session: Session) -> Hashable:
 
 
 def of_history(session: Session) -> Hashable:
-    """State of all runs: last end, last queueing, and what pruning has left."""
+    """State of all runs: last end, last queueing, and number after pruning."""
     queued = select(func.max(Run.queued_at)).where(is_queued())
     ended = select(func.max(Run.finished_at)), select(func.min(Run.finished_at))
     queries = (*ended, queued, select(func.max(Experiment.id)))
@@ -193,7 +194,7 @@ def of_history(session: Session) -> Hashable:
 
 
 def of_series(series_id: int) -> Content:
-    """Of a series: the results that count, and what has become of the experiments that confirm its changes."""
+    """State of a series: its results, and the states of the experiments that confirm its changes."""
 
     def content(session: Session) -> Hashable:
         results = select(func.count(), func.sum(Run.id), func.max(Run.finished_at)).where(Run.series_id == series_id)
@@ -209,7 +210,7 @@ def of_series(series_id: int) -> Content:
 
 
 def of_series_of(run_id: int) -> Content:
-    """Of the series that a run belongs to."""
+    """State of the series that a run belongs to."""
 
     def content(session: Session) -> Hashable:
         series_id = session.scalar(select(Run.series_id).where(Run.id == run_id))

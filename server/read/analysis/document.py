@@ -1,4 +1,4 @@
-"""The shape of a report's document, which analysis/report builds, for the OpenAPI document."""
+"""Types of a report's document, which analysis/report builds; the OpenAPI document contains them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Span = list[int | float | str]
 
 
 class ReportExperiment(Model):
-    """The experiment as it was submitted, and how far it is."""
+    """The experiment as it was submitted, and its progress."""
 
     experiment_id: int
     name: str
@@ -63,8 +63,8 @@ class ProcessSamples(Model):
 
     run_id: int
     step_s: list[float]
-    outlier: bool = Field(description="the process among its variant's")
-    outlier_steps: list[int] = Field(description="by their place among its timed steps")
+    outlier: bool = Field(description="whether the process is an outlier of its variant")
+    outlier_steps: list[int] = Field(description="outliers by their index among its timed steps")
 
 
 class VariantSamples(Model):
@@ -91,7 +91,7 @@ class ReplayedStep(Model):
 
 
 class CardRule(Model):
-    """A measuring rule, and whether the experiment keeps it."""
+    """A rule of measurement, and whether the experiment meets it."""
 
     number: int
     rule: str
@@ -129,7 +129,7 @@ class Report(Model):
     traced: list[dict[str, Any]] = Field(description="consecutive steps of a traced run of each scheduler")
     marks: list[str]
     disturbed: str | None = Field(description="the marks of runs in one line; null if no run was disturbed")
-    left_out: list[int] = Field(description="runs that do not count: others used their cores")
+    left_out: list[int] = Field(description="excluded runs: other processes used their cores")
     calibration: ReportCalibration | None
     card: list[CardRule]
     answer: list[str] = Field(description="the verdict on the axis first, then what disturbed the runs")

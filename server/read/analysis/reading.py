@@ -1,4 +1,4 @@
-"""Selects the results of an analysis in the form of analysis/."""
+"""Reads the results of an analysis as objects of analysis/."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _content(store: Store, run_id: int, found: ArtifactSummary) -> dict[str, Any
         return None
     try:
         with gzip.open(path) as packed:
-            text = packed.read(MOST_TEXT_BYTES + 1)  # limited: a megabyte may unpack to a gigabyte
+            text = packed.read(MOST_TEXT_BYTES + 1)  # limited, because a megabyte may unpack to a gigabyte
         if len(text) > MOST_TEXT_BYTES:
             raise ValueError(f"unpacked it has more than {MOST_TEXT_BYTES} bytes")
         content = values.load(text, values.ARTIFACT)

@@ -41,7 +41,7 @@ router = Router("/analysis", tag="analysis")
 Side = Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)]
 ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
 NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
-Latest = Annotated[int, Query(ge=1, le=2000, description="how many of the latest runs to look at")]
+Latest = Annotated[int, Query(ge=1, le=2000, description="how many of the latest runs to search")]
 CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
 
 
@@ -52,12 +52,13 @@ async def compare(
     b: Side,
     noise_floor: NoiseFloor = NOISE_FLOOR,
     flagged: Annotated[
-        Literal["count", "leave-out"], Query(description="whether steps that the trainer flagged count")
+        Literal["count", "leave-out"], Query(description="whether steps that the trainer flagged are included")
     ] = "count",
 ) -> Response:
-    """Is B faster than A? Each is runs, or a selection of an experiment's runs, that have one configuration.
+    """Compare B with A. Each side is a list of runs, or a selection of an experiment's runs, of one configuration.
 
-    Refused, with the reason, where losses or weights disagree; what differs between the machines is listed.
+    The verdict is `refused`, with the reason, if losses or weights disagree. Differences between the machines are
+    listed.
     """
     made_from = of_selections(parse(a, "a"), parse(b, "b"))
     return await ask("compare", a, b, noise_floor, flagged == "leave-out", made_from=made_from)
@@ -65,7 +66,8 @@ async def compare(
 
 @router.get("/scaling", READERS, errors=(*COMPUTED, NotFound), response_model=ScalingTable)
 async def scaling(ask: Asks, experiment_id: ExperimentId) -> Response:
-    """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs done so far."""
+    """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs that have
+    succeeded so far."""
     return await ask("scaling", experiment_id, made_from=of_experiments(experiment_id))
 
 
@@ -76,7 +78,7 @@ async def sweep(
     axis: Annotated[
         str | None,
         Query(
-            description="the setting to compare; without it the scheduler, or the first that varies",
+            description="the setting to compare; default: the scheduler, or the first setting that varies",
             json_schema_extra={"enum": list(SETTINGS)},
         ),
     ] = None,
@@ -103,17 +105,18 @@ async def forecast(
     ask: Asks,
     experiment_id: ExperimentId,
     cores: Annotated[
-        str, Query(pattern=CORES, description="up to 32 numbers of cores below 1000, as 1,2,4")
+        str, Query(pattern=CORES, description="up to 32 numbers of cores below 1000, such as 1,2,4")
     ] = "1,2,4,8,16,32,64,128",
 ) -> Response:
-    """Steps on more cores than the node has, under either scheduler, with the error against what was measured."""
+    """Forecast the step time on more cores than the node has, under fork-join and task, with its error at the measured
+    numbers of threads."""
     wanted = tuple(int(n) for n in cores.split(","))
     return await ask("forecast", experiment_id, wanted, made_from=of_experiments(experiment_id))
 
 
 @router.get("/memory", READERS, errors=(*COMPUTED, NotFound), response_model=MemoryTable)
 async def memory(ask: Asks, experiment_id: ExperimentId) -> Response:
-    """Each variant's memory: its split, how it grows with batch and sequence, and what the peak consists of."""
+    """Each variant's memory: its parts, its growth with batch and sequence, and the parts of its peak."""
     return await ask("memory", experiment_id, made_from=of_experiments(experiment_id))
 
 
@@ -124,7 +127,7 @@ async def history(
     noise_floor: NoiseFloor = NOISE_FLOOR,
     limit: Latest = 500,
 ) -> Response:
-    """Step times of each configuration on each machine: where they changed, and alerts that fresh runs confirm."""
+    """Step times of each configuration on each machine, with their changes and the alerts that fresh runs confirm."""
     made_from = of_history if run_id is None else of_series_of(run_id)
     return await ask("history", noise_floor, limit, run_id, made_from=made_from)
 
@@ -135,7 +138,7 @@ def alerts(
     page: Paged,
     state: Annotated[list[AlertState] | None, Query(max_length=20, description="may be given several times")] = None,
 ) -> AlertPage:
-    """Alerts: changes to slower steps and what fresh runs say about them, newest first."""
+    """List alerts, newest first: changes to slower steps, and the results of fresh runs."""
     return raised.page(context.database, state or [], page.cursor, page.limit)
 
 
@@ -156,7 +159,7 @@ async def report(
     ask: Asks,
     experiment_id: ExperimentId,
     disturbed: Annotated[
-        Literal["count", "leave-out"], Query(description="whether runs with foreign load beside them count")
+        Literal["count", "leave-out"], Query(description="whether runs beside foreign load are included")
     ] = "count",
 ) -> Response:
     """Report of an experiment as one document: answer, tables, report card. `/reports/{id}` draws it."""

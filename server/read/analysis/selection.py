@@ -17,7 +17,7 @@ from taskloom.server.errors import InvalidRequest
 MAX_RUN_IDS = 1000
 PLACES = ("repetition", "block")
 SETTINGS = tuple(f.name for f in dataclasses.fields(TrainConfig))
-SYNTAX = "run ids as 12,13, or experiment_id=ID with settings as experiment_id=7,scheduler=task,threads=2"
+SYNTAX = "run ids such as 12,13, or experiment_id=ID with settings, such as experiment_id=7,scheduler=task,threads=2"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Passes stored results to analysis/, which knows neither database nor HTTP, and converts its answers."""
+"""Passes stored results to analysis/, which uses neither database nor HTTP, and converts its answers."""
 
 from __future__ import annotations
 

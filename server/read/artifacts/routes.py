@@ -23,7 +23,7 @@ router = Router(tag="artifacts")
 
 @router.get("/runs/{run_id}/artifacts", READERS, errors=(NotFound,))
 def index(context: Ctx, run_id: Id) -> ArtifactList:
-    """List the files of a run's attempts: traces, profiles. `chosen` marks the file at the address of its name."""
+    """List the files of a run's attempts: traces, profiles. `chosen` marks the file that a download by name returns."""
     return service.index(context.database, run_id)
 
 

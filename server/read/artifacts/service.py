@@ -36,7 +36,7 @@ def find(database: Database, run_id: int, name: str, attempt_no: int | None) -> 
 
 
 def chosen(session: Session, name: str, run_ids: Sequence[int]) -> dict[int, ArtifactSummary]:
-    """File of this name for each of these runs that has one, as `find` gives it without an attempt."""
+    """File of this name for each of these runs that has one: the file that `find` returns without an attempt."""
     found: dict[int, ArtifactSummary] = {}
     for run_id, summary in _summaries(session, Attempt.run_id.in_(run_ids), Artifact.name == name):
         found.setdefault(run_id, summary)

@@ -1,4 +1,4 @@
-"""The dashboard's files as they are sent: read once, named by what is in all of them, compressed once."""
+"""The dashboard's files as they are sent. They are read and compressed once, and named by a hash over all of them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ class File:
 
 @dataclass(frozen=True)
 class Files:
-    """version: of all files together; an address that names it always means the same bytes. pages: the shell of each,
-    by its address.
+    """version: of all files together; a URL that contains it always returns the same bytes. pages: HTML shells by path.
     """
 
     version: str
@@ -55,7 +54,7 @@ class Files:
     def loaded(self, page: str) -> list[str]:
         """Modules that a page imports, directly or through others."""
         found = ["app.js", f"pages/{page or FIRST}.js"]
-        for name in found:  # which grows meanwhile
+        for name in found:  # the list grows meanwhile
             folder = posixpath.dirname(name)
             paths = (path.decode() for path in IMPORT.findall(self.by_path[name].plain))
             wanted = (posixpath.normpath(posixpath.join(folder, path)) for path in paths)
@@ -64,8 +63,8 @@ class Files:
 
 
 def read(folder: Path = FOLDER) -> Files:
-    """Files of the dashboard. A page is a module of `pages/`; its shell names the version and all modules of the page,
-    so that the browser asks for them at once and not import by import.
+    """Files of the dashboard. A page is a module of `pages/`. Its HTML shell names the version and all modules of the
+    page, so the browser requests them at once instead of import by import.
     """
     paths = (path for path in sorted(folder.rglob("*")) if path.suffix in MEDIA_TYPES)
     plain = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

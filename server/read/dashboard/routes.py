@@ -1,4 +1,4 @@
-"""/ui: the dashboard. Its files hold nothing of anybody's, so they take no key; what it shows comes from the API."""
+"""/ui: the dashboard. Its files contain no user data, so they need no key; all data comes from the API."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def _sent(request: Request, file: File, caching: str) -> Response:
 
 
 def _leads_to(address: str) -> Response:
-    # Relative, so that it holds behind any path prefix.
+    # Relative, so that it works behind any path prefix.
     return Response(status_code=307, headers={"Location": address})
 
 
 @router.get("/", EVERYBODY, include_in_schema=False)
 async def index() -> Response:
-    """Leads to the dashboard."""
+    """Redirect to the dashboard."""
     return _leads_to("ui/")
 
 
 @router.get("/ui", EVERYBODY, include_in_schema=False)
 async def dashboard() -> Response:
-    """Leads to the dashboard's first page."""
+    """Redirect to the dashboard's first page."""
     return _leads_to("ui/")
 
 
 @router.get("/ui/{path:path}", EVERYBODY, errors=(NotFound,), include_in_schema=False)
 async def dashboard_file(request: Request, path: str) -> Response:
-    """A page of the dashboard, or a file below its version."""
+    """Send a page of the dashboard, or a file below its version."""
     files: Files = request.app.state.reading.dashboard
     if path in files.pages:
         return _sent(request, files.pages[path], "no-cache")

@@ -19,7 +19,7 @@ from taskloom.server.read.events.stream import MEDIA_TYPE
 from taskloom.server.routing import Router
 
 router = Router(tag="events")
-LastEventId = Annotated[str | None, Header(max_length=100, description="`id` of the last event that was heard")]
+LastEventId = Annotated[str | None, Header(max_length=100, description="`id` of the last event received")]
 
 
 def _described(event: type[RunEvent] | type[ExperimentEvent]) -> dict[int | str, dict[str, Any]]:
@@ -112,16 +112,16 @@ async def stream(
         Query(
             min_length=1,
             max_length=MOST_TOPICS,
-            description="overview, workers, run:ID or experiment:ID; several: one stream of all",
+            description="overview, workers, run:ID or experiment:ID; may be given several times",
             examples=[["overview"]],
         ),
     ],
-    last_event_id: Annotated[str | None, Header(max_length=4000, description="`id` of the last event heard")] = None,
+    last_event_id: Annotated[str | None, Header(max_length=4000, description="`id` of the last event received")] = None,
 ) -> StreamingResponse:
     """Stream several topics.
 
-    An event's `data` is an object with its `topic` and, as `data`, the topic's complete state: `changed` at once and
-    after each change, `line` for each line of a trainer's output, `ended` at a topic's end.
+    An event's `data` is an object with its `topic` and, as `data`, the topic's complete state. `changed` is sent at
+    once and after each change, `line` for each line of a trainer's output, `ended` at a topic's end.
     """
     return await reading.streams.answer_all([_topic(text) for text in topic], last_event_id)
 

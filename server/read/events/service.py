@@ -44,9 +44,9 @@ class Topic:
 
 @dataclass(frozen=True)
 class Seen:
-    """News of a topic: the state, and lines with their ids; more: there are more lines than one poll reads.
+    """News of a topic: its state, and lines with their ids. more: there are more lines than one poll reads.
 
-    again: the state was cached and may have changed. passing: fields whose changes alone are no news.
+    again: the state was cached and may have changed. passing: fields whose changes alone cause no event.
     """
 
     topic: Topic

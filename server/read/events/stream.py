@@ -1,7 +1,8 @@
-"""Server-sent events: the state as it is, again whenever it has changed, and lines as they come, until it has ended.
+"""Server-sent events: a topic's state at once and after each change, and lines as they arrive, until the topic has
+ended.
 
-One look at the database, where something was committed since, serves every stream; what it finds new is told to those
-who listen to it.
+One poll of the database serves every stream, and is skipped if nothing was committed since the last one. News go to the
+listeners of their topic.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from taskloom.server.settings import Settings
 
 MEDIA_TYPE = "text/event-stream"
 ALIVE_EVERY_S = 15.0
-AT_LATEST_S = 15.0  # workers fall silent without a commit
-AT_ONCE = 10  # listeners that write in one turn of the event loop
-BEHIND = 100  # pieces of news that wait for a listener; one that is further behind is ended, and comes again
+AT_LATEST_S = 15.0  # a worker becomes silent without a commit
+AT_ONCE = 10  # listeners that write in one iteration of the event loop
+BEHIND = 100  # queued news of a listener; the stream of a slower one is ended, and its client reconnects
 Look = Callable[[Mapping[Topic, int]], dict[Topic, Seen]]
 ID = re.compile(r"([0-9a-f]{16})\.([0-9]{1,9})")
 log = logging.getLogger("taskloom.server")
@@ -40,7 +41,7 @@ log = logging.getLogger("taskloom.server")
 
 @dataclass(frozen=True)
 class Heard:
-    """Position of a listener, the id of an event. Equal states have equal ids on every server."""
+    """Position of a listener: the id of an event. Equal states have equal ids on every server."""
 
     state: str = ""
     line: int = 0
@@ -57,7 +58,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class HeardAll:
-    """Position of a listener to several topics, the id of their events."""
+    """Position of a listener to several topics: the ids of their events."""
 
     by_topic: dict[str, Heard]
 
@@ -82,7 +83,7 @@ class Told:
 
 @dataclass(frozen=True)
 class News:
-    """A state, serialised once for all listeners."""
+    """A state that is serialised once for all listeners."""
 
     text: str
     identity: str
@@ -100,7 +101,8 @@ class News:
 
 @dataclass(frozen=True)
 class First:
-    """A first look at a topic. told: how far its listeners were before it; None if it had none, or not long enough."""
+    """A first read of a topic. told: the position of its listeners before; None if it had no listeners, or too
+    briefly."""
 
     news: News
     told: Heard | None
@@ -113,41 +115,41 @@ class _Listener:
     def tell(self, news: News | None) -> None:
         if self.news.full():
             self.news.get_nowait()
-            news = None  # the lines between would be missing
+            news = None  # otherwise the lines in between would be missing
         self.news.put_nowait(news)
 
 
 @dataclass(eq=False)
 class _Watched:
-    """A topic with those who listen to it. told: how far they are; None until the first one knows what there was."""
+    """A topic with its listeners. told: their position; None until the first listener has read the topic."""
 
     listeners: set[_Listener] = field(default_factory=set)
     told: Heard | None = None
 
 
 class Streams:
-    """The streams that one server keeps open; used from its event loop only."""
+    """The open event streams of a server; used only from its event loop."""
 
     def __init__(self, look: Look, mark: Callable[[], object], room: WaitingRoom, settings: Settings) -> None:
-        """look: gives each topic that there is, with the lines after the one of this id; mark: another value if there
-        may be news. Both are called on any thread."""
+        """look: returns each existing topic, with the lines after this id. mark: a value that differs if there may be
+        news. Both are called on any thread."""
         self._look_at, self._mark, self._room = look, mark, room
         self._every_s, self._longest_s, self._most = settings.events_every_s, settings.stream_s, settings.max_streams
         self._open = 0
         self._watched: dict[Topic, _Watched] = {}
         self._watching: asyncio.Task[None] | None = None
         self._firsts = Flights()
-        self._looked_at: object = None  # the mark of the last look; None: look again in any case
+        self._looked_at: object = None  # the mark of the last poll; None: poll again in any case
 
     async def ended(self) -> None:
-        """Wait until no first look is under way, not even one that nobody waits for any more."""
+        """Wait until no first read runs, not even one without a waiting client."""
         await self._firsts.ended()
 
     async def answer(self, topic: Topic, last_event_id: str | None) -> StreamingResponse:
         """The stream after the event `last_event_id`. Raises NotFound or TooManyStreams."""
         self._check_room()
         heard = Heard.parse(last_event_id)
-        # Those who come at once share one look.
+        # Clients that connect simultaneously share one read.
         first = await self._firsts.join((topic, heard.line), lambda: self._first(topic, heard.line))
         return _Stream(self, self._events(topic, first, heard))
 
@@ -173,7 +175,7 @@ class Streams:
                     async for each in news:
                         await told.put((topic, each))
             except Exception:
-                log.exception("the stream of %s failed; its client comes again", topic)
+                log.exception("the stream of %s failed; its client reconnects", topic)
             await told.put((topic, None))
 
         left = set(first)
@@ -240,10 +242,10 @@ class Streams:
                     yield format_sse_event(id=str(each.heard), event=each.event, data_str=each.data)
 
     async def _told(self, topic: Topic, first: First, heard: Heard) -> AsyncGenerator[Told, None]:
-        until = time.monotonic() + self._longest_s  # then the client comes again; its key may be revoked by then
+        until = time.monotonic() + self._longest_s  # then the client reconnects; its key may be revoked by then
         news = first.news
         with self._listening(topic) as listener:
-            # Where nothing was told since the first look, whatever came after it is still to be told.
+            # If no news were sent since the first read, all later news still have to be sent.
             ready = first.told is not None and first.told is self._told_of(topic) and not news.more
             while True:
                 if news.identity != heard.state:
@@ -257,7 +259,7 @@ class Streams:
                     yield Told("ended", news.text, heard)
                     return
                 if not ready:
-                    # What came before this stream listened, or was more than one look takes in, it looks for itself.
+                    # This stream reads for itself what is older than its subscription or more than one poll reads.
                     ready = not news.more
                     news = await self._look(topic, heard.line)
                     if ready:
@@ -294,10 +296,10 @@ class Streams:
     def _is_known(self, topic: Topic, heard: Heard) -> None:
         watched = self._watched[topic]
         watched.told = watched.told or heard
-        self._looked_at = None  # something may have come between its own look and now
+        self._looked_at = None  # there may be news since its own read
 
     async def _watch(self) -> None:
-        """Look for everybody, as long as anybody listens and the server goes on."""
+        """Poll for all listeners, until there are none or the server stops."""
         at_latest = 0.0
         try:
             while self._watched and await self._room.rest(self._every_s):
@@ -332,18 +334,18 @@ class Streams:
         watched = self._watched.get(topic)
         if watched is None or watched.told is not told:
             return
-        news = None if seen is None else News.of(seen)  # none: it was deleted
+        news = None if seen is None else News.of(seen)  # None: the topic was deleted
         if news is not None:
             watched.told = Heard(news.identity, news.lines[-1][0] if news.lines else told.line)
         if news is None or news.identity != told.state or news.lines or news.ended:
             for number, listener in enumerate(list(watched.listeners), 1):
                 listener.tell(news)
                 if number % AT_ONCE == 0:
-                    await asyncio.sleep(0)  # these write first, so that claims and heartbeats get between them
+                    await asyncio.sleep(0)  # these write first, so that claims and heartbeats run in between
 
 
 class _Stream(StreamingResponse):
-    """An answer that counts as open from its first byte to its last."""
+    """A response that counts as open from its first byte to its last."""
 
     def __init__(self, streams: Streams, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
@@ -353,5 +355,5 @@ class _Stream(StreamingResponse):
         try:
             with self._streams.counted():
                 await super().__call__(scope, receive, send)
-        except TooManyStreams as refusal:  # more came at once than there was room for
+        except TooManyStreams as refusal:  # more clients connected simultaneously than the limit allows
             await problem(refusal, scope["path"])(scope, receive, send)

@@ -14,7 +14,7 @@ from taskloom.server.queue.runs.states import OPEN
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
-LATEST = 200  # ended runs, used for experiments without an ended run
+LATEST = 200  # latest ended runs, whose mean is used for experiments without an ended run
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _usual_s(session: Session) -> float | None:
 
 
 def _present(session: Session, settings: Settings) -> int:
-    """Workers with a recent sign of life that have not left."""
+    """Workers that sent a message recently and have not left."""
     present = select(func.count()).select_from(Worker)
     present = present.where(Worker.seen_at > db_now() - settings.block_release_s, Worker.left_at.is_(None))
     return session.execute(present).scalar_one()

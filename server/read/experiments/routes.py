@@ -24,10 +24,10 @@ router = Router("/experiments", tag="experiments")
 def _filters(
     period: Periods,
     state: Annotated[list[service.State] | None, Query(max_length=20, description="may be given several times")] = None,
-    name: Annotated[str | None, Query(max_length=200, description="part of its name, in any case")] = None,
+    name: Annotated[str | None, Query(max_length=200, description="part of the name, in any case")] = None,
     submitter: Annotated[str | None, Query(max_length=200, description="key:ID, local or alerts")] = None,
     label: Labels = None,
-    tag: Annotated[list[Tag] | None, Query(max_length=20, description="a tag that it has; several: all")] = None,
+    tag: Annotated[list[Tag] | None, Query(max_length=20, description="a tag; several: all must match")] = None,
 ) -> service.Filters:
     return service.Filters(
         states=state or (),
@@ -45,7 +45,7 @@ def index(
     page: Paged,
     filters: Annotated[service.Filters, Depends(_filters)],
     sort: Annotated[
-        service.Sort, Query(description="a column; - before it: descending. Those without a value come last")
+        service.Sort, Query(description="a column; with - before it: descending. Experiments without a value come last")
     ] = "-id",
     total: Total = False,
 ) -> ExperimentPage:

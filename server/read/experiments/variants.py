@@ -1,4 +1,4 @@
-"""An experiment's variants, from columns of its runs; no payload is read."""
+"""An experiment's variants, from columns of its runs; no result is read."""
 
 from __future__ import annotations
 

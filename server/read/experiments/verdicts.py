@@ -89,7 +89,7 @@ class Verdicts:
             try:
                 kept = json.loads(await self._pool.answer("verdict", (experiment_id, finished_at), None))
             except TooManyQuestions:
-                return  # the next look tries again
+                return  # the next call tries again
             except NotFound:
                 continue
             except ServerError as error:

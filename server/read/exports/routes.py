@@ -27,17 +27,18 @@ CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for me
     "/{table}",
     READERS,
     response_class=Response,
-    responses={200: {"description": "the table, as it is made", "content": CONTENT}},
+    responses={200: {"description": "the table, streamed", "content": CONTENT}},
 )
 async def show(
     context: Ctx,
     table: Literal["runs", "steps", "ops", "variants", "history"],
     filters: RunFilters,
-    format: Annotated[Format, Query(description="Parquet and Arrow where the server has pyarrow")] = "csv",
+    format: Annotated[Format, Query(description="parquet and arrow need pyarrow on the server")] = "csv",
     columns: Annotated[
-        str | None, Query(max_length=2500, description="names, in the order wanted", examples=["run_id,step_s"])
+        str | None, Query(max_length=2500, description="names of columns, in the desired order",
+        examples=["run_id,step_s"])
     ] = None,
-    sort: Annotated[Sort, Query(description="of runs; - before it: descending")] = "id",
+    sort: Annotated[Sort, Query(description="order of the runs; with - before it: descending")] = "id",
 ) -> Response:
     """Stream a tidy table with flat columns: one row for each run, step, op, variant, or point of a history.
 

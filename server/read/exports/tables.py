@@ -44,7 +44,7 @@ def _kinds(kind: Kind, *names: str) -> dict[str, Kind]:
     return dict.fromkeys(names, kind)
 
 
-# Settings that are not numbers in every run (null, "auto", lists) are text of JSON.
+# Settings that are not numbers in every run (null, "auto", lists) are JSON text.
 WHOLE = ("threads", "batch", "seq", "batch_slice", "token_slice", "steps", "warmup", "seed", "grad_accum")
 MAIN = ("model", "scheduler", "sync", "threads", "batch", "seq", "batch_slice", "token_slice", "precision", "steps")
 SETTING_KINDS: dict[str, Kind] = {name: "integer" if name in WHOLE else "text" for name in SETTINGS}

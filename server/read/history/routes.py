@@ -29,7 +29,8 @@ def _filters(
     node: Annotated[str | None, Query(max_length=200, description="the machine")] = None,
     filter: Annotated[
         list[str] | None,
-        Query(max_length=20, description="SETTING=VALUE, as scheduler=task; several: all", examples=[["threads=2"]]),
+        Query(max_length=20, description="SETTING=VALUE, such as scheduler=task; several: all must match",
+        examples=[["threads=2"]]),
     ] = None,
     alert: Annotated[list[AlertState] | None, Query(description="with a slowdown in one of these states")] = None,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="the series of this run")] = None,
@@ -42,7 +43,7 @@ def index(
     context: Ctx,
     page: Paged,
     filters: Annotated[service.Filters, Depends(_filters)],
-    sort: Annotated[service.Sort, Query(description="a column; - before it: descending")] = "-last_at",
+    sort: Annotated[service.Sort, Query(description="a column; with - before it: descending")] = "-last_at",
     total: Total = False,
 ) -> SeriesPage:
     """List series of runs of one configuration on one machine, newest run first, without points."""
@@ -71,5 +72,5 @@ def points(
 async def changes(
     ask: Asks, series_id: Id, noise_floor: NoiseFloor = NOISE_FLOOR, limit: Latest = service.LATEST
 ) -> Response:
-    """List changes of level within a series' latest runs, and the results of fresh runs of slowdowns."""
+    """List the changes of level in a series' latest runs, and the results of the fresh runs of slowdowns."""
     return await ask("series", series_id, noise_floor, limit, made_from=of_series(series_id))

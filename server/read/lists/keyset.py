@@ -1,7 +1,7 @@
-"""Keyset pagination: a page is read along an index, from the end of the last page, within a bounded number of rows.
+"""Keyset pagination: a page is read along an index from the end of the last page, and reads a bounded number of rows.
 
-Conditions that an index covers select its range (`along`, `within`). All others (`where`) are tested row by row, WINDOW
-rows per page: such a page may be short or empty and still have a next one.
+Conditions that an index covers select a range of it (`along`, `within`). All others (`where`) are tested row by row,
+WINDOW rows per page, so a page may be short or empty and still have a next one.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _parts(look: Look, after: Place | None) -> Iterator[_Part]:
 
 
 def _next(session: Session, look: Look, part: _Part, most: int) -> tuple[list[Place], Place | None]:
-    """The next places of a part, and where the search stopped, if before the end of the part."""
+    """The next places of a part, and the place where the search stopped if it did not reach the end of the part."""
     sign = -1 if look.order.descending else 1
     ends: list[Place] = []
     if look.where:

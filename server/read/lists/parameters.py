@@ -30,7 +30,8 @@ INSTANT = "an instant such as 2026-11-22T10:00:00Z, or how long ago: 90s, 30m, 1
 
 Instant = Annotated[str | None, Query(max_length=40, description=INSTANT, examples=["7d"])]
 Labels = Annotated[
-    list[str] | None, Query(max_length=20, description="KEY=VALUE: a label that the experiment requires; several: all")
+    list[str] | None,
+    Query(max_length=20, description="KEY=VALUE: a label that the experiment requires; several: all must match"),
 ]
 Total = Annotated[bool, Query(description="count the rows of all pages")]
 
@@ -66,7 +67,7 @@ class Period:
 
 
 EVER = Period()
-# The bounds of each column that a list is sorted by.
+# The bounds of each column by which a list can be sorted.
 BOUNDS = {"created_at": ("since", "until"), "finished_at": ("finished_since", "finished_until")}
 
 

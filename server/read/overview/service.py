@@ -38,7 +38,7 @@ class Overviews:
         self._database, self._settings = database, settings
         self._turn = threading.Lock()
         self._kept: Overview | None = None
-        self._mark: tuple[Any, ...] = ()  # what has changed up to it
+        self._mark: tuple[Any, ...] = ()  # the mark when it was computed
         self._next_at = self._at_latest = 0.0
 
     def get(self) -> Overview:

@@ -24,7 +24,7 @@ def _page(title: str, body: str) -> str:
 
 
 def reference_page(openapi: Mapping[str, Any]) -> str:
-    """Every address of the OpenAPI document with its parameters, bodies, answers and examples."""
+    """Every path of the OpenAPI document with its parameters, bodies, answers and examples."""
     parts = [f"<h1>{escape(openapi['info']['title'])} API</h1>", '<p><a href="/openapi.json">openapi.json</a></p>']
     tag = None
     for path, operations in openapi["paths"].items():

@@ -22,13 +22,17 @@ def _filters(
     period: Periods,
     experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
     state: Annotated[list[RunState] | None, Query(max_length=20, description="may be given several times")] = None,
-    node: Annotated[str | None, Query(max_length=200, description="where the result that counts was made")] = None,
+    node: Annotated[str | None, Query(max_length=200, description="the node of the run's canonical result")] = None,
     label: Labels = None,
     filter: Annotated[
         list[str] | None,
-        Query(max_length=20, description="SETTING=VALUE, as scheduler=task; several: all", examples=[["threads=2"]]),
+        Query(
+            max_length=20,
+            description="SETTING=VALUE, such as scheduler=task; several: all must match",
+            examples=[["threads=2"]],
+        ),
     ] = None,
-    flagged: Annotated[bool | None, Query(description="whether steps are flagged: something else ran beside")] = None,
+    flagged: Annotated[bool | None, Query(description="whether the run has flagged steps")] = None,
 ) -> service.Filters:
     return service.Filters(
         experiment_id=experiment_id,
@@ -50,12 +54,12 @@ def index(
     page: Paged,
     filters: RunFilters,
     sort: Annotated[
-        service.Sort, Query(description="a column; - before it: descending. Runs without a value come last")
+        service.Sort, Query(description="a column; with - before it: descending. Runs without a value come last")
     ] = "id",
     total: Total = False,
 ) -> RunPage:
-    """Runs in the order in which they were planned, or as `sort` says: `-id` is the newest first.
+    """List runs in the order in which they were planned, or sorted by `sort`: `-id` gives the newest first.
 
-    `since` and `until` are about their submission.
+    `since` and `until` limit the time of submission.
     """
     return service.page(context.database, filters, sort, total, page.cursor, page.limit)

@@ -77,7 +77,7 @@ def look(filters: Filters, sort: Sort) -> Look:
     given = filters.conditions()
     name, descending = sort.lstrip("-"), sort.startswith("-")
     column: Any = None if name == "id" else getattr(Run, name)
-    if filters.experiment_id is not None:  # few enough to sort, which is faster than an index of all runs
+    if filters.experiment_id is not None:  # few enough to sort, which is faster than reading an index of all runs
         every = given.pop("experiment_id")
         states = given.pop("states", None) if column is None else None
         along: list[Sequence[Condition]] = [(every,)]
@@ -88,7 +88,7 @@ def look(filters: Filters, sort: Sort) -> Look:
         name, column = "created_at", Run.created_at
     if column is not None:
         within = [given.pop(each) for each in BOUNDS.get(name, ()) if each in given]
-        since = filters.period.since if name in ("started_at", "finished_at") else None  # nothing starts before it
+        since = filters.period.since if name in ("started_at", "finished_at") else None  # not before submission
         above = [] if since is None else [column >= since]
         return Look(Run.id, Order(column, descending), [()], within, above, [*given.values()])
     leading: list[Sequence[Condition]] = [()]

@@ -35,11 +35,11 @@ async def index(
     runs: Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)],
     cursor: Cursor = None,
     limit: Annotated[int | None, Query(ge=1, description="runs at most")] = None,
-    format: Annotated[Literal["json", "ndjson"], Query(description="one document, or a run a line")] = "json",
+    format: Annotated[Literal["json", "ndjson"], Query(description="one document, or one line per run")] = "json",
 ) -> Response:
-    """Every step of many runs: of those selected that have succeeded, in the order in which they were planned.
+    """Get every step of the selected runs that have succeeded, in the order in which they were planned.
 
-    As lines they are streamed; the last line is `{"next_cursor": ...}`, and without it something is missing.
+    Lines are streamed; the last one is `{"next_cursor": ...}`, and a stream without it is incomplete.
     """
     selection, settings = parse(runs, "runs"), context.settings
     if format == "json":

@@ -1,4 +1,4 @@
-"""A run's trace as viewers open it: GET /api/v1/runs/{run_id}/trace"""
+"""A run's trace in the formats of viewers: GET /api/v1/runs/{run_id}/trace"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTENT = {
     READERS,
     errors=(*COMPUTED, NotFound, UnreadableTrace, InvalidRequest),
     response_class=Response,
-    responses={200: {"description": "the trace, as it is made", "content": CONTENT}},
+    responses={200: {"description": "the trace, streamed", "content": CONTENT}},
 )
 async def trace(
     request: Request,
@@ -46,17 +46,17 @@ async def trace(
         int | None, Query(ge=1, le=MOST_ID, description="another run in the same Chrome file, its steps aligned")
     ] = None,
 ) -> Response:
-    """The timeline of a run that was traced, for trace viewers.
+    """Get the timeline of a traced run for trace viewers.
 
-    The trace itself is the run's artifact `trace.json.gz`; one that has more than 8 MiB is only there.
+    The raw trace is the run's artifact `trace.json.gz`. A raw trace of more than 8 MiB is not converted.
     """
     if beside is not None and format != "chrome":
-        raise parameters.refused("beside", beside, "format=chrome: Paraver shows one run in a file")
+        raise parameters.refused("beside", beside, "format=chrome: a Paraver file shows only one run")
     run_ids: tuple[int, ...] = (run_id,) if beside is None or beside == run_id else (run_id, beside)
     media_type = JSON if format == "chrome" else ZIP
     made_from = service.of_traces(*run_ids)
     found = await ask("trace", run_ids, format, made_from=made_from, media_type=media_type, as_file=True)
-    if not isinstance(found, FileResponse):  # the client knows it
+    if not isinstance(found, FileResponse):  # the client has it already
         return found
     name = f"run-{'-'.join(map(str, run_ids))}-trace.{'json' if format == 'chrome' else 'zip'}"
     found.headers["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -64,7 +64,7 @@ async def trace(
         return found
     found.headers["Vary"] = "Accept-Encoding"
     if "gzip" in request.headers.get("Accept-Encoding", ""):
-        found.headers["Content-Encoding"] = "gzip"  # as it is kept
+        found.headers["Content-Encoding"] = "gzip"  # in its stored form
         return found
     headers = {name: found.headers[name] for name in ("ETag", "Cache-Control", "Content-Disposition", "Vary")}
     return StreamingResponse(_unpacked(str(found.path)), media_type=JSON, headers=headers)
