@@ -1,4 +1,4 @@
-"""python -m taskloom.server: exit code 0 stopped as asked, 1 failed, 2 cannot start as asked."""
+"""python -m taskloom.server: exit code 0: stopped on request, 1: failed, 2: cannot start with these arguments."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def main() -> int:
     parser.add_argument(
         "--host",
         default="127.0.0.1",
-        help="default %(default)s; elsewhere than on loopback an admin key is needed to start",
+        help="default %(default)s; other addresses than loopback need an admin key",
     )
-    parser.add_argument("--port", type=int, default=8321, help="0 takes a free one (default %(default)s)")
+    parser.add_argument("--port", type=int, default=8321, help="0 selects a free one (default %(default)s)")
     parser.add_argument(
         "--database-url",
         help="sqlite:///FILE or postgresql://USER@HOST/NAME; default TASKLOOM_DATABASE_URL, or sqlite:///taskloom.db",
     )
-    parser.add_argument("--port-file", type=Path, help="the port is written here when the server listens")
+    parser.add_argument("--port-file", type=Path, help="file into which the port is written when the server listens")
     parser.add_argument(
         "--workers",
         type=int,
@@ -34,7 +34,7 @@ def main() -> int:
         metavar="N",
         help="processes, 1 to 64; more than one needs PostgreSQL (default %(default)s)",
     )
-    parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # one of several processes
+    parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # this process is one of several
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
         if sys.argv[1:2] == ["keys"]:

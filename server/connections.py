@@ -1,5 +1,5 @@
-"""Limits of a connection before its caller is known: time and bytes for headers, size of chunks, and the end of bodies
-that are not read any more.
+"""Limits of a connection before its caller is known: time and size of headers, size of chunks, and the rest of bodies
+that are no longer read.
 
 Uvicorn has no such limits with httptools; with its other parser, h11, chunks of one byte block the event loop.
 """

@@ -30,7 +30,7 @@ class Context:
     waiting: WaitingRoom
     rates: Rates
     in_flight: InFlight
-    expanding: Threads  # a single one: each expansion takes a core
+    expanding: Threads  # one thread, because each expansion uses a core
     metrics: Metrics
     readiness: Readiness
     control: Threads  # for writing routes; readers use FastAPI's
@@ -47,8 +47,8 @@ async def _context(request: Request) -> Context:
 
 Ctx = Annotated[Context, Depends(_context)]
 Id = Annotated[int, Path(ge=1, le=MOST_ID, examples=[1])]
-Cursor = Annotated[str | None, Query(max_length=200, description="`next_cursor` of the page before")]
-PageSize = Annotated[int, Query(ge=1, description="items a page; the server's limit is in the problem page-too-large")]
+Cursor = Annotated[str | None, Query(max_length=200, description="`next_cursor` of the previous page")]
+PageSize = Annotated[int, Query(ge=1, description="items of a page; page-too-large contains the limit")]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from taskloom.server.errors import StartRefused
 
-FACTS = "facts"  # of a session: facts that its transaction announces after the commit
+FACTS = "facts"  # key in a session's info: facts that its transaction announces after the commit
 
 
 class Base(DeclarativeBase):
@@ -66,7 +66,7 @@ def _postgres_now(*_: Any, **__: Any) -> str:
 
 
 def one_of(column: str, states: tuple[str, ...]) -> str:
-    """SQL: the column holds one of the states."""
+    """SQL: the column has one of the states."""
     return f"{column} IN ({', '.join(repr(state) for state in states)})"
 
 

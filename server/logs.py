@@ -1,4 +1,4 @@
-"""The server's log: each line has the id of the request it came from."""
+"""The server's log: each line has the id of its request."""
 
 from __future__ import annotations
 

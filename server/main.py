@@ -82,7 +82,7 @@ from taskloom.server.webhooks.deliveries import Deliveries
 from taskloom.server.webhooks.routes import router as webhooks
 
 log = logging.getLogger("taskloom.server")
-READER_TURN_S = 0.1  # a reader that takes longer waits for something else than the event loop
+READER_TURN_S = 0.1  # a reader that takes longer waits for something other than the event loop
 
 ROUTERS = (
     submissions.router,
@@ -116,7 +116,7 @@ ROUTERS = (
 def create_app(settings: Settings, public: bool = False) -> FastAPI:
     """The whole server as an ASGI app. It opens and migrates its database when it starts.
 
-    public: other machines can reach it, so that even pages take a key.
+    public: other machines can reach it, so even pages need a key.
     """
     database = Database(settings.database_url, settings.busy_timeout_s)
     neighbours = Neighbours(database)
@@ -246,7 +246,7 @@ async def _repeat(
         try:
             await work()
         except Exception:
-            log.exception("background work failed; it goes on")
+            log.exception("background work failed; it will be repeated")
         pause_s = every_s
 
 
@@ -267,7 +267,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             gc.collect()
-            gc.freeze()  # a collection that looks through what is loaded delays heartbeats by 0.2 s
+            gc.freeze()  # a collection that scans all loaded objects delays heartbeats by 0.2 s
             self._listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -341,7 +341,7 @@ def _run(server: _Server, listener: socket.socket) -> None:
         signal.signal(number, lambda *_: None)
     server.run([listener])
     if not server.started:
-        raise StartRefused("the server could not start; its log says why")
+        raise StartRefused("the server could not start; its log has the reason")
 
 
 def _migrate(settings: Settings) -> None:
@@ -361,7 +361,7 @@ def _check_keys(settings: Settings, host: str) -> None:
     try:
         if not keys_service.has_admin(database):
             raise StartRefused(
-                f"{host} can be reached from other machines, and there is no admin key; make one with "
+                f"{host} can be reached from other machines, and there is no admin key; create one with "
                 "`python -m taskloom.server keys create --scope admin`, or listen on 127.0.0.1"
             )
     finally:

@@ -48,9 +48,9 @@ class Metrics:
         self._refused = Counter(
             "taskloom_refused_requests", "Requests answered with a problem", ("route", "problem"), registry=own
         )
-        self._runs = Counter("taskloom_runs_ended", "Runs that came to an end state", ("state",), registry=own)
+        self._runs = Counter("taskloom_runs_ended", "Runs that reached a final state", ("state",), registry=own)
         self._attempts = Counter(
-            "taskloom_attempts_ended", "Attempts that came to an end state", ("state", "purpose"), registry=own
+            "taskloom_attempts_ended", "Attempts that reached a final state", ("state", "purpose"), registry=own
         )
         self._waited_s = Histogram(
             "taskloom_queue_wait_seconds", "Time from queued to claimed", registry=own, buckets=LONG_BUCKETS_S
@@ -107,7 +107,7 @@ class _Queue(Collector):
         return []  # registering then queries no database
 
     def collect(self) -> Iterator[Metric]:
-        runs = GaugeMetricFamily("taskloom_runs", "Runs that wait, are under way, or are set aside", labels=["state"])
+        runs = GaugeMetricFamily("taskloom_runs", "Runs that have not ended, or are quarantined", labels=["state"])
         with self._database.read() as session:
             counts = select(Run.state, func.count()).where(Run.state.in_(OPEN_STATES)).group_by(Run.state)
             found = dict(session.execute(counts).all())

@@ -1,6 +1,6 @@
 """Servers on one PostgreSQL notify each other of queued runs, so that workers that wait at another server wake at once.
 
-It is only faster: each server also polls every TASKLOOM_POLL_S, as on SQLite.
+This only saves time: each server also polls every TASKLOOM_POLL_S, as on SQLite.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Neighbours:
             with self._database.write() as session:
                 session.execute(select(func.pg_notify(CHANNEL, self._name)))
         except DBAPIError as error:  # the runs are committed; polling finds them
-            log.warning("other servers were not told of what was queued: %s", error.orig)
+            log.warning("other servers could not be notified of queued runs: %s", error.orig)
 
     async def listen(self, heard: Callable[[], None]) -> None:
         """Call `heard` when another server queued runs, or may have done so; until cancelled."""
@@ -56,5 +56,5 @@ class Neighbours:
                         if notice.payload != self._name:
                             heard()
             except (psycopg.Error, OSError) as error:
-                log.warning("not told of what other servers queue: %s; trying again", str(error).strip())
+                log.warning("no notifications of other servers' queued runs: %s; trying again", str(error).strip())
             await asyncio.sleep(RECONNECT_S)

@@ -1,4 +1,4 @@
-"""Every request has an id, a line in the log and a place in the metrics."""
+"""Gives every request an id, a line in the log and a count in the metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Observing:
         identity = given if GIVEN.fullmatch(given) else uuid.uuid4().hex
         token = request_id.set(identity)
         scope.setdefault("state", {})  # a problem stores its type there
-        started, status = time.monotonic(), 499  # nginx's status for a client that has gone
+        started, status = time.monotonic(), 499  # nginx's status for a client that has disconnected
 
         async def with_id(message: Message) -> None:
             nonlocal status
@@ -53,7 +53,7 @@ class Observing:
         name, routine = (route.operation_name, route.routine) if isinstance(route, Route) else ("none", False)
         self._metrics.note(name, status, duration_s, scope["state"].get("problem"))
         level = logging.DEBUG if routine and status < 400 else logging.INFO
-        # Without the query: the address is enough to find a request.
+        # Without the query: the path is enough to find a request.
         fields = {"method": scope["method"], "path": scope["path"], "status": status}
         text = "%s %s: %d"
         log.log(level, text, *fields.values(), extra={"fields": {**fields, "duration_s": round(duration_s, 6)}})

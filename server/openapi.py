@@ -18,21 +18,21 @@ from taskloom.server.problems import MEDIA_TYPE, responses
 from taskloom.server.routing import Route
 
 TAGS = {
-    "overview": "How everything is: totals, throughput, what is left.",
-    "experiments": "What users ask for: submitted, shown, cancelled, retried.",
+    "overview": "State of the whole server: totals, throughput, remaining work.",
+    "experiments": "Experiments: submit, show, cancel, retry.",
     "runs": "One configuration and one repetition of an experiment, with its attempts, samples, result and log.",
     "samples": "Every step of many runs.",
     "exports": "Flat tables of runs, steps, ops, variants and history.",
-    "analysis": "Derived figures: comparisons, scaling, causes, forecasts, history and reports.",
-    "history": "Series of runs of one configuration on one machine: their points, and where they changed.",
+    "analysis": "Analyses of results: comparisons, scaling, causes, forecasts, history and reports.",
+    "history": "Series of runs of one configuration on one machine: their points and their changes.",
     "events": "Server-sent events.",
-    "artifacts": "Files that attempts leave: traces, profiles.",
-    "queue": "What waits, and which pools may bring workers for it.",
+    "artifacts": "Files of attempts: traces, profiles.",
+    "queue": "Queued runs, and pools that may bring workers for them.",
     "workers": "The agents on nodes.",
-    "attempts": "What workers call: leases, heartbeats, results.",
-    "webhooks": "Addresses that are told of verdicts and alerts.",
-    "keys": "Who may call what.",
-    "retention": "Deleting what is old.",
+    "attempts": "Operations of workers: leases, heartbeats, results.",
+    "webhooks": "URLs that receive verdicts and alerts.",
+    "keys": "API keys and their scopes.",
+    "retention": "Deletion of old runs.",
     "server": "Health, metrics, reports as pages, problem types.",
 }
 UNROUTED = (Problem, RunEvent, ExperimentEvent)  # models that no route declares as its answer

@@ -50,7 +50,7 @@ def whole_id(text: str) -> int:
 def check_limit(limit: int, most: int) -> None:
     """Raises PageTooLarge."""
     if limit > most:
-        raise PageTooLarge(f"a page holds at most {most} items", limit=limit, max_limit=most)
+        raise PageTooLarge(f"a page has at most {most} items", limit=limit, max_limit=most)
 
 
 def split(rows: Sequence[T], limit: int) -> tuple[Sequence[T], bool]:

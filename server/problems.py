@@ -66,7 +66,7 @@ def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
     """OpenAPI's `responses` for the problems an address may answer with, each with an example."""
     out: dict[int | str, dict[str, Any]] = {}
     both: tuple[type[ServerError], ...] = (*kinds, InternalError, DatabaseUnavailable)
-    if MalformedBody in kinds:  # it takes a body
+    if MalformedBody in kinds:  # it has a body
         both = (*both, UnknownMediaType, BodyTooComplex, BodyTooSlow, ServerBusy)
     for kind in both:
         content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": {}}}
@@ -196,7 +196,7 @@ def install(app: FastAPI) -> None:
         if error.status_code == 404:
             known: ServerError = NotFound(f"nothing at {request.url.path}")
         elif error.status_code == 405:
-            known = MethodNotAllowed(f"{request.method} is not taken at {request.url.path}")
+            known = MethodNotAllowed(f"{request.method} is not supported at {request.url.path}")
             # Starlette names only the methods of the first route at this address; each of our routes has one method.
             known.headers["Allow"] = ", ".join(_methods_at(app, request))
             return told(request, known)
@@ -214,7 +214,7 @@ def install(app: FastAPI) -> None:
 
     async def unstorable(request: Request, error: Exception) -> Response:
         log.warning("database: %s", error)
-        reason = "a value cannot be stored: a number out of range, or text with a null character"
+        reason = "a value cannot be stored: a number is out of range, or a text has a null character"
         return told(request, InvalidRequest([], reason))
 
     app.add_exception_handler(ServerError, expected)

@@ -19,7 +19,7 @@ async def check_known(request: Request) -> None:
     """Reject unknown parameters: a misspelled filter would select everything. Raises InvalidRequest."""
     route: Known = request.scope["route"]
     known = route.query_names
-    accepted = f"no such parameter here; known: {', '.join(known) or 'none'}"
+    accepted = f"an existing parameter: {', '.join(known) or 'none'}"
     refused = [
         {"pointer": f"#query/{name}", "field": name, "value": value, "accepted": accepted}
         for name, value in request.query_params.items()

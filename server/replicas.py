@@ -19,8 +19,8 @@ from taskloom.server.metrics import SHARED
 from taskloom.server.settings import Settings
 
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-GRACE_S = 30.0  # for a replica to answer waiting requests
-RESTART_S = 1.0  # before a dead replica is replaced
+GRACE_S = 30.0  # time for a replica to answer waiting requests
+RESTART_S = 1.0  # delay before a dead replica is replaced
 log = logging.getLogger("taskloom.server")
 
 
@@ -39,7 +39,7 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
             while signals.recv(1)[0] == signal.SIGCHLD:
                 for i, replica in enumerate(replicas):
                     if replica.poll() is not None:
-                        log.error("server process %d ended with %d; another follows", replica.pid, replica.returncode)
+                        log.error("server process %d ended with %d and is replaced", replica.pid, replica.returncode)
                         time.sleep(RESTART_S)
                         replicas[i] = _start(listener, environment, public)
         finally:
@@ -47,7 +47,7 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
 
 
 def stop_with_parent(stop: Callable[[], None]) -> None:
-    """In a replica: call `stop` when its parent has ended, in whatever way."""
+    """In a replica: call `stop` when its parent has ended, for whatever reason."""
 
     def watch() -> None:
         # Not through sys.stdin: a waiting thread holds its lock, and Python aborts if it exits meanwhile.
@@ -73,7 +73,7 @@ def _start(listener: socket.socket, environment: Mapping[str, str], public: bool
 def _wait_until_listening(replica: subprocess.Popen[bytes]) -> None:
     assert replica.stdout
     if not replica.stdout.readline():
-        raise StartRefused("a server process could not start; its log says why")
+        raise StartRefused("a server process could not start; its log has the reason")
 
 
 def _stop(replicas: list[subprocess.Popen[bytes]]) -> None:
@@ -84,7 +84,7 @@ def _stop(replicas: list[subprocess.Popen[bytes]]) -> None:
         try:
             replica.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            log.error("server process %d does not stop; it is killed", replica.pid)
+            log.error("server process %d does not stop and is killed", replica.pid)
             replica.kill()
             replica.wait()
         if replica.returncode:

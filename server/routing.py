@@ -1,6 +1,6 @@
 """One description per operation: its route declares access, parameters and errors.
 
-Problems of bodies, pages and kept answers follow from a route's parameters; the summary is the first sentence of its
+Problems of bodies, pages and cached answers follow from a route's parameters; the summary is the first sentence of its
 docstring.
 """
 
@@ -157,6 +157,6 @@ def operations(app: FastAPI) -> dict[str, tuple[str, Route]]:
     for context in iter_route_contexts(app.routes):
         route = context.original_route
         if not isinstance(route, Route):
-            raise LookupError(f"declare {context.path} with server/routing.py, which asks who may call it")
+            raise LookupError(f"declare {context.path} with server/routing.py, which requires its access")
         found[route.operation_name] = (str(context.path), route)
     return found

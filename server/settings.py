@@ -17,69 +17,71 @@ class Settings(BaseSettings):
 
     database_url: str = Field("sqlite:///taskloom.db", description="SQLAlchemy URL: sqlite:///FILE or postgresql://...")
     lease_s: float = Field(60.0, gt=0, description="an attempt without a heartbeat for this long is lost")
-    heartbeat_s: float = Field(15.0, gt=0, description="how often workers are told to beat")
-    reap_every_s: float = Field(5.0, gt=0, description="how often expired leases and passed deadlines are looked for")
+    heartbeat_s: float = Field(15.0, gt=0, description="interval at which workers send heartbeats")
+    reap_every_s: float = Field(5.0, gt=0, description="interval of checks for expired leases and passed deadlines")
     reap_after_s: float = Field(
-        30.0, ge=0, description="from the start to the first such look: workers renew what ran out meanwhile"
+        30.0, ge=0, description="delay of the first such check after a start, in which workers renew expired leases"
     )
     deadline_grace_s: float = Field(
-        30.0, ge=0, description="from a deadline to the server failing the attempt; the worker may report it meanwhile"
+        30.0, ge=0, description="time after a deadline until the server fails the attempt, unless its worker does"
     )
     max_losses: int = Field(2, ge=0, description="a run that lost its worker more often than this is quarantined")
     block_release_s: float = Field(
-        120.0, gt=0, description="a block leaves its node when no worker there was heard of for this long"
+        120.0, gt=0, description="a block leaves its node after this long without a message of a worker there"
     )
-    control_threads: int = Field(16, ge=1, description="threads of claims, heartbeats, results and all that writes")
-    reader_threads: int = Field(8, ge=1, description="threads of lists, details and files")
+    control_threads: int = Field(16, ge=1, description="threads for claims, heartbeats and other writing requests")
+    reader_threads: int = Field(8, ge=1, description="threads for lists, details and files")
     readers_at_once: int = Field(
-        2, ge=1, description="requests of readers that are handled at once, so that claims and heartbeats go first"
+        2, ge=1, description="readers' requests handled at once, so that claims and heartbeats go first"
     )
     poll_s: float = Field(
-        1.0, gt=0, description="how often waiting claims look for other servers' runs, beside being told on PostgreSQL"
+        1.0, gt=0, description="how often waiting claims poll for other servers' runs; PostgreSQL also notifies them"
     )
     confirm_alerts: bool = Field(
-        True, description="queue fresh runs of what has become slower, once the experiment that shows it has ended"
+        True, description="queue fresh runs of a change to slower steps when its experiment has ended"
     )
-    max_wait_s: float = Field(25.0, ge=0, description="how long a claim waits at most, whatever it asks for")
-    events_every_s: float = Field(0.5, gt=0, description="how often an event stream looks for what has changed")
+    max_wait_s: float = Field(25.0, ge=0, description="longest wait of a claim, whatever it requests")
+    events_every_s: float = Field(0.5, gt=0, description="how often event streams poll for changes")
     stream_s: float = Field(
-        300.0, gt=0, description="an event stream ends after this long; the client comes again, with its key"
+        300.0, gt=0, description="an event stream ends after this long; the client reconnects with its key"
     )
-    max_streams: int = Field(200, ge=0, description="event streams that each server keeps open at once")
-    max_runs: int = Field(10_000, ge=1, description="runs one experiment may become")
+    max_streams: int = Field(200, ge=0, description="open event streams of each server")
+    max_runs: int = Field(10_000, ge=1, description="most runs of one experiment")
     max_queued: int = Field(100_000, ge=1, description="queued runs of one key; without keys, of everybody")
     rate_per_s: float = Field(
-        200.0, gt=0, description="requests a second with one key, at each process; twice as many may come at once"
+        200.0, gt=0, description="requests a second with one key, in each process; bursts may be twice as large"
     )
-    max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, results and artifacts excepted")
+    max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, except results and artifacts")
     max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")
     max_bytes_in_flight: int = Field(
-        128 << 20, ge=1, description="bytes of bodies that each server holds at once, all requests together"
+        128 << 20, ge=1, description="bytes of request bodies in each server's memory, over all requests"
     )
-    header_timeout_s: float = Field(10.0, gt=0, description="how long a request's headers may take to come")
+    header_timeout_s: float = Field(10.0, gt=0, description="longest time for a request's headers to arrive")
     body_timeout_s: float = Field(15.0, gt=0, description="how far a body may lag behind min_body_rate")
-    min_body_rate: float = Field(16384.0, gt=0, description="bytes a second that a body comes at, at least")
+    min_body_rate: float = Field(16384.0, gt=0, description="least rate of a body, in bytes a second")
     linger_s: float = Field(
-        5.0, gt=0, description="how long the rest of a body is thrown away that was answered before its end"
+        5.0, gt=0, description="how long the rest of a rejected body is discarded"
     )
     artifact_root: Path | None = Field(
-        None, description="where artifacts are kept; else FILE.artifacts beside SQLite's FILE, or ./artifacts"
+        None, description="folder of artifacts; default FILE.artifacts beside SQLite's FILE, otherwise ./artifacts"
     )
     max_artifact_bytes: int = Field(256 << 20, ge=1, description="largest artifact")
-    max_artifacts: int = Field(32, ge=1, description="artifacts one attempt may leave")
-    max_output_lines: int = Field(1000, ge=1, description="lines kept of what the trainer of one attempt prints")
+    max_artifacts: int = Field(32, ge=1, description="most artifacts of one attempt")
+    max_output_lines: int = Field(1000, ge=1, description="lines of trainer output kept of one attempt")
     analysis_processes: int | None = Field(
         None,
         ge=0,
-        description="processes that compute analyses and dry runs; 0: the server's own, without a deadline; by default "
-        "one fewer than there are cores, 1 or 2",
+        description="processes that compute analyses and dry runs; 0: in the server's process, without a deadline; "
+        "default: one fewer than cores, 1 or 2",
     )
-    analysis_s: float = Field(60.0, gt=0, description="an analysis that takes longer is given up")
-    max_questions: int = Field(100, ge=1, description="different analyses that are computed or wait at once")
+    analysis_s: float = Field(60.0, gt=0, description="deadline of an analysis")
+    max_questions: int = Field(100, ge=1, description="analyses that may run or wait at once")
     answer_root: Path | None = Field(
-        None, description="where answers are kept; else FILE.answers beside SQLite's FILE, or ./answers"
+        None, description="folder of cached answers; default FILE.answers beside SQLite's FILE, otherwise ./answers"
     )
-    max_answer_bytes: int = Field(1 << 30, ge=0, description="kept answers; those unused for longest go first")
+    max_answer_bytes: int = Field(
+        1 << 30, ge=0, description="total size of cached answers; the least recently used are deleted first"
+    )
     cors_origins: str = Field(
         "", description="origins whose pages may read answers, with a key, separated by commas: https://plots.example.org"
     )
@@ -89,19 +91,19 @@ class Settings(BaseSettings):
     webhook_targets: str = Field(
         "",
         pattern=r"^(https?://[^\s,]+(,\s*https?://[^\s,]+)*)?$",
-        description="addresses below which webhooks may be, separated by commas: https://ci.example.org/hooks; "
+        description="URL prefixes that webhooks may use, separated by commas: https://ci.example.org/hooks; "
         "without it there are no webhooks",
     )
-    webhook_timeout_s: float = Field(10.0, gt=0, le=60, description="how long a webhook's receiver may take")
+    webhook_timeout_s: float = Field(10.0, gt=0, le=60, description="longest time for a webhook's receiver to answer")
     webhook_retry_s: float = Field(
-        10.0, gt=0, description="until what a receiver did not take is sent again; doubled each time, up to an hour"
+        10.0, gt=0, description="delay before an undelivered message is sent again; doubled each time, up to an hour"
     )
-    webhook_tries: int = Field(12, ge=1, le=100, description="how often a message is sent before it is given up")
-    max_webhooks: int = Field(50, ge=0, description="webhooks that this server keeps")
+    webhook_tries: int = Field(12, ge=1, le=100, description="attempts to deliver a message")
+    max_webhooks: int = Field(50, ge=0, description="most webhooks of this server")
     keep_verdicts: bool = Field(True, description="compare an experiment's variants once it has ended, for lists")
-    max_page: int = Field(500, ge=1, description="items one page of a list may hold")
-    max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches so many")
-    busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for another process's write")
+    max_page: int = Field(500, ge=1, description="most items of a page")
+    max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches this number")
+    busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for a write of another process")
 
     @property
     def processes(self) -> int:

@@ -33,7 +33,7 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
     errors=(*COMPUTED, ExpansionTooLarge, ExclusionTooLarge, IdempotencyConflict, QueueFull),
     status_code=201,
     response_model=ExperimentDetail,
-    responses={200: {"model": DryRun, "description": "with dry_run=true: what the submission would become"}},
+    responses={200: {"model": DryRun, "description": "with dry_run=true: the planned runs"}},
 )
 async def submit(
     context: Ctx,
@@ -41,9 +41,10 @@ async def submit(
     caller: Who,
     request: ExperimentRequest,
     idempotency_key: IdempotencyKey = None,
-    dry_run: Annotated[bool, Query(description="answer what it would become, and queue nothing")] = False,
+    dry_run: Annotated[bool, Query(description="answer the planned runs, and queue nothing")] = False,
 ) -> Response:
-    """Queue an experiment's runs. With an Idempotency-Key, sending it again is safe: the first answer is given."""
+    """Queue an experiment's runs. With an Idempotency-Key a repeated request is safe: it gets the first answer
+    again."""
     if dry_run:
         return await _plan(reading, request)
     return await context.expanding.run(_submit, context, caller, request, idempotency_key)

@@ -11,13 +11,13 @@ from fastapi import Request, Response
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 INLINE_BYTES = 256 << 10  # larger answers are hashed on a thread
-NOT_MODIFIED: dict[int | str, Any] = {304: {"description": "the answer is the one named by If-None-Match"}}
+NOT_MODIFIED: dict[int | str, Any] = {304: {"description": "the answer still has the ETag in If-None-Match"}}
 PARAMETER: dict[str, Any] = {
     "name": "if-none-match",
     "in": "header",
     "required": False,
     "schema": {"type": "string", "title": "If-None-Match"},
-    "description": "the ETag of a known answer",
+    "description": "the ETag of an answer that the client has",
 }
 
 

@@ -1,4 +1,4 @@
-"""Parsing of JSON values from outside, within limits that every reader and the database can hold.
+"""Parsing of JSON values from outside, within limits that every reader and the database support.
 
 Depth is bounded, integers fit into 64 bits, other numbers are finite, text is valid Unicode.
 """

@@ -145,7 +145,7 @@ def _runtimes(processes: Sequence[Process]) -> dict[str, list[str]]:
 
 
 def _samples(processes: Sequence[Process]) -> list[dict[str, Any]]:
-    """outlier: the process among its variant's; outlier_steps: by their place among its timed steps."""
+    """outlier: whether the process is an outlier of its variant; outlier_steps: indices among its timed steps."""
     return [
         {
             "variant": dataclasses.asdict(variant_of(group)),

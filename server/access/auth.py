@@ -27,7 +27,7 @@ async def authorise(request: Request, context: Context, access: Access) -> Calle
     caller = await (to_thread.run_sync(identify) if "read" in access.scopes else context.control.run(identify))
     if caller.scope not in access.scopes:
         scopes = sorted(access.scopes)
-        raise Forbidden(f"this takes a key of scope {' or '.join(scopes)}, not {caller.scope}", scopes=scopes)
+        raise Forbidden(f"this needs a key of scope {' or '.join(scopes)}, not {caller.scope}", scopes=scopes)
     if caller.key_id is not None:
         wait_s = context.rates.take(caller.key_id)
         if wait_s > 0:

@@ -32,7 +32,7 @@ class InFlight:
         """Raises ServerBusy."""
         if self._held_bytes + size_bytes > self._most_bytes:
             refusal = ServerBusy(
-                f"at most {self._most_bytes} bytes of bodies are held at once", max_bytes=self._most_bytes
+                f"at most {self._most_bytes} bytes of bodies may be in memory at once", max_bytes=self._most_bytes
             )
             refusal.headers["Retry-After"] = "1"
             raise refusal
@@ -87,7 +87,7 @@ def paced(receive: Receive, timeout_s: float, least_bytes_per_s: float) -> Recei
                 message = await receive()
         except TimeoutError:
             raise BodyTooSlow(
-                f"a body comes at {least_bytes_per_s:g} bytes a second or more, {timeout_s:g} s late at most"
+                f"a body must arrive at {least_bytes_per_s:g} bytes a second or more, {timeout_s:g} s late at most"
             ) from None
         until = min(until + len(message.get("body", b"")) / least_bytes_per_s, loop.time() + timeout_s)
         return message
@@ -96,4 +96,4 @@ def paced(receive: Receive, timeout_s: float, least_bytes_per_s: float) -> Recei
 
 
 def _too_large(limit_bytes: int) -> BodyTooLarge:
-    return BodyTooLarge(f"at most {limit_bytes} bytes are taken here", max_bytes=limit_bytes)
+    return BodyTooLarge(f"at most {limit_bytes} bytes are accepted here", max_bytes=limit_bytes)

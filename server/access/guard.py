@@ -23,7 +23,7 @@ from taskloom.server.context import Context
 from taskloom.server.settings import Settings
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
-GONE = 499  # nginx's status for a client that has gone
+GONE = 499  # nginx's status for a client that has disconnected
 INLINE_BYTES = 16 << 10  # smaller bodies are parsed in the event loop, where a thread would cost more
 BodyLimit = Callable[[Settings], int]
 
@@ -73,7 +73,7 @@ async def _guarded(route: Guarded, handle: Handle, request: Request) -> Response
 
 
 def _is_for_readers(access: Access) -> bool:
-    """Whether its requests take turns: those that workers and provisioners send do not."""
+    """Whether its requests take turns. Requests of workers and provisioners do not."""
     return "read" in access.scopes and "worker" not in access.scopes
 
 
@@ -87,8 +87,8 @@ def _paced(receive: Receive, settings: Settings) -> Receive:
 
 
 async def _while_connected(request: Request, answer: Awaitable[Response]) -> Response:
-    """The answer. When the client goes, work that waits for a thread is given up, and work in one is told so: it asks
-    with anyio.from_thread.check_cancelled.
+    """The answer. When the client disconnects, work that waits for a thread never starts, and work on a thread can
+    detect it with anyio.from_thread.check_cancelled.
     """
     with anyio.CancelScope() as scope:
         watcher = asyncio.create_task(_watch(request.receive, scope))

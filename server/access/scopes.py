@@ -1,4 +1,4 @@
-"""Access of an operation: the scopes that allow it, and where it needs no key."""
+"""Access of an operation: the scopes that allow it, and the callers that need no key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Access:
-    """Scopes that allow an operation; `without_key`: from where it needs no key."""
+    """Scopes that allow an operation. `without_key`: the callers that need no key."""
 
     scopes: frozenset[str]
     without_key: Literal["nowhere", "loopback", "everywhere"] = "nowhere"

@@ -68,7 +68,7 @@ class Deliveries:
         claimed = await to_thread.run_sync(self._claim)
         if claimed and not self._closed:
             self._sending = asyncio.ensure_future(self._send(claimed))
-            with contextlib.suppress(asyncio.CancelledError):  # by close()
+            with contextlib.suppress(asyncio.CancelledError):  # cancelled by close()
                 await self._sending
 
     async def _send(self, claimed: list[Message]) -> None:
@@ -117,7 +117,7 @@ class Deliveries:
                     continue
                 webhook = session.get_one(Webhook, row.webhook_id)
                 if not is_allowed(webhook.url, self._settings.webhook_targets):
-                    row.next_at, row.error = None, "this server's operator does not allow the address any more"
+                    row.next_at, row.error = None, "this server's operator no longer allows the address"
                     continue
                 of_each[row.webhook_id] += 1
                 row.tries += 1
@@ -131,7 +131,7 @@ class Deliveries:
         with self._database.write() as session:
             row = session.get(Delivery, message.delivery_id, with_for_update=LOCKED)
             if row is None or (row.next_at is None and answer.error is not None):
-                return  # the webhook was deleted, or the message given up meanwhile
+                return  # meanwhile the webhook was deleted, or the last try failed
             row.status, row.error = answer.status, answer.error
             if answer.error is None:
                 row.delivered_at, row.next_at = now(session), None

@@ -17,7 +17,7 @@ class Webhook(Base):
     url: Mapped[str] = mapped_column(Text)
     events: Mapped[list[str]]
     secret: Mapped[str] = mapped_column(String(64))
-    key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # none without keys
+    key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # null without keys
     created_at: Mapped[float]
 
     __table_args__ = (LASTING_IDS,)

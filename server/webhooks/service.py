@@ -27,7 +27,7 @@ from taskloom.server.webhooks.targets import is_allowed
 
 SECRET_BYTES = 32
 KEPT_S = 30 * 86400.0  # after delivery or the last try
-MOST_WAITING = 1000  # per webhook; beyond that the oldest messages are given up
+MOST_WAITING = 1000  # per webhook; beyond that the oldest messages are dropped
 
 
 def create(database: Database, settings: Settings, caller: Caller, request: WebhookRequest) -> WebhookCreated:

@@ -34,7 +34,7 @@ def test_every_change_of_a_run_has_its_time_actor_and_reason(api, make_result):
         ("submit", "queued", None, None, "local", None),
         ("claim", "leased", 1, "leased", "worker:w1", None),
         ("start", "running", 1, "running", "worker:w1", None),
-        ("requeue", "queued", 1, "lost", "server", "no heartbeat before its lease ran out"),
+        ("requeue", "queued", 1, "lost", "server", "no heartbeat before its lease expired"),
         ("claim", "leased", 2, "leased", "worker:w1", None),
         ("requeue", "queued", 2, "cancelled", "worker:w1", "handed back by its worker"),
         ("claim", "leased", 3, "leased", "worker:w1", None),
@@ -58,12 +58,12 @@ def test_what_a_worker_says_after_its_lease_ran_out_is_in_the_history(api, make_
     node.upload(node.claim(), make_result())
     node.upload(lease, make_result())
     assert told(api, "/runs/1/changes")[2:] == [
-        ("requeue", "queued", 1, "lost", "server", "no heartbeat before its lease ran out"),
-        ("renew", "running", 1, "running", "worker:w1", "heard of again after its lease ran out"),
+        ("requeue", "queued", 1, "lost", "server", "no heartbeat before its lease expired"),
+        ("renew", "running", 1, "running", "worker:w1", "heartbeat after its lease had expired"),
         ("requeue", "queued", 1, "lost", "worker:w1", "its worker was started again"),
         ("claim", "leased", 2, "leased", "worker:w1", None),
         ("succeed", "succeeded", 2, "succeeded", "worker:w1", None),
-        ("supersede", "succeeded", 1, "superseded", "worker:w1", "late: the run had gone on without this attempt"),
+        ("supersede", "succeeded", 1, "superseded", "worker:w1", "late: the run had continued without this attempt"),
     ]
 
 

@@ -44,7 +44,7 @@ def create(database: Database, request: KeyRequest) -> KeyCreated:
     secret = secrets.token_hex(SECRET_BYTES)
     with database.write() as session:
         if request.scope != "admin" and not _any(session):
-            accepted = "admin for the first key: from then on, keys are asked for"
+            accepted = "admin for the first key: from then on, every request needs a key"
             raise InvalidRequest(
                 [{"pointer": "/scope", "field": "scope", "value": request.scope, "accepted": accepted}]
             )
@@ -102,7 +102,7 @@ def identify(database: Database, token: str | None, open_without_keys: bool) -> 
         if not hmac.compare_digest(_sha256(found[2]) if found else "", known) or key is None:
             if open_without_keys and not _any(session):
                 return ANYBODY
-            raise Unauthenticated("this key is not known here" if token else None)
+            raise Unauthenticated("this server does not know this key" if token else None)
         at = now(session)
     if key.revoked_at is not None:
         raise Unauthenticated(f"key {key.id} was revoked")

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 INCOMING = "incoming"
-LEFT_S = 86400.0  # an upload that is older has been abandoned
+LEFT_S = 86400.0  # an older upload was abandoned
 
 
 class Incoming:

@@ -54,7 +54,7 @@ def _known_worker(session: Session, request: LeaseRequest) -> Worker:
 
 
 def _again(session: Session, settings: Settings, held: Attempt) -> Lease:
-    """Return the lease again that the worker holds but never started, since the answer to its claim was lost."""
+    """Return the worker's existing lease again if it was never started, because the answer to its claim was lost."""
     if held.state != "leased":
         raise WorkerBusy(f"worker {held.worker_id} still runs attempt {held.id}", attempt_id=held.id)
     run = session.get_one(Run, held.run_id)

@@ -41,8 +41,8 @@ class Figures:
     final_loss: float | None = None
     phase_s: dict[str, float] | None = None  # the median of each over the timed steps
     flagged_steps: int | None = None  # timed ones that the trainer flagged
-    environment_sha256: str | None = None  # equal for runs with equal software and machines
-    node_time: dict[str, float] | None = None  # where its node's time went; null of a trainer that does not report it
+    environment_sha256: str | None = None  # equal for runs with the same software on the same machine
+    node_time: dict[str, float] | None = None  # where its node's time went; null if the trainer does not report it
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
 
 
 def _node_time(result: Mapping[str, Any], queued_s: float) -> dict[str, float] | None:
-    """Where the node's time went. While there was no run to claim, the node was idle: none of that is the run's."""
+    """Where the node's time went. While there was no run to claim, the node was idle, and the run does not count that
+    time."""
     told = result.get("node_time") or {}
     if "timed_s" not in told:
         return None

@@ -1,5 +1,5 @@
-"""Effects of a heartbeat, a result, an expiry or a deadline on an attempt and its run. No I/O, no clock: facts in,
-verbs out; runs/states.py maps verbs to states.
+"""Effects of a heartbeat, a result, an expiry or a deadline on an attempt and its run. The functions have no I/O and no
+clock. They map facts to verbs, and runs/states.py maps verbs to states.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def beat(facts: Facts) -> Change:
         return Change("renew", "renew")
     if facts.attempt_state in ("lost", "superseded"):
         raise LeaseLost(
-            f"attempt {facts.attempt_id} lost its lease, and its worker or its run went on without it",
+            f"attempt {facts.attempt_id} lost its lease, and its worker or its run continued without it",
             current=facts.attempt_state,
             allowed=ATTEMPT.allowed(facts.attempt_state),
         )
     raise InvalidTransition(
-        f"attempt {facts.attempt_id} is {facts.attempt_state}; it takes no heartbeat",
+        f"attempt {facts.attempt_id} is {facts.attempt_state}; it accepts no heartbeat",
         current=facts.attempt_state,
         allowed=ATTEMPT.allowed(facts.attempt_state),
     )

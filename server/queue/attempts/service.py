@@ -70,7 +70,7 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
             _check_cores_free(session, attempt)
             run.losses -= 1
             run.error = attempt.error = None
-        reason = "heard of again after its lease ran out" if change.attempt == "renew" else None
+        reason = "heartbeat after its lease had expired" if change.attempt == "renew" else None
         cause = Cause(f"worker:{attempt.worker_id}", facts.now, reason)
         changes.make(session, cause, run, change.run, attempt, change.attempt)
         first = run.started_at == facts.now
@@ -150,7 +150,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
 def _reason(change: rules.Change, payload: payloads.Payload) -> str | None:
     """Reason of an upload's change where the verb does not give it."""
     if change.attempt == "supersede":
-        return "late: the run had gone on without this attempt"
+        return "late: the run had continued without this attempt"
     if change.run in ("requeue", None):
         return "handed back by its worker"
     if change.run == "trace":
@@ -241,7 +241,7 @@ def reap(database: Database, settings: Settings) -> bool:
     with database.write() as session:
         overdue, expired = Attempt.deadline_at + settings.deadline_grace_s <= db_now(), Attempt.expires_at <= db_now()
         _end_all(session, settings, overdue, SERVER, "deadline-exceeded", overdue=True)
-        return _end_all(session, settings, expired, SERVER, "no heartbeat before its lease ran out")
+        return _end_all(session, settings, expired, SERVER, "no heartbeat before its lease expired")
 
 
 def _end_all(
@@ -268,7 +268,7 @@ def _end_all(
             run.error = attempt.error if run.state == "failed" else None
         else:
             run.losses += 1
-            attempt.error = {"slug": "lost", "detail": "no heartbeat before the lease ran out, or the worker restarted"}
+            attempt.error = {"slug": "lost", "detail": "no heartbeat before the lease expired, or the worker restarted"}
             if run.state == "quarantined":
                 run.error = {"slug": "quarantined", "detail": f"lost {run.losses} times; not tried again by itself"}
         queued = queued or run.state == "queued"

@@ -14,7 +14,7 @@ class Pool(Base):
     __tablename__ = "pool"
 
     name: Mapped[str] = mapped_column(Text, primary_key=True)
-    key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # none: before there were keys
+    key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # null: reported before there were keys
     report: Mapped[dict[str, Any]]  # the provisioner's latest
     seen_at: Mapped[float]
     silent_at: Mapped[float]  # without a report until then, the pool no longer counts

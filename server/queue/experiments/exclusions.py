@@ -9,7 +9,7 @@ from taskloom.server.queue.experiments.canonical import text
 
 
 class Exclusions:
-    """Excluded combinations, indexed by their values: one lookup covers all exclusions of the same settings.
+    """Excluded combinations, indexed by their values: one lookup checks all exclusions of the same settings.
     """
 
     def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:

@@ -30,7 +30,7 @@ class Experiment(Base):
     rel_ci: Mapped[float | None]
     stop_reason: Mapped[str | None] = mapped_column(String(20))
     alerts_at: Mapped[float | None]  # finished_at of the last search for slowdowns
-    verdict: Mapped[dict[str, Any] | None]  # computed at verdict_at, after its end
+    verdict: Mapped[dict[str, Any] | None]  # computed at `verdict_at`, after the experiment's end
     verdict_at: Mapped[float | None]
 
     __table_args__ = (

@@ -231,7 +231,7 @@ def _expand(database: Database, settings: Settings, request: ExperimentRequest) 
 
 def _stop_if_gone() -> None:
     """Raise the cancellation if the client has gone."""
-    with contextlib.suppress(NoEventLoopError):  # called by this server itself
+    with contextlib.suppress(NoEventLoopError):  # called by the server itself, without a client
         from_thread.check_cancelled()
 
 

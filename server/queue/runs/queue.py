@@ -37,7 +37,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Offer:
-    """A worker with a recent sign of life. busy: an attempt runs on one of its cores."""
+    """A worker that sent a message recently. busy: an attempt runs on one of its cores."""
 
     node: str
     cores: frozenset[int]
@@ -59,7 +59,7 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
     if not offers:
         if not registered:
             return "no-worker", "no worker is registered"
-        return "no-worker", f"none of {registered} registered workers was heard of lately, or they have left"
+        return "no-worker", f"none of {registered} registered workers sent a message recently, or they have left"
     unfit = _lacking(wish, offers, "worker")
     if unfit is not None:
         return unfit
@@ -68,7 +68,7 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
         fitting = [offer for offer in fitting if (offer.node, offer.core_set) == wish.kept_by]
         whose = f"its block belongs to the worker on cores {wish.kept_by[1]} of {wish.kept_by[0]}"
         if not fitting:
-            return "block-bound", f"{whose}, which has not what it needs"
+            return "block-bound", f"{whose}, which lacks what it needs"
         if all(offer.busy for offer in fitting):
             return "block-bound", f"{whose}, which is busy"
     if all(offer.busy for offer in fitting):
@@ -77,7 +77,7 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
         return unfit or ("all-busy", f"all of {len(fitting)} workers that could run it are busy")
     if runs_before:
         return "runs-before", f"{runs_before} runs before it"
-    return "next", "a worker to ask for it: it is the next"
+    return "next", "a worker to claim it: it is the next"
 
 
 def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:

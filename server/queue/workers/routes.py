@@ -25,7 +25,7 @@ from taskloom.server.routing import Router
 
 router = Router("/workers", tag="workers")
 WorkerId = Annotated[str, Path(max_length=200)]
-NEW: dict[int | str, Any] = {201: {"model": WorkerSummary, "description": "a worker not known before"}}
+NEW: dict[int | str, Any] = {201: {"model": WorkerSummary, "description": "a new worker"}}
 
 
 def _register(context: Context, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
@@ -93,7 +93,7 @@ def index(context: Ctx, page: Paged) -> WorkerPage:
 
 @router.get("/{worker_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, worker_id: WorkerId) -> WorkerSummary:
-    """Show a worker with its last sign of life and its current attempt."""
+    """Show a worker with the time of its last message and its current attempt."""
     return service.show(context.database, context.settings, worker_id)
 
 

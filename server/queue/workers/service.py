@@ -94,7 +94,7 @@ def _check_spool(given: WorkerRegistration, known: Worker, at: float, lease_s: f
         return
     if given.spool_id != known.spool_id:
         raise WorkerElsewhere(
-            f"worker {known.worker_id} is at work with another spool on {known.node} (heard of {silent_s:.0f} s ago): "
+            f"worker {known.worker_id} is active with another spool on {known.node} (heard of {silent_s:.0f} s ago): "
             f"stop it, or give this one another --worker-id; this one takes its place once that one has not been "
             f"heard of for {lease_s:g} s"
         )
