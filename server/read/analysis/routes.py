@@ -66,8 +66,10 @@ async def compare(
 
 @router.get("/scaling", READERS, errors=(*COMPUTED, NotFound), response_model=ScalingTable)
 async def scaling(ask: Asks, experiment_id: ExperimentId) -> Response:
-    """Step time, throughput, speedup and efficiency of every variant of an experiment, from the runs that have
-    succeeded so far."""
+    """Step time, throughput, speedup and efficiency of every variant of an experiment.
+
+    They come from the runs that have succeeded so far.
+    """
     return await ask("scaling", experiment_id, made_from=of_experiments(experiment_id))
 
 
@@ -108,8 +110,10 @@ async def forecast(
         str, Query(pattern=CORES, description="up to 32 numbers of cores below 1000, such as 1,2,4")
     ] = "1,2,4,8,16,32,64,128",
 ) -> Response:
-    """Forecast the step time on more cores than the node has, under fork-join and task, with its error at the measured
-    numbers of threads."""
+    """Forecast the step time on more cores than the node has, under fork-join and task.
+
+    The answer has the error at each measured number of threads.
+    """
     wanted = tuple(int(n) for n in cores.split(","))
     return await ask("forecast", experiment_id, wanted, made_from=of_experiments(experiment_id))
 
