@@ -1,12 +1,16 @@
-"""This tree compared with an earlier one: steps, start to first step, and METG, paired and in fresh processes.
+"""This tree compared with an earlier one, in turns: steps and METG; and start to first step.
 
     git worktree add /tmp/before COMMIT
-    python -m bench.revisions --before /tmp/before --cases tiny:task:2,gpt2-124m:task:2,metg --rounds 6
+    python -m bench.revisions --before /tmp/before --cases tiny:task:2,gpt2-124m:task:2,metg --rounds 8
 
-In each round both trees run every case once, which of the two first at random, so rounds are pairs. A training process
-counts by the median of its timed steps, and by the seconds from its start to its first step; METG is that of
-stencil_1d under one scheduler. The ratio is ours / before, below 1 where ours is faster, with an exact interval from
-six rounds on. Losses are compared. Raw figures, the machine and a table are written to --out (.json and .md).
+In each round both trees start a fresh process, which of the two first at random. Then the two take turns on the same
+cores until one of them ends (bench/turns.py): 0.2 s each for tiny, 2.5 s for larger models. The step that was stopped
+is dropped, and a turn counts by the median of its other steps. A round counts by the Hodges-Lehmann estimate over its
+pairs of turns. METG is that of stencil_1d; a turn is one sweep of grains under one scheduler, without its first point,
+which was stopped, and a round counts by the median at each grain over its sweeps. Turns of one round share the host's
+speed, but also where memory happened to lie, so the interval is over rounds, from six on. Ratios are ours / before,
+below 1 where ours is faster. Losses are compared. Raw figures, the machine and a table are written to --out (.json and
+.md).
 """
 
 from __future__ import annotations
@@ -19,15 +23,57 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
+from bench.turns import Event, Runner, Turn, alternate
 from gpt2core.process import launch
 from gpt2core.spec.result import median
+from gpt2core.taskbench.granularity import Point, metg_s, peak_iterations_per_s
 
 METG_MODULES = ("gpt2core.taskbench.metg", "gpt2core.metg")  # now, and in trees before it moved
 WHAT = {"step_s": "step", "first_step_s": "start to first step", "task": "METG, task", "fork-join": "METG, fork-join"}
+Found = dict[str, dict[str, list[float]]]  # of what, of which tree: values, paired
+
+
+@dataclass(frozen=True)
+class Case:
+    """What both trees run: the settings, the event that ends a turn, and the least that a turn takes."""
+
+    name: str
+    settings: Measured
+    report: str
+    turn_s: float
+
+    @classmethod
+    def parse(cls, name: str, turns: int) -> Case:
+        """MODEL:SCHEDULER:THREADS, or metg. turns: about as many of each process."""
+        if name == "metg":
+            cores = list(launch.allowed_cores()[:2])
+            sizes = {"max_grain": 8192, "point_s": 0.01, "repetitions": turns // 2}  # two schedulers
+            return cls(name, {"threads": 2, "cores": cores, "scheduler": ["task", "fork-join"], **sizes}, "sweep", 0.0)
+        model, scheduler, threads = name.split(":")
+        turn_s, warmup, steps = (0.2, 20, 110) if model == "tiny" else (2.5, 2, 3)  # of a turn, roughly
+        settings = {
+            "model": model, "batch": 4, "seq": 64, "scheduler": scheduler, "threads": int(threads), "warmup": warmup,
+            "steps": warmup + 1 + steps * turns, "cores": list(launch.allowed_cores()[: int(threads)]),
+        }  # fmt: skip
+        return cls(name, settings, "step", turn_s)
+
+    def start(self, tree: Path, result: Path) -> Runner:
+        module = "gpt2core"
+        if self.name == "metg":
+            module = next(m for m in METG_MODULES if (tree / (m.replace(".", "/") + ".py")).exists())
+        return Runner([sys.executable, "-P", "-m", module, "--result", str(result)], self.settings, tree, self.report)
+
+    def warm(self, event: Event) -> bool:
+        """Whether a report is of measured work."""
+        return self.name == "metg" or event["step"] > self.settings["warmup"]
 
 
 def main() -> None:
@@ -36,34 +82,29 @@ def main() -> None:
     parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
     parser.add_argument("--cases", default="tiny:task:2,tiny:fork-join:2,gpt2-124m:task:2,gpt2-124m:fork-join:2,metg",
                         help="MODEL:SCHEDULER:THREADS, or metg; with commas")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=8, help="pairs of processes of each case")
+    parser.add_argument("--turns", type=int, default=20, help="about as many turns of each process")
     out_option(parser, "revisions")
     given = parser.parse_args()
     trees = {"ours": ROOT, "before": given.before.resolve()}
-    cases = given.cases.split(",")
-    for tree in trees.values():
-        for case in cases:
-            measure(tree, case)  # compiles what is missing, and measures products
-    before = machine()
-    runs: list[Measured] = []
+    names = given.cases.split(",")
     order = random.Random(1337)
-    for round_no in range(given.rounds):
-        for case in cases:
-            losses = {}
-            for name in order.sample(list(trees), len(trees)):
-                got = measure(trees[name], case)
-                losses[name] = got.pop("losses", None)
-                runs.append({"round": round_no, "case": case, "tree": name, **got})
-                said = ", ".join(f"{WHAT[key]} {value * 1e3:.4g} ms" for key, value in got.items())
-                print(f"[{round_no + 1}/{given.rounds}] {case}, {name}: {said}", flush=True)
-            if all(losses.values()):  # METG has none
-                runs[-1]["same_losses"] = runs[-2]["same_losses"] = losses["ours"] == losses["before"]
+    for name in names:
+        measure(Case.parse(name, 2), trees, order)  # compiles what is missing, and measures products
+    before = machine()
+    rounds: list[Measured] = []
+    for number in range(given.rounds):
+        for name in names:
+            rounds.append({"round": number, "case": name, **measure(Case.parse(name, given.turns), trees, order)})
+            said = ", ".join(f"{WHAT[what]} {ratio(*sides(of))['ratio']:.3f}" for what, of in rounds[-1]["of"].items())
+            print(f"[{number + 1}/{given.rounds}] {name}: {said}", flush=True)
     report = {
-        **head("taskloom.bench.revisions/1", {**before, "load_average_after": list(os.getloadavg())}),
+        **head("taskloom.bench.revisions/2", {**before, "load_average_after": list(os.getloadavg())}),
         "revisions": {name: revision(tree) for name, tree in trees.items()},
-        "runs": runs,
-        "rows": [row(runs, case, key) for case in cases for key in measured(runs, case)],
-    }
+        "rounds": rounds,
+        "rows": [row(rounds, case, what) for case in names for what in WHAT
+                 if any(what in r["of"] for r in rounds if r["case"] == case)],
+    }  # fmt: skip
     save(given.out, report, table(report))
 
 
@@ -73,56 +114,77 @@ def revision(tree: Path) -> str:
                           check=True, capture_output=True, text=True).stdout.strip()  # fmt: skip
 
 
-def measure(tree: Path, case: str) -> Measured:
-    """Seconds of one fresh process of a tree. Raises SystemExit if it fails."""
-    with tempfile.TemporaryDirectory(prefix="bench-revisions-") as folder:
-        result = Path(folder) / "result.json"
-        if case == "metg":
-            module = next(m for m in METG_MODULES if (tree / (m.replace(".", "/") + ".py")).exists())
-            settings: Measured = {"threads": 2, "cores": list(launch.allowed_cores()[:2]), "repetitions": 2}
-            run(tree, module, settings, result)
-            sweeps = json.loads(result.read_text(encoding="utf-8"))["metg"]
-            return {each["scheduler"]: each["metg_s"] for each in sweeps}
-        model, scheduler, threads = case.split(":")
-        steps, warmup = (200, 20) if model == "tiny" else (7, 2)
-        settings = {"model": model, "batch": 4, "seq": 64, "steps": steps, "warmup": warmup, "scheduler": scheduler,
-                    "threads": int(threads), "cores": list(launch.allowed_cores()[: int(threads)])}  # fmt: skip
-        first_s = run(tree, "gpt2core", settings, result)
-        got = json.loads(result.read_text(encoding="utf-8"))
-        return {"step_s": median(got["step_s"][warmup:]), "first_step_s": first_s - got["step_s"][0],
-                "losses": got["losses"]}  # fmt: skip
+def measure(case: Case, trees: Mapping[str, Path], order: random.Random) -> Measured:
+    """One round of a case: what its turns measured, and whether losses agree. Raises SystemExit if a process fails."""
+    runners: dict[str, Runner] = {}
+    last: dict[str, Event] = {}
+    first_s: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-revisions-") as folder, ExitStack() as running:
+        results = {name: Path(folder) / f"{name}.json" for name in trees}
+        for name in order.sample(list(trees), len(trees)):
+            runner = runners[name] = running.enter_context(case.start(trees[name], results[name]))
+            while (event := runner.next_report()) is not None and not case.warm(event):
+                first_s.setdefault(name, [time.monotonic() - runner.begun_s - event["step_s"]])
+            if event is None:
+                runner.finish()
+                raise SystemExit(f"{case.name}, {name}: ended before its measured work")
+            last[name] = event
+            runner.stop()
+        turns = alternate(runners, last, case.turn_s, order)
+        got = {name: json.loads(result.read_text(encoding="utf-8")) for name, result in results.items()}
+    if case.name == "metg":
+        return {"turns": len(turns), "of": metg(turns, got)}
+    of = {**steps(turns, got), "first_step_s": first_s}
+    return {"turns": len(turns), "of": of, "same_losses": got["ours"]["losses"] == got["before"]["losses"]}
 
 
-def run(tree: Path, module: str, settings: Measured, result: Path) -> float:
-    """Seconds from a process's start to the report of its first step; nan if it reports none."""
-    command = [sys.executable, "-P", "-m", module, "--result", str(result)]
-    environment = {**launch.environment(), "PYTHONPATH": str(tree)}
-    begun, first = time.monotonic(), float("nan")
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=result.parent,
-                          env=environment) as process:  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(settings))
-        process.stdin.close()
-        for line in process.stdout:
-            if first != first and json.loads(line)["event"] == "step":
-                first = time.monotonic() - begun
-    if process.returncode:
-        raise SystemExit(f"{tree}: {module} ended with {process.returncode}")
-    return first
+def steps(turns: Sequence[Mapping[str, Turn]], got: Mapping[str, Any]) -> Found:
+    """Median step of each pair of turns in which both trees ran a whole one."""
+    whole = [{name: turn.whole(got[name]["step_s"]) for name, turn in pair.items()} for pair in turns]
+    kept = [pair for pair in whole if all(pair.values())]
+    return {"step_s": {name: [median(pair[name]) for pair in kept] for name in got}} if kept else {}
 
 
-def measured(runs: list[Measured], case: str) -> list[str]:
-    """Measurements of a case."""
-    return [key for key in WHAT if any(key in r for r in runs if r["case"] == case)]
+def metg(turns: Sequence[Mapping[str, Turn]], got: Mapping[str, Any]) -> Found:
+    """METG of each scheduler, from its sweeps' medians. Raises SystemExit if the trees' sweeps are in another order."""
+    swept: dict[str, dict[str, list[Measured]]] = {}
+    for pair in turns:
+        sweeps = {name: got[name]["sweeps"][turn.since["done"]] for name, turn in pair.items()}
+        scheduler, *other = {sweep["scheduler"] for sweep in sweeps.values()}
+        if other:
+            raise SystemExit("the two trees' sweeps are in another order")
+        for name, sweep in sweeps.items():
+            swept.setdefault(scheduler, {}).setdefault(name, []).extend(sweep["points"][1:])
+    reached = {
+        scheduler: {name: [value for value in [median_metg_s(points)] if value] for name, points in of.items()}
+        for scheduler, of in swept.items()
+    }
+    return {scheduler: of for scheduler, of in reached.items() if all(of.values())}
 
 
-def row(runs: list[Measured], case: str, key: str) -> Measured:
-    """One figure of a case in both trees."""
-    of = {tree: [r[key] for r in runs if r["case"] == case and r["tree"] == tree] for tree in ("ours", "before")}
-    same = [r["same_losses"] for r in runs if r["case"] == case and "same_losses" in r]
-    return {"case": case, "what": WHAT[key], "ours_s": median(of["ours"]), "before_s": median(of["before"]),
-            "same_losses": all(same) if same else None, **ratio(of["ours"], of["before"])}  # fmt: skip
+def median_metg_s(points: Sequence[Measured]) -> float | None:
+    """METG(50 %) by the median time of a task at each grain, and the best rate of these."""
+    by_grain: dict[int, list[float]] = {}
+    for point in points:
+        by_grain.setdefault(point["grain"], []).append(point["elapsed_s"] / point["tasks"])
+    middle = [Point(grain, 1, median(each), points[0]["threads"]) for grain, each in by_grain.items()]
+    return metg_s(middle, peak_iterations_per_s([middle]))
+
+
+def sides(of: Mapping[str, list[float]]) -> tuple[list[float], list[float]]:
+    return of["ours"], of["before"]
+
+
+def row(rounds: Sequence[Measured], case: str, what: str) -> Measured:
+    """One figure of a case in both trees; its ratio is over the rounds' ratios."""
+    mine = [r for r in rounds if r["case"] == case]
+    of = [r["of"][what] for r in mine if what in r["of"]]
+    ours, before = ([median(side) for side in both] for both in zip(*map(sides, of), strict=True))
+    ratios = [ratio(*sides(each))["ratio"] for each in of]
+    same = [r["same_losses"] for r in mine if "same_losses" in r]
+    return {"case": case, "what": WHAT[what], "ours_s": median(ours), "before_s": median(before),
+            "turns": sum(r["turns"] for r in mine), "round_ratios": ratios,
+            "same_losses": all(same) if same else None, **ratio(ratios, [1.0] * len(ratios))}  # fmt: skip
 
 
 def table(report: Measured) -> str:
@@ -131,14 +193,17 @@ def table(report: Measured) -> str:
         f"# {report['revisions']['ours']} against {report['revisions']['before']}, {report['at'][:10]}", "",
         f"Machine: {of['cpu_model']}, {of['cores']} cores, Linux {of['kernel']}; load average "
         f"{of['load_average'][0]:.1f} before, {of['load_average_after'][0]:.1f} after.", "",
-        f"Ratio: ours / before, below 1 where ours is faster, {HOW}.", "",
-        "| case | what | before | ours | ratio | 95 % | same losses |", "|---|---|---|---|---|---|---|",
+        f"Ratio: ours / before, below 1 where ours is faster, {HOW}. A round is a pair of processes that take turns on "
+        "the same cores; its ratio is that of its pairs of turns.", "",
+        "| case | what | before | ours | ratio | 95 % | rounds | pairs of turns | same losses |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for r in report["rows"]:
         scale, unit = (1e3, "ms") if r["ours_s"] > 1e-4 else (1e9, "ns")
-        figures = f"{r['before_s'] * scale:.4g} {unit} | {r['ours_s'] * scale:.4g} {unit} | {r['ratio']:.3f}"
+        figures = f"{r['before_s'] * scale:.4g} {unit} | {r['ours_s'] * scale:.4g} {unit} | {r['ratio']:.4f}"
         same = {True: "yes", False: "no", None: "-"}[r["same_losses"]]
-        lines.append(f"| {r['case']} | {r['what']} | {figures} | {told(r['ratio_interval'])} | {same} |")
+        pairs = f"{r['rounds']} | {r['turns']}"
+        lines.append(f"| {r['case']} | {r['what']} | {figures} | {told(r['ratio_interval'], 4)} | {pairs} | {same} |")
     return "\n".join(lines) + "\n"
 
 
