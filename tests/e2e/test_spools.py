@@ -168,7 +168,7 @@ def test_a_worker_with_another_spool_waits_until_the_one_at_work_has_gone(home: 
     run_id = submit(client)
     training(client, run_id)
     second = home.start_worker("quick", "--spool", str(home.folder / "other"))
-    until(lambda: "at work with another spool" in second.log.read_text(), "what it waits for")
+    until(lambda: "active with another spool" in second.log.read_text(), "what it waits for")
     assert "another --worker-id" in second.log.read_text()
     assert client.run(run_id).state == "running"
     (home.folder / "gate").touch()
