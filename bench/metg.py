@@ -22,14 +22,14 @@ import random
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench import peers
 from bench.quiet import ATTEMPTS, QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
-from bench.record import ROOT, head, machine, results, save
+from bench.record import ROOT, Measured, head, machine, results, save
 from bench.step import child
 from gpt2core.node import openmp
 from gpt2core.process import launch
@@ -79,6 +79,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.metg", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--patterns", default=",".join(patterns.PATTERNS))
+    parser.add_argument("--runtimes", default=",".join(openmp.find()), help="OpenMP runtimes (default: all installed)")
     parser.add_argument("--kernel", default="compute", choices=KERNELS)
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--threads", type=int, default=len(launch.allowed_cores()))
@@ -88,6 +89,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1337, help="of the order within rounds")
     parser.add_argument("--out", type=Path, help="path without suffix (default: bench/results/DATE-metg-KERNEL)")
     given = parser.parse_args()
+    given.runtimes = given.runtimes.split(",")
+    if unknown := set(given.runtimes) - set(openmp.find()):
+        parser.error(f"no runtime {', '.join(sorted(unknown))} on this machine: {', '.join(openmp.find())}")
     if given.out is None:
         given.out = results(f"metg-{given.kernel}")
     return given
@@ -104,7 +108,7 @@ def main() -> None:
     before = machine()
     with tempfile.TemporaryDirectory(prefix="bench-metg-") as name:
         built = build(Path(name))
-        sweeps, disturbed = measure(config, given.rounds, built, Path(name), random.Random(given.seed))
+        sweeps, disturbed = measure(config, given.runtimes, given.rounds, built, Path(name), random.Random(given.seed))
     report = {
         **head("taskloom.bench.metg/1", {**before, "load_average_after": list(os.getloadavg())}),
         "compilers": {compiler: version(compiler) for compiler in built},
@@ -149,14 +153,19 @@ def version(compiler: str) -> str:
 
 
 def measure(
-    config: MetgConfig, rounds: int, built: Mapping[str, Path], folder: Path, order: random.Random
+    config: MetgConfig,
+    runtimes: Sequence[str],
+    rounds: int,
+    built: Mapping[str, Path],
+    folder: Path,
+    order: random.Random,
 ) -> tuple[Sweeps, int]:
     """Every system's sweep of every pattern, once per round, and the number of disturbed sweeps that count."""
     sweeps: Sweeps = {}
     disturbed = 0
     for round_no in range(rounds):
         for pattern in order.sample(config.pattern, len(config.pattern)):
-            systems = ["ours", *openmp.find(), *built]
+            systems = ["ours", *runtimes, *built]
             for system in order.sample(systems, len(systems)):
                 sweep = functools.partial(run, config, pattern, system, built, folder)
                 found, others = undisturbed(sweep, f"{pattern}, {system}")
@@ -235,21 +244,33 @@ def compare(pattern: str, sweeps: Sweeps, kernel: str) -> dict[str, Any]:
     values = {system: [value(system, points) for points in mine] for system, mine in of.items()}
     rows = []
     for system in sorted(of, key=lambda name: (not name.startswith("ours"), " loop" in name, name)):
-        pairs = [(a, b) for a, b in zip(values[system], values[BASE], strict=True) if a is not None and b is not None]
         rows.append({
             "system": system,
             **summary(of[system], peak[system.split()[0]]),
             **spread([reached for reached in values[system] if reached is not None]),
             "reached": sum(value is not None for value in values[system]),
-            **(ratio([a for a, _ in pairs], [b for _, b in pairs]) if pairs else NO_RATIO),
+            **reached_by_both(values[system], values[BASE]),
         })  # fmt: skip
     called = {}
     for peer, mine in SAME.items():
-        both = zip(values.get(mine, []), values.get(peer, []), strict=peer in of and mine in of)
-        pairs = [(a, b) for a, b in both if a is not None and b is not None]
-        if pairs:
-            called[peer] = ratio([a for a, _ in pairs], [b for _, b in pairs])
+        if peer in of and mine in of:
+            shorts = [short_task_s(ours, theirs) for ours, theirs in zip(of[mine], of[peer], strict=True)]
+            called[peer] = {"metg": reached_by_both(values[mine], values[peer]),
+                            "task": ratio([a for a, _ in shorts], [b for _, b in shorts])}  # fmt: skip
     return {"pattern": pattern, "base": BASE, "rows": rows, "called_through_entry_points": called}
+
+
+def reached_by_both(a: Sequence[float | None], b: Sequence[float | None]) -> Measured:
+    """The ratio a / b over the rounds in which both systems reached METG."""
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    return ratio([x for x, _ in pairs], [y for _, y in pairs]) if pairs else NO_RATIO
+
+
+def short_task_s(a: Sequence[Point], b: Sequence[Point]) -> tuple[float, float]:
+    """Seconds a task and thread of two sweeps, at the finest grain that both ran: nearly all of it is overhead."""
+    of_a, of_b = ({point.grain: point.task_s for point in sweep} for sweep in (a, b))
+    finest = min(of_a.keys() & of_b.keys())
+    return of_a[finest], of_b[finest]
 
 
 def spread(found: list[float]) -> dict[str, float | None]:
@@ -279,9 +300,15 @@ def table(report: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     for comparison in report["comparisons"]:
         lines += [row_line(comparison["pattern"], row) for row in comparison["rows"]]
-    lines += ["", peers.table(report), "The same runtime called through its entry points / by compiled C, METG:", ""]
     lines += [
-        f"- {comparison['pattern']}, {SAME[peer]} / {peer}: {found['ratio']:.2f} {told(found['ratio_interval'], 2)}"
+        "", peers.table(report),
+        "The same runtime called through its entry points / by compiled C: METG, and the time of a task at the finest "
+        "grain that both ran, which is nearly all overhead.",
+        "", "| pattern | ours / peer | METG | 95 % | time of a short task | 95 % |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    lines += [
+        f"| {comparison['pattern']} | {SAME[peer]} / {peer} | {ratio_cells(found['metg'])} "
+        f"| {ratio_cells(found['task'])} |"
         for comparison in report["comparisons"]
         for peer, found in comparison["called_through_entry_points"].items()
     ]
@@ -293,8 +320,12 @@ def row_line(pattern: str, row: Mapping[str, Any]) -> str:
     if row["metg_s"] is None:
         return f"| {pattern} | {row['system']} | never at 50 %, or finer than measured | | | |"
     cells = [f"{row['metg_s'] * 1e6:.3f}", f"{row['metg_min_s'] * 1e6:.3f} to {row['metg_max_s'] * 1e6:.3f}"]
-    cells += ["", ""] if row["ratio"] is None else [f"{row['ratio']:.2f}", told(row["ratio_interval"], 2)]
-    return f"| {pattern} | {row['system']} | " + " | ".join(cells) + " |"
+    return f"| {pattern} | {row['system']} | {' | '.join(cells)} | {ratio_cells(row)} |"
+
+
+def ratio_cells(found: Measured) -> str:
+    """A ratio and its interval as two cells of a table."""
+    return " | " if found["ratio"] is None else f"{found['ratio']:.2f} | {told(found['ratio_interval'], 2)}"
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ PEERS = {
 def environment(peer: Peer, cores: Sequence[int]) -> dict[str, str]:
     """Additional environment of a peer's process. Raises SystemExit."""
     found = {"OMP_NUM_THREADS": str(len(cores))}
+    if peer.compiled:
+        found["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # bench.quiet would count compiling workers' time as others'
     if peer.tuned:
         places = ",".join(f"{{{core}}}" for core in cores)
         found |= {**KEEP_MEMORY, "OMP_PROC_BIND": "close", "OMP_PLACES": places}
