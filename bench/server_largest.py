@@ -22,6 +22,14 @@ SHAPES = {  # as many as a submission may have
     "base": {**BASE, "batch": 50, "seq": 100},
     "axes": {"batch_slice": list(range(1, 51)), "token_slice": list(range(1, 101))},
 }
+TEAMS = {  # all but the widest get its slices
+    "base": {"model": "tiny", "steps": 12, "batch": 50, "seq": 100},
+    "axes": {"threads": [1, 2, 4, 8], "seed": list(range(RUNS // 4))},
+}
+CLIPPED = {  # a model of 200,000 blocks
+    "base": {"model": {"layers": 1, "heads": 1, "channels": 1 << 16, "vocab": 1 << 16, "context": 1 << 20}, "seq": 16},
+    "axes": {"grad_clip": [1 + i / 8 for i in range(5000)]},
+}
 EXCLUDED = {  # 500,000 comparisons
     "base": BASE,
     "axes": {"seed": list(range(5000))},
@@ -42,7 +50,8 @@ async def largest(served: Served, given: argparse.Namespace) -> dict[str, Any]:
             of_it = f"/experiments/{made['id']}"
             for verb in ("cancel", "retry", "cancel"):
                 await _timed(served, connection, found, f"{verb} {RUNS:,} runs {name}", f"{of_it}/{verb}")
-        for name, request in ((f"{RUNS:,} runs", SEEDS), ("5,000 shapes", SHAPES), ("500,000 exclusions", EXCLUDED)):
+        for name, request in ((f"{RUNS:,} runs", SEEDS), ("5,000 shapes", SHAPES), (f"{RUNS:,} runs of teams", TEAMS),
+                              ("5,000 shapes of a huge model", CLIPPED), ("500,000 exclusions", EXCLUDED)):  # fmt: skip
             await _timed(served, connection, found, f"dry run of {name}", "/experiments?dry_run=true", request)
             await _timed(served, connection, found, f"submit {name}", "/experiments", request)
         await _timed(served, connection, found, "500,000 values that are nothing", "/experiments", {"x": [0] * 500_000})

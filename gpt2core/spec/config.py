@@ -8,8 +8,9 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from gpt2core.spec import networks, schedulers
@@ -28,8 +29,14 @@ MOST_CORES = 4096  # longest accepted list of cores
 AUTO = None  # the trainer chooses the slice size
 
 
+Check = Callable[[str, object], object]  # of a setting's name and value; raises ConfigError
+
+
 def setting(default: Any, help: str, **meta: Any) -> Any:
-    """A dataclass field with the metadata for the command line, the contract and the docs."""
+    """A dataclass field with the metadata for the command line, the contract and the docs.
+
+    check: of values other than the default, where `choices` or `low` and `high` do not say it.
+    """
     return field(default=default, metadata={"help": help, **meta})
 
 
@@ -52,6 +59,23 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise ConfigError unless value is one of choices."""
     if value not in choices:
         raise ConfigError(name, value, "one of " + ", ".join(choices))
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise ConfigError unless value can name a file."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ConfigError(name, value, "a name or a path")
+
+
+def check_bool(name: str, value: object) -> None:
+    """Raise ConfigError unless value is true or false."""
+    if not isinstance(value, bool):
+        raise ConfigError(name, value, "true or false")
+
+
+SHARE = partial(check_number, low=0.0, high=1.0, accepted="a number from 0 up to, not including, 1")
+AMOUNT = partial(check_number, low=0.0, high=1e6, accepted="a number of 0 or more")
+EPSILON = partial(check_number, low=1e-30, high=1.0, accepted="a number above 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -154,7 +178,12 @@ class TrainConfig:
     warmup: int | None = setting(
         None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0
     )
-    scheduler: str = setting("task", "scheduler of the tiles", choices=tuple(schedulers.SCHEDULERS))
+    scheduler: str = setting(
+        "task",
+        "scheduler of the tiles",
+        choices=tuple(schedulers.SCHEDULERS),
+        check=lambda _, value: schedulers.scheduler(value),
+    )
     sync: str = setting(
         "step",
         "where task and omp-task wait for all tasks: after each phase, after each step, or nowhere (taskiter)",
@@ -171,6 +200,7 @@ class TrainConfig:
         schedulers.AUTO,
         "omp-for and omp-task: the OpenMP runtime: libgomp, libomp, libiomp5, auto (the first of these that is "
         "installed), or a library's path",
+        check=lambda _, value: schedulers.check_runtime(value),
     )
     op_threads: Mapping[str, int] | None = setting(
         None, "fork-join: threads for single ops, such as qkv=2,layernorm=1; default: threads for all"
@@ -196,56 +226,43 @@ class TrainConfig:
         "(docs/decisions/0012)",
         choices=BLAS,
     )
-    data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file")
+    data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file", check=check_path)
     distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS)
-    checkpoint: str | None = setting(None, "initial weights: an llm.c .bin or a Hugging Face .safetensors file")
-    save: str | None = setting(None, "file for the final weights (llm.c .bin, or .safetensors)")
-    lr: float = setting(1e-4, "AdamW's learning rate")
-    beta1: float = setting(0.9, "AdamW's decay of the first moment")
-    beta2: float = setting(0.999, "AdamW's decay of the second moment")
-    eps: float = setting(1e-8, "AdamW's epsilon")
-    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, for every weight")
+    checkpoint: str | None = setting(
+        None, "initial weights: an llm.c .bin or a Hugging Face .safetensors file", check=check_path
+    )
+    save: str | None = setting(None, "file for the final weights (llm.c .bin, or .safetensors)", check=check_path)
+    lr: float = setting(1e-4, "AdamW's learning rate", check=AMOUNT)
+    beta1: float = setting(0.9, "AdamW's decay of the first moment", check=SHARE)
+    beta2: float = setting(0.999, "AdamW's decay of the second moment", check=SHARE)
+    eps: float = setting(1e-8, "AdamW's epsilon", check=EPSILON)
+    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, for every weight", check=AMOUNT)
     grad_accum: int = setting(
         1, "A: micro-batches of B sequences in a step; their gradients are summed before the update", low=1, high=4096
     )
-    grad_clip: float = setting(0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit")
+    grad_clip: float = setting(
+        0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit", check=AMOUNT
+    )
     seed: int = setting(1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1)
     trace: str | None = setting(
-        None, "file for a trace of the timed steps: .json or .json.gz for Chrome and Perfetto, .prv for Paraver"
+        None,
+        "file for a trace of the timed steps: .json or .json.gz for Chrome and Perfetto, .prv for Paraver",
+        check=check_path,
     )
     allow_oversubscription: bool = setting(
-        False, "allow more threads than cores; for tests of correctness, never for timing"
+        False, "allow more threads than cores; for tests of correctness, never for timing", check=check_bool
     )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", model_from(self.model))
-        for item in SETTINGS:
-            value, meta = getattr(self, item.name), item.metadata
-            optional = item.default is None
-            if optional and value is None:
-                continue
-            if item.name == "scheduler":
-                schedulers.scheduler(value)
-            elif item.name != "model" and "choices" in meta:
-                check_choice(item.name, value, meta["choices"])
-            elif "low" in meta:
-                check_int(item.name, value, meta["low"], meta.get("high"))
+        given = vars(self)
+        for name, default, check in CHECKS:
+            if given[name] is not default:
+                check(name, given[name])
         if self.cores is not None:
             object.__setattr__(self, "cores", parse_cores(self.cores))
         if self.op_threads is not None:
             object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
-        schedulers.check_runtime(self.runtime)
-        for name in ("data", "checkpoint", "save", "trace"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or not value or "\0" in value):
-                raise ConfigError(name, value, "a name or a path")
-        for name in ("beta1", "beta2"):
-            check_number(name, getattr(self, name), 0.0, 1.0, "a number from 0 up to, not including, 1")
-        for name in ("lr", "weight_decay", "grad_clip"):
-            check_number(name, getattr(self, name), 0.0, 1e6, "a number of 0 or more")
-        check_number("eps", self.eps, 1e-30, 1.0, "a number above 0 and below 1")
-        if not isinstance(self.allow_oversubscription, bool):
-            raise ConfigError("allow_oversubscription", self.allow_oversubscription, "true or false")
         self._check_together()
 
     def _check_together(self) -> None:
@@ -308,8 +325,23 @@ class TrainConfig:
         return cls(**values)
 
 
-SETTINGS = dataclasses.fields(TrainConfig)  # computed once, since a sweep checks ten thousand configurations
+SETTINGS = dataclasses.fields(TrainConfig)
 NAMES = tuple(item.name for item in SETTINGS)
+
+
+def _checks() -> Iterator[tuple[str, object, Check]]:
+    """Name, default and check of each setting that is checked by itself."""
+    for item in SETTINGS:
+        meta = item.metadata
+        if "check" in meta:
+            yield item.name, item.default, meta["check"]
+        elif "choices" in meta and item.name != "model":
+            yield item.name, item.default, partial(check_choice, choices=meta["choices"])
+        elif "low" in meta:
+            yield item.name, item.default, partial(check_int, low=meta["low"], high=meta.get("high"))
+
+
+CHECKS = tuple(_checks())  # made once, and defaults are left out, since a sweep makes ten thousand configurations
 
 
 def parse_cores(value: object) -> tuple[int, ...]:

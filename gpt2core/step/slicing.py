@@ -145,6 +145,11 @@ def block_rows(rows: int, columns: int) -> int:
     return -(-rows // count)
 
 
+def block_count(rows: int, columns: int) -> int:
+    """Number of blocks of a (rows, columns) matrix, without cutting."""
+    return -(-rows // block_rows(rows, columns))
+
+
 def cut_rows(rows: int, columns: int) -> list[tuple[int, int]]:
     """The blocks of a (rows, columns) matrix: ranges of rows, nearly equal."""
     step = block_rows(rows, columns)

@@ -5,6 +5,7 @@ Standard library only, so that a server can answer how much memory a run needs w
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class TensorSpec:
     def size(self) -> int:
         return math.prod(self.shape)
 
-    @property
+    @functools.cached_property
     def bytes(self) -> int:
         return self.size * ITEMSIZE[self.dtype]
 

@@ -230,6 +230,14 @@ def test_so_many_shapes_are_refused_and_so_many_seeds_are_not():
     assert len(expanded({"axes": {"seed": list(range(5001))}})[0]) == 5001
 
 
+def test_blocks_of_a_huge_model_are_counted_and_not_listed(monkeypatch):
+    """A model may have 200,000 blocks, and a submission 5,000 shapes of it."""
+    monkeypatch.setattr(slicing, "cut_rows", lambda *_: pytest.fail("every block is listed"))
+    model = {"layers": 1, "heads": 1, "channels": 1 << 16, "vocab": 1 << 16, "context": 1 << 20}
+    variants, _ = expanded({"base": {"model": model, "seq": 16}, "axes": {"grad_clip": [0.5, 1.0]}})
+    assert [variant.memory_bytes > 1 << 40 for variant in variants] == [True, True]
+
+
 def test_settings_of_all_runs_together_are_bounded():
     cores = ",".join(map(str, range(4000)))
     with pytest.raises(ExpansionTooLarge, match="bytes"):
@@ -244,7 +252,7 @@ def test_what_calls_between_may_end_it():
         if len(seen) == 3:
             raise InterruptedError
 
-    request = ExperimentRequest.model_validate({"axes": {"seed": list(range(100))}})
+    request = ExperimentRequest.model_validate({"axes": {"seed": list(range(200))}})
     with pytest.raises(InterruptedError):
         expand(request, 10_000, run_memory_bytes, Capacity(), between)
     assert len(seen) == 3

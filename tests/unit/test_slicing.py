@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,6 +97,11 @@ def test_sizes_are_those_of_the_published_models():
         model = TrainConfig(model=f"gpt2-{name}").model
         padding = (model.padded_vocab - model.vocab) * model.channels
         assert sum(spec.size for spec in weight_specs(model)) - padding == wanted
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (50304, 768), (1024, 768), (2304, 768), (3, 1 << 16), (1 << 14, 1 << 14)])
+def test_blocks_are_counted_as_they_are_cut(shape):
+    assert slicing.block_count(*shape) == len(slicing.cut_rows(*shape))
 
 
 def test_memory_is_the_sum_of_aligned_tensors():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.networks import token_rows
 from gpt2core.optimizers import state
@@ -17,10 +19,11 @@ def model_of(config: TrainConfig) -> ModelConfig:
     return config.model
 
 
-def weight_specs(model: ModelConfig) -> list[TensorSpec]:
+@functools.lru_cache(maxsize=16)  # a sweep sizes thousands of runs of one model
+def weight_specs(model: ModelConfig) -> tuple[TensorSpec, ...]:
     """GPT-2's weights in llm.c's order: matrices are (out, in), each kind stacked over the L layers."""
     L, C, Vp = model.layers, model.channels, model.padded_vocab
-    return [
+    return (
         TensorSpec("wte", (Vp, C)),
         TensorSpec("wpe", (model.context, C)),
         TensorSpec("ln1w", (L, C)),
@@ -37,7 +40,7 @@ def weight_specs(model: ModelConfig) -> list[TensorSpec]:
         TensorSpec("fcprojb", (L, C)),
         TensorSpec("lnfw", (C,)),
         TensorSpec("lnfb", (C,)),
-    ]
+    )
 
 
 def ring_layers(model: ModelConfig) -> int:
@@ -45,6 +48,7 @@ def ring_layers(model: ModelConfig) -> int:
     return min(model.layers, 3)
 
 
+@functools.lru_cache(maxsize=16)
 def block_gradient_size(model: ModelConfig) -> int:
     """Elements of the gradient of one block, whichever weight's, with that of its bias; of a LayerNorm's too."""
     matrices = [spec.shape[-2:] for spec in weight_specs(model) if len(spec.shape) == 3 or spec.name in ("wte", "wpe")]
@@ -56,7 +60,7 @@ def update_parts(model: ModelConfig) -> int:
     shape = {spec.name: spec.shape[-2:] for spec in weight_specs(model)}
 
     def blocks(*names: str) -> int:
-        return sum(len(slicing.cut_rows(*shape[name])) for name in names)
+        return sum(slicing.block_count(*shape[name]) for name in names)
 
     layer = blocks("qkvw", "attprojw", "fcw", "fcprojw") + 2
     return blocks("wte", "wpe") + model.layers * layer + 1
@@ -100,10 +104,15 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
     ]
 
 
+@functools.lru_cache(maxsize=16)
+def _trained(model: ModelConfig, keeps_gradients: bool) -> dict[str, list[TensorSpec]]:
+    return state.arenas(weight_specs(model), keeps_gradients)
+
+
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena. With fusion "all" a gradient lives only until its task has updated the weight."""
     return {
-        **state.arenas(weight_specs(model_of(config)), keeps_gradients=config.fused != "all"),
+        **_trained(model_of(config), config.fused != "all"),
         "activations": activation_specs(config),
         "temporary": temporary_specs(config),
     }

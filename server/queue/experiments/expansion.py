@@ -16,15 +16,16 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge
-from taskloom.server.queue.experiments.canonical import sha256_of_text, text
+from taskloom.server.queue.experiments.canonical import key, text
 from taskloom.server.queue.experiments.checks import check_request, check_runnable
 from taskloom.server.queue.experiments.exclusions import Exclusions
 from taskloom.server.queue.experiments.memory import MAX_SLICES, slices
 from taskloom.server.queue.experiments.refusals import Refusals
-from taskloom.server.queue.experiments.variants import Capacity, Planned, Variant, parts_of, shape_of
+from taskloom.server.queue.experiments.variants import Capacity, Planned, Variant, shape_of, shaping
 
 MOST_COMPARISONS = 500_000  # of combinations with exclusions
 MOST_SETTINGS_BYTES = 16 << 20  # of all runs' configurations as JSON; 10,000 typical ones have 8 MB
+EVERY = 50  # combinations between two calls of `between`
 MOST_SHAPES = 5000  # distinct shapes, whose memory is planned: more would take over 2 s of a core
 
 
@@ -35,7 +36,7 @@ def expand(
     capacity: Capacity,
     between: Callable[[], None] = lambda: None,
 ) -> tuple[list[Variant], list[Planned]]:
-    """Every variant, and every run in order. `between` is called before each variant; its exceptions end the work.
+    """Every variant, and every run in order. `between` is called now and then; its exceptions end the work.
 
     Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge.
     """
@@ -57,8 +58,7 @@ def expand(
     repetitions = request.repetitions if request.stop is None else request.stop.max_repetitions
     variants: list[Variant] = []
     size_bytes = 0
-    for variant, spec_bytes in _variants(request, exclusions, refusals, memory_bytes, capacity):
-        between()
+    for variant, spec_bytes in _variants(request, exclusions, refusals, memory_bytes, capacity, between):
         variants.append(variant)
         size_bytes += repetitions * spec_bytes
         if size_bytes > MOST_SETTINGS_BYTES:
@@ -125,6 +125,7 @@ def _variants(
     refusals: Refusals,
     memory_bytes: Callable[[TrainConfig], int],
     capacity: Capacity,
+    between: Callable[[], None],
 ) -> Iterator[tuple[Variant, int]]:
     """Each variant, and the length of its configuration as JSON."""
     base = request.base.model_dump(exclude_unset=True, exclude_none=True)
@@ -133,9 +134,11 @@ def _variants(
     fixed = {name: text(value) for name, value in {**defaults, **base}.items()}
     groups = [{name: values} for name, values in request.axes.items()] + request.zip
     parts = [_rows(group, with_texts=bool(exclusions)) for group in groups]
-    seen: set[tuple[str, str]] = set()
-    known: dict[str, tuple[str, int]] = {}  # shape and memory
-    for combination in itertools.product(*parts):
+    seen: set[bytes] = set()
+    known: dict[bytes, tuple[str, int]] = {}  # shape and memory
+    for place, combination in enumerate(itertools.product(*parts)):
+        if place % EVERY == 0:
+            between()
         choice = {name: value for row, _ in combination for name, value in row.items()}
         if exclusions and exclusions.take(fixed | {name: of for _, texts in combination for name, of in texts.items()}):
             continue
@@ -145,7 +148,7 @@ def _variants(
             refusals.add_setting(choice, error)
             continue
         spec = config.to_dict()
-        identity = shaping, rest = parts_of(spec)
+        identity = key(spec)
         if identity in seen:
             refusals.add("/axes", "axes", choice, "combinations that differ from each other")
             continue
@@ -159,14 +162,15 @@ def _variants(
                 f"slices that cut the batch into at most {MAX_SLICES} pieces",
             )
             continue
-        if shaping not in known:
+        step = key(shaping(spec))
+        if step not in known:
             if len(known) == MOST_SHAPES:
                 told = f"more than {MOST_SHAPES} configurations whose steps differ in size or order"
                 raise ExpansionTooLarge(told, max_shapes=MOST_SHAPES)
-            known[shaping] = sha256_of_text(shaping), memory_bytes(config)
-        variant = Variant(choice, config, spec, *known[shaping])
+            known[step] = shape_of(spec), memory_bytes(config)
+        variant = Variant(choice, config, spec, *known[step])
         check_runnable(variant, request, refusals, capacity)
-        yield variant, len(shaping) + len(rest)
+        yield variant, len(identity)
 
 
 def _rows(group: Mapping[str, list[Any]], with_texts: bool) -> list[tuple[dict[str, Any], dict[str, str]]]:

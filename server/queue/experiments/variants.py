@@ -8,24 +8,23 @@ from typing import Any
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.schedulers import scheduler
-from taskloom.server.queue.experiments.canonical import sha256_of_text, text
+from taskloom.server.queue.experiments.canonical import sha256
 
 # Settings that do not affect the time of a step.
-NOT_SHAPE = (
+NOT_SHAPE = frozenset((
     "steps", "warmup", "seed", "data", "distribution", "checkpoint", "save", "trace", "lr", "beta1", "beta2", "eps",
     "weight_decay", "cores",
-)  # fmt: skip
+))  # fmt: skip
 
 
-def parts_of(spec: Mapping[str, Any]) -> tuple[str, str]:
-    """Canonical text of the settings that determine the time of a step on one node, and of the rest."""
-    rest = {name: spec[name] for name in NOT_SHAPE if name in spec}
-    return text({name: value for name, value in spec.items() if name not in rest}), text(rest)
+def shaping(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that determine the time of a step on one node."""
+    return {name: value for name, value in spec.items() if name not in NOT_SHAPE}
 
 
 def shape_of(spec: Mapping[str, Any]) -> str:
-    """A key that is equal for configurations with equal step times on one node."""
-    return sha256_of_text(parts_of(spec)[0])
+    """A hash that is equal for configurations with equal step times on one node."""
+    return sha256(shaping(spec))
 
 
 @dataclass(frozen=True)
