@@ -15,7 +15,7 @@ class Turns:
     """
 
     def __init__(self, most: int, longest_s: float) -> None:
-        self._free = asyncio.Semaphore(most)
+        self._free = asyncio.BoundedSemaphore(most)  # a turn given back twice is an error
         self._longest_s = longest_s
 
     @contextlib.asynccontextmanager

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import urlsplit
+
 import pytest
 from conftest import HOSTILE
 from playwright.sync_api import expect
@@ -22,6 +25,7 @@ PAGES = (
     "run?id=FAILED", "run?id=WAITING", "compare?a=experiment_id%3DCOMPARED%2Cscheduler%3Dfork-join&"
     "b=experiment_id%3DCOMPARED%2Cscheduler%3Dtask&step=1",
 )  # fmt: skip
+LINK = re.compile(r'<link rel="modulepreload" href="([^"]+)">')
 
 
 def address(world, page):
@@ -88,12 +92,35 @@ def test_an_address_that_leads_nowhere_says_so(world, tab):
 
 @pytest.mark.parametrize("page", sorted(files.read().pages))
 def test_a_page_asks_for_all_its_modules_at_once(world, tab, page):
-    """Each is linked in the page, so none is found import by import; and no other is loaded."""
-    known = files.read()
-    tab.open(f"{page}?id={world.compared}" if page in ("experiment", "run") else page)
-    below = f"{world.home.url}/ui/{known.version}/"
-    asked = [each.removeprefix(below) for each in tab.asked if each.startswith(below) and each.endswith(".js")]
-    assert sorted(asked) == sorted([*known.loaded(page), "theme.js"])
+    """The page links exactly the modules that the browser finds import by import where nothing is linked."""
+    below, linked = f"{world.home.url}/ui/", []
+
+    def without_links(route):
+        shell = route.fetch().text()
+        linked.extend(LINK.findall(shell))
+        route.fulfill(body=LINK.sub("", shell), content_type="text/html; charset=utf-8")
+
+    where = f"{page}?id={world.compared}" if page in ("experiment", "run") else page
+    tab.page.route(below + where, without_links)
+    tab.open(where)
+    found = [each.removeprefix(below) for each in tab.asked if each.endswith(".js") and not each.endswith("/theme.js")]
+    assert sorted(found) == sorted(linked)
+
+
+def test_scripts_and_styles_of_the_first_page_are_within_the_budget(tab):
+    """As the browser receives them: at most 45 kB."""
+    received = {}
+
+    def note(response):
+        path = urlsplit(response.url).path
+        if path.endswith((".js", ".css")):
+            assert response.headers["content-encoding"] == "gzip"
+            received[path.rpartition("/")[2]] = int(response.headers["content-length"])
+
+    tab.page.on("response", note)
+    tab.open("")
+    assert {"app.js", "now.js", "theme.js", "style.css", "tokens.css"} <= set(received)
+    assert sum(received.values()) <= 45_000
 
 
 def test_a_theme_that_was_chosen_is_there_before_anything_is_painted(tab):
