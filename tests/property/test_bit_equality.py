@@ -15,7 +15,7 @@ from gpt2core.gemm import table
 from gpt2core.measure.tracing import new_record
 from gpt2core.networks.memory import plan as memory_plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import prepare, train
+from gpt2core.run import canary, prepare, train
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
@@ -42,6 +42,14 @@ def planned_once(monkeypatch):
         return PLANS[key]
 
     monkeypatch.setattr(train, "plan", remembered)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_canary():
+    """It is timed before and after each run, and takes longer than these runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
+        yield
 
 
 def outcome(config: TrainConfig) -> tuple[tuple[float, ...], str]:
