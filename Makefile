@@ -6,6 +6,8 @@ TEST_PROCESSES ?= 2
 PRETTIER := npm/node_modules/.bin/prettier --config npm/prettier.config.mjs --log-level warn
 UI_CODE := 'server/ui/**/*.js' '!server/ui/vendor/**'
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Compiled modules are kept, as Python does by default: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from pathlib import Path
 
@@ -42,8 +43,11 @@ def main() -> int:
 
             return keys(sys.argv[2:])
         options = parser.parse_args()
+        gc.disable()  # what is loaded stays: looking for garbage in it takes a tenth of the time
         from taskloom.server.main import serve, serve_replica  # loads the whole server, so after quick checks
 
+        gc.freeze()
+        gc.enable()
         if options.replica is not None:
             serve_replica(options.replica, options.public)
         else:
