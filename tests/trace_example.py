@@ -1,4 +1,4 @@
-"""A trace small enough to be drawn by hand."""
+"""A trace that is small enough to draw by hand."""
 
 from __future__ import annotations
 

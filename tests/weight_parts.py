@@ -1,4 +1,4 @@
-"""Which parts of the weights may be held to which distance from PyTorch's."""
+"""Allowed distances of the weights' parts from PyTorch's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 RELATIVE = 1e-5
-# A bias added to every key shifts all scores of a query alike, and softmax does not see it: its true gradient is 0.
+# A bias added to every key shifts all scores of a query alike. Softmax is invariant to that: its true gradient is 0.
 # What AdamW follows there is rounding noise, divided by its own size; float32 PyTorch is 6e-6 from float64 there.
 RELATIVE_KEY_BIAS = 1e-4
 
 
 def parts(name: str, array: np.ndarray) -> Iterator[tuple[str, np.ndarray, float]]:
-    """(label, values, relative distance allowed) of a tensor: whole, but the key biases apart."""
+    """(label, values, allowed relative distance) of a tensor; the key biases are separate."""
     if name != "qkvb":
         yield name, array, RELATIVE
         return

@@ -63,7 +63,7 @@ def test_the_image_holds_every_package_and_owns_what_is_mounted(compose):
 
 @pytest.mark.parametrize("key", [None, "tlk_1_secret"])
 def test_the_job_script_of_a_worker_takes_a_key_where_there_is_one(tmp_path, key):
-    """In the environment, since Slurm shows arguments."""
+    """The key is in the environment, since Slurm shows arguments to everyone."""
     printing = tmp_path / "taskloom"
     printing.write_text('#!/bin/sh\nprintf "%s\\n" "token=$TASKLOOM_TOKEN" "$@"\n')
     printing.chmod(0o755)

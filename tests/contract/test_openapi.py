@@ -1,4 +1,4 @@
-"""What the server says of itself: every answer described, every example true, every address in the reference."""
+"""The OpenAPI document describes every answer, its examples are valid, and the reference lists every path."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_every_operation_says_what_it_does_and_how_it_fails(openapi):
 
 
 def answers(openapi):
-    """Where every JSON answer that is no problem is given, and its schema."""
+    """Method, path, status and schema of every JSON answer that is not a problem."""
     for path, method, operation in operations(openapi):
         for status, answer in operation["responses"].items():
             if status < "400" and "application/json" in answer.get("content", {}):
@@ -45,7 +45,7 @@ def answers(openapi):
 
 
 def test_every_answer_is_an_object_of_a_named_type(openapi):
-    # Files, of whichever kind they are.
+    # Files of any media type.
     bare = {"/api/v1/runs/{run_id}/artifacts/{name}", "/api/v1/runs/{run_id}/trace"}
     odd = [place for place, schema in answers(openapi) if list(schema) != ["$ref"] and place[1] not in bare]
     assert odd == []

@@ -23,6 +23,6 @@ def taskloom(
 
 
 def told(done: subprocess.CompletedProcess[str]) -> Any:
-    """The JSON on standard output of a command that went well."""
+    """The JSON on standard output of a command that succeeded."""
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -13,7 +13,7 @@ ANSWER_S = 240.0  # the first analysis of a server starts processes, beside othe
 
 @pytest.fixture
 def home(tmp_path: Path, database_url: str) -> Iterator[House]:
-    # Beats are quick so that a test need not wait for a cancellation to be heard.
+    # Heartbeats are frequent, so that a test need not wait until a worker receives a cancellation.
     with house(tmp_path, database_url, heartbeat_s=0.2) as found:
         yield found
 

@@ -1,7 +1,7 @@
-"""Invented peaks: it speaks the protocol of gpt2core.run.roof and behaves as FAKE_ROOF says.
+"""Invented peaks: it implements the protocol of gpt2core.run.roof and behaves as FAKE_ROOF selects.
 
-quick  keeps peaks at once
-gated  tells that it has begun, and keeps peaks as soon as the file FAKE_ROOF_GATE exists
+quick  stores peaks at once
+gated  reports that it has begun, and stores peaks as soon as the file FAKE_ROOF_GATE exists
 crash  exits 1
 """
 

@@ -24,7 +24,7 @@ def commands(folder: Path) -> Path:
 
 
 def calls(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The calls of one of a folder's commands: `arguments`, and the `script` that a job was submitted with."""
+    """The calls of one command: `arguments`, and the `script` of a submitted job."""
     kept = folder / "calls.jsonl"
     every = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     return [call for call in every if call["name"] == name]

@@ -1,9 +1,10 @@
-"""A trainer that trains nothing: it speaks the protocol of gpt2core.process.launch and behaves as FAKE_TRAINER says.
+"""A trainer that trains nothing. It implements the protocol of gpt2core.process.launch and behaves as FAKE_TRAINER
+selects.
 
 quick     a result at once
 crash     prints to standard error, then exits 3
 obedient  runs until it is told to stop, as the real one does at a step's end
-stubborn  runs and takes no notice of SIGTERM
+stubborn  runs and ignores SIGTERM
 gated     a result as soon as the file FAKE_TRAINER_GATE exists
 leaving   a result, with files beside it; gated too where FAKE_TRAINER_GATE is given
 """

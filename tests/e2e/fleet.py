@@ -2,7 +2,7 @@
 
     python fleet.py --server URL --server URL --workers 50 --spool DIR
 
-Workers take the servers in turn. Ends at SIGTERM, once every worker has drained.
+The workers are distributed over the servers in turn. SIGTERM ends the process once every worker has drained.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NullExecutor:
 
 
 class Null:
-    """One worker, on a core of its own number, whether there is one or not."""
+    """One worker, on the core of its own number, whether that core exists or not."""
 
     def __init__(self, server: str, number: int, spool: Path) -> None:
         self._agent, self._inbox = Agent("finish"), SimpleQueue[Any]()

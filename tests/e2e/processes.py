@@ -1,4 +1,4 @@
-"""Real processes for tests: start, read, wait, and end by process id."""
+"""Real processes for tests: they are started, read, awaited and ended by process id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def gone(process: psutil.Process) -> None:
-    """Return once it runs no more, whether or not anybody has reaped it."""
+    """Return once the process has ended, whether or not its parent has reaped it."""
     until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, f"the end of {process}")
 
 
@@ -47,7 +47,7 @@ class Process:
         self._events.put(None)
 
     def event(self, name: str, deadline_s: float = DEADLINE_S) -> dict[str, Any]:
-        """The next event of that name; those before it are passed over."""
+        """The next event of that name; earlier ones are skipped."""
         end = time.monotonic() + deadline_s
         while True:
             try:
@@ -61,13 +61,13 @@ class Process:
                     return event
 
     def wait(self, deadline_s: float = DEADLINE_S) -> int:
-        """Its exit status."""
+        """Wait for the exit status."""
         code = self.popen.wait(deadline_s)
         self._reader.join(deadline_s)
         return code
 
     def end(self) -> None:
-        """Whatever it does, it is gone afterwards."""
+        """End the process, by SIGKILL if necessary."""
         for number, patience_s in ((signal.SIGTERM, 15), (signal.SIGKILL, 15)):
             if self.popen.poll() is None:
                 self.popen.send_signal(number)
@@ -82,7 +82,7 @@ def trainer_of(worker: Process) -> psutil.Process:
 
 
 class House:
-    """Servers on one database, and what works for them, in one folder. `settings` are the servers'."""
+    """Servers on one database, and their workers, in one folder. `settings` are those of the servers."""
 
     def __init__(self, folder: Path, database_url: str, **settings: float) -> None:
         self.folder, self.database_url, self.url, self._port = folder, database_url, "", 0
@@ -100,14 +100,14 @@ class House:
         return process
 
     def start_server(self, **environment: str) -> Process:
-        """The server; again on the same port if there was one before."""
+        """Start the server, on the previous server's port if there was one."""
         self.server = self._serve("server", self._port, **environment)
         self.url = self.server.event("listening")["url"]
         self._port = int(self.url.rpartition(":")[2])
         return self.server
 
     def start_another_server(self, **environment: str) -> str:
-        """A second server on the same database; its URL."""
+        """Start a second server on the same database and return its URL."""
         url: str = self._serve("another-server", 0, **environment).event("listening")["url"]
         return url
 
@@ -117,8 +117,8 @@ class House:
         return self.start(name, "-P", "-m", "taskloom.server", *options, **settings)
 
     def start_worker(self, trainer: str | None = "quick", *options: str, **environment: str) -> Process:
-        """A worker with a fake trainer of that behaviour, or with the real one; it measures no peaks unless it is told
-        to. Options override those given here."""
+        """Start a worker with a fake trainer of that behaviour, or with the real one. It measures no peaks by default.
+        Options override the defaults."""
         command = self.worker_command(trainer, *options)
         return self.run("worker", command, **{"FAKE_TRAINER": trainer or "", "TASKLOOM_PEAKS": "never", **environment})
 
@@ -127,14 +127,14 @@ class House:
         return [sys.executable, *program, "--server", self.url, "--spool", str(self.spool), "--json", *options]
 
     def start_fleet(self, workers: int, *servers: str) -> Process:
-        """Many workers with null trainers in one process: fleet.py."""
+        """Start many workers with null trainers in one process (fleet.py)."""
         urls = [option for url in servers or (self.url,) for option in ("--server", url)]
         spool = str(self.folder / "fleet-spool")
         return self.start("fleet", str(HERE / "fleet.py"), *urls, "--workers", str(workers), "--spool", spool)
 
     @property
     def artifacts(self) -> Path:
-        """Where servers keep artifacts: beside SQLite's file, as they do by themselves."""
+        """The servers' artifact folder: beside SQLite's file, as by default."""
         file = self.database_url.removeprefix("sqlite:///")
         return self.folder / "artifacts" if file == self.database_url else Path(f"{file}.artifacts")
 

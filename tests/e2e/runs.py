@@ -15,13 +15,13 @@ SMALL = {"model": "tiny", "steps": 4, "seq": 16}
 
 
 def submit(client: Client, **settings: object) -> int:
-    """One run; its id."""
+    """Submit one run and return its id."""
     experiment = client.submit(ExperimentRequest.model_validate({"base": {**SMALL, **settings}}))
     return next(iter(client.runs(experiment.id))).id
 
 
 def submit_many(client: Client, runs: int) -> int:
-    """That many runs, each for any worker; the experiment's id."""
+    """Submit runs that any worker may execute, and return the experiment's id."""
     body = {"base": {**SMALL, "threads": 1}, "axes": {"seed": list(range(runs))}, "order": "sequential"}
     return client.submit(ExperimentRequest.model_validate(body)).id
 
@@ -35,7 +35,7 @@ def ended(client: Client, run_id: int) -> RunDetail:
 
 
 def training(client: Client, run_id: int, attempts: int = 1) -> RunDetail:
-    """The run once the trainer of its newest attempt, of at least so many, has told of a step."""
+    """The run once it has at least this many attempts and the newest one's trainer has reported a step."""
 
     def look() -> RunDetail | None:
         run = client.run(run_id)
@@ -46,12 +46,12 @@ def training(client: Client, run_id: int, attempts: int = 1) -> RunDetail:
 
 
 def succeeded(client: Client, experiment_id: int, runs: int) -> None:
-    """Return once so many runs of the experiment have succeeded."""
+    """Return once this many runs of the experiment have succeeded."""
     until(lambda: client.experiment(experiment_id).by_state.get("succeeded", 0) >= runs, f"{runs} runs to succeed")
 
 
 def check_books(home: House, runs: int) -> None:
-    """None lost, none doubled: so many runs, each known by the one result of its one attempt that succeeded."""
+    """Check that no run is lost or doubled: each has one succeeded attempt with one result."""
     expected = {
         "SELECT count(*) FROM run": runs,
         "SELECT count(*) FROM run WHERE state = 'succeeded'": runs,

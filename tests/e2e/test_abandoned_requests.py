@@ -1,4 +1,4 @@
-"""Requests whose client has gone do not delay heartbeats or the end of the server."""
+"""Requests whose client has disconnected do not delay heartbeats or the end of the server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from runs import ended, submit, training
 from taskloom import Client
 
 CONNECTIONS = 45
-BEGUN_S = 2.0  # in which the server has read all requests
-LEASE_S = 10.0  # agents give up a run that is not heard of for so long
-STOPS_S = 25.0  # shorter than systemd and Compose wait by the shipped files
+BEGUN_S = 2.0  # time in which the server has read all requests
+LEASE_S = 10.0  # an agent gives up its run after this long without an answer
+STOPS_S = 25.0  # shorter than the time that systemd and Compose wait with the shipped files
 
 
 def abandon(url: str, head: str, body: bytes = b"") -> None:
-    """Ask CONNECTIONS times at once, each on a connection of its own; close them when the work has begun."""
+    """Send CONNECTIONS requests at once, each on its own connection, and close the connections when the work has
+    begun."""
     where = urlsplit(url)
     assert where.hostname
     lines = (head, f"Host: {where.netloc}", "Content-Type: application/json", f"Content-Length: {len(body)}", "", "")
@@ -31,11 +32,11 @@ def abandon(url: str, head: str, body: bytes = b"") -> None:
         for _ in range(CONNECTIONS):
             connection = open_ones.enter_context(socket.create_connection((where.hostname, where.port or 80), 30))
             connection.sendall("\r\n".join(lines).encode() + body)
-        select.select([connection], [], [], BEGUN_S)  # an answer to the last one is not waited for any longer
+        select.select([connection], [], [], BEGUN_S)  # the answer to the last request is no longer needed
 
 
 def dry_runs(url: str, of: int) -> None:
-    """Dry runs of 10,000 runs each, other ones for each `of`."""
+    """Dry runs of 10,000 runs each, different for each `of`."""
     seeds = list(range(of * 10_000, of * 10_000 + 10_000))
     body = json.dumps({"base": {"model": "tiny"}, "axes": {"seed": seeds}}).encode()
     abandon(url, "POST /api/v1/experiments?dry_run=true HTTP/1.1", body)
@@ -53,7 +54,7 @@ def test_control_goes_on_beside_requests_that_nobody_waits_for(tmp_path: Path, d
             dry_runs(home.url, of)
         gate.touch()
         assert ended(user, run_id).state == "succeeded"
-        assert user.run(run_id).attempts == 1  # heartbeats that wait for so long cost the lease
+        assert user.run(run_id).attempts == 1  # a heartbeat that waits this long loses the lease
         dry_runs(home.url, 3)
         home.server.popen.send_signal(signal.SIGTERM)
         assert home.server.popen.wait(STOPS_S) == 0

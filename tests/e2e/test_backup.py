@@ -69,7 +69,7 @@ def test_a_backup_made_under_load_restores_whole(
         under_way = client.experiment(experiment).state == "active"
         places = {"RESTORED_URL": url, "RESTORED_ARTIFACTS": str(artifacts)}
         execute("PostgreSQL: restore", **places, BACKUP=str(tmp_path / "backup"))
-    assert under_way  # the backup was made while workers delivered
+    assert under_way  # the backup ran while workers delivered results
     fleet.popen.send_signal(signal.SIGTERM)
     fleet.wait()
     check_restored(url, known)
@@ -86,7 +86,7 @@ def test_a_backup_made_under_load_restores_whole(
 
 
 def check_restored(url: str, known: int) -> None:
-    """The how-to's own checks; and nothing is missing that was there before the backup began."""
+    """The how-to's own checks pass, and everything that existed before the backup began is there."""
     database = Database(url)
     with database.read() as session:
         for query in filter(str.strip, block("Check a restored database", "sql").split(";")):

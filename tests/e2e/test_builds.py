@@ -25,7 +25,7 @@ OLDER = """values = json.loads(sys.stdin.read())
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Two kept trainers that train nothing; the first is of before `grad_clip`."""
+    """Two kept trainers that train nothing; the first is older than the setting `grad_clip`."""
     monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
     builds.keep()
     names = []

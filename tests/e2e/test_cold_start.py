@@ -1,4 +1,4 @@
-"""A process that compiles and one that loads kept code train to the same bits; only the first loads Numba."""
+"""A process that compiles and one that loads cached code give the same bits; only the first loads Numba."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SETTINGS = {"model": "tiny", "steps": 3, "threads": 2, "token_slice": 16, "data"
 
 
 def start(folder: Path, name: str, **settings: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The events and the result of a process with its compiled code in `folder`. Once there is a folder `without` in
-    it, Numba cannot be loaded.
+    """The events and the result of a process with its compiled code in `folder`. If the folder contains a folder
+    `without`, Numba cannot be loaded.
     """
     result = folder / f"{name}.json"
     environment = {**launch.environment(), "TASKLOOM_CACHE_DIR": str(folder / "cache")}

@@ -69,6 +69,6 @@ def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path) -> None:
 
 
 def two_or_more(pid: int) -> list[psutil.Process]:
-    """The processes below one, as soon as there are two."""
+    """The child processes of a process, as soon as there are two."""
     found = psutil.Process(pid).children(recursive=True)
     return found if len(found) >= 2 else []

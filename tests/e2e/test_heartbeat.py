@@ -19,17 +19,17 @@ pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 BEATS = 15
 LATEST = timedelta(seconds=2)
-HEARTBEAT = timedelta(seconds=0.2)  # what tests' servers ask for
+HEARTBEAT = timedelta(seconds=0.2)  # the interval of the tests' servers
 
 
 def test_beats_come_in_time_while_the_trainer_uses_every_core(home: House, client: Client) -> None:
-    worker = home.start_worker(None, "--drain", "release")  # the real trainer; whatever fails, it does not go on
+    worker = home.start_worker(None, "--drain", "release")  # the real trainer; it ends even if the test fails
     cores = len(os.sched_getaffinity(0))
     run_id = submit(client, batch=4, seq=64, steps=1_000_000, threads=cores)
     training(client, run_id)
     trainer = psutil.Process(worker.popen.pid).children()[0]
     before = busy_s(trainer)
-    beats: set[datetime] = set()  # by the server's clock: each beat moves the end of the lease
+    beats: set[datetime] = set()  # by the server's clock: each heartbeat moves the end of the lease
 
     def enough() -> bool:
         beats.add(client.run(run_id).history[0].expires_at)
@@ -38,7 +38,7 @@ def test_beats_come_in_time_while_the_trainer_uses_every_core(home: House, clien
     until(enough, f"{BEATS} beats")
     lasted_s = (max(beats) - min(beats)).total_seconds()
     spent_s = busy_s(trainer) - before
-    assert sum(each > 0.02 * lasted_s for each in spent_s.values()) >= cores, spent_s  # busy, whoever else is here
+    assert sum(each > 0.02 * lasted_s for each in spent_s.values()) >= cores, spent_s  # busy, whatever else runs
     told = sorted(beats)
     assert max(b - a for a, b in itertools.pairwise(told)) < HEARTBEAT + LATEST
     client.cancel_run(run_id)

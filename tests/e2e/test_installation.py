@@ -75,7 +75,7 @@ def base(wheel, tmp_path_factory):
 
 
 def installed(packages: Path) -> importlib.metadata.Distribution:
-    """Taskloom as it is installed in a folder."""
+    """The folder in which Taskloom is installed."""
     return importlib.metadata.Distribution.at(next(packages.glob("taskloom-*.dist-info")))
 
 
@@ -86,7 +86,7 @@ def required(distribution: importlib.metadata.Distribution) -> list[Requirement]
 
 
 def closure(wanted: list[Requirement]) -> set[str]:
-    """The distributions that are required, and what they require in turn."""
+    """The required distributions and their requirements, transitively."""
     found: set[str] = set()
     while wanted:
         name = wanted.pop().name
@@ -97,7 +97,7 @@ def closure(wanted: list[Requirement]) -> set[str]:
 
 
 def said(base, *arguments: str) -> tuple[int, str]:
-    """The exit code of a command without a checkout beside it, and what it printed."""
+    """Exit code and output of a command that runs without a checkout."""
     done = subprocess.run([base, *arguments], cwd=base.parent, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout + done.stderr
 

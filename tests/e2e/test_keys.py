@@ -17,7 +17,7 @@ from taskloom.contract.experiments import ExperimentRequest
 
 
 def taskloom(home: House, *arguments: str, token: str = "", status: int = 0) -> str:
-    """What it prints; on standard error if it is to fail."""
+    """The command's standard output, or its standard error if it should fail."""
     done = subprocess.run(
         [sys.executable, "-m", "taskloom.cli", *arguments],
         capture_output=True,

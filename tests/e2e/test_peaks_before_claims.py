@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> dict[str, str]:
-    """The environment of a worker on a node of which nothing is known."""
+    """The environment of a worker on a node without stored peaks."""
     return {"TASKLOOM_PEAKS": "forced", "TASKLOOM_CACHE_DIR": str(tmp_path / "cache"), "FAKE_ROOF": "quick"}
 
 

@@ -58,7 +58,7 @@ def provision(*options: str) -> list[str]:
 
 
 def printed(home: House, slurm: Path, *command: str) -> str:
-    """What a command prints that must go well, in the folder of the pools file."""
+    """The output of a command that must succeed, in the folder of the pools file."""
     done = subprocess.run(
         command, cwd=home.folder, env=environment(home, slurm), capture_output=True, text=True, timeout=240, check=False
     )
@@ -76,7 +76,7 @@ def test_a_plan_prints_what_would_be_submitted_and_submits_nothing(home: House, 
     assert client.pools() == []
     assert client.run(waiting).state == "queued"
 
-    # The printed command is the one that a round runs: here it is run by a shell, there by the provisioner.
+    # The printed command is the one that a round runs. Here a shell runs it, there the provisioner does.
     by_hand = fake_slurm.commands(home.folder / "by-hand")
     printed(home, by_hand, "bash", "-euc", plan)
     printed(home, slurm, *provision("--once"))
@@ -128,12 +128,12 @@ def test_a_run_shows_its_pools_job_and_the_provisioner_its_metrics_and_a_log_lik
 
 
 def log(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log that have been written whole."""
+    """The complete lines of a log."""
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """What a scrape gives, by name and labels' values."""
+    """The samples of a scrape by name and labels' values."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)

@@ -29,7 +29,7 @@ LEASE_S = 1.5
 
 @pytest.fixture
 def lease_s() -> float:
-    """Leases run out in seconds, where a test does not say otherwise."""
+    """Leases expire after seconds, unless a test sets another time."""
     return LEASE_S
 
 
@@ -41,7 +41,7 @@ def home(tmp_path: Path, database_url: str, lease_s: float) -> Iterator[House]:
 
 
 def gated(home: House, name: str, *options: str, **environment: str) -> tuple[Process, Path]:
-    """A worker of that name whose trainer ends when the file exists."""
+    """Start a worker of that name whose trainer ends when the file exists."""
     gate = home.folder / f"{name}-gate"
     options = ("--worker-id", name, "--spool", str(home.folder / f"{name}-spool"), *options)
     return home.start_worker("gated", *options, FAKE_TRAINER_GATE=str(gate), **environment), gate
@@ -65,7 +65,7 @@ def test_a_worker_killed_for_good_costs_an_attempt_and_no_run(home: House, clien
     gate.touch()
     run = ended(client, run_id)
     assert [(a.worker_id, a.state) for a in run.history] == [("first", "lost"), ("second", "succeeded")]
-    first_gate.touch()  # lets the trainer go that the killed worker left
+    first_gate.touch()  # ends the trainer of the killed worker
     check_books(home, 1)
 
 
@@ -90,7 +90,7 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_once_its_run_was_taken(
     lost(client, run_id)
     _, gate = gated(home, "second")
     training(client, run_id, attempts=2)
-    first_gate.touch()  # its trainer has a result now, which comes too late
+    first_gate.touch()  # its trainer has a result now, which is too late
     first.popen.send_signal(signal.SIGCONT)
     until(lambda: [line for line in first.lines if "lease-lost" in line or "delivered" in line], "the first to hear")
     assert client.run(run_id).state == "running"
@@ -117,7 +117,7 @@ def test_a_server_killed_between_result_and_acknowledgement(home: House, client:
     check_books(home, 1)
 
 
-@pytest.mark.parametrize("lease_s", [60.0])  # longer than a server takes to start on a busy machine
+@pytest.mark.parametrize("lease_s", [60.0])  # longer than a server needs to start on a busy machine
 def test_a_server_killed_between_claim_and_answer(home: House, client: Client) -> None:
     run_id = submit(client)
     carry = LoseOneAnswer("POST", "/leases", 201, then=lambda: kill(home.server))
@@ -125,7 +125,7 @@ def test_a_server_killed_between_claim_and_answer(home: House, client: Client) -
         worker = home.start_worker("quick", "--server", wire.url)
         assert carry.lost.wait(30)
         home.start_server()
-        assert ended(client, run_id).attempts == 1  # the claim was there: the worker got the same lease again
+        assert ended(client, run_id).attempts == 1  # the claim existed: the worker got the same lease again
         worker.end()
     check_books(home, 1)
 
@@ -200,9 +200,9 @@ def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> No
         pytest.skip("this system lets nobody mount a small disk")
     command = home.worker_command("gated", "--spool", str(disk))
     worker = home.run("worker", [*alone, *command], FAKE_TRAINER="gated", FAKE_TRAINER_GATE=str(gate))
-    run_id = submit(client, steps=200)  # its result is larger than what the trainer's note leaves free
+    run_id = submit(client, steps=200)  # its result is larger than the space that the trainer's note leaves free
     training(client, run_id)
-    seen = Path(f"/proc/{worker.popen.pid}/root{disk}")  # as the worker sees it
+    seen = Path(f"/proc/{worker.popen.pid}/root{disk}")  # from the worker's point of view
     with pytest.raises(OSError, match="No space left"):
         (seen / "filler").write_bytes(bytes(1 << 20))
     kill(home.server)
@@ -218,7 +218,7 @@ def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> No
     check_books(home, 2)
 
 
-@pytest.mark.parametrize("lease_s", [6.0])  # four times as long as a beat may be late on a busy machine
+@pytest.mark.parametrize("lease_s", [6.0])  # four times the delay of a heartbeat on a busy machine
 def test_workers_whose_clocks_are_wrong_keep_their_leases(home: House, client: Client, lease_s: float) -> None:
     cores = sorted(os.sched_getaffinity(0))
     skewed = {2: gated(home, "fast", "--cores", str(cores[0]), **clock(2))}
@@ -231,7 +231,7 @@ def test_workers_whose_clocks_are_wrong_keep_their_leases(home: House, client: C
     for skew_h, (worker, gate) in skewed.items():
         gate.touch()
         told_at = datetime.datetime.fromisoformat(worker.log.read_text().split()[0])
-        assert abs((told_at - now()).total_seconds() - 3600 * skew_h) < 600  # it was wrong indeed
+        assert abs((told_at - now()).total_seconds() - 3600 * skew_h) < 600  # the clock was indeed wrong
     for run_id in run_ids:
         (attempt,) = ended(client, run_id).history
         assert attempt.state == "succeeded"
@@ -256,7 +256,7 @@ def test_a_server_whose_clock_is_wrong_takes_no_lease_away(home: House, client: 
 
 
 def clock(skew_h: int) -> dict[str, str]:
-    """The environment of a process whose clock is wrong by so much."""
+    """The environment of a process whose clock is wrong by this offset."""
     package = importlib.util.find_spec("libfaketime")
     assert package is not None
     assert package.origin is not None

@@ -51,7 +51,7 @@ def test_an_idle_worker_leaves_a_server_that_does_not_answer(home: House) -> Non
 
 @pytest.mark.slow
 def test_a_result_that_a_worker_on_other_cores_left_behind_is_delivered(home: House, client: Client) -> None:
-    """Jobs that share a node get other cores each time, and so another spool."""
+    """Jobs that share a node get different cores each time, and therefore another spool."""
     spools = home.folder / "taskloom/spool"
 
     def start(worker_id: str, trainer: str = "quick", **environment: str) -> Process:

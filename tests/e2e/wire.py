@@ -28,11 +28,11 @@ class Message:
 
 
 Send = Callable[[Message], httpx.Response]
-Carry = Callable[[Message, Send], httpx.Response | None]  # None: the answer is lost
+Carry = Callable[[Message, Send], httpx.Response | None]  # None if the answer is lost
 
 
 class Wire:
-    """Listens on loopback while the context lasts; `carry` decides what becomes of each message."""
+    """Listens on loopback while the context lasts; `carry` decides what happens to each message."""
 
     def __init__(self, server: str, carry: Carry) -> None:
         self._http = httpx.Client(base_url=server, timeout=60)
@@ -49,7 +49,7 @@ class Wire:
                 self.close_connection = True
                 if answer is None:
                     return
-                with contextlib.suppress(BrokenPipeError):  # who asked is gone
+                with contextlib.suppress(BrokenPipeError):  # the sender has disconnected
                     self._answer(answer)
 
             def _answer(self, answer: httpx.Response) -> None:
@@ -80,12 +80,12 @@ class Wire:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._server.shutdown()
         self._thread.join()
-        self._server.server_close()  # waits for those who are being served
+        self._server.server_close()  # waits for running requests
         self._http.close()
 
 
 class LoseOneAnswer:
-    """The server does what the first such message asks and answers; `then` happens, and nobody hears the answer."""
+    """The server executes the first such message and answers; `then` is called, and the answer is lost."""
 
     def __init__(self, method: str, end: str, status: int, then: Callable[[], None]) -> None:
         self._what, self._then = (method, end, status), then
@@ -107,12 +107,12 @@ class LoseOneAnswer:
 
 
 class Unreliable:
-    """A third of all messages comes late, a third comes twice, the second time much later, a tenth is not answered."""
+    """A third of all messages is late, a third is repeated much later, and a tenth gets no answer."""
 
     def __init__(self, seed: int, longest_s: float) -> None:
         self._random, self._longest_s = random.Random(seed), longest_s
         self._ghosts: list[threading.Thread] = []
-        self.repeated: list[int] = []  # what the server answered to repetitions
+        self.repeated: list[int] = []  # the server's answers to repetitions
 
     def __call__(self, message: Message, send: Send) -> httpx.Response | None:
         if self._random.random() < 1 / 3:
@@ -130,6 +130,6 @@ class Unreliable:
         self.repeated.append(send(message).status_code)
 
     def settle(self) -> None:
-        """Until the last repetition has arrived."""
+        """Wait until the last repetition has arrived."""
         for ghost in self._ghosts:
             ghost.join()

@@ -1,9 +1,9 @@
-"""Make the golden values that `make test` checks the kernels and the trainer against, without PyTorch at hand.
+"""Make the golden values with which `make test` checks the kernels and the trainer without PyTorch.
 
     python -m tests.golden.make_golden
 
-Inputs are float32, so that both sides start from the same numbers; what PyTorch makes of them in float64 is kept as
-float64. The whole model is trained in float64 and in float32, with PyTorch's AdamW.
+Inputs are float32, so that both sides start from the same numbers. PyTorch's results in float64 are stored as float64.
+The whole model is trained in float64 and in float32, with PyTorch's AdamW.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SMALL = {
 
 
 class Inputs:
-    """Float32 inputs as they are drawn, and float64 leaves with the same values."""
+    """Random float32 inputs, and float64 leaves with the same values."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ class Inputs:
 def make_encoder() -> None:
     given = Inputs(1)
     wte, wpe = given.draw("wte", VP, C), given.draw("wpe", CONTEXT, C)
-    tokens = given.draw_integers("tokens", V // 4, B * T)  # few different ones, so that some come twice
+    tokens = given.draw_integers("tokens", V // 4, B * T)  # few different ones, so that some are repeated
     given.arrays["positions"] = np.tile(np.arange(T, dtype=np.int32), B)
     out = wte[tokens] + wpe[torch.arange(T).repeat(B)]
     out.backward(given.draw("dout", B * T, C))
@@ -133,7 +133,7 @@ def make_adamw() -> None:
 
 def make_small_gpt2() -> None:
     config = TrainConfig.from_dict(SMALL)
-    batches = 4  # fewer than steps: the stream begins again, and the loss has something to learn
+    batches = 4  # fewer than the steps use: the stream repeats, and the loss decreases
     stream = np.random.default_rng(9).integers(
         config.model.vocab, size=config.batch * config.seq * batches + 5, dtype=np.uint16
     )
@@ -150,7 +150,7 @@ def make_small_gpt2() -> None:
 
 
 def make_clipped_gpt2() -> None:
-    """The small GPT-2 again, with two micro-batches a step and a limit that half of the steps reach."""
+    """The small GPT-2 with two micro-batches a step and a limit that half of the steps reach."""
     with np.load(FOLDER / "small_gpt2.npz") as arrays:
         stream, initial = arrays["tokens"], {k[8:]: a for k, a in arrays.items() if k.startswith("initial.")}
     change = {"batch": 2, "grad_accum": 2, "grad_clip": 1.0}
@@ -165,7 +165,7 @@ def make_clipped_gpt2() -> None:
 
 
 def make_toys() -> None:
-    """What PyTorch makes of the toy networks of tests/networks."""
+    """PyTorch's results for the toy networks of tests/networks."""
     sys.path.insert(0, str(FOLDER.parent / "networks"))
     import cases
     import torch_toys

@@ -1,9 +1,9 @@
-"""Record what the step program is and what training gives: `python -m tests.golden.record_steps [NAME...]`.
+"""Record step programs and the results of training: `python -m tests.golden.record_steps [NAME...]`.
 
 Writes steps.json beside this file: for each configuration the task list, the edge list and the work of every op, and
 the losses and the hash of the weights after a few steps. With names, only these configurations are recorded anew.
-tests/integration/test_golden_steps.py compares. What changes here changes every published figure or every bit: a commit
-that records anew says why.
+tests/integration/test_golden_steps.py compares. A change here changes every published figure or every bit, so a commit
+that records again must say why.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 try:
     from gpt2core.run.train import plan, train
     from gpt2core.spec.config import ModelConfig, TrainConfig
-except ImportError:  # the core before it was moved into packages, from which the first recording was made
+except ImportError:  # the commit of the first recording, before the core was split into packages
     from gpt2core.config import ModelConfig, TrainConfig  # type: ignore[no-redef]
     from gpt2core.train import plan, train  # type: ignore[no-redef]
 
@@ -60,11 +60,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gpt2-124m": {"model": "gpt2-124m", "fusion": "all", "batch_slice": 1, "token_slice": 32},
     "gpt2-124m-none": {"model": "gpt2-124m", "fusion": "none", "batch_slice": 4, "token_slice": 64, "sync": "none"},
 }
-PLANNED = {name for name in SETTINGS if name.startswith("gpt2")}  # too large to be trained here
+PLANNED = {name for name in SETTINGS if name.startswith("gpt2")}  # too large to train here
 
 
 def processor() -> dict[str, str]:
-    """What the bits of the weights may depend on beside the configuration: the compiler and what it compiles for."""
+    """Facts besides the configuration on which the weights' bits may depend: the compiler and its target."""
     features = llvm.get_host_cpu_features()
     return {
         "cpu": llvm.get_host_cpu_name(),
@@ -108,7 +108,7 @@ def program(name: str) -> dict[str, Any]:
 
 
 def outcome(name: str) -> dict[str, Any]:
-    """The losses and the weights' hash after the steps of a configuration; nothing for one that is only planned."""
+    """The losses and the weights' hash after the steps of a configuration; None for one that is only planned."""
     if name in PLANNED:
         return {}
     result = train(TrainConfig(**SETTINGS[name]))

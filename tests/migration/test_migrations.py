@@ -100,7 +100,7 @@ ROWS = """
 
 @pytest.fixture
 def with_rows(database):
-    """The schema of before histories were kept, with rows in it."""
+    """The schema before histories were stored, with rows in it."""
     migrate.upgrade(database)
     migrate.downgrade(database, "0009")
     with database.write() as session:
@@ -197,7 +197,7 @@ def test_an_id_is_never_given_again(with_rows, table, last):
 
 def test_a_migration_that_fails_leaves_nothing_behind(database):
     with database.engine.begin() as connection:
-        connection.execute(text("CREATE TABLE result (x INTEGER)"))  # in the way of the last table
+        connection.execute(text("CREATE TABLE result (x INTEGER)"))  # collides with the last table
     with pytest.raises(Exception, match="already exists"):
         migrate.upgrade(database)
     with database.engine.connect() as connection:

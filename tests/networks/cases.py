@@ -1,4 +1,4 @@
-"""Configurations of the toy networks, ragged: slices that do not divide the batch, chunks that do not divide time."""
+"""Ragged configurations of the toy networks: slices that do not divide the batch, chunks that do not divide time."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ HOW = [
 
 
 def config(network: str, **settings: Any) -> TrainConfig:
-    """The network must be registered."""
+    """The configuration of a registered network."""
     return TrainConfig.from_dict({"model": {"network": network}, **COMMON, **SHAPES[network], **settings})

@@ -1,4 +1,4 @@
-"""The toy networks, registered as a network of ours is: by a name and a module."""
+"""Registers the toy networks like ours: by a name and a module."""
 
 from __future__ import annotations
 

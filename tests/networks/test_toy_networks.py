@@ -1,4 +1,4 @@
-"""A recurrence and convolutions: the step program expresses them, and every scheduler trains them to the same bits."""
+"""The step program can express a recurrence and convolutions, and every scheduler trains them to the same bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from taskloom.contract.runs import RunSpec
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 
 FOLDER = Path(__file__).parent
-MOST_LINES = 60  # of a toy network, without blank ones: what the step program must make short
+MOST_LINES = 60  # lines of a toy network, without blank ones; the step program must keep them few
 TOYS = pytest.mark.parametrize("network", cases.SHAPES)
 
 
@@ -59,7 +59,7 @@ def test_tasks_read_and_write_what_they_declare(network: str) -> None:
 
 
 def test_a_chunk_of_time_waits_only_for_its_neighbour_in_its_own_group() -> None:
-    """Groups of samples go through time apart: forward after the chunk before, backward after the next."""
+    """Groups of samples are independent over time: forward a chunk follows the previous one, backward the next one."""
     planned = train.plan(cases.config("elman", scheduler="task"))
     label = planned.graph.label
     waits = {label[after] for before, after in planned.graph.edges if label[before] == "recur[1] s4"}

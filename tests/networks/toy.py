@@ -1,4 +1,4 @@
-"""What the toy networks share: their weights are matrices, drawn by the seed and updated by AdamW."""
+"""Base of the toy networks: weights are matrices, drawn by the seed and updated by AdamW."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpt2core.step.tensors import TensorSpec
 
 
 def sizes(network: str, vocab: int, context: int) -> type[Model]:
-    """The class of a toy's models: there is one size."""
+    """The class of a toy's models, which have one size."""
     flop = {"step_flop": lambda self, samples, positions: samples * positions}  # noqa: ARG005
     return dataclass(frozen=True)(
         type(network, (Model,), {"network": network, "vocab": vocab, "context": context, "name": network, **flop})
@@ -25,14 +25,14 @@ def sizes(network: str, vocab: int, context: int) -> type[Model]:
 
 
 class ToyNetwork(Network):
-    """Adds the ops up to the `gradients`."""
+    """A toy network; subclasses add the ops up to the `gradients`."""
 
     def __init__(self, model, weights, rows):
         """`weights` are shapes of matrices by name; `rows` are shapes whose first number is the rows of a position."""
         self.model, self.weights, self.rows = model, weights, rows
 
     def check(self, config):
-        """It follows every setting."""
+        """Accept every setting."""
 
     def tensors(self, config):
         count = config.batch * config.seq

@@ -1,4 +1,4 @@
-"""Live comparison with PyTorch. Nothing here is even imported by a run that leaves parity out."""
+"""Live comparison with PyTorch. A run without parity imports nothing from here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # for bench.torch_gpt2: the model is in one place
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for bench.torch_gpt2, which has the only copy of the model
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:

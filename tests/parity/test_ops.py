@@ -1,7 +1,7 @@
 """Every op, forward and backward, against PyTorch in float64 on random shapes.
 
 An error is the norm of the difference relative to the norm of PyTorch's tensor; 3e-6 is about 25 units in the last
-place of float32, which sums of some hundred terms come to.
+place of float32, the rounding error of sums of some hundred terms.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def test_cross_entropy(seed: int) -> None:
 
 
 def test_adamw(seed: int) -> None:
-    """Against PyTorch's own step in float32, with weight decay; 20 steps."""
+    """Compare with 20 steps of PyTorch's own AdamW in float32, with weight decay."""
     p = Problem(seed)
     n = p.size(1, 1000)
     weights, _ = p.draw(n)

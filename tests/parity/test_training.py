@@ -37,7 +37,7 @@ SCHEDULERS = [
 
 
 def prepare(folder: Path, model: GPT2, **settings: object) -> TrainConfig:
-    """A run that starts from the model's weights, as PyTorch's side wrote them."""
+    """A run that starts from the model's weights, which PyTorch's side wrote."""
     write_llmc_checkpoint(folder / "initial.bin", model)
     return TrainConfig.from_dict({
         "model": model.sizes, "checkpoint": str(folder / "initial.bin"), "save": str(folder / "final.bin"),
@@ -70,7 +70,7 @@ def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_micro_batches_within_a_limit(tmp_path: Path, precision: str) -> None:
-    """As PyTorch's backward passes one after the other and its clip_grad_norm_."""
+    """Compare with successive backward passes of PyTorch and its clip_grad_norm_."""
     model = random_model(SMALL, seed=5)
     config = prepare(
         tmp_path, model, batch=2, seq=25, steps=10, data="stdlib", lr=3e-4, threads=2, precision=precision,
@@ -85,7 +85,7 @@ def test_micro_batches_within_a_limit(tmp_path: Path, precision: str) -> None:
 
 
 def test_bf16_follows_pytorchs_autocast(tmp_path: Path) -> None:
-    """Fifty losses within 1 %: both round operands to bfloat16, PyTorch also what comes out."""
+    """Fifty losses agree within 1 %. Both round operands to bfloat16; PyTorch also rounds results."""
     model = random_model(SMALL, seed=4)
     config = prepare(tmp_path, model, batch=4, seq=32, steps=50, data="stdlib", lr=5e-4, precision="bf16", threads=2)
     losses = train(config).losses

@@ -1,4 +1,4 @@
-"""What a task computes depends on the slicing, never on who runs it or when: the oracle for every scheduler."""
+"""A task's output depends on the slicing, never on the thread or the order: every scheduler gives the same bits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ plan, PLANS = train.plan, {}
 
 @pytest.fixture(autouse=True)
 def planned_once(monkeypatch):
-    """The plan of a configuration is the same each time, and takes longer than these runs."""
+    """Plan each configuration only once: planning takes longer than these runs."""
 
     def remembered(config: TrainConfig, *rest: int) -> prepare.Plan:
         key = repr(config)
@@ -157,7 +157,7 @@ def every_scheduler_agrees(draw):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
-    """Orders that no scheduler here would take: random topological ones, on one thread."""
+    """Random topological orders, which no scheduler here would choose, on one thread."""
     planned = train.plan(dataclasses.replace(RAGGED, steps=3))
     config, rng = planned.config, random.Random(seed)
     orders = [list(range(len(planned.program.tasks))), topological(planned.graph, rng)]

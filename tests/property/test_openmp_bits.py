@@ -43,7 +43,7 @@ KINDS: list[dict[str, Any]] = [
 REPEATS = 3
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("threads", [1, 2, 3, 8])]
-# CI installs all three, and fails where a test is skipped.
+# CI installs all three, and fails if a test is skipped.
 runtimes = pytest.mark.parametrize(
     "runtime",
     [pytest.param(each, marks=pytest.mark.skipif(each not in openmp.find(), reason="not on this node"))
@@ -72,7 +72,7 @@ def outcome(result: TrainResult) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[tuple[Any, ...]]:
-    """What serial gives."""
+    """The results under `serial`."""
     return outcomes([dataclasses.replace(SMALL, **kind) for kind in KINDS])
 
 
@@ -106,7 +106,7 @@ def test_a_hundred_iterations_under_random_delays(runtime: str, threads: int, ap
 
 
 def random_graphs(runtime: str, threads: int, seeds: range) -> list[tuple[int, bool]]:
-    """Of each graph: inputs that were not there, and whether each task ran in every step."""
+    """For each graph: the number of missing inputs, and whether each task ran in every step."""
     found = []
     for seed in seeds:
         rng = random.Random(seed)
@@ -126,7 +126,7 @@ def test_no_task_runs_before_its_inputs(runtime: str, threads: int, apart: Apart
 
 
 def loops(runtime: str, threads: int) -> list[int]:
-    """Inputs that were not there when an op's tiles ran, for static and dynamic loops."""
+    """The number of inputs that were missing when an op's tiles ran, for static and dynamic loops."""
     inputs: list[list[int]] = [[] for _ in range(7)] + [list(range(7)) for _ in range(5)]
     found = []
     for assignment in ("static", "dynamic"):
@@ -144,7 +144,7 @@ def test_a_loop_runs_every_tile_of_an_op_before_the_next_op(runtime: str, thread
 
 
 def without_an_edge(runtime: str, threads: int) -> int:
-    """Violations of a chain, two of whose tasks do not say that they depend on each other."""
+    """Violations in a chain in which one dependency is not declared."""
     step, memory = toy([[], [0], [1]], [20_000, 0, 0])
     whole = graph.build(step, "step")
     first, second, third = step.ops
@@ -159,6 +159,6 @@ def without_an_edge(runtime: str, threads: int) -> int:
 
 @runtimes
 def test_the_stamps_catch_a_clause_that_is_missing(runtime: str, threads: int, apart: Apart) -> None:
-    """The checks above can fail. (One thread may take the tasks in order, whatever they say.)"""
+    """The checks above can fail. (A single thread may run the tasks in order without any clause.)"""
     if threads > 1:
         assert apart((runtime, threads), without_an_edge, runtime, threads) > 0

@@ -48,7 +48,7 @@ NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPU
 PartitionName=main Nodes=n[1-3] Default=YES MaxTime=INFINITE PriorityTier=1 State=UP
 PartitionName=urgent Nodes=n[1-3] MaxTime=INFINITE PriorityTier=10 State=UP
 """
-# Read where TaskPlugin names task/cgroup. The version of cgroups is the kernel's; no systemd is asked.
+# Read if TaskPlugin names task/cgroup. The version of cgroups is that of Linux, without systemd.
 CGROUP_CONF = "ConstrainCores=yes\nIgnoreSystemd=yes\n"
 
 
@@ -59,7 +59,7 @@ def missing() -> list[str]:
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many ports in succession that nobody uses."""
+    """The first of `count` consecutive free ports."""
     while True:
         with contextlib.ExitStack() as stack:
             first = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
@@ -77,7 +77,7 @@ class Cluster:
         self.environment = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
 
     def start(self, task_plugin: str) -> None:
-        """All daemons, and every node idle."""
+        """Start all daemons and wait until every node is idle."""
         folder = self.folder
         for name in ("state", "spool", "run"):
             (folder / name).mkdir(parents=True)
@@ -112,7 +112,7 @@ class Cluster:
         return done.stdout
 
     def command(self, *command: str) -> str:
-        """What one of Slurm's commands prints."""
+        """The output of a Slurm command."""
         return self._run(*command)
 
     def nodes(self) -> dict[str, str]:
@@ -125,12 +125,12 @@ class Cluster:
         return [dict(zip(("id", "name", "state", "node"), line.split("|"), strict=True)) for line in lines]
 
     def start_node(self, name: str) -> None:
-        """A slurmd under a host name of its own."""
+        """Start a slurmd under its own host name."""
         kinds = ["--uts", "--mount"] if self.exposed else ["--uts"]
         self._run("unshare", *kinds, "sh", "-ec", f"{self.exposed}\nhostname {name}\nexec slurmd -N {name}")
 
     def kill_node(self, name: str) -> None:
-        """SIGKILL the node's slurmd; what it started lives on."""
+        """SIGKILL the node's slurmd; its children continue."""
         os.kill(int((self.folder / f"run/slurmd-{name}.pid").read_text()), signal.SIGKILL)
 
     def node_of(self, job_id: str) -> str:
@@ -141,14 +141,14 @@ class Cluster:
         until(lambda: self.jobs() == [], "the jobs' end")
 
     def close(self) -> None:
-        with contextlib.suppress(AssertionError):  # where the controller never came up there are no jobs
+        with contextlib.suppress(AssertionError):  # there are no jobs if the controller never started
             self.cancel_all()
         for path in sorted((self.folder / "run").glob("*.pid"), reverse=True):
             with contextlib.suppress(ValueError, psutil.NoSuchProcess):
                 process = psutil.Process(int(path.read_text()))
                 process.terminate()
                 process.wait(20)
-        for node in NODES:  # what task/cgroup leaves behind on version 1, emptied of processes
+        for node in NODES:  # empty groups that task/cgroup does not delete on version 1
             for cgroup in sorted(Path("/sys/fs/cgroup/cpuset").glob(f"slurm_{node}/**/"), reverse=True):
                 cgroup.rmdir()
 

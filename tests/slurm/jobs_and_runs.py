@@ -1,4 +1,4 @@
-"""What tests submit to Taskloom, and what they see of it in Slurm and on the node."""
+"""Submissions of tests to Taskloom, and their traces in Slurm and on the node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from processes import House, Process
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
 
-LONG = 300.0  # seconds that something may take which takes a few beside nothing else; trainers compile first
+LONG = 300.0  # seconds; generous, because trainers compile first and other processes run beside
 Provision = Callable[..., Process]
 
 
@@ -38,7 +38,7 @@ def exactly_one_result_each(client: Client, experiment_id: int) -> None:
 
 
 def training(client: Client, experiment_id: int) -> int:
-    """A run of it that trains now."""
+    """A run of the experiment that is training."""
 
     def found() -> int | None:
         for run in client.runs(experiment_id=experiment_id):
@@ -52,7 +52,7 @@ def training(client: Client, experiment_id: int) -> int:
 
 
 def log_of(home: House) -> list[dict[str, object]]:
-    """What the provisioner has logged."""
+    """The provisioner's log."""
     path = next(path for path in sorted(home.folder.glob("*-provisioner.log"), reverse=True))
     return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
 

@@ -28,7 +28,7 @@ def slurm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def cores_of(slurm: Cluster, job_id: str) -> set[int]:
-    """Cores that Slurm gave a job of one core; numbered as the kernel does on a machine of one socket."""
+    """Cores that Slurm gave a job of one core, in Linux's numbers on a machine with one socket."""
     found = re.search(r"CPU_IDs=(\d+)\b", slurm.command("scontrol", "show", "job", "-d", job_id))
     assert found is not None
     return {int(found.group(1))}
@@ -53,7 +53,7 @@ def test_runs_side_by_side_keep_to_the_cores_of_their_jobs(
         (trainer,) = process.children()
         assert cores_of_threads(trainer) == set(worker.cores) == given
         assert cores_of_threads(process) == given
-        # Cgroups hold a process that asks for more; an affinity mask alone does not.
+        # Cgroups confine a process that asks for more cores; an affinity mask alone does not.
         os.sched_setaffinity(process.pid, {0, 1})
         assert (os.sched_getaffinity(process.pid) == given) == ("cgroup" in request.node.callspec.id)
         used.add((slurm.node_of(job_id), *given))

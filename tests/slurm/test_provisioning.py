@@ -103,7 +103,7 @@ def test_every_run_has_one_result_whatever_ends_its_job(
         slurm.command("scancel", job_id)
     elif disturbance == "preemption":
         slurm.command("sbatch", "-p", "urgent", f"--nodelist={node}", "-c", "2", "-o", "/dev/null", "--wrap", "sleep 1")
-    elif disturbance == "walltime":  # less than the minute is left that Slurm warns a worker ahead
+    elif disturbance == "walltime":  # less than the minute by which Slurm warns a worker ahead
         slurm.command("scontrol", "update", f"jobid={job_id}", "TimeLimit=1")
     elif disturbance == "slurmd":
         slurm.kill_node(node)
@@ -153,7 +153,7 @@ def test_a_killed_provisioner_knows_its_jobs_again(
 
 
 def shim(folder: Path, name: str, script: str) -> None:
-    """A command of Slurm's that does something else first."""
+    """A Slurm command that runs something else first."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -210,7 +210,7 @@ def test_a_job_that_was_submitted_by_a_command_that_hangs_is_not_submitted_twice
     slurm: Cluster, home: House, client: Client, provision: Provision
 ) -> None:
     experiment_id = submit(client)
-    # The real command does its work, and then nothing is heard of it.
+    # The real command does its work, but its answer is lost.
     real = next(path for path in os.environ["PATH"].split(":") if (Path(path) / "sbatch").exists())
     shim(home.folder / "bin", "sbatch", f'{real}/sbatch "$@" >/dev/null && exec sleep 60')
     pause = "import taskloom.provisioner.slurm as s; s.ANSWER_S = 3.0\n"
@@ -236,7 +236,7 @@ def test_nothing_is_submitted_while_the_queue_cannot_be_read(
     provision(pools={"two": {}}, PATH=f"{home.folder}/bin:{os.environ['PATH']}")
     until(lambda: len(logged(home, "slurm-silent")) >= 3, "three rounds")
     rounds = len(logged(home, "slurm-silent"))
-    assert len(asked.read_text()) <= rounds + 1  # one call a round, and perhaps one that is under way
+    assert len(asked.read_text()) <= rounds + 1  # one call a round, and perhaps one that is still running
     assert not logged(home, "submitted")
     broken.unlink()
     all_succeed(client, experiment_id)
@@ -244,7 +244,7 @@ def test_nothing_is_submitted_while_the_queue_cannot_be_read(
 
 
 def by_hand(slurm: Cluster, home: House, idle_exit: str) -> str:
-    """Submit the job script as a user would, with a key file that is not there; the job's number."""
+    """Submit the job script as a user would, with a missing key file; return the job's number."""
     settings = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TASKLOOM_SERVER": home.url,
         "TASKLOOM_TOKEN_FILE": str(home.folder / "no-key"), "TASKLOOM_IDLE_EXIT": idle_exit, "TASKLOOM_PEAKS": "never",

@@ -25,12 +25,12 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/slurm.md"
 NOBODY = 65534
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "node_modules", "results", "tests")
-PATIENCE_S = 600.0  # of a block; packages come from the network, and kernels are compiled
+PATIENCE_S = 600.0  # time limit of a block; packages come from the network, and kernels are compiled
 
 
 @pytest.fixture
 def slurm() -> Iterator[Cluster]:
-    """A cluster whose nodes show every user the Python that the tests' environment was made from."""
+    """A cluster on whose nodes every user can run the Python of the tests' environment."""
     # Not in pytest's folder, which every start of pytest closes for other users.
     with tempfile.TemporaryDirectory(prefix="taskloom-slurm-", ignore_cleanup_errors=True) as folder:
         path = Path(folder)
@@ -53,7 +53,7 @@ def test_the_page_holds_for_a_user_without_root(slurm: Cluster, home: House, cli
         as_user = ["unshare", "--mount", "sh", "-ec", f'{slurm.exposed}\ncd {folder}\nexec {user} "$@"', "sh"]
     environment = {
         "HOME": str(folder),
-        # What the block `install` puts there comes first once it is there.
+        # Files of the block `install` are found first once they exist.
         "PATH": f"{folder}/taskloom/bin:{sys.base_prefix}/bin:{os.environ['PATH']}",
         "PYTHONPATH": "",
         "PIP_CONSTRAINT": str(folder / "checkout/constraints.txt"),

@@ -1,4 +1,4 @@
-"""A browser that tells of everything a page must not do."""
+"""A browser that reports everything that a page must not do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def executable() -> str | None:
 
 @dataclass
 class Tab:
-    """A page and what went wrong on it. `refusals`: statuses that this test provokes."""
+    """A page and its errors. `refusals`: statuses that this test provokes."""
 
     page: Page
     url: str
@@ -53,7 +53,7 @@ class Tab:
             self.wrong.append(f"{response.status}: {response.url}")
 
     def open(self, address: str) -> Page:
-        """Go to a page of the dashboard, and wait until it shows what it has."""
+        """Go to a page of the dashboard, and wait until its content is shown."""
         self.page.goto(f"{self.url}/ui/{address}")
         return self.settle()
 
@@ -63,13 +63,13 @@ class Tab:
         return self.page
 
     def violations(self) -> list[str]:
-        """What axe finds against WCAG 2.2 AA and good practice."""
+        """Violations of WCAG 2.2 AA and good practice that axe finds."""
         found = Axe().run(self.page).response["violations"]
         return [f"{each['id']}: {node['html'][:160]} {node['failureSummary']}" for each in found
                 for node in each["nodes"]]  # fmt: skip
 
     def sound(self) -> None:
-        """Nothing went wrong, and nothing is left in the browser that other sites or ports could see."""
+        """Check that there was no error, and that the browser stores nothing that other sites or ports could read."""
         assert self.wrong == []
         assert self.page.context.cookies() == []
 
@@ -80,7 +80,7 @@ def open_tab(browser: Browser, url: str, **options: Any) -> tuple[BrowserContext
 
 
 def saved(page: Page, press: Any, folder: Path) -> str:
-    """The text of the file that pressing saves."""
+    """The text of the file that a click saves."""
     return saved_bytes(page, press, folder).decode()
 
 
@@ -93,7 +93,7 @@ def saved_bytes(page: Page, press: Any, folder: Path) -> bytes:
 
 
 def hide(page: Page, hidden: bool = True) -> None:
-    """As if another tab were in front of it."""
+    """Hide the page, as another tab in front of it would."""
     value = str(hidden).lower()
     page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: {value}, configurable: true}})")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))  # for processes.py: real processes are in one place
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))  # for processes.py, which has all real processes
 
 from browser import ARGUMENTS, Tab, executable, open_tab
 from patience import until

@@ -15,7 +15,7 @@ LEFT_OUT = {"connection", "content-length", "transfer-encoding", "date", "server
 
 @contextlib.contextmanager
 def proxy_of(url: str) -> Iterator[str]:
-    """The address below which the proxy serves it; everything else of the proxy is a 404."""
+    """The URL below which the proxy serves the server; every other path is a 404."""
     client = httpx.Client(base_url=url, timeout=httpx.Timeout(30, read=None))
 
     class Handler(BaseHTTPRequestHandler):

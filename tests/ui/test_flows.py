@@ -1,4 +1,4 @@
-"""What people do with it, with a real server, worker and trainer."""
+"""The dashboard's main flows, with a real server, worker and trainer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has th
 
 def test_a_question_is_asked_watched_and_answered(world, tab):
     page = tab.open("new")
-    tab.refusals = {422}  # what is refused while one types
+    tab.refusals = {422}  # rejected while the user types
     page.get_by_label("Question").fill("asked in a browser")
     for name, value in PROBLEM.items():
         page.get_by_label(name, exact=True).fill(str(value))
     page.get_by_label("threads", exact=True).fill("1, 99")
     expect(page.locator("#set-threads-refused")).to_contain_text("cores of the largest known node")
-    page.get_by_label("threads", exact=True).fill("2")  # the worker that breaks has one core
+    page.get_by_label("threads", exact=True).fill("2")  # the worker that fails has one core
     page.get_by_label("Repetitions").fill("1")
     expect(page.locator(".verdict")).to_contain_text("2 runs")
     expect(page.locator("pre.command").first).to_contain_text("--scheduler fork-join,task")
@@ -105,7 +105,7 @@ def test_a_hidden_tab_asks_nothing(world, tab, new_tab):
 
 @pytest.fixture
 def apart(tmp_path):
-    """A server of its own, without a worker."""
+    """A separate server, without a worker."""
     with house(tmp_path, f"sqlite:///{tmp_path / 'apart.db'}", reap_after_s=0.5) as home, Client(home.url) as client:
         yield home, client
 
@@ -128,7 +128,7 @@ def test_a_server_that_comes_back_goes_on_where_it_was(apart, new_tab):
     expect(page.get_by_role("link", name="before")).to_be_visible()
     home.server.end()
     expect(page.get_by_text("stale since")).to_be_visible()
-    expect(page.get_by_role("link", name="before")).to_be_visible()  # what is known stays
+    expect(page.get_by_role("link", name="before")).to_be_visible()  # known content stays
     home.start_server()
     expect(page.get_by_text("stale since")).to_be_hidden()
     client.cancel_experiment(first)

@@ -1,4 +1,4 @@
-"""What follows from results that a test gives: an alert confirmed, and what a calibrated node can tell apart."""
+"""Pages about prepared results: a confirmed alert, and the differences that a calibrated node can detect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
 
 @pytest.fixture
 def api(tmp_path):
-    """A server of its own, which confirms no alert without being asked."""
+    """A separate server that confirms alerts only on request."""
     url = f"sqlite:///{tmp_path / 'measured.db'}"
     with (
         house(tmp_path, url, confirm_alerts=False, poll_s=0.2) as home,
@@ -37,7 +37,7 @@ def api(tmp_path):
 
 
 def run_all(node, make_result, step_s, core_hash):
-    """Do what is queued with one version of the core; each run takes the next of step_s."""
+    """Execute the queued runs with one version of the core; each run takes the next of step_s."""
     for s in step_s:
         lease = node.claim()
         environment = {"core_hash": core_hash}
@@ -139,7 +139,7 @@ INSTRUCTIONS = {"fork-join": 3.0e9, "task": 2.5e9}
 
 
 def compared(api, make_result, counters_of):
-    """The addresses of two schedulers' runs, eight pairs of them, with the counters that are given."""
+    """The addresses of two schedulers' runs, eight pairs, with the given counters."""
     node = api.worker()
     made = api.submit(base=SPEC, axes={"scheduler": ["fork-join", "task"]}, repetitions=8)["id"]
     for i in range(16):

@@ -1,4 +1,4 @@
-"""What a page shows equals what the API says."""
+"""Numbers on a page equal those of the API."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_trace(world, tab, tmp_path):
 
 
 def test_a_pixel_is_given_to_the_span_that_takes_most_of_it(world, tab):
-    """What is looked at in blocks gives the same picture as span by span."""
+    """Drawing from blocks gives the same picture as drawing span by span."""
     pick = random.Random(0)
     spans = 20_000
     columns = {"what": [pick.choice([0, 0, 0, -1]) for _ in range(spans)], "step": [0] * spans,

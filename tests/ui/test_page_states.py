@@ -1,4 +1,4 @@
-"""Each page while it loads and where its question fails; lists that change; every plot as table, CSV, SVG and PNG."""
+"""Pages while they load and when a request fails; lists that change; every plot as table, CSV, SVG and PNG."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from test_pages import address
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
-# Each page, and what it asks first.
+# Each page, and its first request.
 ASKED = {
     "": "overview", "experiments": "experiments?*", "experiments?view=runs": "runs?*", "new": "../../openapi.json",
     "experiment?id=COMPARED": "experiments/*", "run?id=RUN": "runs/*",
@@ -24,7 +24,7 @@ PROBLEM_JSON = """{"type": "/problems/internal-error", "title": "The server fail
 
 
 def pattern(world, question):
-    """Matches the question's address."""
+    """A pattern that matches the request's URL."""
     path = question.removeprefix("../../") if question.startswith("..") else f"api/v1/{question}"
     return re.compile(re.escape(f"{world.home.url}/{path}").replace(r"\*", ".*") + "$")
 
@@ -44,7 +44,7 @@ def test_a_page_that_loads_shows_its_shape_and_is_accessible(world, tab, where):
     assert tab.violations() == []
     for route in held:
         route.continue_()
-    tab.page.unroute(asked)  # those that came meanwhile go on
+    tab.page.unroute(asked)  # requests that arrived meanwhile continue
     tab.settle()
 
 
@@ -141,7 +141,7 @@ def test_two_timelines_stand_beneath_each_other_aligned_by_step(world, tab):
     assert titles.all_inner_texts() == [f"A: run {a}", f"B: run {b}"]
 
     def shown():
-        """From when to when each of them shows, counted from where the step begins."""
+        """When each of them begins and ends, counted from the beginning of the step."""
         return [canvases.nth(i).get_attribute("data-painted") for i in range(2)]
 
     expect(page.get_by_text("aligned where step")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Each page by its address: sound, accessible, light and dark, narrow, reloaded, behind a prefix."""
+"""Each page by its URL: without errors, accessible, light and dark, narrow, reloaded, behind a prefix."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_scripts_and_styles_of_the_first_page_are_within_the_budget(tab):
 def test_a_theme_that_was_chosen_is_there_before_anything_is_painted(tab):
     page = tab.open("")
     page.get_by_label("Theme").select_option("dark")
-    page.route("**/app.js", lambda route: route.abort())  # then nothing but the page itself is painted
+    page.route("**/app.js", lambda route: route.abort())  # then only the page itself is painted
     page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     expect(page.locator("main .skeleton").first).to_be_visible()

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has th
 WIDER = """() => [...document.querySelectorAll('table')]
   .filter((table) => table.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map((table) => table.rows[0].innerText)"""
-PAPER_PX = 703  # of A4 between its margins, at 96 pixels an inch
+PAPER_PX = 703  # width of A4 between its margins, at 96 pixels an inch
 
 
 def opened(world, tab):
