@@ -108,7 +108,7 @@ def program(name: str) -> dict[str, Any]:
 
 
 def outcome(name: str) -> dict[str, Any]:
-    """The losses and the weights' hash after the steps of a configuration; None for one that is only planned."""
+    """The losses and the weights' hash after the steps of a configuration; empty for one that is only planned."""
     if name in PLANNED:
         return {}
     result = train(TrainConfig(**SETTINGS[name]))

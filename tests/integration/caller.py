@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 
 def whole(result: dict[str, Any]) -> dict[str, Any]:
-    """The result with an op and its threads, where a test did not care for them."""
+    """The result with an op and its threads added if a test left them out."""
     seconds = math.fsum(result["step_s"][result["config"]["warmup"] :])
     op = {"op": "qkv", "phase": "forward", "calls": 1, "time_s": seconds, "flop": 1000, "bytes": 1000}
     thread = {"useful_s": seconds, "barrier_s": 0.0, "starvation_s": 0.0, "idle_s": 0.0}
@@ -69,7 +69,7 @@ class Caller:
             self.http.headers["Authorization"] = f"Bearer {token}"
 
     def reap(self) -> None:
-        """What the server's reaper does now and then."""
+        """Do the periodic work of the server's reaper."""
         attempts.reap(self.context.database, self.context.settings)
         self.context.ended()
 
@@ -79,7 +79,7 @@ class Caller:
             return list(result.all()) if result.returns_rows else []  # type: ignore[attr-defined]
 
     def let_lease_run_out(self, attempt_id: int) -> None:
-        """As if the lease had been given a day earlier."""
+        """Move the lease a day into the past."""
         self.sql("UPDATE attempt SET expires_at = expires_at - 86400 WHERE id = :id", id=attempt_id)
 
     def let_deadline_pass(self, attempt_id: int) -> None:
@@ -87,7 +87,7 @@ class Caller:
 
 
 class Node:
-    """A worker that runs nothing."""
+    """A worker that executes nothing."""
 
     def __init__(self, api: Caller, worker_id: str, **more: Any) -> None:
         self.api, self.worker_id = api, worker_id
@@ -136,7 +136,7 @@ class Node:
         return self.api.put(f"/attempts/{lease['attempt_id']}/result", body, status)
 
     def answering(self, lease: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-        """The result as that of what the lease asked for. How many steps that were, a test says by its result."""
+        """The result with the settings of the lease. The number of steps is that of the test's result."""
         given = result["config"]
         asked = {name: value for name, value in lease["spec"].items() if value is not None}
         asked |= {"steps": len(result["step_s"]), "warmup": given["warmup"]}
@@ -159,7 +159,7 @@ class Node:
         status: int = 200,
         **changes: Any,
     ) -> Any:
-        """Put a file under an attempt."""
+        """Store a file as an artifact of an attempt."""
         query = {
             "worker_id": self.worker_id,
             "attempt_no": lease["attempt_no"],

@@ -27,7 +27,7 @@ StartServer = Callable[..., Caller]
 
 
 class ThreadedServer(uvicorn.Server):
-    """Uvicorn in a thread, which reports its start and stops at once.
+    """Uvicorn in a thread. It reports its start, and stops at once.
 
     Uvicorn's own waits at a stop, twice 0.1 s, would take longer than most tests.
     """
@@ -118,7 +118,7 @@ def shared_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def empty_api(shared_api: Caller) -> Iterator[Caller]:
-    """A server that tests share that only send rejected requests."""
+    """A server shared by tests that send only rejected requests."""
     yield shared_api
     stored = "SELECT (SELECT count(*) FROM experiment), (SELECT count(*) FROM worker), (SELECT count(*) FROM api_key)"
     assert shared_api.sql(stored) == [(0, 0, 0)], "this test stores something: it takes a server of its own (api)"
@@ -126,7 +126,7 @@ def empty_api(shared_api: Caller) -> Iterator[Caller]:
 
 @pytest.fixture
 def house(api: Caller, make_result: Callable[..., dict[str, Any]]) -> Caller:
-    """A server with one key of each kind, a run that succeeded, one that w1 holds, and one that waits."""
+    """A server with one key of each kind, a succeeded run, a run leased to w1, and a queued run."""
 
     def key(scope: str) -> str:
         token: str = api.post("/keys", {"scope": scope}, 201)["token"]
@@ -168,7 +168,7 @@ PROFILE = {
 
 @pytest.fixture
 def explained(api: Caller, make_result: Callable[..., dict[str, Any]]) -> int:
-    """Both schedulers on one and two threads, one run each, with all that a result can tell, and a profile."""
+    """Both schedulers on one and two threads, one run each, with complete results and profiles."""
     made = api.submit(
         base={"model": "tiny", "token_slice": 64, "batch_slice": 1},
         axes={"scheduler": ["fork-join", "task"], "threads": [1, 2]},

@@ -22,7 +22,7 @@ UPLOAD = {
 REGISTRATION = {"worker_id": "w1", "boot_id": "boot-1", "node": "node-of-w1", "cores": [0, 1], "memory_bytes": 8 << 30}
 NOTHING_SHA256 = hashlib.sha256(b"").hexdigest()
 ARTIFACT = f"/api/v1/attempts/2/artifacts/a.txt?worker_id=w1&attempt_no=1&sha256={NOTHING_SHA256}"
-# Of each route: its status where it is allowed, its address if that has parameters, and its body.
+# For each route: its status if allowed, its path if that has parameters, and its body.
 REQUESTS = {
     "server_health": (200, None, None),
     "server_ready": (200, None, None),
@@ -136,7 +136,7 @@ def test_a_route_that_does_not_say_who_may_call_it_keeps_the_application_from_be
 
 
 def expected(name, caller, public):
-    """The status of a caller at a route, from what the route says."""
+    """The expected status of a caller at a route, from the route's declaration."""
     access, allowed = OPERATIONS[name][1].access, REQUESTS[name][0]
     scopes = access.scopes
     if access.without_key == "everywhere" or (access.without_key == "loopback" and not public):

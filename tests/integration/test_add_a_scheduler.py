@@ -33,7 +33,7 @@ SMALL = TrainConfig(
 
 
 def page() -> dict[str, str]:
-    """The page's blocks by the files that they are or go into."""
+    """The page's blocks by the files to which they belong."""
     text = (ROOT / "docs/how-to/add-a-scheduler.md").read_text()
     found = re.findall(r"`(gpt2core/[\w/]+\.py)`:?\n\n```python\n(.*?)```", text, re.S)
     assert len(found) == 3
@@ -41,7 +41,7 @@ def page() -> dict[str, str]:
 
 
 def as_documented(folder: Path) -> None:
-    """Write the page's files below a folder that holds a copy of gpt2core, and its line into the registry."""
+    """Write the page's files into a copy of gpt2core, and its line into the registry."""
     for name, block in page().items():
         path = folder / name
         if name == REGISTRY:
@@ -104,7 +104,7 @@ def test_command_line_and_contract_know_it_without_numba(tmp_path: Path) -> None
 
 
 class Foreign(Scheduler):
-    """As other people's runtimes will be: it makes its threads itself, has options, and says what it is."""
+    """A scheduler like a foreign runtime: it creates its threads itself, has options, and describes its environment."""
 
     name, order, options = "foreign", "program", ("assignment",)
 

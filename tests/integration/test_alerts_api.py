@@ -8,7 +8,7 @@ from taskloom.server.read.analysis import service
 
 
 def run_all(node, make_result, step_s, core_hash="abc"):
-    """Execute what is queued with one version of the core; each run takes the next of step_s."""
+    """Execute the queued runs with one version of the core; each run takes the next of step_s."""
     for s in step_s:
         lease = node.claim()
         environment = {"core_hash": core_hash}
@@ -93,7 +93,7 @@ def test_what_became_slower_is_run_again_without_being_asked(start_server, make_
     (confirming,) = until(lambda: experiments() - known - {slower})
     asked = api.get(f"/experiments/{confirming}")
     suspected = asked["request"]["confirms"]
-    assert suspected in (12, 13)  # where ranks place the change
+    assert suspected in (12, 13)  # the change according to the ranks
     assert asked["runs"] == 6
     assert other.post(f"/analysis/history/{suspected}/confirm", status=201)["id"] == confirming
     run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
@@ -134,13 +134,13 @@ def test_a_key_that_an_owner_chose_is_not_in_the_way_of_a_confirmation(api, make
 
 
 def searched(api):
-    """Whether every experiment that ended has been searched for what became slower."""
+    """Whether every ended experiment has been searched for slowdowns."""
     unsearched = "finished_at IS NOT NULL AND (alerts_at IS NULL OR alerts_at < finished_at)"
     return not api.sql(f"SELECT id FROM experiment WHERE {unsearched}")
 
 
 def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start_server, make_result, monkeypatch):
-    api = start_server(poll_s=0.05, analysis_processes=1)  # a process of its own searches
+    api = start_server(poll_s=0.05, analysis_processes=1)  # a separate process searches
     node = api.worker()
     for level in (1.0, 1.1):
         api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
@@ -150,7 +150,7 @@ def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start
     assert len(api.get("/experiments")["items"]) == 2
     found = api.get("/analysis/history")["items"][0]["alerts"][0]
     assert found["state"] == "suspected"
-    # Neither does the server itself look at what a confirmation is made from.
+    # The server's own process does not read the inputs of a confirmation either.
     monkeypatch.setattr(service, "history", lambda *_: pytest.fail("the server computes"))
     run_id = found["change"]["first_after"]
     for _ in range(2):

@@ -172,7 +172,7 @@ def test_without_a_profile_there_is_no_forecast(api, measured):
 def test_memory_is_what_the_formula_says(api, explained):
     for row in api.get("/analysis/memory", experiment_id=explained)["rows"]:
         memory = row["memory"]
-        assert memory["exact"] is False  # the results above made it up
+        assert memory["exact"] is False  # the results above are invented
         assert memory["planned_bytes"]["weights"] > 100_000
         assert memory["explained"] == pytest.approx(0.95)
         assert memory["per_sequence_bytes"]["weights"] == 0

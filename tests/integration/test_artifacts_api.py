@@ -16,7 +16,7 @@ def node(api):
 
 @pytest.fixture
 def lease(api, node):
-    """A run of one experiment, claimed."""
+    """The lease of an experiment's only run."""
     api.submit()
     return node.claim()
 
@@ -26,7 +26,7 @@ def sha256(content):
 
 
 def stored(api):
-    """Files in the store, by their content's place."""
+    """Files in the store, by their paths."""
     root = api.context.store.root
     return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and p.name != "lock")
 
@@ -160,7 +160,7 @@ def test_files_larger_or_more_than_are_kept_are_refused(start_server):
     node = api.worker()
     lease = node.claim()
     node.leave(lease, "a.txt", b"x" * 1000)
-    problem = node.leave(lease, "b.txt", b"x" * (32 << 20), status=413)  # far more than fits in any buffer
+    problem = node.leave(lease, "b.txt", b"x" * (32 << 20), status=413)  # far more than any buffer has room for
     assert (problem["type"], problem["max_bytes"]) == ("/problems/artifact-too-large", 1000)
     url = f"/api/v1/attempts/{lease['attempt_id']}/artifacts/b.txt?worker_id=w1&attempt_no=1&sha256={'0' * 64}"
     undeclared = api.http.put(url, content=iter([b"x" * 600, b"x" * 600]))  # no Content-Length

@@ -13,7 +13,7 @@ def node(api):
 
 @pytest.fixture
 def lease(api, node):
-    """A run of one experiment, claimed."""
+    """The lease of an experiment's only run."""
     api.submit()
     return node.claim()
 
@@ -149,7 +149,7 @@ def test_a_run_is_queued_again_twice_and_then_quarantined(api, node, lease):
     assert states(api, lease) == ("quarantined", ["lost"] * 3)
     assert api.get(f"/runs/{lease['run_id']}")["error"]["slug"] == "quarantined"
     node.claim(204)
-    node.beat(lease)  # it lived after all
+    node.beat(lease)  # it was alive after all
     assert states(api, lease) == ("running", ["lost", "lost", "running"])
     assert api.get(f"/runs/{lease['run_id']}")["error"] is None
 
@@ -176,7 +176,7 @@ def test_the_deadline_is_enforced_while_beats_arrive(api, node, lease, make_resu
     beaten = node.beat(lease)
     assert (beaten["cancel"], beaten["overdue"]) == (True, True)
     api.reap()
-    assert states(api, lease) == ("running", ["running"])  # the worker may still tell what happened
+    assert states(api, lease) == ("running", ["running"])  # the worker may still report what happened
     api.let_deadline_pass(lease["attempt_id"])
     api.reap()
     assert states(api, lease) == ("failed", ["failed"])
@@ -207,9 +207,9 @@ def test_a_new_process_of_a_worker_loses_what_the_old_one_held(api, node, lease,
     assert states(api, lease) == ("leased", ["leased"])
     node.register(200, boot_id="boot-2")
     assert states(api, lease) == ("queued", ["lost"])
-    assert node.beat(lease, status=409)["type"] == "/problems/lease-lost"  # else neither process would get the run
+    assert node.beat(lease, status=409)["type"] == "/problems/lease-lost"  # otherwise neither process would get the run
     assert states(api, lease) == ("queued", ["lost"])
-    assert node.upload(lease, make_result())["canonical"] is True  # out of the spool
+    assert node.upload(lease, make_result())["canonical"] is True  # delivered from the spool
 
 
 def test_damaged_and_malformed_results_are_refused(api, node, lease):

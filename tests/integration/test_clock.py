@@ -1,4 +1,4 @@
-"""Runs without the processor's counter can be as long as others, and results name the clock."""
+"""Runs without the processor's counter may be as long as others, and results name the clock."""
 
 from __future__ import annotations
 

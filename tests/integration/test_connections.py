@@ -1,4 +1,5 @@
-"""Abuse of connections by strangers: each ends early and costs little, and other requests are answered."""
+"""Abuse of connections by unknown clients: each connection ends early, costs little, and does not block other
+requests."""
 
 import contextlib
 import json
@@ -15,7 +16,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def keyed(start_server):
-    """A server that has a key, which its client does not send."""
+    """A server with a key that its client does not send."""
     api = start_server(
         header_timeout_s=0.5, body_timeout_s=0.5, linger_s=0.5, max_result_bytes=8 * MIB, max_bytes_in_flight=4 * MIB
     )
@@ -25,7 +26,7 @@ def keyed(start_server):
 
 @pytest.fixture
 def connect(keyed):
-    """A connection to it, on which bytes are sent as they are."""
+    """A connection to the server, on which raw bytes are sent."""
     with contextlib.ExitStack() as opened:
 
         def connect():
@@ -46,7 +47,7 @@ def read_answer(connection):
 
 
 def read(connection):
-    """Status and body of the answer, in however many pieces it comes."""
+    """Status and body of the answer, in any number of pieces."""
     with connection.makefile("rb") as file:
         status = int(file.readline().split()[1])
         length = 0
@@ -57,7 +58,7 @@ def read(connection):
 
 
 def is_closed(connection):
-    """Whether the server ends it within its time for that."""
+    """Whether the server closes the connection within its time limit."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -130,7 +131,8 @@ def test_a_body_that_does_not_come_ends(keyed, connect, path):
 
 
 def test_a_body_that_keeps_up_may_take_long(start_server):
-    """Each piece buys a minute, so that only the sum of the pauses is more than a body without a rate may take."""
+    """Each piece extends the time by a minute, so only the sum of the pauses exceeds the time of a body without a
+    rate."""
     api = start_server(body_timeout_s=0.5, min_body_rate=100.0)
 
     def slowly():
@@ -233,5 +235,5 @@ def test_many_large_requests_on_one_connection_are_no_headers(api):
         for apart in (False, True, False, True):
             for part in (sent, body) if apart else (sent + body,):
                 connection.sendall(part)
-                time.sleep(0.05 * apart)  # so that they come in packets of their own
+                time.sleep(0.05 * apart)  # so that they are separate packets
             assert read(connection)[0] == 201

@@ -86,7 +86,7 @@ def test_what_a_module_imports_is_served(name):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_lines_have_at_most_120_columns(name):
-    """`make ui-format` lays them out; a tab is one column."""
+    """`make ui-format` formats them; a tab is one column."""
     lines = FILES.by_path[name].plain.decode().splitlines()
     assert [line for line in lines if len(line) > 120] == []
 

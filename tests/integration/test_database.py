@@ -28,7 +28,7 @@ def test_the_mark_changes_where_something_was_committed_and_nowhere_else(api, st
         api.get("/overview")
         return mark() == before
 
-    until(stays, "a look that changes no mark")  # PostgreSQL's own housekeeping may
+    until(stays, "a look that changes no mark")  # PostgreSQL's own background work may commit
     before = mark()
     api.submit()
     here = mark()

@@ -1,6 +1,6 @@
 """Schemathesis over the whole OpenAPI document: no 5xx, no undocumented status, no answer that breaks its schema.
 
-Its checks on what is asked of a caller do not apply to a server on loopback before its first key, which asks nothing.
+Its checks of authentication do not apply to a server on loopback before its first key, which requires none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def api(start_server):
 
 
 def held(api: Caller, folder: Path, token: str | None, *options: str) -> None:
-    """Nothing in the answers to `token` contradicts the document."""
+    """Check that no answer to a caller with `token` contradicts the document."""
     key = () if token is None else ("--header", f"Authorization: Bearer {token}")
     done = subprocess.run(
         [
@@ -35,12 +35,12 @@ def held(api: Caller, folder: Path, token: str | None, *options: str) -> None:
             *("--checks", "all", "--seed", "1", "--continue-on-failure", "--no-shrink", "--no-color"),
             *("--warnings", "off", *options, *key, f"{api.http.base_url}/openapi.json"),
         ],
-        cwd=folder,  # it keeps what it found there
+        cwd=folder,  # Hypothesis stores found examples there
         capture_output=True,
         text=True,
         check=False,
     )
-    said = "\n".join(line[:300] for line in done.stdout.splitlines())  # a body may be a million digits
+    said = "\n".join(line[:300] for line in done.stdout.splitlines())  # a body may have a million digits
     assert done.returncode == 0, said[-20_000:] + done.stderr[-2000:]
 
 
@@ -50,7 +50,7 @@ def test_with_a_key_for_everything(house, tmp_path):
     token = house.post("/keys", {"scope": "admin"}, 201)["token"]
     number = token.split("_")[1]
     house.sql("UPDATE api_key SET id = 123456789 WHERE id = :id", id=int(number))  # so that it does not revoke itself
-    options = LITTLE if house.context.database.is_sqlite else EVERYTHING  # which takes long, and PostgreSQL takes less
+    options = LITTLE if house.context.database.is_sqlite else EVERYTHING  # takes long; less on PostgreSQL
     held(house, tmp_path, token.replace(f"tlk_{number}_", "tlk_123456789_"), *options)
 
 

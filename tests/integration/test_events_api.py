@@ -40,7 +40,7 @@ class Stream:
 
 @pytest.fixture
 def listen(start_server):
-    """A server whose streams look often, and a way to listen to it; what is open is closed at the end."""
+    """A server whose streams poll often, and a function that opens streams; open ones are closed at the end."""
     streams = []
     api = start_server(events_every_s=0.02)
 
@@ -95,7 +95,7 @@ def test_who_comes_again_hears_what_is_new_and_nothing_twice(listen):
     known, _, _ = listen("/runs/1/events").next()
     again = listen("/runs/1/events", known)
     lease = api.worker().claim()
-    assert again.next()[2]["state"] == "leased"  # and not "queued", which was known
+    assert again.next()[2]["state"] == "leased"  # and not "queued", which the client knows
     assert lease["attempt_no"] == 1
     late = listen("/runs/1/events", known)
     assert late.next()[2]["state"] == "leased"
@@ -143,7 +143,7 @@ def test_streams_that_are_asked_for_at_the_same_moment_are_limited_too(start_ser
 
     def look_together(lines):
         if next(waiting, None) is not None:
-            asked.wait(DEADLINE_S)  # all three have found room
+            asked.wait(DEADLINE_S)  # all three were accepted
         return look(lines)
 
     api.reading.streams._look_at = look_together
@@ -153,7 +153,7 @@ def test_streams_that_are_asked_for_at_the_same_moment_are_limited_too(start_ser
             if answer.status_code == 429:
                 refused.release()
                 return 429
-            assert refused.acquire(timeout=DEADLINE_S)  # open as long as the others are not refused
+            assert refused.acquire(timeout=DEADLINE_S)  # open until the others are refused
             assert refused.acquire(timeout=DEADLINE_S)
             return answer.status_code
 
@@ -190,7 +190,7 @@ def test_a_stream_tells_the_lines_and_goes_on_after_the_last_one_heard(listen, m
     assert [data["text"] for _, _, data in found[1:]] == ["one", "two"]
     assert found[1][2] == {**found[1][2], "run_id": 1, "attempt_no": 1, "line_no": 1}
     again = listen("/runs/1/events", found[1][0])
-    assert again.next()[2]["text"] == "two"  # the state was known
+    assert again.next()[2]["text"] == "two"  # the client knew the state
     printed(node, lease, 3, "three")
     assert (stream.next()[2]["text"], again.next()[2]["text"]) == ("three", "three")
     node.upload(lease, make_result())
@@ -243,7 +243,7 @@ def test_nothing_is_looked_at_while_nothing_is_committed(listen, monkeypatch):
     event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
 
     def nothing():
-        """Whether nothing but marks was asked for while there were twenty."""
+        """Whether only marks were read, while twenty of them were."""
         asked.clear()
         looked = len(marks)
         until(lambda: len(marks) > looked + 20, "twenty more marks")

@@ -197,7 +197,7 @@ def test_work_stops_when_the_client_that_asked_for_it_has_gone(api, monkeypatch)
 
     monkeypatch.setattr(service, "_stop_if_gone", look)
     body = {"axes": {"seed": list(range(1000))}}
-    for _ in range(3):  # one at work, two that wait for their turn
+    for _ in range(3):  # one is running, two wait for their turn
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{api.http.base_url}/api/v1/experiments", json=body, timeout=0.3)
     assert started.is_set()

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.both_databases
 
 @pytest.fixture
 def done(api, make_result, monkeypatch):
-    """Four runs of two variants, three of them timed; read two at a time."""
+    """Four runs of two variants, three of them timed. Exports read two runs at a time."""
     monkeypatch.setattr(tables, "RUNS_AT_ONCE", 2)
     monkeypatch.setattr(tables, "RESULTS_AT_ONCE", 2)
     monkeypatch.setattr(formats, "ROWS_AT_ONCE", 3)

@@ -20,7 +20,7 @@ from taskloom.server.settings import Settings
 
 TYPESCRIPT = ("--package=openapi-typescript@7.13.0", "--package=typescript@5.9.3")
 GOOD = ("200", "201")
-FREE = {"artifacts_show", "artifacts_trace"}  # files, of whichever kind they are
+FREE = {"artifacts_show", "artifacts_trace"}  # files of any media type
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,11 @@ def answers(document: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def python_client(document: Path) -> typing.Iterator[Path]:
-    """The package that openapi-python-client makes, which can be imported."""
+    """The importable package that openapi-python-client generates."""
     folder = document.parent / "generated_client"
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", str(document), "--output-path",
                str(folder), "--meta", "none", "--fail-on-warning"]  # fmt: skip
-    bin_folder = Path(sys.executable).parent  # it formats what it made with our ruff
+    bin_folder = Path(sys.executable).parent  # it formats the generated code with our ruff
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={"PATH": f"{bin_folder}:/usr/bin:/bin"}
     )
@@ -63,7 +63,8 @@ def python_client(document: Path) -> typing.Iterator[Path]:
 
 
 def answer_types(python_client: Path, name: str) -> list[Any]:
-    """What the generated function of an operation returns. Left out: problems, and `Any`, which stands for no body."""
+    """The types that the generated function of an operation returns, without problems and without `Any`, which means no
+    body."""
     (file,) = python_client.glob(f"api/*/{name}.py")
     module = importlib.import_module(f"generated_client.api.{file.parent.name}.{name}")
     returned = typing.get_type_hints(module.sync)["return"]
@@ -100,7 +101,7 @@ def test_a_generated_python_client_reads_what_the_server_answers(python_client, 
 
 
 def instants_in_one_way(value: object) -> object:
-    """The same JSON with its instants as Python writes them."""
+    """The same JSON with its instants in Python's format."""
     return json.loads(re.sub(r'(\d\d:\d\d:\d\d(?:\.\d+)?)Z"', r'\1+00:00"', json.dumps(value)))
 
 

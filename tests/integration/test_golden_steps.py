@@ -1,4 +1,4 @@
-"""The step program and the bits that training gives are those of the recording (tests/golden/record_steps.py)."""
+"""Step programs and the bits of training equal those of the recording (tests/golden/record_steps.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_tasks_edges_and_work(name):
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_losses_and_weights(name):
-    """Bit by bit where compiler and processor are those of the recording; elsewhere sums may be rounded otherwise."""
+    """Bits are equal with the recording's compiler and processor; with others, sums may be rounded differently."""
     recorded, got = RECORDED["configurations"][name], record_steps.outcome(name)
     assert got["losses"] == pytest.approx(recorded["losses"], rel=1e-2 if "bf16" in name else 1e-4)
     if SAME_BITS:

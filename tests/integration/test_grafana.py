@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 BOARDS = Path(__file__).parents[2] / "deploy" / "grafana"
-# As Grafana fills them in.
+# The values that Grafana inserts.
 FILLED = {
     "$__rate_interval": "5m", "${experiment}": "1", "${__from:date:iso}": "2020-01-01T00:00:00.000Z",
     "${__to:date:iso}": "2099-01-01T00:00:00.000Z",
@@ -33,7 +33,7 @@ def filled(text):
 
 @pytest.fixture
 def server(api, make_result):
-    """A server with an experiment that ended, one under way, a run that waits, a slowdown and refused requests."""
+    """A server with an ended and a running experiment, a queued run, a slowdown and refused requests."""
     api.submit(axes={"scheduler": ["fork-join", "task"]}, base={"batch_slice": 1, "token_slice": 64}, repetitions=2,
                order="sequential", name="ended")  # fmt: skip
     node = api.worker()
@@ -53,7 +53,7 @@ def server(api, make_result):
 
 
 def names_in(value, path):
-    """The values at a path of names, one for each row that has it."""
+    """The values at a path of names: one for each row that has the path."""
     for name in path.split("."):
         value = [row[name] for row in value if isinstance(row, dict) and name in row]
     return value
@@ -93,7 +93,7 @@ def labels_of(scrape):
 
 
 class Names:
-    """What an expression names: metrics, labels that it selects by, and labels that it groups by."""
+    """Names in an expression: metrics, labels in selectors, and labels of groups."""
 
     def __init__(self, expression):
         self.metrics, self.labels, self.grouped = [], set(), set()

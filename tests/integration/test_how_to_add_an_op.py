@@ -1,4 +1,4 @@
-"""docs/how-to/add-an-op.md is followed to the letter: its code and its diff give an op that runs and is checked."""
+"""docs/how-to/add-an-op.md, followed literally: its code and its patch give an op that runs and is checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def followed(tmp_path, monkeypatch):
-    """The page followed: the new layer, and the changed program, in place of those of the checkout."""
+    """The new layer and the changed program replace those of the checkout."""
     layer = tmp_path / "layers"
     layer.mkdir()
     (layer / "scale.py").write_text(block("python"))
@@ -86,7 +86,7 @@ def test_the_op_stands_in_the_program_and_declares_what_it_does(fusion):
 
 
 def test_a_wrong_declaration_fails_by_name(followed, monkeypatch):
-    """The check that the page promises: rows that are written, declared as read only."""
+    """The check that the page promises fails if rows that are written are declared as only read."""
     from gpt2core.step.ops import Read
 
     monkeypatch.setattr(followed, "Update", Read)

@@ -18,7 +18,7 @@ SCALING = "/analysis/scaling?experiment_id=1"
 
 @pytest.fixture
 def measured(make_result):
-    """An experiment of three runs, one of which is open, and the worker that took them."""
+    """An experiment of three runs, one of them open, and the worker that claimed them."""
 
     def measure(api):
         api.submit(base={"model": "tiny"}, axes={"seed": [1, 2, 3]}, order="sequential")
@@ -171,7 +171,7 @@ def test_a_process_that_is_killed_is_replaced(start_server, measured):
     child.suspend()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, api, "memory")
-        time.sleep(0.3)  # the question is on its way to the process, or not yet: either is answered
+        time.sleep(0.3)  # the process may or may not have the question already: both cases get an answer
         child.kill()
         assert answer.result(DEADLINE_S)
 

@@ -37,7 +37,7 @@ def test_without_any_key_a_server_on_loopback_is_open_and_with_one_it_is_not(api
         {"Host": "["},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
-        {"Sec-Fetch-Site": "cross-site"},  # an image, a form or a link: no Origin
+        {"Sec-Fetch-Site": "cross-site"},  # an image, a form or a link sends no Origin
     ],
 )
 def test_pages_of_other_sites_get_nothing_of_an_open_server(api, sent):
@@ -207,7 +207,7 @@ def test_no_token_gets_into_the_log_or_an_answer(api, admin, caplog):
 
 
 def test_every_answer_has_security_headers(api):
-    kept = {"/api/v1/runs": "no-cache"}  # it has an ETag: asked again each time
+    kept = {"/api/v1/runs": "no-cache"}  # it has an ETag, so clients revalidate it each time
     for path in ("/docs", "/healthz", "/api/v1/runs", "/nothing"):
         headers = api.http.get(path).headers
         assert headers["x-content-type-options"] == "nosniff"

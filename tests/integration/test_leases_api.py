@@ -194,7 +194,7 @@ def test_a_waiting_worker_is_woken_by_what_another_server_queues(start_server):
 
 @pytest.mark.on_postgres
 def test_servers_on_postgresql_tell_each_other_at_once_and_again_after_a_lost_connection(start_server):
-    ours, theirs = start_server(poll_s=3600), start_server(poll_s=3600)  # so that neither finds it by looking
+    ours, theirs = start_server(poll_s=3600), start_server(poll_s=3600)  # so that neither finds it by polling
     listening = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = :name"
     before = until(lambda: two(ours.sql(listening, name=LISTENER)))
     node = ours.worker()
@@ -217,7 +217,7 @@ def two(found):
 
 
 def until_waiting(api):
-    """Until a claim has found nothing: it waits now, or will find what is queued from here on."""
+    """Wait until a claim has found nothing. It then waits, or finds whatever is queued later."""
     changed = threading.Event()
     while api.sql("SELECT count(*) FROM worker WHERE seen_at > registered_at") == [(0,)]:
         changed.wait(0.01)
@@ -245,7 +245,7 @@ def test_many_claimers_get_every_run_once(start_server):
 
 
 def test_waiting_workers_leave_the_api_its_threads(api):
-    nodes = [api.worker(f"w{i}") for i in range(60)]  # more than the pool that answers requests has threads
+    nodes = [api.worker(f"w{i}") for i in range(60)]  # more than the threads that answer requests
     with ThreadPoolExecutor(60) as pool:
         waiting = [pool.submit(node.claim, 204, 5) for node in nodes]
         for _ in range(20):
@@ -265,7 +265,7 @@ def test_a_worker_gets_no_run_that_may_take_longer_than_it_lives(api):
     lease = node.claim(remaining_s=99)
     assert lease["run_id"] == short
     node.upload(lease, error={"slug": "x"})
-    assert node.claim()["run_id"] == long  # a worker that says nothing of its end has none
+    assert node.claim()["run_id"] == long  # a worker that reports no end has no limit
     assert api.get("/workers/w1")["ends_at"] is None
 
 

@@ -21,7 +21,7 @@ def walk(api, path, **query):
 
 @pytest.fixture
 def runs(api, make_result):
-    """Two experiments: 8 runs of which one failed, two are flagged, one is under way; and 2 that wait."""
+    """Two experiments. One has 8 runs: one failed, two are flagged, one is running. The other has 2 queued runs."""
     axes = {"scheduler": ["fork-join", "task"], "threads": [1, 2]}
     api.submit(axes=axes, repetitions=2, name="First 100%", base={"model": "tiny"},
                requires={"labels": {"room": "a"}})  # fmt: skip
@@ -42,7 +42,7 @@ def runs(api, make_result):
 
 
 def sorted_as(runs, key, descending):
-    """By hand: those without a value last."""
+    """The expected order; rows without a value are last."""
     with_value = [run for run in runs if run[key] is not None]
     without = [run for run in runs if run[key] is None]
     for part in (with_value, without):
@@ -166,8 +166,8 @@ def test_an_experiment_says_who_submitted_it_and_when_it_will_have_ended(api, ru
     assert (first["flagged_runs"], second["flagged_runs"]) == (2, 0)
     done = [run for run in runs.values() if run["state"] == "succeeded"]
     mean_s = sum(run["duration_s"] for run in done) / len(done)
-    assert first["eta_s"] == pytest.approx(mean_s)  # one run is under way, one worker is there
-    assert second["eta_s"] == pytest.approx(3 * mean_s)  # after the first, with nothing but its runs to tell from
+    assert first["eta_s"] == pytest.approx(mean_s)  # one run is running, and there is one worker
+    assert second["eta_s"] == pytest.approx(3 * mean_s)  # after the first, estimated from its runs alone
     assert api.get("/experiments/2")["eta_s"] == second["eta_s"]
     api.submit(priority=5, base={"seq": 32})
     assert api.get("/experiments/1")["eta_s"] == pytest.approx(2 * mean_s)

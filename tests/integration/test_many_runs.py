@@ -1,4 +1,4 @@
-"""Changes of all runs of an experiment take the same number of statements for many runs as for a few."""
+"""Changing all runs of an experiment takes as many statements for many runs as for a few."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.both_databases
 
 @pytest.fixture
 def writes(api):
-    """Statements that the server makes on runs and their histories."""
+    """The server's statements on runs and their histories."""
     made = []
 
     def note(_connection, _cursor, statement, *_):
@@ -25,7 +25,7 @@ def writes(api):
 
 
 def in_all_states(api, make_result, runs):
-    """An experiment whose runs are queued but for one of each other state; and the worker that has one of them."""
+    """An experiment with one run in each other state and all others queued, and the worker that runs one of them."""
     made = api.submit(axes={"seed": list(range(runs))}, order="sequential")
     node, other = api.worker("w1"), api.worker("w2")
     node.upload(node.claim(), make_result())
@@ -43,7 +43,7 @@ def test_a_few_statements_change_all_runs(api, make_result, writes, runs):
     cancelled = api.post(f"{path}/cancel")
     states = {"succeeded": 1, "failed": 1, "running": 1, "leased": 1, "cancelled": runs - 4}
     assert cancelled["by_state"] == states
-    # Once for those under way, once for those that were queued.
+    # Once for the running ones, once for the queued ones.
     assert Counter(writes) == {"UPDATE run SET": 2, "INSERT INTO run_event": 2}
     assert node.beat(running)["cancel"] is True
     writes.clear()
@@ -69,6 +69,6 @@ def test_every_run_keeps_each_change_however_the_runs_are_divided(api, make_resu
     for lease, before in ((running, ["claim", "start"]), (leased, ["claim"])):
         told = api.get(f"/runs/{lease['run_id']}/changes")["items"]
         assert [row["verb"] for row in told] == ["submit", *before, "request-cancel"]
-    assert api.sql("SELECT count(*) FROM run WHERE queued_at > created_at") == [(11,)]  # they wait anew
+    assert api.sql("SELECT count(*) FROM run WHERE queued_at > created_at") == [(11,)]  # they are queued again
     node.upload(running, outcome="cancelled")
     assert api.get(f"/runs/{running['run_id']}")["state"] == "cancelled"

@@ -1,4 +1,4 @@
-"""Task Bench's patterns on the real schedulers: every run validates itself, and the validation can fail."""
+"""Task Bench's patterns on the real schedulers: every run checks itself, and the check can fail."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def test_the_graph_orders_a_task_after_what_the_pattern_says(pattern: str) -> No
 
 
 def test_one_edge_less_is_caught() -> None:
-    """The chain of no_comm, cut in the middle: what follows the cut has nothing to wait for, and comes too early."""
+    """The chain of no_comm without one edge: the task after the missing edge waits for nothing and runs too early."""
     bench = TaskBench("no_comm", "task", 1, cores(1))
     middle = bench.timesteps // 2 + 1
     assert (middle, middle + 1) in bench.graph.edges
     edges = tuple(e for e in bench.graph.edges if e != (middle, middle + 1))
     cut = dataclasses.replace(bench.graph, edges=tuple(sorted([*edges, (bench.graph.begin, middle + 1)])))
-    costs = [100.0 if n == middle + 1 else 1.0 for n in range(len(bench.graph))]  # the released one is run first
+    costs = [100.0 if n == middle + 1 else 1.0 for n in range(len(bench.graph))]  # a released task runs first
     bench.prepared.flat, bench.prepared.flat_of = replay.record(cut, costs, "critical-path"), (0, bench.cost_s)
     with pytest.raises(Violated):
         bench.run(1, ITERATIONS)

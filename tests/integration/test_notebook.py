@@ -1,4 +1,4 @@
-"""The notebook of docs/examples, run against a server with data: it prints the verdicts and draws what the API says."""
+"""The notebook of docs/examples, run against a server with data: it prints the verdicts and draws the API's figures."""
 
 import json
 import os

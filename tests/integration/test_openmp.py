@@ -27,7 +27,7 @@ SMALL = TrainConfig(model="tiny", batch=2, seq=16, steps=6, warmup=2, token_slic
                     threads=len(CORES), scheduler="omp-task")  # fmt: skip
 VARIANTS = [("omp-for", "step"), *(("omp-task", sync) for sync in SYNCS)]
 
-# libiomp5 comes with MKL's wheel, the others are Debian's. CI installs all three, and fails where a test is skipped.
+# libiomp5 comes with MKL's wheel, the others from Debian. CI installs all three, and fails if a test is skipped.
 pytestmark = pytest.mark.skipif(not HERE, reason="no OpenMP runtime on this node")
 each_runtime = pytest.mark.parametrize(
     "name", [*HERE[:1], *(pytest.param(name, marks=pytest.mark.slow) for name in HERE[1:])]
@@ -41,7 +41,7 @@ def apart() -> Iterator[Apart]:
 
 
 def failure(config: TrainConfig, emit: Any = lambda _: None, stop: Any = None) -> tuple[type, str]:
-    """What a run ends with."""
+    """The error with which a run ends."""
     try:
         train.train(config, emit, stop)
     except CoreError as error:
@@ -50,7 +50,7 @@ def failure(config: TrainConfig, emit: Any = lambda _: None, stop: Any = None) -
 
 
 def refusals(library: str, wanted: str) -> tuple[list[str], list[str]]:
-    """Why a run is refused beside a library that is loaded, and which events it emitted."""
+    """Why a run is refused if another library is loaded, and which events it emitted."""
     ctypes.CDLL(library)
     events: list[str] = []
     kind, why = failure(dataclasses.replace(SMALL, runtime=wanted), lambda event: events.append(event["event"]))
@@ -106,7 +106,7 @@ def test_a_runtime_is_a_known_name_or_a_path(wanted: object) -> None:
 
 
 def stopped(config: TrainConfig) -> tuple[type, str]:
-    """How a long run ends that is stopped after its first timed step."""
+    """The end of a long run that is stopped after its first timed step."""
     stop = threading.Event()
 
     def emit(event: dict[str, Any]) -> None:
@@ -125,7 +125,7 @@ def test_a_run_can_be_cancelled(name: str, scheduler: str, sync: str, apart: Apa
 
 
 def stalled(config: TrainConfig) -> tuple[type, str]:
-    """How a run ends whose threads never come back from a barrier: in its place they call pause(2)."""
+    """The end of a run whose threads never return from a barrier: instead of it they call pause(2)."""
     os.environ["TASKLOOM_STALL_S"] = "0.5"
     address = runtime.load(config.runtime, CORES).address
     pause = ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p).value

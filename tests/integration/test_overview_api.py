@@ -1,4 +1,5 @@
-"""Overview, queue with waiting reasons, workers, variants, the caller's identity, and one stream of them all."""
+"""Overview, queue with waiting reasons, workers, variants, the caller's identity, and one event stream of all of
+them."""
 
 import json
 
@@ -8,7 +9,7 @@ pytestmark = pytest.mark.both_databases
 
 
 def events(api, *topics, last=None, most=20, until=None):
-    """(event, topic, data, id) of one stream, up to `most` or to the first for which `until` holds."""
+    """(event, topic, data, id) of one stream, up to `most` events or to the first that fulfils `until`."""
     headers = {} if last is None else {"Last-Event-ID": last}
     found = []
     with api.http.stream("GET", "/api/v1/events", params={"topic": topics}, headers=headers) as answer:
@@ -31,7 +32,7 @@ def events(api, *topics, last=None, most=20, until=None):
 
 @pytest.fixture
 def node(api, make_result):
-    """A worker that has made a run of two variants, failed one, and runs one of four; two wait."""
+    """A worker that has executed a run of each of two variants, failed one, and runs one of four; two are queued."""
     api.submit(axes={"scheduler": ["fork-join", "task"]}, repetitions=2, name="busy", order="sequential")
     node = api.worker()
     done = node.claim()

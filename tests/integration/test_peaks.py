@@ -45,7 +45,7 @@ def test_peaks_are_rates_of_work_that_was_done():
 
 
 def test_both_threads_do_their_share():
-    """Triad leaves its result everywhere; products leave that of ones times ones, 64 rows deep."""
+    """Triad writes its result everywhere; products write that of ones times ones with 64 rows."""
     arrays = [np.zeros(1000, np.float32) for _ in range(3)]
     roof.best_s([0, 1], roof.triad_loop, [np.array([array.ctypes.data for array in arrays], np.int64), 1000])
     assert (arrays[0] == 1 + 3 * 2).all()

@@ -7,8 +7,8 @@ from sqlalchemy import event
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
 QUEUED = 300
-COPIES = 60  # experiments of the past, each with as many runs: 18,000 of them
-MOST_ROWS = 1500  # that one statement may read
+COPIES = 60  # past experiments and runs of each, 18,000 runs in all
+MOST_ROWS = 1500  # rows that one statement may read
 LARGE = ("run", "attempt", "result")
 
 RUN = "block, repetition, variant, spec, shape, rank, cores_needed, pinned_cores, memory_needed_bytes, timeout_s"
@@ -37,13 +37,13 @@ def past(api, database_kind):
     for statement in PAST:
         api.sql(statement, **({"copies": COPIES} if ":copies" in statement else {}))
     if database_kind == "postgres":
-        api.sql("ANALYZE")  # as its autovacuum does; SQLite plans without
+        api.sql("ANALYZE")  # as its autovacuum does; SQLite needs no statistics
     return node
 
 
 @pytest.fixture
 def planned(api, past, database_kind):  # noqa: ARG001
-    """A function that runs something and gives (statement, what it was planned to read, how) for each statement."""
+    """A function that runs its argument and returns (statement, tables read, plan) for each statement."""
 
     def plans(work):
         statements = []
@@ -62,7 +62,7 @@ def planned(api, past, database_kind):  # noqa: ARG001
 
 
 def explain_sqlite(connection, statement, parameters):
-    """The plan's steps, after checking that none reads a large table as a whole, or sorts what it read."""
+    """The plan's steps, after checking that none reads a large table as a whole or sorts rows."""
     steps = [row[3] for row in connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters)]
     first_rows = "WHERE" not in statement and "LIMIT" in statement
     for step in steps:

@@ -86,7 +86,7 @@ def test_a_refusal_is_short_however_much_is_wrong(empty_api):
 
 @pytest.mark.parametrize("labels", [{str(i): "" for i in range(65)}, {"a": "x" * 201}, {"x" * 201: ""}])
 def test_labels_are_those_that_a_worker_may_have(empty_api, labels):
-    """More would be as many rows that every claim looks at."""
+    """Every further label would be a row that each claim reads."""
     assert empty_api.submit(422, requires={"labels": labels})["errors"]
 
 

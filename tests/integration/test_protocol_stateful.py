@@ -1,6 +1,6 @@
 """The protocol under any order of actions of workers, users, clocks and the reaper, on a real database.
 
-Nothing here knows what should come next; it checks after every step what must hold whatever came before.
+The test does not know the expected next state. After every step it checks the invariants.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Protocol(RuleBasedStateMachine):
         self.result = result
         self.boots = dict.fromkeys(("w1", "w2", "w3", "last"), 0)
         self.leases: list[tuple[str, Lease]] = []
-        self.acknowledged: set[int] = set()  # attempts whose result was answered for
+        self.acknowledged: set[int] = set()  # attempts whose result was acknowledged
         self.succeeded: set[int] = set()  # runs that were once seen to have succeeded
         for name in self.boots:
             self.register(name)
@@ -104,7 +104,7 @@ class Protocol(RuleBasedStateMachine):
     @precondition(lambda self: any(self.boots.values()))
     @rule(pick=PICK)
     def register_late(self, pick: int) -> None:
-        """What a process sent before it was replaced arrives now."""
+        """A message that a process sent before it was replaced arrives now."""
         name = [name for name, boot in self.boots.items() if boot][pick % sum(map(bool, self.boots.values()))]
         try:
             self.register(name, boot=pick % self.boots[name])
@@ -187,7 +187,7 @@ class Protocol(RuleBasedStateMachine):
         assert {row[0] for row in self.sql("SELECT attempt_id FROM result")} == self.acknowledged
 
     def teardown(self) -> None:
-        """Whatever happened: every run comes to an end, and a worker that does its work brings it there."""
+        """In any case every run reaches an end if a worker does its work."""
         self.sql("UPDATE attempt SET expires_at = expires_at - 1e6")
         self.sql("UPDATE worker SET seen_at = seen_at - 1e6")  # so that blocks leave their nodes
         attempts.reap(self.database, self.settings)
@@ -214,7 +214,7 @@ class Protocol(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
 def test_whatever_comes_in_whatever_order_nothing_is_lost_or_doubled(migrated, make_result, examples):
-    # Not shrunk: each step asks a database, and minutes of it say little more than the steps themselves.
+    # No shrinking: each step uses a database, so it would take minutes and show little more than the steps themselves.
     shape = settings(
         max_examples=examples, stateful_step_count=30, deadline=None, derandomize=True, phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -24,7 +24,7 @@ ADDRESSES = [
 
 @pytest.fixture
 def plans(api, make_result):
-    """What an address asks of the database: each statement with the tables that it reads from end to end."""
+    """The statements of a request, each with the tables that it scans."""
     api.submit(repetitions=3, order="sequential")
     node = api.worker()
     for _ in range(2):
@@ -62,7 +62,7 @@ def plans(api, make_result):
 def on_sqlite(connection, statement, parameters):
     plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
     if "LIMIT" in statement and not any(step.startswith("USE TEMP") for step in plan):
-        return set()  # it ends with so many rows
+        return set()  # it ends after this number of rows
     steps = [step.split() for step in plan]
     return {words[1] for words in steps if words[0] == "SCAN" and "USING" not in words}
 

@@ -1,4 +1,4 @@
-"""The report: one document, and the page that is drawn from it."""
+"""The report: its document, and the page that is rendered from it."""
 
 import html
 import math

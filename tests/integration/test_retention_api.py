@@ -13,7 +13,7 @@ TABLES = ("experiment", "block", "run", "attempt", "result", "artifact", "output
 
 @pytest.fixture
 def past(api, make_result):
-    """Experiment 1 has ended, its runs succeeded, failed, were cancelled; 2 has ended; 3 waits; 4 is young."""
+    """Experiment 1 has ended with succeeded, failed and cancelled runs; 2 has ended; 3 is queued; 4 is recent."""
     node = api.worker()
 
     def run(name, **upload):
@@ -67,7 +67,7 @@ def test_old_runs_go_with_all_that_belongs_to_them(past):
         "run_event": 14,
     }  # fmt: skip
     assert (done["files"], done["bytes"]) == (3, len("onetwothree"))
-    assert len(files(past)) == len(stored) - 3  # what is shared stays
+    assert len(files(past)) == len(stored) - 3  # shared files stay
     assert [item["id"] for item in past.get("/experiments")["items"]] == [4, 3]
     assert past.http.get("/api/v1/runs/5/artifacts/shared.txt").content == b"the same for all"
     assert prune(past)["runs"] == 0
@@ -123,12 +123,12 @@ def test_files_that_nothing_refers_to_go_and_those_on_their_way_stay(past):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/runs/2/retry", "/experiments/1/retry"])
 def test_what_is_tried_again_while_it_is_deleted_is_gone(past, monkeypatch, database_kind, path):
-    """Both want the experiment and its runs: they are locked in one order."""
+    """Both requests lock the experiment and its runs in the same order."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     confirmed = service._confirmed
 
     def meet(session):
-        """Once the runs are locked: try again, and go on when that waits."""
+        """Once the runs are locked, retry them, and continue when the retry waits."""
         if not tried:
             tried.append(pool.submit(past.http.post, f"/api/v1{path}"))
             if database_kind == "postgres":  # SQLite has one writer

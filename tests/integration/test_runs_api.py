@@ -25,7 +25,7 @@ SPENT = [{"starting_s": 1.0, "timed_s": 3.0}, {"claiming_s": 2.0, "starting_s": 
 
 
 def upload_spent(node, result, spent):
-    """Claim a run and upload a result whose trainer reports where the time went; the run's id."""
+    """Claim a run, upload a result whose trainer reports where the time went, and return the run's id."""
     lease = node.claim()
     node.upload(lease, {**result, "node_time": spent} if spent else result)
     return lease["run_id"]
@@ -222,7 +222,8 @@ def test_unknown_runs_are_not_found(empty_api):
 
 
 def test_a_run_goes_to_a_node_that_has_its_openmp_runtime(api):
-    """Before any node is known it waits; then what none has is refused, and blocks wait for a node with all of it."""
+    """Before any node is known the run waits. Later, runtimes that no node has are refused, and blocks wait for a node
+    with all."""
 
     def waits_for(experiment):
         return api.get(f"/runs/{api.runs(experiment)[0]['id']}")["queue"]["reason"]
@@ -255,7 +256,7 @@ def test_a_queued_run_says_where_it_stands_and_what_it_waits_for(api, make_resul
     assert "arch=gpu" in api.get(f"/runs/{urgent}")["queue"]["waiting_for"]
     assert queue(first) == (2, "runs-before")
     lease = node.claim()
-    assert lease["run_id"] == first  # the other one fits nobody
+    assert lease["run_id"] == first  # the other one fits no worker
     assert queue(first) is None
     assert queue(second) == (2, "all-busy")
     node.upload(lease, make_result())

@@ -71,7 +71,7 @@ def inputs_come_first(size, seed, sync, threads):
 
 
 def test_the_stamps_catch_a_graph_without_an_edge():
-    """The check above can fail: a chain run with one edge missing is caught."""
+    """The check above can fail: it detects a chain that runs with one edge missing."""
     step, memory = toy([[], [0], [1]], [20_000, 0, 0])
     tasks = graph.build(step, "step")
     broken = dataclasses.replace(tasks, edges=(*(e for e in tasks.edges if e != (1, 2)), (0, 2)))
@@ -149,7 +149,7 @@ def test_nobody_passes_a_barrier_before_all_have_come(threads):
 
 @runtime
 def late_leader(thread, cells, threads, spin, leave):
-    """Thread 0 comes to the barrier once `leave` is set."""
+    """Thread 0 reaches the barrier once `leave` is set."""
     if thread == 0:
         while atomics.load_acquire(address_of(leave, 0)) == 0:
             atomics.pause()
@@ -157,7 +157,7 @@ def late_leader(thread, cells, threads, spin, leave):
 
 
 def used_s(leave: np.ndarray) -> tuple[list[float], dict[str, Any]]:
-    """CPU time of each of two threads, and what lets `Team.run` measure it and set the cell `leave` after a while."""
+    """CPU time of each of two threads while `Team.run` measures it and sets the cell `leave` after a while."""
     seconds, watched = [0.0] * 2, []
 
     @contextlib.contextmanager
@@ -206,7 +206,7 @@ def test_threads_spin_for_tens_of_microseconds_by_the_clock_whatever_a_pause_tak
     time.sleep(0.2)
     ended, last, after = time.monotonic_ns(), clock.read_ticks(), time.monotonic_ns()
     ticked_ns = (last - first) / ticks_per_s() * 1e9
-    assert 0.95 * (ended - begun) < ticked_ns < 1.05 * (after - before)  # between two reads others may run
+    assert 0.95 * (ended - begun) < ticked_ns < 1.05 * (after - before)  # other threads may run between two reads
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -238,7 +238,7 @@ def lead(control: Int64s, seen: Int64s, last: Scalar, step: Step, number: TileIn
 
 
 def test_fork_join_stops_though_a_thread_reads_the_decision_late():
-    """One op, both threads on one core: thread 0 decides to stop before thread 1 has left the barrier before."""
+    """One op, both threads on one core: thread 0 decides to stop before thread 1 has left the previous barrier."""
     specs = [TensorSpec("control", (CELLS,), "int64"), TensorSpec("seen", (8,), "int64")]
     plans, last = {"temporary": plan_arena(specs)}, 20
     memory, builder = Memory(plans), Builder(plans)
@@ -258,7 +258,7 @@ def test_fork_join_stops_though_a_thread_reads_the_decision_late():
 
 
 def test_a_stall_names_who_waits_on_whom(monkeypatch):
-    """A predecessor too many is a deadlock: the watchdog tells of it instead of waiting for ever."""
+    """A surplus predecessor causes a deadlock: the watchdog reports it instead of waiting for ever."""
     monkeypatch.setenv("TASKLOOM_STALL_S", "0.5")
     record = replay.record
 

@@ -7,7 +7,7 @@ pytestmark = pytest.mark.both_databases
 
 @pytest.fixture
 def sweep(api, make_result):
-    """An experiment of six runs, of which four have succeeded, and another one."""
+    """An experiment of six runs, four of them succeeded, and another experiment."""
     api.submit(axes={"threads": [1, 2], "seed": [1, 2, 3]}, order="sequential")
     api.submit()
     node = api.worker()

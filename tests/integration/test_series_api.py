@@ -1,4 +1,4 @@
-"""History in pages: series without points, their points, and where they changed."""
+"""History in pages: series without points, their points, and their changes."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def run_all(worker, make_result, step_s, **environment):
 
 @pytest.fixture
 def measured(api, make_result):
-    """A series of 12 runs of fork-join that becomes slower with its 7th, and one of two runs of task, the newest."""
+    """A series of 12 runs of fork-join that becomes slower at its 7th, and a newer series of two runs of task."""
     asked = {"token_slice": 64, "batch_slice": 1}
     api.submit(base={**asked, "scheduler": "fork-join"}, repetitions=12)
     api.submit(base={**asked, "scheduler": "task"}, repetitions=3)

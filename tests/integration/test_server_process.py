@@ -18,7 +18,7 @@ from patience import DEADLINE_S, until
 
 @pytest.fixture
 def start(tmp_path):
-    """Start the server; what still runs at the end is stopped."""
+    """Start the server, which is stopped at the end if it still runs."""
     started = []
 
     def start(*arguments, database="test.db", url=None, within=(), **environment):
@@ -177,7 +177,7 @@ def test_a_server_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(star
         pytest.skip("this system lets nobody mount a small disk")
     server = start("--port", "0", database="disk/test.db", within=alone)
     url = listening(server)
-    seen = Path(f"/proc/{server.pid}/root{disk}")  # as the server sees it
+    seen = Path(f"/proc/{server.pid}/root{disk}")  # from the server's point of view
     with pytest.raises(OSError, match="No space left"):
         (seen / "filler").write_bytes(bytes(16 << 20))
     refused = httpx.get(f"{url}/readyz")
@@ -242,14 +242,14 @@ def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together
         return all((counters / f"counter_{replica.pid}.db").exists() for replica in first)
 
     until(both_have_answered)
-    # Whichever is asked tells what all of them answered, the dead one included.
+    # Each of them reports the answers of all, including those of the dead one.
     told = f'taskloom_requests_total{{route="server_health",status="200"}} {asked}.0'
-    until(lambda: told in httpx.get(f"{several.url}/metrics").text)  # they count once the answer has gone
+    until(lambda: told in httpx.get(f"{several.url}/metrics").text)  # requests count once the answer was sent
     dead = first.pop()
     dead.kill()
     until(lambda: len(replicas_of(several) - {dead}) == 2)
     until(lambda: told in httpx.get(f"{several.url}/metrics").text)
-    # Those who wait are answered when all end together.
+    # Waiting requests are answered when all processes end together.
     identity = {"worker_id": "w1", "boot_id": "b"}
     registration = {**identity, "node": "n", "cores": [0], "memory_bytes": 1}
     registered = httpx.post(f"{several.url}/api/v1/workers", json=registration).json()

@@ -67,13 +67,13 @@ def test_loss_curve_and_final_weights(tmp_path: Path, golden: dict[str, np.ndarr
         for (label, got, relative), (_, expected, _), (_, start, _) in zip(ours, theirs, before, strict=True):
             distance = np.linalg.norm(got - expected)
             assert distance <= relative * np.linalg.norm(expected), label
-            if relative == RELATIVE:  # elsewhere even the movement is noise
+            if relative == RELATIVE:  # in other parts even the change is noise
                 assert distance <= 1e-3 * np.linalg.norm(expected - start), label
 
 
 @pytest.mark.parametrize("run", [{"scheduler": "serial"}, {"sync": "none", "threads": 2, "token_slice": 3}], ids=str)
 def test_micro_batches_within_a_limit(tmp_path: Path, golden: dict[str, np.ndarray], run: dict[str, Any]) -> None:
-    """Losses and norms as PyTorch's in float64, where the limit is reached in some steps and not in others."""
+    """Losses and norms agree with PyTorch's in float64. Some steps reach the limit and others do not."""
     with np.load(FOLDER / "clipped_gpt2.npz") as arrays:
         clipped = dict(arrays)
     change = json.loads(str(clipped["change"]))

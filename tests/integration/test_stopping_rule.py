@@ -1,4 +1,4 @@
-"""Repetitions are added until the answer is known, or the budget ends; both are recorded."""
+"""Repetitions are added until the answer is known or the budget ends, and the reason is recorded."""
 
 import math
 import time
@@ -11,7 +11,7 @@ from taskloom.server.queue.experiments import blocks
 
 pytestmark = pytest.mark.both_databases
 
-STEP_S = (1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06)  # seven pairs are the fewest that may be looked at each time
+STEP_S = (1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06)  # the fewest pairs for which an interval exists
 
 
 def submit(api, **stop):
@@ -25,7 +25,7 @@ def submit(api, **stop):
 
 
 def run_block(node, make_result, s, ratio=1.0):
-    """Execute a block of two runs, of which fork-join takes `ratio` times as long; both claims have to be given."""
+    """Execute a block of two runs, in which fork-join takes `ratio` times as long; both claims must succeed."""
     for _ in range(2):
         lease = node.claim()
         scheduler = lease["spec"]["scheduler"]
@@ -112,7 +112,7 @@ def test_servers_that_ask_the_rule_at_the_same_moment_add_one_block(api, node, m
     for s in STEP_S[:2]:
         run_block(node, make_result, s)
     with monkeypatch.context() as patch:
-        patch.setattr(blocks, "undecided", lambda _: [])  # the server ends before it asks
+        patch.setattr(blocks, "undecided", lambda _: [])  # the server ends before it evaluates the rule
         run_block(node, make_result, STEP_S[2])
     (ended,) = blocks.undecided(api.context.database)
     with ThreadPoolExecutor(2) as pool:
@@ -161,7 +161,7 @@ def test_a_block_queued_while_the_experiment_is_cancelled_is_cancelled_too(api, 
             run_block(node, make_result, s)
     (ended,) = blocks.undecided(api.context.database)
     with ThreadPoolExecutor(2) as pool:
-        with api.context.database.write() as session:  # holds back the block, and behind it the cancellation
+        with api.context.database.write() as session:  # delays the block, and the cancellation behind it
             session.execute(text("SELECT 1 FROM experiment WHERE id = :id FOR UPDATE"), {"id": made["id"]})
             added = pool.submit(blocks.decide, api.context.database, ended, None, None)
             wait_for_locks(api, 1)

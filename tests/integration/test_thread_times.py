@@ -1,4 +1,4 @@
-"""Use of the threads' time, on programs with known answers."""
+"""Shares of the threads' time, on programs with known answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpt2core.run import train
 from gpt2core.spec.config import SYNCS, TrainConfig
 
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
-LONG = 20_000  # pauses of a task: far longer than anything around it
+LONG = 20_000  # pauses of a task: far longer than everything else
 STEPS = 20
 Shares = tuple[float, float, float, float]  # busy, barrier, starvation, apart: a thread's, of the run
 VARIANTS = [("serial", "step"), ("fork-join", "step"), *(("task", sync) for sync in SYNCS)]
@@ -48,13 +48,13 @@ def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[Shares]:
 
 
 def until_seen(shares: Callable[[], list[Shares]], holds: Callable[[list[Shares]], bool]) -> None:
-    """Measure until the shares are as expected: a thread that the system keeps off its core gives others."""
+    """Measure until the shares are as expected: if another process uses a thread's core, they differ."""
     until(lambda: holds(shares()), "a run that nothing disturbed")
 
 
 @pytest.mark.alone
 def test_a_chain_starves_all_threads_but_one():
-    """Four tasks, each after the one before: one of two threads always starves, but beside the last one."""
+    """Four tasks in a chain: one of two threads always starves, except during the last task."""
 
     def starves(found):
         _, barrier, starved, _ = total(found)
@@ -65,7 +65,7 @@ def test_a_chain_starves_all_threads_but_one():
 
 @pytest.mark.alone
 def test_an_odd_task_before_a_wait_is_a_barrier_wait():
-    """Three equal tasks, then all wait: one thread has nothing for half of each step."""
+    """Three equal tasks, then a wait: one thread has no task for half of each step."""
     until_seen(lambda: run_graph([[], [], []], "step"), lambda found: total(found)[1] > 0.4)
 
 
@@ -107,7 +107,7 @@ def test_a_thread_left_out_of_an_op_is_idle():
 
 @runtime
 def waits(record, passed, thread, since, now):
-    """What a thread notes of a wait passed at `passed`, and then of its wait from since to now."""
+    """The record of a thread for a wait passed at `passed`, and then for its own wait from `since` to `now`."""
     pass_wait(record, passed)
     return note_wait(record, thread, since, now)
 
@@ -117,7 +117,7 @@ def waits(record, passed, thread, since, now):
     [
         (150, 190, 30, 10),  # a task began at 180, the wait was passed at 190
         (185, 190, 0, 5),
-        (50, 190, 80, 10),  # the run began at 100: what was before it is no wait of the run
+        (50, 190, 80, 10),  # the run began at 100: waiting before that does not belong to it
         (195, 195, 0, 0),
     ],
 )

@@ -18,7 +18,7 @@ API = "/api/v1/runs/1/trace"
 
 
 def leave(node, make_result, content):
-    """Have a run timed, then traced, and leave this as its trace."""
+    """Time a run, then trace it, with this as its trace."""
     node.upload(node.claim(), make_result())
     lease = node.claim()
     node.leave(lease, "trace.json.gz", content, "application/gzip")
@@ -31,7 +31,7 @@ def packed(found):
 
 @pytest.fixture
 def traced(api, make_result):
-    """Two runs with traces, of which the second's steps take twice as long, and one without."""
+    """Two runs with traces, the second with steps twice as long, and a run without a trace."""
     api.submit(base={"model": "tiny", "seq": 16}, repetitions=2, order="sequential", trace=True)
     api.submit(base={"model": "tiny"})
     node = api.worker()

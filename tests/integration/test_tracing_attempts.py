@@ -24,7 +24,7 @@ def timed(api, make_result):
 
 
 def check_timed(api, run):
-    """What was timed is served and analysed, whatever becomes of the tracing."""
+    """The timing result is served and analysed, however the tracing ends."""
     assert api.get(f"/runs/{run['id']}/result")["step_s"] == [0.9, 0.2, 0.2]
     assert api.get(f"/runs/{run['id']}/samples")["attempt_no"] == 1
     for selection in (str(run["id"]), f"experiment_id={run['experiment_id']}"):
@@ -108,7 +108,7 @@ RIGHT = gzip.compress(json.dumps(FOUND).encode())
         RIGHT,
         b"trace",
         gzip.compress(b"[]", mtime=0),
-        gzip.compress(b" " * (65 << 20)),  # a little that unpacks to much
+        gzip.compress(b" " * (65 << 20)),  # a small file that unpacks to a large one
         gzip.compress(b'{"schema": [' + b"[]," * 9_000_000 + b"[]]}"),
         gzip.compress(b"[" * 100_000),
         RIGHT[:-9],

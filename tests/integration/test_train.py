@@ -38,7 +38,7 @@ def test_where_phases_follow_each_other_they_add_up_to_the_step(scheduler, sync,
     for step in range(SMALL.steps):
         total = sum(result.phase_s[phase][step] for phase in PHASES)
         assert total == pytest.approx(result.step_s[step], rel=0.01)
-        for phase in PHASES if grad_accum > 1 else ():  # each a phase of its own: it holds what its threads did in it
+        for phase in PHASES if grad_accum > 1 else ():  # each is a separate phase, which contains its threads' work
             assert result.phase_s[phase][step] >= 0.99 * result.phase_busy_s[phase][step] / threads > 0
 
 
@@ -108,7 +108,7 @@ def test_flop_is_what_the_documented_formula_says():
 
 @pytest.mark.parametrize("token_slice", [1, 3, 8, 10])
 def test_the_flop_of_attention_count_every_pair_of_tokens_once_and_what_is_computed_again(token_slice):
-    """Backward a pair takes five products of 2 C flop; two of them again where query and key lie in two slices."""
+    """Backward, a pair takes five products of 2 C flop; two are repeated if query and key are in different slices."""
     config = dataclasses.replace(SMALL, seq=10, batch_slice=1, token_slice=token_slice, steps=1, warmup=None)
     pairs = [(query, key) for query in range(config.seq) for key in range(query + 1)]
     apart = sum(query // token_slice != key // token_slice for query, key in pairs)
@@ -128,7 +128,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_step():
 
 
 def test_a_norm_that_is_not_finite_stops_the_run_with_its_step(monkeypatch):
-    """Also of the last step, whose weights no loss will ever show."""
+    """This includes the last step, after which no loss would show it."""
     monkeypatch.setattr(checkpoint, "initial_weights", poisoned(checkpoint.initial_weights))
     with pytest.raises(NotFinite, match="the gradient norm of step 1 is nan") as caught:
         train.train(dataclasses.replace(SMALL, steps=1, warmup=0, grad_clip=1.0))
@@ -209,7 +209,8 @@ def test_weights_are_saved_and_read_again(tmp_path):
     [("serial", "step", 1), ("fork-join", "step", 2), ("task", "phase", 2), ("task", "none", 2)],
 )
 def test_a_trace_shows_what_the_result_reports(tmp_path, scheduler, sync, threads):
-    """Every timed task once; spans by phase and by kind of waiting add up to the reported times; both formats hold."""
+    """The trace has every timed task once. Spans by phase and by kind of waiting add up to the reported times. Both
+    formats are valid."""
     config = dataclasses.replace(SMALL, trace=str(tmp_path / "trace.json.gz"), steps=12)
     result = train.train(dataclasses.replace(config, scheduler=scheduler, sync=sync, threads=threads))
     found = trace_of(json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes())))
@@ -248,7 +249,7 @@ def test_a_profile_holds_each_tasks_mean_and_the_graph(tmp_path):
 
 
 def test_peak_memory_is_explained(tmp_path):
-    """In a process of its own, whose arenas are most of its memory."""
+    """In a separate process, whose memory consists mostly of arenas."""
     model = {"layers": 4, "heads": 8, "channels": 512, "vocab": 8192, "context": 128}
     config = TrainConfig(model=model, batch=4, seq=128, steps=2, warmup=1, data="synthetic", threads=2)
     path = tmp_path / "result.json"

@@ -1,4 +1,4 @@
-"""Validity evidence of real runs, also beside a real disturbance."""
+"""Validity evidence of real runs, with and without a real disturbance."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_every_timed_step_has_evidence_or_a_reason(scheduler, sync):
 
 @pytest.mark.alone
 def test_another_process_on_the_runs_cores_is_told():
-    """A busy process shares the first core: the team's thread there waits for it, and the core works for others."""
+    """A busy process shares the first core. The evidence shows that the team's thread waits and that others use the
+    core."""
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as busy:
         try:
             assert busy.stdout

@@ -1,4 +1,4 @@
-"""Webhooks with local receivers that accept, fail, hang, and get messages again."""
+"""Webhooks with local receivers that accept, fail, hang, and get repeated messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def receiver() -> Iterator[Receiver]:
             self.send_header("Location", found.url)
             self.end_headers()
 
-        def do_GET(self) -> None:  # where a redirect would lead
+        def do_GET(self) -> None:  # the target of a redirect
             self.send_response(200)
             self.end_headers()
 
@@ -86,7 +86,7 @@ def states(api: Any, webhook_id: int) -> list[str]:
 
 def test_a_verdict_is_told_once_and_signed(start_server, receiver, make_result):
     first = start_server(**settings(receiver))
-    start_server(**settings(receiver))  # another server on this database looks as well
+    start_server(**settings(receiver))  # another server on this database sends messages too
     made = hook(first, receiver, "verdict")
     experiment_id = run_one(first, make_result, name="which?", tags=["ci"])
     until(lambda: states(first, made["id"]) == ["delivered"])
@@ -121,7 +121,7 @@ def test_a_receiver_that_hangs_is_told_again_and_keeps_nobody_waiting(start_serv
     run_one(api, make_result)
     until(lambda: states(api, made["id"]) == ["delivered"])
     assert len(receiver.heard) >= 2
-    assert set(receiver.deliveries()) == {"1"}  # whoever heard it before knows it again
+    assert set(receiver.deliveries()) == {"1"}  # a receiver recognises the repetition
     assert len({body for _, body in receiver.heard}) == 1
 
 
@@ -142,7 +142,7 @@ def test_a_restart_loses_nothing(start_server, receiver, make_result):
     run_one(first, make_result)
     until(lambda: receiver.heard, "the message that is not answered")
     assert states(first, made["id"]) == ["waiting"]
-    first.sql("UPDATE webhook_delivery SET next_at = 0")  # as if its time had come: that server is gone by then
+    first.sql("UPDATE webhook_delivery SET next_at = 0")  # as if its time had come; by then that server has ended
     second = start_server(**settings(receiver))
     until(lambda: states(second, made["id"]) == ["delivered"])
     assert receiver.deliveries() == ["1", "1"]

@@ -39,10 +39,10 @@ def test_a_late_registration_of_a_process_that_was_replaced_changes_nothing(api)
 
 def test_an_older_process_of_the_same_machine_is_never_the_newer_one(api):
     node = api.worker(boot_id="newer", machine_boot_id="m", started_s=20.0)
-    older = {"boot_id": "older", "started_s": 10.0}  # its first message arrives last: nobody has heard of it
+    older = {"boot_id": "older", "started_s": 10.0}  # its first message arrives last
     assert node.register(409, **older)["type"] == "/problems/stale-boot"
     assert api.get("/workers/w1")["boot_id"] == "newer"
-    node.register(200, **older, machine_boot_id="n")  # of another machine, or of this one after it was booted again
+    node.register(200, **older, machine_boot_id="n")  # of another machine, or of this one after a reboot
     node.register(200, boot_id="newest", started_s=10.5)
 
 
@@ -60,7 +60,7 @@ def test_another_spool_takes_over_an_id_only_from_a_process_that_left_or_is_sile
     node.register(409, boot_id="boot-5", spool_id="three")
     api.post("/workers/w1/leave", {"boot_id": "boot-4"}, 204)
     node.register(200, boot_id="boot-5", spool_id="three")
-    node.register(200, boot_id="boot-6", spool_id=None)  # a worker of an older release does not say
+    node.register(200, boot_id="boot-6", spool_id=None)  # a worker of an older release does not report it
 
 
 def test_registering_by_post_is_the_same(api):
@@ -169,7 +169,7 @@ def test_nobody_elses_key_gets_the_cores_of_a_running_attempt(house):
     node.register(201, cores=[2, 3])
     node.register(409, cores=[0])
     assert house.get("/workers", 403)
-    house.use(house.tokens["worker"])  # its owner may; so may whoever comes when it is over
+    house.use(house.tokens["worker"])  # its owner may; so may another key once the owner's has expired
     Node(house, "w4", **taken).register(201)
     house.use(house.tokens["admin"])
     house.post("/keys/4/revoke")

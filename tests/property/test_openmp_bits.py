@@ -1,6 +1,6 @@
-"""Other people's runtimes run our graphs in the right order, and to the same bits.
+"""OpenMP runtimes run our graphs in the right order and give the same bits.
 
-Each runtime and number of threads has a process of its own: a runtime reads its settings once.
+Each runtime and number of threads has its own process, because a runtime reads its settings once.
 """
 
 from __future__ import annotations
