@@ -1,4 +1,4 @@
-"""A real HTTP server that gives prepared answers and records requests."""
+"""A real HTTP server that sends prepared answers and records requests."""
 
 from __future__ import annotations
 

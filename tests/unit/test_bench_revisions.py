@@ -1,4 +1,5 @@
-"""Two trees' processes take turns, and their ratio is that of the turns, with an interval over pairs of processes."""
+"""Processes of two trees run in turn; their ratio comes from pairs of turns, with an interval over pairs of
+processes."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_no_step_that_counts_ran_beside_the_other_process(tmp_path: Path) -> Non
 
 def test_each_pair_has_a_turn_of_both_and_turns_follow_each_other(tmp_path: Path) -> None:
     turns, ends = pairs_of_turns(tmp_path)
-    assert {len(mine) for mine in ends.values()} == {STEPS + 1}  # both ran to their ends
+    assert {len(mine) for mine in ends.values()} == {STEPS + 1}  # both ran to the end
     assert all(set(pair) == {"ours", "before"} for pair in turns)
     for name in ends:
         mine = [pair[name] for pair in turns]

@@ -1,4 +1,4 @@
-"""Ops are declared on rows of tensors; operands, regions, refusals and entries follow from that."""
+"""Ops are declared on rows of tensors; operands, regions, errors and entries follow from the declarations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HALVES = Grid(("a", "b"), {"row0": (0, 3), "row1": (3, 6)})
 
 @kernel
 def row_sums(y: Vector, x: Matrix, scratch: OwnVector, times: Scalar, step: Step, row0: TileInt, row1: TileInt):
-    """y = (sum of each row of x) * times + step, by way of scratch."""
+    """y = (sum of each row of x) * times + step, computed in scratch."""
     for n in range(row0, row1):
         scratch[0] = 0
         for c in range(x.shape[1]):
@@ -203,7 +203,7 @@ def test_an_entry_unpacks_what_the_signature_says() -> None:
 
 
 def test_an_entry_is_loaded_from_the_cache_by_the_next_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second entry object of the same kernel stands for the next process: it compiles nothing."""
+    """A second entry object of the same kernel represents the next process: it compiles nothing."""
     first = kernel_entry(row_sums)
     assert first.address
     monkeypatch.setattr(objects, "_loaded", {})

@@ -12,7 +12,7 @@ def pairs(rng, spread, shape):
 
 
 def test_the_spread_of_pairs_is_what_neighbours_differ_by(make_result):
-    values = [1.0, 1.01, 1.0, 1.01, 2.0, 2.02]  # a drift from pair to pair does not count
+    values = [1.0, 1.01, 1.0, 1.01, 2.0, 2.02]  # a drift from pair to pair has no effect
     found = calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)])
     assert (found.experiment_id, found.node, found.pairs) == (7, "n1", 3)
     assert found.spread == pytest.approx(np.log(1.01))
@@ -45,7 +45,7 @@ def test_nothing_below_the_noise_floor_is_detectable():
 
 @pytest.mark.parametrize(("size", "comparisons"), [(8, 1), (12, 1), (20, 1), (20, 6)])
 def test_what_is_said_to_be_detectable_the_verdict_finds_in_four_of_five_experiments(size, comparisons):
-    """The whole verdict, floor and correction included; spreads are known from 20 pairs only, at their upper bound."""
+    """The whole verdict, with noise floor and correction. Spreads come from only 20 pairs, at their upper bound."""
     rng, found, tried = np.random.default_rng(5), 0, 0
     for _ in range(30):
         smallest = detectable(tuple(pairs(rng, 0.01, 20)), size, comparisons)

@@ -1,4 +1,4 @@
-"""Checkpoints in both formats: round trips, layouts written by hand, and every way a file can be wrong."""
+"""Checkpoints in both formats: round trips, layouts written by hand, and every kind of defect."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_hugging_face_layout(tmp_path: Path) -> None:
 
 
 def test_hugging_face_files_as_others_write_them(tmp_path: Path) -> None:
-    """With a prefix, a mask buffer, a tied head and half precision; values are then float16's."""
+    """With a prefix, a mask buffer, a tied head and half precision; values are rounded to float16."""
     path = tmp_path / "model.safetensors"
     write_checkpoint(path, MODEL, random_weights())
     tensors = {f"transformer.{name}": array.astype(np.float16) for name, array in load_file(path).items()}

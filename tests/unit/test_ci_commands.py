@@ -1,4 +1,4 @@
-"""Commands for CI against a real HTTP server: exit codes, sums of warnings, tags, webhooks."""
+"""Commands for CI against a real HTTP server: exit codes, summaries of warnings, tags, webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings hours apart, combined by occasion."""
+"""Recordings of different hours are combined by occasion."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_recordings_whose_runs_say_how_they_were_clipped_go_with_those_whose_com
 
 
 def metg(at, seconds):
-    """Two systems whose tasks of one iteration cost so much beside their iteration of a microsecond, by round."""
+    """Two systems with this overhead a task in each round, beside an iteration of a microsecond."""
     sweeps = [
         {"pattern": "fft", "system": system, "round": i, "points": [
             {"grain": grain, "tasks": 100, "threads": 2, "elapsed_s": 50 * (grain * 1e-6 + overhead)}

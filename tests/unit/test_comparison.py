@@ -11,7 +11,7 @@ A_S = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
 
 @pytest.fixture
 def side(make_result):
-    """Processes with these median steps on one occasion; runs of the two sides are paired by their place if `paired`.
+    """Processes with these median steps on one occasion; if `paired`, runs of the two sides are paired by index.
     """
 
     def build(first_id, medians, paired=False, occasion="today", **settings):
@@ -33,7 +33,7 @@ def test_verdicts(side, factor, verdict, paired):
     b = side(100, [s * factor for s in A_S], paired, scheduler="task")
     found = compare(a, b, noise_floor=0.01 if paired or verdict != "same" else 0.05)
     if paired and verdict == "undecided":
-        verdict = "same"  # pairs take the variation between blocks out: 0.8 % is seen, and below the floor
+        verdict = "same"  # pairs remove the variation between blocks: 0.8 % is detected, but is below the floor
     assert found.verdict == verdict, found.reason
     assert found.paired is paired
     assert found.ratio == pytest.approx(1 / factor)
@@ -146,7 +146,7 @@ def test_what_has_no_partner_is_left_out_if_enough_pairs_remain(side):
 
 
 def test_two_occasions_are_not_compared_side_by_side(side):
-    """What differs between them would pass for a difference between the variants."""
+    """A difference between the occasions would look like a difference between the variants."""
     a, b = side(1, A_S), side(100, [s * 0.5 for s in A_S], occasion="tomorrow")
     found = compare(a, b)
     assert (found.verdict, found.ratio, found.ratio_low, found.p_value) == ("undecided", pytest.approx(2.0), None, None)
@@ -188,7 +188,7 @@ def test_a_difference_that_drifts_is_not_called(side):
 
 
 def test_where_a_rule_stopped_only_signs_judge(side):
-    """Six pairs of one sign give 2 / 64 once; whoever may look after each needs seven."""
+    """Six pairs of one sign give p = 2 / 64 at a single look. Looking after each pair needs seven."""
     a, b = (side(i, [s * f for s in A_S], True) for i, f in ((1, 1.0), (100, 0.5)))
     stopped = [dataclasses.replace(process, stop_rule=True) for process in a]
     assert compare(a[:6], b[:6]).verdict == "faster"
@@ -252,7 +252,7 @@ def test_one_bit_of_one_loss_refuses_the_comparison(side):
 
 
 def test_runtimes_are_compared_if_asked_for_and_told_if_they_changed_unasked(side):
-    """Runs of two schedulers have two runtimes; runs of one should have one, whatever `auto` took."""
+    """Runs of two schedulers have two runtimes. Runs of one scheduler should have one, whatever `auto` selected."""
     ours, old, new = ({"scheduler": told} for told in (None, {"version": "GOMP_5.0"}, {"version": "GOMP_5.1"}))
     task = side(1, A_S, scheduler="task", environment=ours)
     omp = side(100, A_S, scheduler="omp-task", environment=new)

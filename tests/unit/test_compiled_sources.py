@@ -1,4 +1,4 @@
-"""The cache of compiled code is keyed by every source file that compiled code is made from."""
+"""The key of the cache of compiled code contains every source file of compiled code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Name = tuple[Path, str]
 
 
 def names_in(node: ast.AST) -> set[str]:
-    """Names from outside that a node is made from; what a signature is annotated with is not part of the code."""
+    """Outside names that a node uses; annotations of a signature are not part of the code."""
     inside = node.body if isinstance(node, ast.FunctionDef) else [node]
     names = [name for part in inside for name in ast.walk(part) if isinstance(name, ast.Name)]
     local = {argument.arg for argument in ast.walk(node) if isinstance(argument, ast.arg)}
@@ -33,7 +33,7 @@ def is_compiled(node: ast.AST) -> bool:
 
 
 class Module:
-    """What the names of a module stand for: names of other modules, or what they are made from here."""
+    """The meaning of a module's names: a name of another module, or its definition here."""
 
     def __init__(self, path: Path) -> None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -58,8 +58,8 @@ class Module:
 
 
 def sources_of_compiled_code() -> dict[Path, Name]:
-    """Files that compiled code is made from beside its own, and a name by which each is found. A function's own file
-    Numba watches itself, and what target.py finds out on this machine is part of the key.
+    """Files that compiled code uses beside its own, with a name that leads to each. Numba checks a function's own file
+    itself, and the facts that target.py finds on this machine are part of the key.
     """
     modules = {path: Module(path) for path in (ROOT / "gpt2core").rglob("*.py")}
     found: dict[Path, Name] = {}

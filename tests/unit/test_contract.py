@@ -49,7 +49,7 @@ def test_nothing_in_an_answer_refuses_what_it_does_not_know(kind: type[BaseModel
 
 @pytest.mark.parametrize("kind", sorted(below(Request), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
 def test_a_request_refuses_what_it_does_not_know(kind: type[BaseModel]) -> None:
-    if is_open(kind):  # an answer, with a request's fields
+    if is_open(kind):  # an answer with the fields of a request
         assert kind.__name__ in ("PoolJobSeen", "PoolSummary", "ProgressSeen", "WorkerSummary")
         return
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):

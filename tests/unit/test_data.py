@@ -1,4 +1,4 @@
-"""Tokens: where they come from, and every way a token file can be wrong."""
+"""Tokens: their sources, and every defect of a token file."""
 
 from __future__ import annotations
 

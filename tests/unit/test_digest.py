@@ -1,4 +1,4 @@
-"""Analyses of a result's digest give the same figures as analyses of the complete result."""
+"""Analyses give the same figures from a result's digest as from the complete result."""
 
 import dataclasses
 import json
@@ -20,7 +20,8 @@ PEAKS = {"threads": {str(n): {"gflop_per_s": 100.0 * n, "triad_gb_per_s": 11.0 *
 
 @pytest.fixture
 def results(make_result):
-    """Of three schedulers and numbers of threads, some flagged, disturbed, counted or of another kernel."""
+    """Results of three schedulers and numbers of threads; some are flagged, disturbed, have counters or another
+    Linux."""
     pick = random.Random(3)
 
     def make(block, scheduler, sync, threads):
@@ -57,7 +58,7 @@ def results(make_result):
 
 @pytest.fixture
 def both(results):
-    """The same processes from whole results, and from what is kept."""
+    """The same processes from complete results and from their digests."""
     whole = [Process(i, result, variant, pair, "e", block) for i, (result, variant, pair, block) in enumerate(results)]
     kept, alike = [], {}
     for process in whole:

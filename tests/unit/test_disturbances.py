@@ -1,4 +1,4 @@
-"""How many runs were disturbed, in one line."""
+"""The line that says how many runs were disturbed."""
 
 from __future__ import annotations
 

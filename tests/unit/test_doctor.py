@@ -27,7 +27,7 @@ RATES = ("gflop_per_s", "bf16_gflop_per_s", "registers_gflop_per_s", "bf16_regis
 
 @pytest.fixture(autouse=True)
 def beside_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whatever is busy here is too much; what would be measured is known."""
+    """Any load here is too high, and the measured peaks are known."""
     script = tmp_path / "roof.py"
     script.write_text(ROOF % (peaks.SCHEMA, RATES))
     monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Known answers: worked by hand, and those of the POP model's identities."""
+"""Efficiency factors, computed by hand and from the POP model's identities."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ counts = st.builds(Counted, st.floats(1e6, 1e12), st.floats(1e6, 1e12))
 
 
 def test_factors_of_an_example_worked_by_hand():
-    # Two threads, 10 s; one is useful 8 s, the other 4 s; the critical path holds 9 s of useful time.
+    # Two threads, 10 s: one is useful for 8 s, the other for 4 s; the critical path has 9 s of useful time.
     found = efficiency([8.0, 4.0], 10.0, 9.0)
     assert found.parallel == pytest.approx(0.6)
     assert found.load_balance == pytest.approx(0.75)

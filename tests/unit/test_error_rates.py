@@ -1,4 +1,4 @@
-"""Error rates of compare() on simulated data: it finds real differences and calls no others.
+"""Error rates of compare() on simulated data: it finds real differences and reports no others.
 
 A process's median step time varies by 1 % around its block's, blocks by 2 %.
 """
@@ -34,14 +34,14 @@ def test_a_planted_difference_of_three_percent_is_found(paired):
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_where_nothing_is_planted_nothing_is_called(paired):
-    """Nominally one in 20 at most; the noise floor, declared beforehand, makes it fewer."""
+    """The nominal rate is at most one in 20; the noise floor, declared beforehand, reduces it."""
     found = verdicts(1.0, paired)
     assert found["faster"] + found["slower"] <= 0.05 * SIMULATIONS
 
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_tests_themselves_keep_their_level(paired):
-    """p < 0.05 in one of 20 of samples that do not differ: within four standard errors of it, and not far below."""
+    """p < 0.05 in one of 20 samples without a difference, within four standard errors and not far below."""
     rng = np.random.default_rng(11)
     test = estimators.paired if paired else estimators.unpaired
     samples = rng.normal(1.0, 0.01, (SIMULATIONS, 2, PROCESSES))

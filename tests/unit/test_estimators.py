@@ -32,7 +32,7 @@ def test_hodges_lehmann_is_the_median_of_walsh_averages_by_brute_force():
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-5, 5).map(lambda x: round(x, 3)), min_size=6, max_size=16, unique_by=abs))
 def test_the_interval_is_what_the_test_does_not_reject(values):
-    """Just inside both ends p is above 5 %, just outside below."""
+    """p is above 5 % just inside both ends and below 5 % just outside."""
     logs = np.array(values)
     _, low, high = walsh(logs)
     width = 1e-5
@@ -78,14 +78,14 @@ def test_rows_are_walsh_each():
 
 
 def test_the_bet_on_signs_is_a_fair_game():
-    """Over all outcomes of n coins its mean is 1, for every n: nobody gains by choosing when to look."""
+    """Over all outcomes of n coins its mean is 1 for every n, so choosing the moment of a look gains nothing."""
     for n in (1, 5, 12):
         wealth = [math.comb(n, k) * math.exp(estimators.log_wealth(k, n - k)) for k in range(n + 1)]
         assert sum(wealth) / 2**n == pytest.approx(1)
 
 
 def test_the_confidence_sequence_holds_at_every_look():
-    """Looked at after each of 60 pairs, it ever misses the truth in fewer than 1 of 20 series."""
+    """With a look after each of 60 pairs, fewer than 1 of 20 series ever exclude the true value."""
     rng = np.random.default_rng(2)
     missed = called = 0
     for _ in range(200):

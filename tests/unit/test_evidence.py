@@ -16,7 +16,7 @@ BOUNDS = np.array([100, 200, 300, 400, 500])
 
 
 def watcher(*later: dict[str, object], cores: tuple[int, ...] = (0, 1)) -> Watcher:
-    """Readings at ticks 0, 1000 and so on, each the one before with what has changed."""
+    """Readings at ticks 0, 1000 and so on, each with changes to the previous one."""
     readings = [QUIET]
     for change in later:
         readings.append(dataclasses.replace(readings[-1], ticks=readings[-1].ticks + 1000, **change))
@@ -24,7 +24,7 @@ def watcher(*later: dict[str, object], cores: tuple[int, ...] = (0, 1)) -> Watch
 
 
 def usages(threads: int = 2) -> np.ndarray:
-    """Readings of threads to which nothing happens."""
+    """Readings of undisturbed threads."""
     found = np.zeros((threads, STEPS + 1, 8), np.int64)
     found[:, :, usage.READ] = BOUNDS
     found[:, :, usage.CORE] = np.arange(threads)[:, None]

@@ -143,7 +143,7 @@ def test_what_cannot_run_is_refused_with_a_pointer(body, pointer, accepted):
 
 def test_every_variants_errors_are_named_once():
     found = refused({"axes": {"threads": [0, -1], "scheduler": ["task", "fork-join"], "batch": [0, 4]}})
-    # Each combination is refused for the first setting that is wrong in it.
+    # The first wrong setting of each combination is reported.
     assert set(found) == {"/axes/batch/0", "/axes/threads/0", "/axes/threads/1"}
 
 

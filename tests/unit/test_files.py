@@ -1,4 +1,4 @@
-"""A file that is replaced is whole at every moment."""
+"""A file that is being replaced is complete at every moment."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The kernels' gradients against finite differences, independent of PyTorch.
 
-Central differences of a float64 NumPy forward pass written from the formulae: in float64 with eps 1e-5 they are right
-to about 1e-9, while those of the float32 kernel itself would be right to 1e-3 at best. Each forward pass is tied to the
-kernel's by comparing the two.
+Central differences of a float64 NumPy forward pass written from the formulae: in float64 with eps 1e-5 they are
+accurate to about 1e-9. Those of the float32 kernel itself would be accurate to 1e-3 at best. Each forward pass is
+compared with the kernel's.
 """
 
 from __future__ import annotations

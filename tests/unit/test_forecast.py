@@ -1,4 +1,4 @@
-"""Schedules that can be drawn by hand, and what holds of any schedule."""
+"""Forecast schedules that can be drawn by hand, and properties of any schedule."""
 
 import dataclasses
 
@@ -41,12 +41,12 @@ def make(seconds, op_first, edges, crossing=None, flop=None, size=None, waits=Tr
     )
 
 
-# Two rows of two tasks; the costs alternate, so that a barrier between the ops costs 2 on two cores.
+# Two rows of two tasks with alternating costs: a barrier between the ops costs 2 on two cores.
 ROWS = make([1.0, 3.0, 3.0, 1.0], [0, 2, 4], [(0, 2), (1, 3)])
 
 
 def test_fillers_wait_until_nothing_else_is_ready():
-    """Two of them stand before a chain of two: on two cores they run beside it."""
+    """Two fillers precede a chain of two tasks: on two cores they run beside it."""
     given = ([1.0] * 4, [0, 2, 3, 4], [(2, 3)])
     assert task_step_s(make(*given), 2, iterations=1) == pytest.approx(3.0)
     assert task_step_s(make(*given, filler=[True, True, False, False]), 2, iterations=1) == pytest.approx(2.0)
@@ -65,7 +65,7 @@ def test_static_shares_wait_where_dynamic_ones_do_not():
 
 
 def test_steps_that_overlap_take_what_the_next_one_adds():
-    # Task 1 is long and nobody waits for it: with two cores it hides behind the next step's task 0.
+    # Task 1 is long and no task waits for it: on two cores it runs beside the next step's task 0.
     chained = make([2.0, 2.0], [0, 1, 2], [(0, 1)], crossing=[(0, 0)], waits=False)
     assert task_step_s(chained, 2, iterations=6) == pytest.approx(2.0)
     assert task_step_s(make([2.0, 2.0], [0, 1, 2], [(0, 1)]), 2) == pytest.approx(4.0)

@@ -17,7 +17,7 @@ OVERHEAD_S, ITERATION_S = 400e-9, 4e-9
 
 
 def points(overhead_s: float = OVERHEAD_S, threads: int = 2, largest: int = 1 << 14) -> tuple[Point, ...]:
-    """A runtime that costs each task overhead_s of a thread's time."""
+    """A runtime whose overhead a task is overhead_s of a thread's time."""
     grains = [largest >> i for i in range(largest.bit_length())]
     return tuple(Point(g, 1000, 1000 / threads * (overhead_s + g * ITERATION_S), threads) for g in grains)
 

@@ -1,4 +1,4 @@
-"""Dependencies derived from accesses, and the validator that is the race detector."""
+"""Dependencies are derived from accesses, and the validator detects races."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_phase_waits_stand_between_all_tasks_of_two_phases():
 
 
 def test_attention_needs_only_earlier_slices_of_its_own_sequences():
-    """The overlap that tasks live from: slice 0's second layer does not wait for slice 1's first attention."""
+    """The overlap that tasks exploit: slice 0's second layer does not wait for slice 1's first attention."""
     reach = reachability(len(GRAPH), GRAPH.edges)
     forward = {label: node for node, label in enumerate(GRAPH.label) if GRAPH.phase[node] == "forward"}
     assert reach[forward["qkv[0] s0"]] >> forward["attention[0] s1"] & 1
@@ -170,7 +170,7 @@ def test_too_many_micro_batches_are_refused():
 
 
 def test_micro_batches_wait_only_for_what_they_use_again():
-    """The second's forward pass may begin while weights' gradients of the first are computed; the update is one."""
+    """The second one's forward pass may begin while weight gradients of the first are computed; there is one update."""
     step = program.build(dataclasses.replace(SMALL, grad_accum=2))
     found = graph.build(step, "step")
     graph.validate(step, found)

@@ -17,7 +17,7 @@ NILE = [
 
 
 def noisy(rng, *levels, outliers=0.0):
-    """Runs with 1 % noise around levels given as (runs, seconds); some take 30 % longer for no reason."""
+    """Runs with 1 % noise around levels given as (runs, seconds); some outliers take 30 % longer."""
     values = np.concatenate([np.full(runs, level) for runs, level in levels])
     return list(values * np.exp(rng.normal(0, 0.01, len(values)) + 0.3 * (rng.random(len(values)) < outliers)))
 
@@ -177,11 +177,11 @@ def test_a_change_that_the_canary_does_not_share_is_the_softwares(measured):
      (1.0, 1.02, "suspected", "unproven")],
 )  # fmt: skip
 def test_builds_in_turn_tell_the_software_from_the_machine(make_result, old_s, new_s, state, cause):
-    """Eight blocks on a machine whose speed wanders by 20 %: only the pairs tell."""
+    """Eight blocks on a machine whose speed varies by 20 %: only the pairs show the difference."""
     fresh = []
     for build, level in (("old", old_s), ("new", new_s)):
         for i, weather in enumerate([1.0, 1.2, 0.9, 1.1, 1.0, 1.2, 0.9, 1.1] if level else []):
-            wide = 0.02 if level == 1.02 else 0.0004  # too wide to be called
+            wide = 0.02 if level == 1.02 else 0.0004  # too wide for a verdict
             s = level * weather * (1 + wide * (7 * i % 5 - 2))
             result = make_result([9.0, s, s], environment={"core_hash": build})
             fresh.append(Process(100 * len(build) + len(fresh), result, {"build": build}, ("d", i), "d", i))
@@ -203,7 +203,7 @@ def test_only_sources_that_changed_alone_can_be_run_in_turn(measured):
 
 
 def test_canaries_of_another_kind_are_not_compared(measured):
-    """Runs 1 to 10 timed other frozen work, twice as long: only those of the newest kind are a series over canary."""
+    """Runs 1 to 10 timed another canary, twice as long: only runs with the newest one are divided by their canary."""
     runs = measured(noisy(np.random.default_rng(5), (30, 1.0)), canary_s=[0.04] * 10 + [0.02] * 20)
     for process in runs[10:]:
         process.result["canary"]["sha256"] = "newer"
@@ -212,8 +212,8 @@ def test_canaries_of_another_kind_are_not_compared(measured):
 
 
 def of_a_host(rng, follows, canary_sd=0.005, runs=30):
-    """Step over canary on a host that changes between two levels, 5 % apart, every ten runs on average; the canary
-    follows so much of it, None: there is none."""
+    """Step over canary on a host that changes between two levels, 5 % apart, every ten runs on average. The canary
+    follows this share of the change; None: there is no canary."""
     levels = np.cumsum(rng.random(runs) < 0.1) % 2 * 0.05
     steps = levels + rng.normal(0, 0.01, runs)
     return np.exp(steps if follows is None else steps - follows * levels - rng.normal(0, canary_sd, runs))
@@ -232,12 +232,12 @@ def test_a_canary_takes_a_small_drift_out():
         steps, canary = drift + rng.normal(0, 0.01, 60), drift + rng.normal(0, 0.005, 60)
         for i, logs in enumerate((steps, steps - canary)):
             found[i] += bool(change_points(list(np.exp(logs))))
-    assert found[0] >= 0.2 * SERIES  # the weakness that stays without one
+    assert found[0] >= 0.2 * SERIES  # the weakness that remains without a canary
     assert found[1] <= 0.05 * SERIES
 
 
 def test_occasions_that_differ_as_much_confirm_nothing():
-    """Three days at 1.00, 1.04 and 0.97 s: a fourth at 1.05 s is no news."""
+    """After three days at 1.00, 1.04 and 0.97 s, a fourth at 1.05 s proves nothing."""
     days = [s * level for level in (1.0, 1.04, 0.97) for s in BEFORE]
     occasions = [day for day in "abc" for _ in BEFORE]
     confirmation, fresh_s = Confirmation(7, frozenset(), False), [s * 1.05 for s in BEFORE]

@@ -1,4 +1,4 @@
-"""Instructions as a second metric: a ratio where they were counted, else null with the reason."""
+"""Instructions as a second metric: a ratio if they were counted, otherwise null with the reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_result_without_counters_says_so(make_result):
 
 
 def sides(make_result, **b):
-    """Seven blocks of a variant of 4e9 instructions, and of one of `b`."""
+    """Seven blocks of a variant with 4e9 instructions and of one with `b`."""
     return [
         [Process(100 * side + i, counted(make_result, **{"scheduler": name, **extra}), {"scheduler": name}, ("d", i),
                  "d", i)

@@ -1,4 +1,4 @@
-"""AdamW against PyTorch's in float64, by itself: float32 arithmetic on one element, to 1e-6 a step."""
+"""AdamW against PyTorch's in float64: float32 arithmetic on one element, to 1e-6 a step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_ten_steps(golden: Load, name: str) -> None:
 
 
 def test_the_size_of_a_step_itself(golden: Load) -> None:
-    """The change, not the weight that hides it: the first step is lr * g / (|g| + eps), to 1e-5."""
+    """Compare the change instead of the much larger weight: the first step is lr * g / (|g| + eps), to 1e-5."""
     g = golden("adamw")
     weights, first, second = np.zeros(37, np.float32), np.zeros(37, np.float32), np.zeros(37, np.float32)
     adamw_update(weights, g["gradients"][0], first, second, g["settings"], ONE, 0, 0, 37, 0)

@@ -26,7 +26,7 @@ def tiles_of(B: int, T: int, BS: int, TS: int) -> list[tuple[int, int, int, int]
 
 
 def rows_of(B: int, T: int, BS: int, TS: int) -> list[int]:
-    """Which (sequence, token), as b*T + t, stands in each row: slice by slice, in each sequence by sequence."""
+    """The (sequence, token) of each row, as b*T + t: slice by slice, and by sequence within a slice."""
     return [
         b * T + t
         for first, last, time0, time1 in tiles_of(B, T, BS, TS)
@@ -117,7 +117,7 @@ def exact_attention(qkv: np.ndarray, heads: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("T", "TS"), [(64, 64), (65, 65), (130, 130), (130, 50), (200, 70)])
 def test_longer_than_one_block_of_queries(by: By, T: int, TS: int) -> None:
-    """To 2e-5: the sums are longer here. The slicing changes no gradient by more either."""
+    """To 2e-5, because the sums are longer here. The slicing does not change gradients by more either."""
     rng = np.random.default_rng(T)
     qkv = rng.standard_normal((2, T, 3 * 16), dtype=np.float32)
     dout = rng.standard_normal((2, T, 16), dtype=np.float32)
@@ -152,7 +152,7 @@ def test_nan_in_a_query_stays_with_its_head_and_row(golden: Load, by: By) -> Non
 
 
 def test_operands_rounded_to_bfloat16(golden: Load) -> None:
-    """Near the exact result, but not the one of float32 operands."""
+    """The result is close to the exact one, but differs from that of float32 operands."""
     g = golden("attention")
     words, scratch = new_scratch()
     results = []

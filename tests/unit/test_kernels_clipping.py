@@ -21,7 +21,7 @@ def test_squares_of_two_ranges_go_to_their_slot() -> None:
 
 
 def test_small_gradients_count_in_a_large_sum() -> None:
-    """10 million times 1e-4 beside 100: in float32 they would be lost."""
+    """Ten million values of 1e-4 beside one of 100: a float32 sum would lose them."""
     gradients = np.full(10_000_001, 1e-4, np.float32)
     gradients[0] = 100
     squares = np.zeros(1)
@@ -30,7 +30,7 @@ def test_small_gradients_count_in_a_large_sum() -> None:
 
 
 def settings(limit: float) -> np.ndarray:
-    """The optimizer's settings, of which clipping reads the last."""
+    """The optimizer's settings; clipping reads the last one."""
     return np.array([0.0] * LIMIT + [limit])
 
 

@@ -50,7 +50,7 @@ def test_padded_columns_take_no_part(golden: Load, padding: float) -> None:
 
 @pytest.mark.parametrize("shift", [-1e4, 1e4])
 def test_large_logits_do_not_overflow(golden: Load, shift: float) -> None:
-    """Moved by 10 000, logits keep about 1e-3 of their differences; the loss follows them exactly."""
+    """After adding 10,000, differences of logits are accurate to about 1e-3, and the loss follows them exactly."""
     g = golden("cross_entropy")
     logits = (g["logits"].astype(np.float64) + shift).astype(np.float32)
     exact = logits[:, :V].astype(np.float64) - shift
@@ -89,7 +89,7 @@ def test_mean_loss_is_summed_in_float64_and_set_in_its_step_only() -> None:
 
 
 def test_micro_batches_share_the_mean(golden: Load) -> None:
-    """Two batches of the same rows: half the gradient each, and the mean loss of one."""
+    """Two batches of the same rows have half the gradient each, and the mean loss of one."""
     g = golden("cross_entropy")
     dlogits, loss = g["logits"].copy(), np.empty(7, np.float32)
     cross_entropy(dlogits, loss, g["targets"], V, 2, 0, 7)

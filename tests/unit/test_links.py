@@ -1,4 +1,4 @@
-"""Links between pages lead to files and headings that are there, as a repository shows them without the site."""
+"""Links between pages lead to existing files and headings, also in the repository without the site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that each process loads at its start: few, since users wait, and none that only the trainer needs."""
+"""Each process loads few modules at its start, since users wait, and none that only the trainer needs."""
 
 from __future__ import annotations
 

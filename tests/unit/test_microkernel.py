@@ -35,7 +35,7 @@ OWN = {
 
 
 def bf16(values: np.ndarray) -> np.ndarray:
-    """The nearest bfloat16, ties to even, as float32: another way than the tested one."""
+    """The nearest bfloat16, ties to even, as float32, computed in another way than the tested code."""
     whole = values.astype(np.float32).view(np.uint32).astype(np.uint64)
     low, kept = whole & 0xFFFF, whole >> 16
     up = (low > 0x8000) | ((low == 0x8000) & (kept % 2 == 1))
@@ -44,12 +44,12 @@ def bf16(values: np.ndarray) -> np.ndarray:
 
 @runtime
 def add_product(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
-    """Add to C, with rows longer than what is multiplied."""
+    """Add to C, whose rows are longer than the product's."""
     multiply(by, trans_a, trans_b, m, n, k, address_of(a, 0), lda, address_of(b, 0), ldb, address_of(c, 0), ldc, 1)
 
 
 def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b: int) -> np.ndarray:
-    """op(A) @ op(B) by our own code, which may not write outside C, read from C, or need clean scratch."""
+    """op(A) @ op(B) by our own code, which must not write outside C, read from C, or rely on clean scratch."""
     m, k, n = *a.shape, b.shape[1]
     words, scratch = new_scratch()
     words[:] = -1  # NaN
@@ -71,7 +71,7 @@ def check(precision: str, m: int, n: int, k: int, trans_a: int, trans_b: int, se
     x, y = (a, b) if precision == "fp32" else (bf16(a), bf16(b))
     bound = np.abs(x).astype(np.float64) @ np.abs(y).astype(np.float64)
     error = np.abs(got - x.astype(np.float64) @ y.astype(np.float64))
-    assert (error <= bound * (k + 8) * 2**-24).all()  # of any order of float32 sums
+    assert (error <= bound * (k + 8) * 2**-24).all()  # bound for float32 sums in any order
 
 
 @pytest.mark.parametrize("precision", OWN)
@@ -95,7 +95,7 @@ def test_any_shape(precision, m, n, k, trans_a, trans_b, seed):
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize(("m", "n", "k"), [(7, 9, 5), (64, 64, 40), (17, 130, 2 * PRODUCT_DEPTH + 1)])
 def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
-    """As attention does with a head: rows are parts of longer ones, and C has something already."""
+    """As attention does with a head: rows are parts of longer ones, and C already has values."""
     name, _, precision = by.partition(" ")
     library = OWN[precision or "fp32"] if name == "own" else gemm.load(name, precision or "fp32")[0]
     rng, (words, scratch) = np.random.default_rng(2), new_scratch()

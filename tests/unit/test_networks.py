@@ -1,4 +1,4 @@
-"""How a configuration names its network, and what naming it loads."""
+"""A configuration names its network without loading more than that network needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = "from gpt2core.spec.config import TrainConfig; from gpt2core.networks.me
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_memory_is_known_without_numba(name: str) -> None:
-    """Servers and workers ask for it."""
+    """Servers and workers need the figure."""
     model = f"{{'network': '{name}'}}"
     program = f"import sys; {SIZES}; print(sum(memory_bytes(TrainConfig({model}, seq=1)).values()))"
     program += "; print(sorted({'numba', 'numpy'} & set(sys.modules)))"
@@ -60,7 +60,7 @@ def test_sizes_that_the_network_does_not_have_are_refused() -> None:
 
 def test_a_network_without_a_file_format_refuses_files_of_weights() -> None:
     class Formless(Network):
-        """It has no format of its own."""
+        """A network without a file format."""
 
     network, config = Formless(), TrainConfig("tiny", checkpoint="in.bin", save="out.bin")
     with pytest.raises(ConfigError, match=r"checkpoint.*gpt2 has no file format"):

@@ -1,5 +1,5 @@
 """Coverage of all intervals, and error rates and power of all verdicts, under ten kinds of noise. The limits are those
-that docs/methodology.md promises; every number is seeded.
+of docs/methodology.md; every random number is seeded.
 
 Times are pairs: a and b of a block, around 1 s, with b `factor` times as long.
 """
@@ -19,7 +19,7 @@ SIMULATIONS = 300
 
 
 def weather(rng, shape):
-    """A block's own speed: neighbours resemble each other."""
+    """A block's own speed, autocorrelated between neighbours."""
     noise = rng.normal(0, 0.02, shape)
     for i in range(1, shape[-1]):
         noise[..., i] = 0.8 * noise[..., i - 1] + 0.6 * noise[..., i]
@@ -69,7 +69,7 @@ def test_paired_intervals_cover_and_there_is_none_below_six(noise):
 @pytest.mark.parametrize("is_paired", [True, False])
 @pytest.mark.parametrize("noise", NOISES)
 def test_where_nothing_is_nothing_is_called(noise, is_paired):
-    """The verdict with a floor too small to help it."""
+    """The verdict with a negligible noise floor."""
     for n in SIZES:
         verdicts = [decide(list(a), list(b), is_paired, noise_floor=1e-9).verdict for a, b in times(noise, n)]
         called = sum(verdict in ("faster", "slower") for verdict in verdicts)
@@ -93,7 +93,7 @@ def test_what_is_there_is_found(noise, factor, n, least):
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_same_is_not_said_of_what_differs_by_the_floor(noise):
-    """The equivalence test's own error: at the margin it says `same` in 1 of 40 at most."""
+    """The equivalence test's own error: at the margin it finds `same` in at most 1 of 40."""
     for n in (6, 12, 20):
         verdicts = [decide(list(a), list(b), True).verdict for a, b in times(noise, n, 1.01)]
         assert verdicts.count("same") <= at_most(0.025, SIMULATIONS), (noise, n)
@@ -106,7 +106,7 @@ def test_same_is_said_where_it_can_be_known():
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_who_looks_after_every_block_is_not_misled(noise):
-    """The confidence sequence at every look from 1 to 20 pairs; and a verdict at the first look that calls."""
+    """The confidence sequence at every look from 1 to 20 pairs, and a verdict at the first look that decides."""
     missed = called = 0
     for a, b in times(noise, 20):
         logs = np.log(a) - np.log(b)
@@ -131,7 +131,7 @@ def test_who_looks_at_a_fixed_samples_p_value_after_every_block_is_misled():
     "spread", [pytest.param(0.0, marks=pytest.mark.slow), 0.01, pytest.param(0.02, marks=pytest.mark.slow)]
 )
 def test_pooled_intervals_cover_whom_they_are_about(noise, places, spread):
-    """Few places: their own mean. Six or more: the mean of all places like them."""
+    """For few places the interval is for their own mean, for six or more for the mean of all places like them."""
     rng, missed, simulations = np.random.default_rng([places, int(spread * 100)]), 0, 200
     found = times(noise, 4 * places, simulations=simulations)
     logs = (np.log(found[:, 0]) - np.log(found[:, 1])).reshape(simulations, places, 4)
@@ -147,7 +147,7 @@ def test_pooled_intervals_cover_whom_they_are_about(noise, places, spread):
 
 
 def test_two_occasions_compared_side_by_side_are_called_for_their_weather():
-    """Why the verdict refuses to: 1, 2 and 4 % between occasions, 1 % within, ten processes a side."""
+    """This is why the verdict refuses: 1, 2 and 4 % between occasions, 1 % within, ten processes a side."""
     rng, said = np.random.default_rng(4), []
     for spread in (0.01, 0.02, 0.04):
         shift = rng.normal(0, spread, (200, 2, 1))
@@ -158,7 +158,7 @@ def test_two_occasions_compared_side_by_side_are_called_for_their_weather():
 
 
 def test_a_sweep_errs_in_one_of_twenty_at_most():
-    """Twelve comparisons of equals, corrected: any call counts."""
+    """Twelve corrected comparisons of equal variants: any verdict other than `same` or `undecided` is an error."""
     wrong, sweeps = 0, 200
     every = times("blocks", 12, simulations=12 * sweeps)
     for sweep in every.reshape(sweeps, 12, 2, 12):
@@ -167,21 +167,21 @@ def test_a_sweep_errs_in_one_of_twenty_at_most():
 
 
 def bootstrap_interval(a, b, rng):
-    """What intervals were before: pairs resampled whole, ratio of the medians, percentiles."""
+    """The earlier kind of interval: percentiles of the ratio of medians over resampled pairs."""
     chosen = rng.integers(0, len(a), (500, len(a)))
     return np.quantile(np.median(a[chosen], axis=1) / np.median(b[chosen], axis=1), [0.025, 0.975])
 
 
 @pytest.mark.parametrize(("n", "most"), [(5, 0.96), (4, 0.91), (3, 0.80), (2, 0.57)])
 def test_a_bootstrap_of_few_pairs_does_not_cover(n, most):
-    """Why there is none any more: of 2, 3, 4 and 5 pairs its 95 % are 50, 75, 87 and 93 %."""
+    """This is why there is no bootstrap any more: with 2, 3, 4 and 5 pairs its 95 % cover 50, 75, 87 and 93 %."""
     rng = np.random.default_rng(5)
     intervals = [bootstrap_interval(a, b, rng) for a, b in times("gauss", n, simulations=600)]
     assert np.mean([low <= 1 <= high for low, high in intervals]) <= most
 
 
 def test_on_a_host_of_two_speeds_hodges_lehmann_scatters_less_than_the_ratio_of_medians():
-    """A block runs at one of two speeds, and which one changes while medians are taken: 20 pairs."""
+    """Each of 20 blocks runs at one of two speeds, which may change while medians are measured."""
     rng = np.random.default_rng(6)
     speed = np.log(1.2) * (rng.random((SIMULATIONS, 1, 20)) < 0.5)
     both = np.exp(speed + rng.normal(0, 0.01, (SIMULATIONS, 2, 20)))

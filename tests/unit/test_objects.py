@@ -1,4 +1,4 @@
-"""Kept machine code: compiled once, checked when it is read, and never confused with other code."""
+"""Cached machine code is compiled once, checked when it is read, and never confused with other code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpt2core.compile.objects import Compiled
 
 @runtime
 def weighted(pair, rows, scale, negative):  # type: ignore[no-untyped-def]
-    """The scaled sum of rows, which are changed, plus both numbers of a pair."""
+    """The scaled sum of rows plus both numbers of a pair. It changes the rows."""
     total = 0.0
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
@@ -46,7 +46,7 @@ def fails(number):  # type: ignore[no-untyped-def]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of compiled code, and none of it in memory."""
+    """An empty folder of compiled code, and no loaded code."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(objects, "_loaded", {})
     return tmp_path
@@ -141,7 +141,8 @@ def test_settings_of_the_compiler_tell_code_apart(monkeypatch: pytest.MonkeyPatc
 
 
 def test_code_that_allocates_is_loaded_with_what_it_calls_of_numba(tmp_path: Path) -> None:
-    """Also after code that only counts references, whose copy of Numba's function must not be used for freeing."""
+    """This includes a load after code that only counts references, whose copy of Numba's function must not free
+    memory."""
     (tmp_path / "allocating.py").write_text(
         "import sys\nimport numpy as np\nfrom gpt2core.compile import atomics\n"
         "from gpt2core.compile.jit import runtime\n"

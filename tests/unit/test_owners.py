@@ -1,4 +1,4 @@
-"""Who touches which memory first."""
+"""Each part of memory is first touched by the thread that owns it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plans_and_owners(threads: int, **settings: object):  # type: ignore[no-untyp
 
 
 def at(plans, name):  # type: ignore[no-untyped-def]
-    """Where a tensor lies: (arena, offset, spec)."""
+    """The location of a tensor: (arena, offset, spec)."""
     return next(
         (arena, offset, spec)
         for arena, plan in plans.items()

@@ -1,4 +1,4 @@
-"""Patterns against the reverse relation that Task Bench gives beside each: who reads a point, not what a point reads.
+"""Patterns compared with Task Bench's reverse relation of each: the readers of a point instead of its inputs.
 
 Source: Slaughter et al. 2020, Task Bench, table 2 and the reverse dependencies of its reference implementation.
 """

@@ -15,7 +15,7 @@ OP = {"op": "qkv", "phase": "forward", "calls": 12, "time_s": 0.2, "flop": 10**9
 
 @pytest.fixture
 def make_result(make_result):
-    """A whole result: analyses of these tests' neighbours need less."""
+    """A complete result, with more entries than other tests need."""
     return lambda *args, **more: {**make_result(*args, **more), "ops": [OP], "threads": [THREAD]}
 
 
@@ -113,7 +113,7 @@ def test_outcomes_go_with_what_they_need(make_result):
         {"threads": []},
         {"threads": [THREAD, THREAD]},
         {"threads": [{"useful_s": "much"}]},
-        {"threads": [{**THREAD, "idle_s": 0.4}]},  # more than the time that there was
+        {"threads": [{**THREAD, "idle_s": 0.4}]},  # more than the elapsed time
         {"memory_bytes": {"weights": "many"}},
         {"memory_bytes": None},
         {"graph": {"t1_s": "long"}},

@@ -15,7 +15,7 @@ GRAINS = tuple(1 << i for i in range(14, -1, -1))
 
 @pytest.fixture
 def record():
-    """Every system costs a task its overhead, a little more in each round, and twice as much on the second pattern."""
+    """Each system has an overhead a task, a little larger in each round and twice as large on the second pattern."""
     sweeps = [
         {"pattern": pattern, "system": system, "round": i, "points": [
             {"grain": grain, "tasks": 100, "threads": 2,
@@ -42,7 +42,7 @@ def test_the_finest_tasks_and_the_finest_loop_stand_beside_ours(record):
 def test_a_peer_that_never_reached_half_of_the_peak_is_not_the_finest(record):
     for sweep in record["sweeps"]:
         if sweep["system"] == "GCC loop" and sweep["pattern"] == "fft":
-            sweep["points"] = sweep["points"][:3]  # finer than was measured
+            sweep["points"] = sweep["points"][:3]  # finer than any measured grain
     assert values(record)["fft", "GCC loop"] == {}
     assert finest(record)[0]["loop"] == "ours omp-for libiomp5"
 

@@ -1,4 +1,4 @@
-"""The table of products: what is worth a choice, that the faster one is taken, that a node keeps one table."""
+"""The table of products has the products that are worth a choice, selects the faster library, and is one per node."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
     assert diagnosis.products().status == "ok"
     kept["choices"][0]["busy_cores"] = 1.5
     path.write_text(json.dumps(kept))
-    load("auto", [WIDE, TALL], silent)  # completes the table and leaves what is kept
+    load("auto", [WIDE, TALL], silent)  # completes the table and keeps its entries
     assert json.loads(path.read_text())["choices"][0] == kept["choices"][0]
     found = diagnosis.products()
     assert (found.status, found.advice.endswith(f"rm {path}")) == ("warn", True)
@@ -86,7 +86,7 @@ def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
 
 
 def test_measuring_keeps_no_memory():
-    """What the matrices took would else count in a node's first run of a shape."""
+    """Otherwise the matrices' memory would count in a node's first run of a shape."""
     wide = [Product(0, 1, 32, columns, 1024) for columns in (4096, 6144, 8192)]
     table.measure(wide[0], [gemm.own()])
     resident = pages.Residency()
@@ -112,7 +112,7 @@ def test_a_table_that_is_none_is_refused(cache):
 
 
 def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatch):
-    """Real products; only the time that is told is another one."""
+    """The products are real; only the reported time is changed."""
     fast = two()[1].address
     real = table.time_product
     for share, wanted in ((0.5, "openblas"), (0.99, "mkl")):
@@ -132,7 +132,7 @@ def test_pieces_are_tried_where_there_are_several():
 
 
 def load_in_a_process(begin: float, answer) -> None:
-    time.sleep(max(0.0, begin - time.time()))  # so that they meet
+    time.sleep(max(0.0, begin - time.time()))  # so that they run at the same time
     found = load("auto", [WIDE, TALL], silent)
     answer.put((found.version, sorted(map(str, found.choices.values()))))
 

@@ -1,4 +1,4 @@
-"""Without a terminal, what a command does is said in lines."""
+"""Without a terminal, commands report their progress in lines."""
 
 from __future__ import annotations
 

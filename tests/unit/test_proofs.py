@@ -1,4 +1,4 @@
-"""A graph is proven once; a kept one is checked, bounded, and never taken for another program's."""
+"""A graph is proven once; a cached one is checked, limited in size, and never used for another program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONCE = ["build", "validate"]
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of kept graphs, empty."""
+    """The empty folder of cached graphs."""
     monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TASKLOOM_PROVE", raising=False)
     return tmp_path / "proofs"
@@ -34,7 +34,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Each derivation and each proof, as it happens."""
+    """A list of each derivation and each proof that takes place."""
     seen: list[str] = []
 
     def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""What the provisioner decides, from demand and jobs; and its files."""
+"""The provisioner's decisions from demand and jobs, and its files."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_job_is_explained_once_its_worker_came_also_after_a_restart(tmp_path: 
     jobs = Jobs("t", tmp_path / "state.json")
     first, second = jobs.plan("small"), jobs.plan("small")
     jobs.submitted(first, "7")
-    assert jobs.explain({"", "7", "8"}) == [first]  # what has no id yet is no worker's
+    assert jobs.explain({"", "7", "8"}) == [first]  # a job without an id yet has no worker
     assert jobs.explain({"7"}) == []
     jobs.close()
     again = Jobs("t", tmp_path / "state.json")

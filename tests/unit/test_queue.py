@@ -1,4 +1,4 @@
-"""What a queued run waits for, from what the workers are."""
+"""The reason why a queued run waits, according to the workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Against SciPy, which goes through all permutations where there are ties, and against brute force."""
+"""Rank tests compared with SciPy, which enumerates permutations if there are ties, and with brute force."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def test_signed_ranks_are_exact_with_ties_and_zeros(values):
     if not any(values):
         assert found == 1.0
         return
-    # SciPy gives zeros no sign to swap either: zsplit counts them half on each side.
+    # SciPy does not permute the signs of zeros either: zsplit counts them half on each side.
     expected = stats.wilcoxon(values, zero_method="zsplit", method=EVERY).pvalue
     assert found == pytest.approx(expected, abs=1e-12)
 
@@ -48,7 +48,7 @@ def test_the_asymptotic_test_would_have_called_what_the_exact_one_does_not():
 
 
 def test_ratios_that_rounding_makes_unequal_are_ties():
-    """Five ratios of 1.2 from different times, and one of 1 / 1.2: all are of one rank."""
+    """Five ratios of 1.2 from different times and one of 1 / 1.2 all have the same rank."""
     b = np.array([1.0, 0.7, 0.3, 1.7, 0.9, 1.3])
     a = b * np.array([1.2, 1.2, 1.2, 1.2, 1.2, 1 / 1.2])
     logs = np.log(a) - np.log(b)

@@ -1,4 +1,4 @@
-"""A server whose disk is full, or whose database is locked or read-only, says so."""
+"""A server reports a full disk, and a locked or read-only database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_pragma(url: str, pragma: str) -> Database:
 
 
 def fill(database: Database) -> str:
-    """What is told of a write that needs another page."""
+    """The reported error of a write that needs another page."""
     with pytest.raises(DBAPIError) as raised, database.write() as session:
         session.execute(text("CREATE TABLE filler (x TEXT)"))
     return trouble(raised.value)

@@ -1,4 +1,4 @@
-"""The report from known results: what it concludes, and a page that needs nothing from elsewhere."""
+"""The report of known results: its conclusions, and a page that loads nothing else."""
 
 import json
 import re
@@ -77,7 +77,7 @@ def test_the_conclusion_says_what_the_verdicts_do(document):
     assert "memory bound" in causes
     assert "On 128 cores" in ahead
     assert "The smallest median has task (sync step) 1x64, 2 threads: 4,012 ms a step" in told
-    assert "proven faster than " in told  # not of all others, so nothing is called the fastest
+    assert "proven faster than " in told  # not faster than all others, so no variant is called the fastest
     assert "With 2 threads task is 1." in told
     assert "times as fast as fork-join" in told
     assert "Its model-FLOP utilisation is 0.0% of what matrix products reached" in told  # a tiny model in 4 s
@@ -85,7 +85,7 @@ def test_the_conclusion_says_what_the_verdicts_do(document):
     assert "Forward is partly memory bound" in told or "Forward is not memory bound" in told
     assert "forecasts the measured steps on more within 0." in told
     assert "On 128 cores" in told
-    assert "rules not fully kept: 7, 8, 11" not in told  # evidence there is: threads' times are split
+    assert "rules not fully kept: 7, 8, 11" not in told  # there is evidence: threads' times are split
     assert "rules not fully kept: 8, 11" in told
 
 

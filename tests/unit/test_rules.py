@@ -1,4 +1,4 @@
-"""Rules against the transition table, over every combination of facts that can occur."""
+"""The rules obey the transition table for every possible combination of facts."""
 
 import itertools
 
@@ -35,13 +35,13 @@ def every_fact():
         ATTEMPT.states, RUN.states, (0, 1), (False, True), (False, True), (0, 2), ("no", "wanted", "now")
     ):
         if attempt in ACTIVE and (run != attempt or newer):
-            continue  # an active attempt is its run's newest one, and both are in the same state
+            continue  # an active attempt is the newest of its run, and both have the same state
         if attempt not in ACTIVE and run in ACTIVE and not newer:
             continue  # an active run has an active newest attempt
         if cancel and run in ("queued", "quarantined"):
-            continue  # a cancelled run is not queued again; retry takes the wish back
+            continue  # a cancelled run is not queued again; a retry withdraws the cancellation
         if trace == "now" and run in ("failed", "cancelled", "quarantined"):
-            continue  # a run that is traced has its result
+            continue  # a run that is being traced has its result
         yield facts(
             tracing=trace == "now",
             to_trace=trace != "no",
@@ -55,7 +55,7 @@ def every_fact():
 
 
 def lands(given, change):
-    """Where a change leads by the table; raises if it allows none of it."""
+    """The states after a change according to the table. Raises if the table does not allow it."""
     run = given.run_state if change.run is None else RUN.after(given.run_state, change.run, 1)
     return ATTEMPT.after(given.attempt_state, change.attempt, 1), run
 

@@ -160,7 +160,7 @@ def test_no_results_give_an_empty_table():
 
 
 def test_overlapping_phases_count_by_their_own_tasks(make_result):
-    """A span of a phase that overlaps others says nothing of it: its busy time, shared by the threads, does."""
+    """If phases overlap, the span of a phase is meaningless; its busy time divided by the threads is used instead."""
     for sync, forward_s in (("phase", 0.06), ("step", 0.05)):
         result = make_result(scheduler="task", sync=sync, threads=2, step_s=(0.9, 0.2, 0.2))
         result["phase_busy_s"]["forward"] = [0.1, 0.1, 0.1]

@@ -1,4 +1,4 @@
-"""Tables on narrow terminals: every figure in one piece, every column there."""
+"""Tables on narrow terminals have every column and break no figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices and where their rows lie."""
+"""Slices and the positions of their rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_slices_cover_every_token_once(shape):
 
 @given(SHAPES)
 def test_attention_finds_the_rows(shape):
-    """The kernel's arithmetic agrees with the tables, and its runs stay in consecutive rows."""
+    """The kernel's arithmetic agrees with the tables, and its ranges have consecutive rows."""
     config = make(shape)
     at = {key: row for row, key in enumerate(zip(*slicing.row_tables(config), strict=True))}
     T, TS = config.seq, config.token_slice
@@ -78,7 +78,7 @@ def sizes(batch, seq, threads, **given):
 def test_automatic_slices_are_as_large_as_leaves_one_for_each_thread():
     assert [sizes(4, 64, threads) for threads in (1, 2, 4, 8, 16)] == [(2, 64), (2, 64), (1, 64), (1, 32), (1, 16)]
     assert [sizes(1, 1024, threads) for threads in (1, 2, 4, 8, 16)] == [(1, 256)] * 3 + [(1, 128), (1, 64)]
-    assert sizes(8, 128, 3) == (1, 128)  # 8 of 128 tokens: three for the busiest; of 256 it would have two
+    assert sizes(8, 128, 3) == (1, 128)  # slices of 128: three for the busiest of three threads; of 256: two
     assert sizes(16, 1024, 64) == (1, 256)
     assert sizes(4, 64, 8, allow_oversubscription=True) == (2, 64)
 

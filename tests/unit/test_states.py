@@ -5,7 +5,7 @@ from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
 
 MACHINES = pytest.mark.parametrize("machine", [RUN, ATTEMPT], ids=["run", "attempt"])
 
-# 4-protocol, written out once more by hand: who may become what.
+# The allowed transitions, written by hand from the protocol.
 RUN_MAY = {
     "queued": {"leased", "running", "succeeded", "failed", "cancelled"},
     "leased": {"running", "succeeded", "failed", "cancelled", "queued", "quarantined"},

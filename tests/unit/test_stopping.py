@@ -41,7 +41,8 @@ def test_when_it_stops(values, repetitions, spent_s, reason):
 
 
 def test_with_an_axis_the_ratio_is_watched_not_the_medians():
-    """A host whose speed changes from block to block widens every median and no ratio."""
+    """If the host's speed changes from block to block, the intervals of medians become wider and those of ratios do
+    not."""
     weather = np.random.default_rng(0).choice([1.0, 1.2], 12)
     noise = np.random.default_rng(1).normal(1, 0.002, (2, 12))
     watched = both(list(weather * noise[0]), list(0.8 * weather * noise[1]))

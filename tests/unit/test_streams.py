@@ -13,7 +13,7 @@ TOPIC = Topic("experiment", 1)
 
 
 class Database:
-    """One experiment, and how often it was looked at."""
+    """One experiment, and the number of its reads."""
 
     def __init__(self):
         self.runs, self.looks, self.going = 1, 0, threading.Event()
@@ -54,7 +54,7 @@ class Listener:
         return cls(await streams.answer(TOPIC, None))
 
     async def hears(self, runs):
-        """Wait until the experiment is told to have so many runs."""
+        """Wait until an event reports this number of runs."""
         async for piece in self.pieces:
             for line in piece.decode().splitlines():
                 name, _, value = line.partition(": ")
@@ -67,11 +67,11 @@ class Listener:
 
 
 async def listening(streams, database):
-    """A listener to whom news has been told: the topic is watched."""
+    """A listener that has received news, so the topic is watched."""
     first = await Listener.to(streams)
     await first.hears(database.runs)
     next_one = asyncio.create_task(first.hears(database.runs + 1))
-    while database.looks < 3:  # its own two, and one for all
+    while database.looks < 3:  # its own two reads, and one for all
         await asyncio.sleep(0.001)
     database.runs += 1
     await next_one
@@ -99,7 +99,7 @@ def test_what_was_told_between_the_first_look_and_the_listening_is_not_missed():
         first = await listening(streams, database)
         late = await Listener.to(streams)
         database.runs += 1
-        await first.hears(database.runs)  # told to those who listen, while `late` does not yet
+        await first.hears(database.runs)  # sent to the listeners before `late` is one
         await late.hears(database.runs)
         for listener in (first, late):
             await listener.close()

@@ -36,12 +36,12 @@ def test_each_place_of_the_sweep_is_compared_and_corrected(experiment):
     by_place = {(row.at["threads"], row.at["token_slice"]): row for row in found.rows}
     assert by_place[2, 64].p_adjusted == pytest.approx(3 * by_place[2, 64].p_value)
     assert (found.best.scheduler, found.best.threads, found.best.token_slice) == ("task", 2, 32)
-    assert found.beats_share is None  # 15 pairs of variants: 7 processes of each cannot tell
+    assert found.beats_share is None  # 15 pairs of variants: 7 processes of each cannot decide
     assert sweep(experiment({(1, 64): 1.0, (2, 64): 1.2, (2, 32): 1.3}, repetitions=10)).beats_share == 1.0
 
 
 def test_what_one_comparison_calls_many_do_not(experiment):
-    """Six pairs give p = 1/32 at best: enough alone, not among six."""
+    """Six pairs give p = 1/32 at best. That is enough for one comparison, but not for six."""
     one = sweep(experiment({(2, 64): 1.2}, repetitions=6))
     assert [row.verdict for row in one.rows] == ["faster"]
     six = sweep(experiment({(2, size): 1.2 for size in (2, 4, 8, 16, 32, 64)}, repetitions=6))
@@ -52,7 +52,7 @@ def test_what_one_comparison_calls_many_do_not(experiment):
 
 
 def test_enough_pairs_for_many_comparisons_may_still_fail_to_agree(experiment):
-    """Eight pairs could tell among six, but not where one of the pairs says the opposite."""
+    """Eight pairs can decide among six comparisons, but not if one of the pairs contradicts."""
     made = experiment({(2, size): 1.2 for size in (2, 4, 8, 16, 32, 64)}, repetitions=7)
     again = experiment({(2, size): 0.99 for size in (2, 4, 8, 16, 32, 64)}, repetitions=1)
     for process in again:
@@ -77,7 +77,7 @@ def test_nothing_varies(experiment):
 
 
 def test_places_with_equally_many_threads_are_judged_together(experiment):
-    """Three pairs at each of four places say nothing alone, twelve do together."""
+    """Three pairs at each of four places decide nothing alone, but all twelve together do."""
     found = sweep(experiment({(2, size): 1.04 for size in (8, 16, 32, 64)} | {(1, 64): 1.0}, repetitions=3))
     assert {row.verdict for row in found.rows} == {"undecided"}
     (pooled,) = found.pooled  # one thread has one place only
@@ -91,7 +91,7 @@ def test_places_with_equally_many_threads_are_judged_together(experiment):
 
 
 def test_few_places_that_differ_are_no_sample_of_others_and_many_are(experiment):
-    """What holds at three places may not hold at a fourth; of seven, the places are what is counted."""
+    """A difference at three places may not exist at a fourth. With seven places, the places are the sample."""
     few = sweep(experiment({(2, size): ratio for size, ratio in ((16, 1.02), (32, 1.05), (64, 1.08))})).pooled[0]
     assert (few.verdict, few.scope, few.pairs) == ("faster", "these 3 places only", 21)
     assert few.between_places == pytest.approx(0.0286, rel=0.01)
@@ -103,7 +103,7 @@ def test_few_places_that_differ_are_no_sample_of_others_and_many_are(experiment)
 
 
 def test_the_fastest_of_equals_beats_none(experiment):
-    """It was chosen for its times: among six equal variants with noise it beats some in no more than 1 of 20 sweeps."""
+    """The fastest was chosen by its times: among six equal noisy variants it beats some in at most 1 of 20 sweeps."""
     rng, claimed, sweeps = np.random.default_rng(3), 0, 100
     alike = experiment({(1, size): 1.0 for size in (16, 32, 64)}, repetitions=10)
     for _ in range(sweeps):

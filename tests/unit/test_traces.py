@@ -1,4 +1,4 @@
-"""Traces as viewers read them."""
+"""Traces in the formats of viewers."""
 
 from __future__ import annotations
 

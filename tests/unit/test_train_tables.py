@@ -1,4 +1,4 @@
-"""What `taskloom train` prints of its ops: rates of all threads together, and their share of the node's roof."""
+"""The table of ops of `taskloom train`: rates of all threads together, and their share of the node's roof."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ LONG_S = 3600.0
 
 
 class Readers:
-    """Requests that take turns, and who is being handled."""
+    """Requests that take turns, and those that are being handled."""
 
     def __init__(self, turns):
         self.turns, self.inside, self.done = turns, [], asyncio.Event()

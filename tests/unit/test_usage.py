@@ -1,4 +1,5 @@
-"""What compiled code reads of its own thread, and hardware counters: against what is done between two readings."""
+"""Readings of compiled code about its own thread, and hardware counters, compared with the work between two
+readings."""
 
 from __future__ import annotations
 
@@ -81,8 +82,8 @@ def test_the_second_number(text, number):
 
 @pytest.mark.alone
 def test_a_software_counter_counts_this_threads_time():
-    """Reading works where the kernel lets anyone count: the thread's own CPU time, which time.thread_time_ns knows, and
-    with it what the host took meanwhile.
+    """Reading works where Linux allows every process to count. The count is the thread's own CPU time, as
+    time.thread_time_ns reports it, including time that the host took.
     """
     mine = Counters({"task_clock_ns": EVENTS["task_clock_ns"]})
     before, wall = time.thread_time_ns(), time.perf_counter_ns()

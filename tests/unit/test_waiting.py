@@ -10,7 +10,7 @@ def run(coroutine):
 
 
 class Queue:
-    """A list of runs, and how often it was asked."""
+    """A list of runs, and the number of queries."""
 
     def __init__(self, *runs):
         self.runs, self.asked = list(runs), 0
@@ -83,7 +83,7 @@ def test_many_waiters_ask_once_each_and_then_once_for_all_of_them():
         return asked, len(done), results
 
     asked, done, results = run(scene())
-    assert asked <= 6  # the one that got it, one that found nothing, and those asking at the same moment
+    assert asked <= 6  # the claim that got the run, one that found nothing, and simultaneous ones
     assert done == 1
     assert sorted(results, key=str) == [7] + [None] * 499
 

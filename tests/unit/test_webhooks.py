@@ -1,4 +1,4 @@
-"""Which addresses webhooks may have, and which messages are genuine."""
+"""Allowed URLs of webhooks, and checks of signatures."""
 
 from __future__ import annotations
 

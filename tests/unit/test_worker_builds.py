@@ -1,4 +1,4 @@
-"""Kept trainers: whole, named by what they are, few, and never given a setting that they do not know."""
+"""Kept trainers are complete, named by their content, few, and never get an unknown setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A cache folder that cannot be written moves into the worker's spool; a trainer alone refuses it."""
+"""If the cache folder is not writable, a worker uses its spool's folder, and a trainer without a worker refuses to
+start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of how a trainer ended, and where it may run."""
+"""The outcome of a run for each end of its trainer, and the cores on which it may run."""
 
 from __future__ import annotations
 

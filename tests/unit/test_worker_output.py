@@ -11,13 +11,13 @@ def test_lines_are_numbered_and_stay_until_they_are_acknowledged() -> None:
         output.add(f"line {i}")
     first = output.next()
     assert first is not None
-    assert output.next() == first  # sent again, as long as nobody has answered
+    assert output.next() == first  # sent again until there is an answer
     assert (first.first, first.lines[0], len(first.lines)) == (1, "line 1", OUTPUT_LINES)
     output.acknowledge(first)
     rest = output.next()
     assert rest is not None
     assert (rest.first, rest.lines) == (OUTPUT_LINES + 1, [f"line {OUTPUT_LINES + 1}", f"line {OUTPUT_LINES + 2}"])
-    output.acknowledge(first)  # an answer that came late
+    output.acknowledge(first)  # a late answer
     assert output.next() == rest
     output.acknowledge(rest)
     assert (output.next(), output.pending) == (None, 0)

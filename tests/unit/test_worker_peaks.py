@@ -1,4 +1,4 @@
-"""Peaks are not measured beside a load, and a node's cores are what they belong to."""
+"""Peaks are not measured under load, and belong to the cores of a node."""
 
 from __future__ import annotations
 

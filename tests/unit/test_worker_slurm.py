@@ -16,7 +16,7 @@ CONFIG = "KillOnBadExit           = 0\nKillWait                = 6 sec\n"
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that stands first in PATH, for Slurm's commands."""
+    """The first folder in PATH, for Slurm's commands."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     program(tmp_path, "scontrol", f"cat <<'end'\n{CONFIG}end")
     return tmp_path

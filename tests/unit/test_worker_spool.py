@@ -34,7 +34,7 @@ def test_what_is_put_waits_in_order_of_attempts_until_it_is_removed(spool: Spool
 def test_a_folder_is_reached_from_elsewhere_however_the_spool_was_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A trainer's artifacts lie behind a link that stands in another folder."""
+    """A trainer reaches its artifacts through a link in another folder."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     relative = Spool(Path("spool"))
@@ -95,7 +95,7 @@ def test_spools_of_others_are_taken_up_only_where_something_waits_and_nobody_wor
 
 
 def test_what_a_killed_worker_had_not_finished_writing_goes(spool: Spool) -> None:
-    """As SIGKILL leaves it: the new file is there, its entry is not."""
+    """The state after SIGKILL: the new file exists, but its entry does not."""
     spool.put(entry(1))
     (spool.folder / "2.new").write_text('{"attempt_id": 2, "upl')
     spool.close()

@@ -21,7 +21,7 @@ def test_steps_are_numbered_and_stay_until_they_are_acknowledged() -> None:
     rest = steps.next()
     assert rest is not None
     assert (rest.first, rest.step_s) == (STEPS + 1, [(STEPS + 1) / 8, (STEPS + 2) / 8])
-    steps.acknowledge(first)  # an answer that came late
+    steps.acknowledge(first)  # a late answer
     assert steps.next() == rest
     steps.acknowledge(rest)
     assert (steps.next(), steps.pending) == (None, 0)
