@@ -1,4 +1,4 @@
-"""Fail if a test of any suite did not run or was skipped: a green run must mean that everything ran.
+"""Fail if a test of any suite did not run or was skipped, so that success means that every test ran.
 
 Arguments: pytest's expression for the marks of the tests that are expected ("": all), and the runs' JUnit reports.
 """

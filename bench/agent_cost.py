@@ -4,10 +4,10 @@
 
 One heartbeat in 15 s costs too little to be measured; the usual cost is a fifteenth of the measured excess. Each arm
 has its own server and worker, which wait while another arm runs. In each round every arm runs once, in a random order;
-a run is a fresh trainer on all cores, so that the agent has no core to itself. A run counts by the total of its timed
-steps: a heartbeat disturbs few steps, and a median would not show it. Arms are compared by the ratios of their rounds,
-with an exact interval from six rounds on. The agent's processor time is reported too. Raw samples, the machine and a
-table are written to --out (.json and .md).
+a run is a fresh trainer on all cores, so that the agent has no core to itself. The figure of a run is the total of its
+timed steps: a heartbeat disturbs few steps, and a median would not show it. Arms are compared by the ratios of their
+rounds, with an exact interval from six rounds on. The agent's processor time is reported too. Raw samples, the machine
+and a table are written to --out (.json and .md).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def run(on: Arm, request: ExperimentRequest) -> Measured:
     before, started = on.agent.cpu_times(), time.monotonic()
     experiment = on.client.submit(request)
     while on.client.experiment(experiment.id).state == "active":
-        time.sleep(1.0)  # the same in every arm
+        time.sleep(1.0)  # equal in every arm
         if time.monotonic() > started + PATIENCE_S:
             raise SystemExit(f"no end after {PATIENCE_S:.0f} s")
     elapsed_s, after = time.monotonic() - started, on.agent.cpu_times()

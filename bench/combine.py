@@ -1,9 +1,9 @@
 """Recordings of one benchmark on several occasions, combined: `python -m bench.combine RECORD.json ... --out PATH`.
 
-A recording's interval covers its own occasion only. Each occasion (recordings that began within APART_S of each other
-are one) counts by its rounds' ratios; from six occasions on they are a sample of all, with fewer the answer is about
-these only (analysis/pooling.py). Beside the ratio stand the standard deviations of its logarithm between occasions and
-between rounds of one, and how many rounds are worth taking on each occasion (Kalibera & Jones 2013).
+A recording's interval covers its own occasion only. Recordings that began within APART_S of each other are one
+occasion, which contributes its rounds' ratios. Six or more occasions are a sample of all; with fewer, the answer is
+about these only (analysis/pooling.py). The table also has the standard deviations of the ratio's logarithm between
+occasions and between rounds of one, and the advised number of rounds on each occasion (Kalibera & Jones 2013).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.combine", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("records", nargs="+", type=Path, help="JSON of bench.step, metg or schedulers")
-    parser.add_argument("--base", help="the variant that ratios are against [each benchmark's own]")
+    parser.add_argument("--base", help="the variant that is the base of the ratios [each benchmark's own]")
     parser.add_argument("--out", type=Path, default=results("combined"), help="path without suffix")
     given = parser.parse_args()
     records = [json.loads(path.read_text(encoding="utf-8")) for path in given.records]

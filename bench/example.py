@@ -5,9 +5,9 @@
 
 Everything is declared here, before any run: fork-join, task, omp-for and omp-task on two threads, and the first two on
 one thread, whose profiles the forecast starts from; REPETITIONS interleaved blocks, a fresh process each, the first
-repetition of each variant also traced. So many pairs are fixed beforehand: a stop rule would cost the exact test its
-power. Runs beside which other processes used more than 2 % of the cores do not count (they are listed, with their
-samples). Noise floor 1 %. Database and logs stay in --folder.
+repetition of each variant also traced. The number of pairs is fixed beforehand, because a stopping rule would reduce
+the power of the exact test. Runs are excluded if other processes used more than 2 % of their cores (they are listed,
+with their samples). Noise floor 1 %. Database and logs stay in --folder.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def told(document: Mapping[str, Any]) -> list[str]:
                         f"measured {point['measured_s']:.4g} s, error {point['error']:+.1%}"
                     )
     errors = [one["worst_error"] for one in document["forecast"]["forecasts"] if one["worst_error"] is not None]
-    lines.append(f"  largest error: {max(errors):.1%}" if errors else "  nothing to hold it against")
+    lines.append(f"  largest error: {max(errors):.1%}" if errors else "  nothing to compare it with")
     lines += [f"  {reason}" for reason in document["forecast"]["missing"]]
     missing = sorted({reason for row in document["roofline"] for reason in row["missing"]})
     lines += [f"roofline: {reason}" for reason in missing]
@@ -115,7 +115,7 @@ def wait_for(client: Client, experiment_id: int, processes: demo.Processes) -> E
 def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
     """Submit, wait, write; the exit code."""
     out, notes = console(), error_console()
-    if peaks.read() is None:  # here, and not by the worker, which would leave it where the machine is not quiet
+    if peaks.read() is None:  # here, since the worker does not measure peaks on a busy machine
         doctor.measured_peaks(as_json=False)
     began = time.monotonic()
     url = demo.start(given.folder, processes)

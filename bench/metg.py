@@ -5,10 +5,11 @@
 Each installed OpenMP runtime runs our tasks (omp-task, omp-for). The peer is bench/openmp_tasks.c, built with GCC and,
 if installed, Clang: it shows whether calling a runtime through its entry points has a cost.
 Every sweep is a fresh process; in each round every system runs each pattern once, in a random order, so rounds are
-pairs. A sweep that other processes disturbed is repeated. Efficiency is a share of the kernel's best rate in this run,
-each compiler's own; of the memory kernel, of the best in the same sweep, because what memory gives may change from one
-to the next. The ratio is METG of another system / METG of ours, above 1 where ours is finer, with an exact interval
-from six rounds on. Raw points, the machine and a table are written to --out (.json and .md).
+pairs. A sweep that other processes disturbed is repeated. Efficiency is the share of the kernel's best rate in this
+run, for each compiler separately. For the memory kernel it is the share of the best rate in the same sweep, because
+memory bandwidth may change between sweeps. The ratio is METG of another system / METG of ours, above 1 where ours is
+finer, with an exact interval from six rounds on. Raw points, the machine and a table are written to --out (.json and
+.md).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from gpt2core.taskbench.granularity import (
 
 COMPILERS = {"gcc": "GCC", "clang": "LLVM"}
 FLAGS = ("-O3", "-march=native", "-fopenmp")
-# Systems of the peer: task depend and a parallel loop per timestep, as usually written; and both as in our schedulers.
+# Systems of the peer: task depend and a parallel loop per timestep, each as usually written and as in our schedulers.
 MODES = {"tasks": "task", "loop": "for", "tasks as ours": "task-as-ours", "loop as ours": "for-as-ours"}
 OPENMP = ("omp-task", "omp-for")
 # The same work with one runtime: called by compiled C, and through its entry points.

@@ -3,8 +3,8 @@
     python -m bench.node_time --models small,gpt2-124m
 
 A server, a worker and its trainers run as in `taskloom demo`: serial, fork-join and task, on one thread and on all. A
-short run of each variant goes before, so that kernels are compiled and the node's tables are complete. The time in
-which the node had no run to claim is not included. Written to --out (.json and .md), with each run's parts.
+short run of each variant precedes, so that kernels are compiled and the node's tables are complete. Time in which the
+node had no run to claim is excluded. Written to --out (.json and .md), with each run's parts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from taskloom.contract.experiments import ExperimentRequest
 STEPS, FEWEST_STEPS = 12, 3
 REPETITIONS = {"small": demo.REPETITIONS, "gpt2-124m": 2}
 BEFORE_STEPS = ("starting", "planning", "compiling", "preparing")  # from the claim to the first step
-LOOK_EVERY_S = 5.0  # seldom: every question takes time from the measured cores
+LOOK_EVERY_S = 5.0  # rarely, because every request takes time from the measured cores
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def carry_out(given: argparse.Namespace, folder: Path, processes: demo.Processes) -> int:
-    """Run an experiment of each model and write what their node's time went to; the exit code."""
+    """Run an experiment of each model, write where the node's time went, and return the exit code."""
     report = head("taskloom.bench.node-time/1")
     with Client(demo.start(folder, processes)) as client:
         report["models"] = {
@@ -60,7 +60,7 @@ def carry_out(given: argparse.Namespace, folder: Path, processes: demo.Processes
 
 
 def request(model: str, repetitions: int, steps: int, warmup: int | None) -> ExperimentRequest:
-    """The demo's experiment with so many steps."""
+    """The demo's experiment with this number of steps."""
     asked = demo.request(model, len(launch.allowed_cores()), repetitions).model_dump(mode="json", exclude_unset=True)
     return ExperimentRequest.model_validate({**asked, "base": {**asked["base"], "steps": steps, "warmup": warmup}})
 

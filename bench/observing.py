@@ -66,7 +66,7 @@ def main() -> None:
                                 ("threads", int, 2), ("scheduler", str, "task"), ("sync", str, "none"),
                                 ("batch-slice", int, 1), ("token-slice", int, 64), ("rounds", int, 8)):  # fmt: skip
         parser.add_argument(f"--{name}", type=kind, default=default)
-    parser.add_argument("--note", default="", help="what to keep in mind of the machine")
+    parser.add_argument("--note", default="", help="a remark about the machine")
     given = vars(parser.parse_args())
     rounds, note = given.pop("rounds"), given.pop("note")
     config = TrainConfig.from_dict({**given, "data": "synthetic", "warmup": 4})
@@ -83,8 +83,8 @@ def main() -> None:
 
 
 def table(given: dict[str, Any], runs: list[dict[str, Any]], about: dict[str, Any], warmup: int, note: str) -> str:
-    """The comparison as Markdown: by each process's median step, and by the step that a tenth of its steps undercut,
-    which other processes disturb less."""
+    """The comparison as Markdown: by each process's median step, and by the 10th percentile of its steps, which other
+    processes disturb less."""
     lines = [
         f"# What observing costs: {given['model']}, B{given['batch']} T{given['seq']}, {given['scheduler']}, "
         f"{given['threads']} threads, {datetime.date.today()}", "",

@@ -3,7 +3,8 @@
     python -m bench.peers bench/results/DATE-metg-compute.json
 
 The order is that of METG, over all patterns and both of our OpenMP schedulers: `auto` takes the first that a node has
-(docs/decisions/0018). Overhead: what a task of the finest grain takes of a thread beyond its work at the kernel's peak.
+(docs/decisions/0018). Overhead: a thread's time for a task of the finest grain, minus the task's work at the kernel's
+peak.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def main() -> None:
 
 
 def values(record: Mapping[str, Any]) -> Values:
-    """METG of every sweep, against the peak of who built its kernel; of the memory kernel, of the sweep itself."""
+    """METG of every sweep, relative to the peak of its kernel's compiler; for the memory kernel, to the sweep's own
+    best rate."""
     peaks = peaks_of(record)
     found: Values = {}
     for sweep, points in sweeps(record):
@@ -90,7 +92,7 @@ def finest(record: Mapping[str, Any]) -> list[Measured]:
 
 def order(record: Mapping[str, Any]) -> list[Measured]:
     """OpenMP's runtimes, the one with the smallest METG first: overhead a task and METG, and METG / the first one's
-    over all patterns. A runtime that misses a pattern that another reaches comes last."""
+    over all patterns. A runtime is last if it misses a pattern that another one reaches."""
     found, peaks = values(record), peaks_of(record)
     rows: list[Measured] = []
     for runtime in RUNTIMES:

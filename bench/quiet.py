@@ -38,7 +38,7 @@ class Usage:
 def undisturbed(measure: Callable[[], T], what: str, attempts: int = ATTEMPTS) -> tuple[T, float]:
     """The result of `measure`, and the share of other processes meanwhile.
 
-    `measure` waits for its children. It is repeated while others take more than QUIET, up to `attempts` times.
+    `measure` waits for its children. It is repeated while others use more than QUIET, up to `attempts` times.
     """
     for attempt in range(1, attempts + 1):
         wait_for_idleness()
@@ -52,7 +52,7 @@ def undisturbed(measure: Callable[[], T], what: str, attempts: int = ATTEMPTS) -
 
 
 def wait_for_idleness() -> None:
-    """Return once other processes have left the machine alone for a moment, or after PATIENCE_S."""
+    """Return once other processes have been idle for a moment, or after PATIENCE_S."""
     told = False
     end_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < end_s:

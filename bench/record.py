@@ -29,7 +29,7 @@ def out_option(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def head(schema: str, on: Measured | None = None) -> Measured:
-    """First lines of a report. on: the machine as it was before.
+    """First lines of a report. on: the machine before the measurement.
 
     occasion: recordings of one machine and hour share their conditions; bench/combine.py combines several.
     """
@@ -48,7 +48,7 @@ def save(out: Path, report: Mapping[str, Any], text: str, indent: int | None = 1
 
 
 def machine() -> Measured:
-    """The machine, as far as it says."""
+    """Known facts about the machine."""
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
     names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
     return {

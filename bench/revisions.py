@@ -1,16 +1,16 @@
-"""This tree compared with an earlier one, in turns: steps and METG; and start to first step.
+"""Compare this tree with an earlier one in turns: steps, METG, and the time from start to first step.
 
     git worktree add /tmp/before COMMIT
     python -m bench.revisions --before /tmp/before --cases tiny:task:2,gpt2-124m:task:2,metg --rounds 8
 
-In each round both trees start a fresh process, which of the two first at random. Then the two take turns on the same
+In each round both trees start a fresh process, in random order. Then the two take turns on the same
 cores until one of them ends (bench/turns.py): 0.2 s each for tiny, 2.5 s for larger models. The step that was stopped
-is dropped, and a turn counts by the median of its other steps. A round counts by the Hodges-Lehmann estimate over its
-pairs of turns. METG is that of stencil_1d; a turn is one sweep of grains under one scheduler, without its first point,
-which was stopped, and a round counts by the median at each grain over its sweeps. Turns of one round share the host's
-speed, but also where memory happened to lie, so the interval is over rounds, from six on. Ratios are ours / before,
-below 1 where ours is faster. Losses are compared. Raw figures, the machine and a table are written to --out (.json and
-.md).
+is dropped. The figure of a turn is the median of its other steps, and that of a round the Hodges-Lehmann estimate over
+its pairs of turns. METG is that of stencil_1d; a turn is one sweep of grains under one scheduler without its first
+point, which was stopped. The figure of a round is the median at each grain over its sweeps. Turns of one round share
+the host's speed, but also the placement of memory, so the interval is over rounds, from six on. Ratios are ours /
+before, below 1 where ours is faster. Losses are compared. Raw figures, the machine and a table are written to --out
+(.json and .md).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from gpt2core.process import launch
 from gpt2core.spec.result import median
 from gpt2core.taskbench.granularity import Point, metg_s, peak_iterations_per_s
 
-METG_MODULES = ("gpt2core.taskbench.metg", "gpt2core.metg")  # now, and in trees before it moved
+METG_MODULES = ("gpt2core.taskbench.metg", "gpt2core.metg")  # the present path, and that in older trees
 WHAT = {"step_s": "step", "first_step_s": "start to first step", "task": "METG, task", "fork-join": "METG, fork-join"}
-Found = dict[str, dict[str, list[float]]]  # of what, of which tree: values, paired
+Found = dict[str, dict[str, list[float]]]  # (figure, tree) -> paired values
 
 
 @dataclass(frozen=True)
 class Case:
-    """What both trees run: the settings, the event that ends a turn, and the least that a turn takes."""
+    """A case for both trees: the settings, the event that ends a turn, and the least duration of a turn."""
 
     name: str
     settings: Measured
@@ -52,13 +52,13 @@ class Case:
 
     @classmethod
     def parse(cls, name: str, turns: int) -> Case:
-        """MODEL:SCHEDULER:THREADS, or metg. turns: about as many of each process."""
+        """MODEL:SCHEDULER:THREADS, or metg. turns: the approximate number of turns of each process."""
         if name == "metg":
             cores = list(launch.allowed_cores()[:2])
             sizes = {"max_grain": 8192, "point_s": 0.01, "repetitions": turns // 2}  # two schedulers
             return cls(name, {"threads": 2, "cores": cores, "scheduler": ["task", "fork-join"], **sizes}, "sweep", 0.0)
         model, scheduler, threads = name.split(":")
-        turn_s, warmup, steps = (0.2, 20, 110) if model == "tiny" else (2.5, 2, 3)  # of a turn, roughly
+        turn_s, warmup, steps = (0.2, 20, 110) if model == "tiny" else (2.5, 2, 3)  # approximate duration of a turn
         settings = {
             "model": model, "batch": 4, "seq": 64, "scheduler": scheduler, "threads": int(threads), "warmup": warmup,
             "steps": warmup + 1 + steps * turns, "cores": list(launch.allowed_cores()[: int(threads)]),
@@ -109,13 +109,13 @@ def main() -> None:
 
 
 def revision(tree: Path) -> str:
-    """The commit of a checkout, with a plus sign where its files differ from it."""
+    """The commit of a checkout, with a plus sign if its files differ from it."""
     return subprocess.run(["git", "-C", str(tree), "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*"],
                           check=True, capture_output=True, text=True).stdout.strip()  # fmt: skip
 
 
 def measure(case: Case, trees: Mapping[str, Path], order: random.Random) -> Measured:
-    """One round of a case: what its turns measured, and whether losses agree. Raises SystemExit if a process fails."""
+    """One round of a case: the figures of its turns, and whether losses agree. Raises SystemExit if a process fails."""
     runners: dict[str, Runner] = {}
     last: dict[str, Event] = {}
     first_s: dict[str, list[float]] = {}
@@ -163,7 +163,7 @@ def metg(turns: Sequence[Mapping[str, Turn]], got: Mapping[str, Any]) -> Found:
 
 
 def median_metg_s(points: Sequence[Measured]) -> float | None:
-    """METG(50 %) by the median time of a task at each grain, and the best rate of these."""
+    """METG(50 %) from the median time of a task at each grain and the best rate of these."""
     by_grain: dict[int, list[float]] = {}
     for point in points:
         by_grain.setdefault(point["grain"], []).append(point["elapsed_s"] / point["tasks"])

@@ -1,11 +1,11 @@
-"""Our schedulers against each other: slicings, syncs, policies and shares, paired and in fresh processes.
+"""Compare our schedulers with each other: slicings, syncs, policies and shares, paired and in fresh processes.
 
     python -m bench.schedulers --shape 4x64 --threads 2 --rounds 6
 
-In each round every variant runs once, in a random order. A process counts by the median of its timed steps; a variant
-is compared with the first by the ratios of their rounds, with an exact interval from six rounds on.
-Losses and weights must be bit-identical among variants of the same slices. Raw samples, the machine and a table are
-written to --out (.json and .md).
+In each round every variant runs once, in a random order. The figure of a process is the median of its timed steps. A
+variant is compared with the first one by the ratios of their rounds, with an exact interval from six rounds on. Losses
+and weights must be bit-identical among variants of the same slices. Raw samples, the machine and a table are written to
+--out (.json and .md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m bench.server --database sqlite,postgres --quick
 
-drain    many workers with null trainers empty a full queue at once; the books are counted in SQL at the end
+drain    many workers with null trainers empty a full queue at once; SQL counts runs and results at the end
 submit   experiments of one run, from several clients
 latency  from a submission to the lease in the hands of an idle worker that waits for one
 queries  lists, filters and details over a long history with samples (PostgreSQL only)
@@ -52,7 +52,7 @@ def submission(runs: int) -> dict[str, Any]:
 
 
 async def drain(served: Served, given: argparse.Namespace) -> Figures:
-    """Every run is executed once, however many ask at once."""
+    """Workers empty the queue; every run is executed once."""
     async with contextlib.AsyncExitStack() as stack:
         workers = await _workers(stack, served, given.workers)
         started = time.perf_counter()
@@ -76,7 +76,7 @@ async def drain(served: Served, given: argparse.Namespace) -> Figures:
     }
     counted = {name: served.sql(query) for name, query in books.items()}
     if set(counted.values()) != {given.runs}:
-        raise SystemExit(f"{given.runs} runs were submitted, and the database holds {counted}")
+        raise SystemExit(f"{given.runs} runs were submitted, and the database has {counted}")
     return {
         "workers": given.workers, **counted, "submit_s": submit_s, "elapsed_s": elapsed_s,
         "runs_per_s": given.runs / elapsed_s, "requests_per_s": 3 * given.runs / elapsed_s, "claim_s": claims_s,
@@ -84,7 +84,7 @@ async def drain(served: Served, given: argparse.Namespace) -> Figures:
 
 
 async def submit(served: Served, given: argparse.Namespace) -> Figures:
-    """One run each, from several clients at once."""
+    """Submissions of one run each, from several simultaneous clients."""
     taken_s: list[float] = []
 
     async def client() -> None:
@@ -101,7 +101,7 @@ async def submit(served: Served, given: argparse.Namespace) -> Figures:
 
 
 async def latency(served: Served, given: argparse.Namespace) -> Figures:
-    """From the moment the submission is sent to the moment its lease has arrived; and from the submission's answer."""
+    """Time from sending a submission, and from its answer, to the arrival of its lease."""
     async with contextlib.AsyncExitStack() as stack:
         (worker,) = await _workers(stack, served, 1)
         await worker.drain([])
@@ -123,7 +123,7 @@ async def latency(served: Served, given: argparse.Namespace) -> Figures:
 
 
 async def queries(served: Served, given: argparse.Namespace) -> Figures:
-    """Each kind of question, in random order, one at a time."""
+    """Requests of each kind, in random order, one at a time."""
     fill(served, given.history)
     pick = random.Random(1337)
     experiments = given.history // RUNS_OF_EXPERIMENT
@@ -169,7 +169,7 @@ async def queries(served: Served, given: argparse.Namespace) -> Figures:
 
 
 async def memory(served: Served, given: argparse.Namespace) -> Figures:
-    """So many workers hold a lease and beat in turn."""
+    """Workers with a lease send heartbeats in turn."""
     rss_bytes: list[int] = []
     async with contextlib.AsyncExitStack() as stack:
         workers = await _workers(stack, served, given.workers)
@@ -220,12 +220,12 @@ def main() -> None:
     parser.add_argument("--database", default="sqlite,postgres", help="sqlite, postgres or both with a comma")
     parser.add_argument("--parts", default=",".join(PARTS), help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="a small part of everything, in about a minute")
-    parser.add_argument("--clients", type=int, default=8, help="that submit at once")
-    parser.add_argument("--most-s", type=float, help="the heartbeats end after that long, however many they were")
-    parser.add_argument("--lanes", type=int, default=8, help="heartbeats under way at once")
+    parser.add_argument("--clients", type=int, default=8, help="simultaneous submitters")
+    parser.add_argument("--most-s", type=float, help="time limit of the heartbeats")
+    parser.add_argument("--lanes", type=int, default=8, help="simultaneous heartbeats")
     for name, value in FULL.items():
         parser.add_argument(f"--{name}", type=int, help=f"default: {value}, with --quick {QUICK[name]}")
-    parser.add_argument("--keep", type=Path, help="folder of the databases, used again (default: temporary)")
+    parser.add_argument("--keep", type=Path, help="folder in which databases are kept (default: temporary)")
     out_option(parser, "server")
     given = parser.parse_args()
     for name, value in (QUICK if given.quick else FULL).items():
@@ -247,7 +247,7 @@ def main() -> None:
 
 
 def record(out: Path, kind: str, part: str, on: Figures, figures: Figures) -> None:
-    """Put a part's figures in its place in the report, and write the report."""
+    """Store a part's figures in the report, and write the report."""
     path = out.with_name(out.name + ".json")
     report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"schema": "taskloom.bench.server/1"}
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

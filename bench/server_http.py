@@ -66,7 +66,7 @@ class Connection:
         return status, self.tags[0] if self.tags else ""
 
     async def expect(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer's JSON. Ends the benchmark if the server refuses."""
+        """The answer's JSON. Ends the benchmark if the server refuses the request."""
         status, content = await self.ask(method, path, body)
         if status >= 300:
             raise SystemExit(f"{method} {path}: {status} {content.decode()[:500]}")
@@ -104,7 +104,7 @@ def upload(
 
 
 class NullWorker:
-    """A worker on a node of its own, whose trainer takes no time."""
+    """A worker on its own node, whose trainer takes no time."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
@@ -115,7 +115,7 @@ class NullWorker:
         await self.connection.expect("POST", "/workers", {**self.identity, **self._node})
 
     async def claim(self, wait_s: float) -> dict[str, Any] | None:
-        """A lease, or None if there was none in time."""
+        """Claim a lease; None if there was none in time."""
         lease: dict[str, Any] | None = await self.connection.expect(
             "POST", "/leases", {**self.identity, "wait_s": wait_s}
         )
@@ -133,13 +133,13 @@ class NullWorker:
         await self.connection.expect("PUT", f"/attempts/{lease['attempt_id']}/result", body)
 
     async def drain_quietly(self) -> None:
-        """Give up what it still holds."""
+        """Hand back an unfinished lease."""
         lease = await self.claim(0.0)
         if lease is not None:
             await self.finish(lease)
 
     async def drain(self, claims_s: list[float]) -> None:
-        """Run what there is until there is nothing. Notes how long each claim took that gave a run."""
+        """Execute runs until the queue is empty. Records the duration of each successful claim."""
         while True:
             started = time.perf_counter()
             lease = await self.claim(0.0)

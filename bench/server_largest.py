@@ -18,7 +18,7 @@ BASE = {"model": "tiny", "steps": 12, "seq": 16, "threads": 1}
 SEEDS = {"base": BASE, "axes": {"seed": list(range(RUNS))}}
 IN_TURN = {**SEEDS, "order": "sequential"}  # a block for each
 REPEATED = {"base": BASE, "axes": {"seed": list(range(10))}, "repetitions": 1000}
-SHAPES = {  # as many as a submission may have
+SHAPES = {  # the largest number in a submission
     "base": {**BASE, "batch": 50, "seq": 100},
     "axes": {"batch_slice": list(range(1, 51)), "token_slice": list(range(1, 101))},
 }
@@ -40,7 +40,7 @@ Figures = dict[str, dict[str, float]]
 
 
 async def largest(served: Served, given: argparse.Namespace) -> dict[str, Any]:
-    """Each of them once, on a connection of its own."""
+    """Send each of them once, on its own connection."""
     del given
     found: Figures = {}
     async with Connection(served.port) as connection:
@@ -61,11 +61,11 @@ async def largest(served: Served, given: argparse.Namespace) -> dict[str, Any]:
 async def _timed(
     served: Served, connection: Connection, found: Figures, name: str, path: str, body: Any = None
 ) -> dict[str, Any]:
-    """The answer; its figures are put into `found`."""
+    """Send a request and return the answer; store the figures in `found`."""
     processes = [served.process, *served.process.children(recursive=True)]
     rss = {process: process.memory_info().rss for process in processes}
     for process in processes:
-        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak counts from here
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak is measured from here on
     before_s, started = sum(map(_cpu_s, processes)), time.perf_counter()
     status, content = await connection.ask("POST", path, body)
     elapsed_s = time.perf_counter() - started
@@ -89,7 +89,7 @@ def _peak_bytes(process: psutil.Process) -> int:
 
 
 def rows(part: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the part says, as text."""
+    """Result of the part as text."""
     return [
         (f"{name} ({of['status']:.0f}): CPU of the server's processes; answered after; memory grown by",
          f"{of['cpu_s']:.2f} s; {of['elapsed_s']:.2f} s; {of['grown_bytes'] / 2**20:.0f} MiB")

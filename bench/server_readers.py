@@ -35,7 +35,7 @@ KINDS = ["data", "forward", "loss", "backward", "update"]
 
 
 async def readers(served: Served, given: argparse.Namespace) -> dict[str, Any]:
-    """First and kept answers of a quiet server; then claims and heartbeats beside all readers and streams."""
+    """First and cached answers of a quiet server; then claims and heartbeats beside all readers and streams."""
     fill(served.database_url, given.measured)
     first_s, again_s, unchanged_s = {}, {}, {}
     async with Connection(served.port) as connection:
@@ -64,7 +64,8 @@ async def _timed(connection: Connection, path: str, etag: str | None = None) -> 
 
 
 async def _load(served: Served, given: argparse.Namespace, readers: int, streams: int) -> dict[str, Any]:
-    """Workers claim, beat and finish at a pace, for so long; figures of them and of the server's memory."""
+    """Workers claim, send heartbeats and finish at a fixed pace for a time; figures of their requests and of the
+    server's memory."""
     answers: dict[str, int] = {}
     beats_s: list[float] = []
     claims_s: list[float] = []
@@ -112,7 +113,7 @@ async def _work(worker: NullWorker, until: float, beats_s: list[float], claims_s
 
 
 async def _read(port: int, number: int, answers: dict[str, int]) -> None:
-    """Every analysis in turn, as fast as they are answered."""
+    """Request every analysis in turn, without a pause."""
     async with Connection(port) as connection:
         while True:
             for kind in (*ANALYSES[number % len(ANALYSES) :], *ANALYSES[: number % len(ANALYSES)]):
@@ -132,7 +133,7 @@ async def _stream(port: int) -> None:
 
 
 def fill(url: str, runs: int) -> None:
-    """An experiment of so many runs that have all succeeded, with results as a trainer writes them."""
+    """Store an experiment of succeeded runs with results as a trainer writes them."""
     pick = random.Random(1337)
     database = Database(url)
     names = list(AXES)

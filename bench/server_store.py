@@ -1,4 +1,4 @@
-"""Databases of bench.server: servers on them, a history of a million runs, and the books."""
+"""Databases of bench.server: servers on them, and a history of a million runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Served:
     database_url: str
 
     def sql(self, query: str) -> int:
-        """One number."""
+        """The one number that a query returns."""
         database = Database(self.database_url)
         with database.read() as session:
             found = session.execute(text(query)).scalar_one()
@@ -51,7 +51,7 @@ class Served:
 
 
     def cpu_s(self) -> float:
-        """Seconds of processor time of the server and of its processes that live."""
+        """Seconds of processor time of the server and of its living child processes."""
         spent = [each.cpu_times() for each in (self.process, *self.process.children(recursive=True))]
         return sum(each.user + each.system for each in spent)
 
@@ -76,7 +76,7 @@ def database(kind: str, folder: Path | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def serve(database_url: str) -> Iterator[Served]:
-    """A server of its own process on a free port."""
+    """Start a server process on a free port."""
     command = [sys.executable, "-P", "-m", "taskloom.server", "--port", "0", "--database-url", database_url]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -96,7 +96,7 @@ def serve(database_url: str) -> Iterator[Served]:
 
 
 def fill(served: Served, runs: int) -> None:
-    """Add runs of the past year with their attempts and results, until there are so many."""
+    """Add runs of the past year with their attempts and results, up to a number."""
     there = served.sql("SELECT count(*) FROM experiment")
     wanted = runs // RUNS_OF_EXPERIMENT
     store = Database(served.database_url)
@@ -124,7 +124,7 @@ def fill(served: Served, runs: int) -> None:
 
 
 def _settle(store: Database) -> None:
-    """What a database knows of tables that grew by themselves: the next ids, and how values are spread."""
+    """Update the next ids and the statistics of the filled tables."""
     with store.write() as session:
         if store.is_sqlite:  # which gives the id after the largest
             session.execute(text("ANALYZE"))

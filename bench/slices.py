@@ -1,13 +1,13 @@
-"""Are automatic slices near the best ones? `auto` compared with a grid of slices, paired and in fresh processes.
+"""Compare automatic slices with a grid of slices, paired and in fresh processes.
 
     python -m bench.slices --shapes 4x64,4x256 --threads 1,2     # 11 minutes on two cores; 1x1024,8x128 as long
 
-The grid: slices of 32 tokens, doubled up to the whole batch, each as long as the sequence allows (or what --slices
-says), and what `auto` takes. In each round every way to slice runs once in a random order; from the second round on
-only those within CONTENDING of a case's best, and `auto`. A process counts by the median of its timed steps. `auto` is
-held against the best median, by the ratios of the rounds that both ran, with an exact interval from six
-rounds on; the best of many is lucky too, so the ratio is rather too high. With one thread only `task` runs:
-both schedulers run the same tasks. A process during which others took part of the machine is repeated once.
+The grid has slices of 32 tokens, doubled up to the whole batch, each as long as the sequence allows (or those of
+--slices), and the slices that `auto` chooses. In each round every slicing runs once in a random order; from the second
+round on only those within CONTENDING of a case's best, and `auto`. The figure of a process is the median of its timed
+steps. `auto` is compared with the best median by the ratios of the rounds that both ran, with an exact interval from
+six rounds on. The best of many is partly lucky, so the ratio is rather too high. With one thread only `task` runs: both
+schedulers run the same tasks. A process during which others took part of the machine is repeated once.
 
 For more cores than there are (--forecast): the step that the profile of the one-thread run forecasts
 (analysis.forecast), for `auto` at that many threads and for the grid, with bandwidth that grows with the cores and with
@@ -43,7 +43,7 @@ BEYOND: tuple[Beyond, ...] = ("grows", "held")
 LEAST_ROWS = 32
 CONTENDING = 1.10
 ATTEMPTS = 2
-LIMIT = 1.05  # of auto's median over the best one's
+LIMIT = 1.05  # limit of auto's median / the best one's
 
 Slices = tuple[int, int]
 
@@ -66,17 +66,17 @@ def arguments() -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     cores = len(launch.allowed_cores())
     parser.add_argument("--model", default="gpt2-124m")
-    parser.add_argument("--shapes", default="4x64,4x256", help="BATCHxSEQ, several with commas")
+    parser.add_argument("--shapes", default="4x64,4x256", help="BATCHxSEQ, separated by commas")
     parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
     parser.add_argument("--schedulers", default="task,fork-join")
-    parser.add_argument("--slices", help="SEQUENCESxTOKENS, several with commas, instead of the grid")
+    parser.add_argument("--slices", help="SEQUENCESxTOKENS, separated by commas, instead of the grid")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each contender")
     parser.add_argument("--steps", type=int, default=3, help="steps of each process, warm-up included")
-    parser.add_argument("--warmup", type=int, default=1, help="of these, not timed")
-    parser.add_argument("--budget-s", type=float, default=660.0, help="no round begins that would end after so long")
+    parser.add_argument("--warmup", type=int, default=1, help="steps of these that are not timed")
+    parser.add_argument("--budget-s", type=float, default=660.0, help="no round begins that would end later")
     parser.add_argument("--forecast", default="8,16", help="numbers of cores, or nothing")
-    parser.add_argument("--seed", type=int, default=1337, help="of the order within rounds")
+    parser.add_argument("--seed", type=int, default=1337, help="seed of the order within rounds")
     out_option(parser, "slices")
     return parser.parse_args()
 
@@ -113,7 +113,7 @@ def grid(batch: int, seq: int) -> list[Slices]:
 
 
 class Trial:
-    """The runs of all cases, and what comes of them."""
+    """The runs of all cases, and their figures."""
 
     def __init__(
         self, base: TrainConfig, cases: Sequence[Case], given: Sequence[Slices] | None, cores: Sequence[int], to: Path
@@ -139,7 +139,7 @@ class Trial:
         return slicing.sizes(self.config(case, threads))
 
     def measure(self, rounds: int, budget_s: float, order: random.Random) -> None:
-        """Every way once, then the contenders, as long as there is time."""
+        """Every slicing once, then the contenders while there is time."""
         begun_s = time.monotonic()
         took_s: dict[tuple[Case, Slices], float] = {}
         for round_no in range(rounds):
@@ -180,13 +180,14 @@ class Trial:
         return [median(run["step_s"][self.base.warmup_steps :]) for run in mine]
 
     def contenders(self, case: Case) -> list[Slices]:
-        """Those near the best one, and auto."""
+        """Slicings near the best one, and auto."""
         medians = {way: median(self.of(case, way)) for way in self.ways[case]}
         most = CONTENDING * min(medians.values())
         return [way for way, value in medians.items() if value <= most or way == self.auto(case, case.threads)]
 
     def compare(self, case: Case) -> Measured:
-        """auto against the best way. Those that fell out early are not the best: they were CONTENDING times slower."""
+        """Compare auto with the best slicing. Slicings that were dropped early are not the best: they were CONTENDING
+        times slower."""
         medians = {way: self.of(case, way) for way in self.ways[case]}
         auto = self.auto(case, case.threads)
         most = len(medians[auto])
@@ -205,7 +206,7 @@ class Trial:
         }  # fmt: skip
 
     def forecasts(self) -> list[Measured]:
-        """Of each shape on each number of cores under both schedulers: every way's step, auto and the best."""
+        """For each shape, number of cores and scheduler: the step of every slicing, of auto and of the best."""
         found = []
         for case in (case for case in self.cases if case.threads == 1):
             profiles = {way: profile_of(self.profiles[case.batch, case.seq, way]) for way in self.ways[case]}
@@ -224,7 +225,7 @@ class Trial:
 
 
 def ceilings(environment: Mapping[str, Any], precision: str) -> dict[str, Ceiling | None]:
-    """What bandwidth does on more cores than were measured; without measured peaks it has no limit."""
+    """The bandwidth on more cores than were measured; without measured peaks it is unlimited."""
     measured = tuple(
         peaks
         for count in (environment.get("peaks") or {}).get("threads") or {}

@@ -2,10 +2,10 @@
 
     python -m bench.start --models tiny,gpt2-124m --rounds 5
 
-Every measurement is a process of its own, started as a worker starts it; time is taken here, as its events come in. A
-first step counts as begun when it is reported, less its own time, so that the report's delay is included. Each round
-runs every model with the kernels in the cache, reading its weights from a checkpoint; how long its bytes alone take to
-read is measured beside it. One more process runs with an empty cache. Written to --out (.json and .md).
+Every measurement is a separate process, started as a worker starts it; its time is taken when its events arrive. A
+first step began when it is reported, less its own time, so the report's delay is included. Each round runs every model
+with the kernels in the cache, reading its weights from a checkpoint; the time of only reading its bytes is measured
+too. One more process runs with an empty cache. Written to --out (.json and .md).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def prepare(folder: Path, name: str, precision: str) -> TrainConfig:
 
 
 def start(config: TrainConfig, folder: Path, cache: Path | None = None) -> Measured:
-    """Seconds to the first step, and of these with compiling and with measuring matrix products."""
+    """Seconds to the first step, and seconds of these for compiling and for measuring matrix products."""
     result = folder / "result.json"
     environment = launch.environment()
     if cache is not None:
@@ -102,7 +102,7 @@ def start(config: TrainConfig, folder: Path, cache: Path | None = None) -> Measu
 
 
 def reading(checkpoint: Path) -> float:
-    """Seconds that reading a file's bytes takes: what a start cannot do without."""
+    """Seconds for reading a file's bytes: a lower bound of a start."""
     begun = time.monotonic()
     with checkpoint.open("rb", buffering=0) as file:
         buffer = bytearray(os.fstat(file.fileno()).st_size)

@@ -1,16 +1,16 @@
-"""A training step of ours against PyTorch's, as installed and tuned (bench.torch_peers), eager and compiled: same
+"""Compare our training step with PyTorch's, as installed and tuned (bench.torch_peers), eager and compiled: same
 weights, tokens, threads, cores and precision.
 
     python -m bench.step --shapes 4x64,4x256 --threads 1,2 --precisions fp32,bf16 --rounds 7 --steps 12
 
 Without options: all shapes and both precisions of the targets, with and without clipping, on one thread and on all
-cores: some hours. First in the table stands the ratio to the fastest peer of each case.
+cores: some hours. The first rows of the table are the ratios to the fastest peer of each case.
 
 Every measurement is a fresh process; in each round every variant runs once, in a random order, so rounds are pairs. One
-that other processes disturbed is repeated (bench.quiet). A process counts by the median of its timed steps; variants
-are compared by the ratios of their rounds, with an exact interval from six rounds on. Occasions differ: several
-recordings, hours apart, are put together by `python -m bench.combine`. Losses are compared first: where they differ by
-more than LOSS_TOLERANCE, relative, no ratio is shown. Our ops are held against the node's roof, if it was measured
+that other processes disturbed is repeated (bench.quiet). The figure of a process is the median of its timed steps.
+Variants are compared by the ratios of their rounds, with an exact interval from six rounds on. Occasions differ;
+`python -m bench.combine` combines recordings of several hours. Losses are compared first: if they differ by more than
+LOSS_TOLERANCE, relative, no ratio is shown. Our ops are compared with the node's roof, if it was measured
 (`taskloom doctor --peaks`). Raw samples, the machine and tables are written to --out (.json and .md); with --budget-s
 no round begins that would end later.
 """
@@ -70,7 +70,7 @@ def arguments() -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     cores = len(launch.allowed_cores())
     parser.add_argument("--model", default="gpt2-124m")
-    parser.add_argument("--shapes", default="4x64,4x256,1x1024", help="BATCHxSEQ, several with commas")
+    parser.add_argument("--shapes", default="4x64,4x256,1x1024", help="BATCHxSEQ, separated by commas")
     parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
     parser.add_argument("--precisions", default="fp32,bf16", help=", ".join(LOSS_TOLERANCE))
     parser.add_argument("--grad-accum", type=int, default=1, help="micro-batches of a step")
@@ -79,10 +79,10 @@ def arguments() -> argparse.Namespace:
                         help=", ".join((*OURS, *PEERS)))  # fmt: skip
     parser.add_argument("--rounds", type=int, default=6, help="processes of each variant")
     parser.add_argument("--steps", type=int, default=6, help="steps of each process, warm-up included")
-    parser.add_argument("--warmup", type=int, default=2, help="of these, not timed")
-    parser.add_argument("--budget-s", type=float, help="no round but the first begins that would end after so long")
-    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="processes at most where others disturb them")
-    parser.add_argument("--seed", type=int, default=1337, help="of weights and of the order within rounds")
+    parser.add_argument("--warmup", type=int, default=2, help="steps of these that are not timed")
+    parser.add_argument("--budget-s", type=float, help="no round except the first begins that would end later")
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="most attempts of a disturbed process")
+    parser.add_argument("--seed", type=int, default=1337, help="seed of the weights and of the order within rounds")
     out_option(parser, "step")
     given = parser.parse_args()
     unknown = set(given.variants.split(",")) - {*OURS, *PEERS}

@@ -1,7 +1,7 @@
-"""GPT-2 in plain PyTorch: the peer that is measured against, and the reference that parity is tested against.
+"""GPT-2 in plain PyTorch: the peer of benchmarks and the reference of parity tests.
 
-Written for itself, from the paper and torch's own modules; it shares no code with the trainer, only the sizes of a
-model. Weights go in and out under llm.c's names and layout: matrices (out, in), each kind stacked over the layers.
+It follows the paper and uses torch's own modules. It shares no code with the trainer, only the sizes of a model.
+Weights are read and written with llm.c's names and layout: matrices (out, in), each kind stacked over the layers.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def load_weights(model: GPT2, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def random_model(sizes: ModelConfig, seed: int, dtype: torch.dtype = torch.float32) -> GPT2:
-    """A GPT-2 of GPT-2's deviations, but with biases and LayerNorms that are random too, so that none drops out."""
+    """A GPT-2 with GPT-2's deviations, but with random biases and LayerNorms, so that each affects the result."""
     generator = torch.Generator().manual_seed(seed)
     model = GPT2(sizes)
     with torch.no_grad():
@@ -137,7 +137,7 @@ def new_adamw(model: GPT2, config: TrainConfig, fused: bool = False) -> torch.op
 
 
 def batch_of(stream: np.ndarray, number: int, batch: int, seq: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets (B, T) of a batch counted from 0: batches follow one another, then begin again."""
+    """Inputs and targets (B, T) of a batch, counted from 0. After the last batch the first one follows."""
     start = number % ((len(stream) - 1) // (batch * seq)) * batch * seq
     tokens = torch.from_numpy(stream[start : start + batch * seq + 1].astype(np.int64))
     return tokens[:-1].view(batch, seq), tokens[1:].view(batch, seq)

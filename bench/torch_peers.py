@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from gpt2core.node import openmp
 
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
-# As PyTorch's tuning guide has it.
+# According to PyTorch's tuning guide.
 JEMALLOC = {
     "MALLOC_CONF": "oversize_threshold:1,background_thread:true,metadata_thp:auto,"
     "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000"
 }
-HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # malloc advises them, as our arenas do
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # malloc requests huge pages, as our arenas do
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""One PyTorch run in a process of its own: the settings (TrainConfig and a Peer of bench.torch_peers, as JSON) on
+"""One PyTorch run in its own process: the settings (TrainConfig and a Peer of bench.torch_peers, as JSON) on
 standard input, the measurements as one JSON line on standard output. The model and its step are in bench.torch_gpt2.
 
 PyTorch at its usual best on a CPU: fused AdamW, scaled_dot_product_attention, gradients set to None, optionally
 torch.compile, whose compilation falls in the warm-up steps. bf16 is autocast of the forward pass over fp32 weights.
-A tuned one has a padded vocabulary; the rest of its tuning is in the environment that it is started with.
+A tuned run has a padded vocabulary; the rest of its tuning is in the environment of its process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-BUSY_SHARE = 0.1  # of the busiest thread's time, from which on a thread took part in the work
+BUSY_SHARE = 0.1  # minimum share of the busiest thread's time for a thread that took part in the work
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""Cost of a trace: its raw size, and size and time of the files for viewers.
+"""Cost of a trace: its raw size, and size and export time of the files for viewers.
 
     python -m bench.traces --model gpt2-124m --steps 20
 
-One traced run with so many timed steps; each format is then written as `taskloom runs trace` writes it, reading the
-trainer's file included. Figures go to bench/results/.
+One run is traced; each format is then written as `taskloom runs trace` writes it, including the time of reading the
+trainer's file. Figures go to bench/results/.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--batch-slice", type=int, default=1)
     parser.add_argument("--token-slice", type=int, default=32)
     parser.add_argument("--threads", type=int, default=len(launch.allowed_cores()))
-    parser.add_argument("--steps", type=int, default=20, help="that are timed and traced")
+    parser.add_argument("--steps", type=int, default=20, help="timed and traced steps")
     out_option(parser, "traces")
     given = vars(parser.parse_args())
     out = given.pop("out")

@@ -1,9 +1,9 @@
-"""Processes that take turns on the same cores: while one runs, the kernel has stopped the other.
+"""Processes that take turns on the same cores: while one runs, the other is stopped.
 
-Host and neighbours change within seconds, so processes that follow each other meet different hours. Turns of tenths of
-a second meet the same one. A stopped process takes no core, whatever its threads were waiting for. A turn ends with a
-report (an event that the process writes), so nothing is measured from outside: what ran in which turn is read from the
-process's own record.
+The host's speed and load change within seconds, so processes that run after each other have different conditions. Turns
+of tenths of a second have the same. A stopped process uses no core, whatever its threads were waiting for. A turn ends
+with a report (an event that the process writes), so nothing is measured from outside: the process's own record shows
+which steps ran in which turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Turn:
-    """From one report of a process to a later one. pause_s: for how long it was stopped in between, at its begin."""
+    """The time from one report of a process to a later one. pause_s: how long it was stopped at the beginning."""
 
     since: Event
     until: Event
@@ -42,7 +42,7 @@ class Runner:
     """A process that runs in turns and writes one JSON event a line. Use it in a with statement, which ends it."""
 
     def __init__(self, command: Sequence[str], settings: Mapping[str, Any], tree: Path, report: str) -> None:
-        """Start it on a tree's modules. report: the event that ends a turn."""
+        """Start the process on a tree's modules. report: the event that ends a turn."""
         self.begun_s, self.report, self.stopped_s = time.monotonic(), report, 0.0
         self.command = command
         self.process = subprocess.Popen(
@@ -58,7 +58,7 @@ class Runner:
 
     def __exit__(self, *_: object) -> None:
         assert self.process.stdout is not None
-        self.process.kill()  # a stopped process too
+        self.process.kill()  # also ends a stopped process
         self.process.wait()
         self.process.stdout.close()
 
@@ -105,7 +105,7 @@ class Runner:
 def alternate(
     runners: Mapping[str, Runner], last: Mapping[str, Event], least_s: float, order: random.Random
 ) -> list[dict[str, Turn]]:
-    """Pairs of turns, the order within each at random, until a process ends. Then the others run to their ends.
+    """Pairs of turns, each in random order, until a process ends. Then the others run to their ends.
 
     runners: stopped at the reports `last`.
     """

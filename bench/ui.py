@@ -1,9 +1,9 @@
 """Speed of the dashboard with a long history: `make bench-ui`.
 
 A real server on PostgreSQL or SQLite, Debian's Chromium on the same machine. Each time is by the browser's own clock:
-first paint, data shown (no skeleton is left), the next page of a list, a letter typed to the next paint; what was
-submitted to its place on the screen; a trace of many spans from its click to its picture, and frames while it is
-zoomed. Besides: bytes of code as sent, and the server's CPU beside an idle tab, seen and hidden, and beside none.
+first paint, data shown (no skeleton is left), the next page of a list, a letter typed to the next paint; a submission
+until it is on the screen; a trace of many spans from its click to its picture, and frames while it is zoomed. It also
+measures the bytes of code as sent, and the server's CPU with a visible, a hidden and no idle tab.
 
 A part that fails is recorded, and the others are measured all the same. Exits 1 if a part failed or missed its budget.
 """
@@ -26,14 +26,14 @@ from bench import record, ui_browser
 from bench.server_store import Served, database, fill, serve
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-# What an address holds: {experiment} and {run} are of the newest run that succeeded.
+# In addresses, {experiment} and {run} are those of the newest run that succeeded.
 PAGES = {
     "Now": "", "Experiments": "experiments", "all runs": "experiments?view=runs", "New": "new",
     "an experiment of 1,000 runs": "experiment?id={experiment}", "a run": "run?id={run}",
     "History": "history", "Fleet": "fleet", "Access": "access",
 }  # fmt: skip
 LISTS = {"experiments": "experiments", "runs": "experiments?view=runs"}
-ON_A_PAGE = {"experiments": 50_000, "runs": 100}  # runs that a page of each list goes on by
+ON_A_PAGE = {"experiments": 50_000, "runs": 100}  # runs on a page of each list
 TRACES = (62_000, 1_000_000)
 SETTLED_S = 120.0
 
@@ -68,19 +68,19 @@ def say(text: str) -> None:
 
 
 class Parts:
-    """Measures part by part into a report; what went wrong with a part stands in `failed`."""
+    """Measures part by part into a report; errors of parts are in `failed`."""
 
     def __init__(self, report: dict[str, Any]) -> None:
         self.report = report
         report["failed"] = {}
 
     def measure(self, name: str, part: Callable[[], Any]) -> Any:
-        """What `part` returns, None if it fails."""
+        """Run `part` and return its result; None if it fails."""
         began = time.monotonic()
         found = None
         try:
             found = part()
-        except Exception as error:  # whatever it is: the other parts are measured all the same
+        except Exception as error:  # any error: the other parts are measured all the same
             self.report["failed"][name] = f"{type(error).__name__}: {error}"
         told = self.report["failed"].get(name, "done")
         say(f"{name}: {told}, {time.monotonic() - began:.0f} s")
@@ -88,7 +88,7 @@ class Parts:
 
 
 def settle(served: Served) -> None:
-    """Return when the server has done what a history that grew gives it to do: verdicts, alerts."""
+    """Return when the server has finished its work on a new history: verdicts, alerts."""
     begun = time.monotonic()
     used_s = served.cpu_s()
     while time.monotonic() - begun < SETTLED_S:
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--idle-s", type=float, default=60.0)
     parser.add_argument("--database", choices=["postgresql", "sqlite"], default="postgresql")
-    parser.add_argument("--keep", type=Path, help="a folder: the database is kept in it, and taken up from it")
+    parser.add_argument("--keep", type=Path, help="folder in which the database is kept and used again")
     parser.add_argument("--fill-only", action="store_true", help="fill the database of --keep, and measure nothing")
     record.out_option(parser, "ui")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What bench.ui measures in a browser: pages, lists, traces, changes, an idle tab."""
+"""Measurements of bench.ui in a browser: pages, lists, traces, changes, an idle tab."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, Route
 from bench.server_store import Served
 from taskloom.server.read.dashboard import files
 
-# Notes when a page shows its data, in the frame after its last skeleton has gone.
+# Records when a page shows its data, in the frame after its last skeleton has disappeared.
 WATCHED = """(() => {
   let shown = null;
   const complete = () => document.querySelector('main h1') && !document.querySelector('main .skeleton');
@@ -49,8 +49,8 @@ UNTIL = """const until = async (condition) => {
     await new Promise(requestAnimationFrame);
   }
 };"""
-# The main thread's work for a frame: the event, and from the frame's begin until it is drawn. What is waited for the
-# screen between them is not work; `late` has it too: from the event until the frame is drawn.
+# The main thread's work for a frame: the event, and from the frame's begin until it is drawn. Waiting for the
+# screen between them is not work, but `late` includes it: from the event until the frame is drawn.
 FRAMES = f"""async () => {{
   {UNTIL}
   const canvas = document.querySelector('canvas[data-painted]');
@@ -99,7 +99,7 @@ NEXT = f"""async () => {{
   await until(() => first() !== before);
   return performance.now() - began;
 }}"""
-# The first sentence of Now, and when it is another one: it counts the runs that are left.
+# The first sentence of Now, which counts the remaining runs, and the moment of its change.
 SENTENCE = "document.querySelector('main h1').textContent"
 CHANGED = f"""async (before) => {{
   {UNTIL}
@@ -120,7 +120,7 @@ CODE = """() => performance.getEntriesByType('resource').filter((each) => /[.](j
 
 
 def trace_of(spans: int) -> bytes:
-    """A trace of so many spans on four threads, as a trainer writes it."""
+    """A trace with this number of spans on four threads, as a trainer writes it."""
     random.seed(0)
     each, tasks = spans // 4, 2000
     threads = []
@@ -143,8 +143,8 @@ def trace_of(spans: int) -> bytes:
 
 
 def loads(browser: Browser, url: str, rounds: int) -> dict[str, Any]:
-    """Paint and data of a page that is opened with an empty cache each time; the first time, which may wait for an
-    analysis, apart.
+    """Times to paint and to data of a page that is opened with an empty cache. The first time is separate, since it may
+    wait for an analysis.
     """
     paints, shown = [], []
     for i in range(rounds + 1):
@@ -158,7 +158,7 @@ def loads(browser: Browser, url: str, rounds: int) -> dict[str, Any]:
 
 
 def lists(browser: Browser, url: str, presses: int) -> dict[str, list[float]]:
-    """Milliseconds from a press on Next page to its rows, so often; then from a letter typed to the next paint."""
+    """Milliseconds from a click on Next page to its rows, repeatedly; then from a typed letter to the next paint."""
     page = browser.new_page()
     page.goto(url)
     page.locator("tr[data-row]").first.wait_for()
@@ -169,7 +169,7 @@ def lists(browser: Browser, url: str, presses: int) -> dict[str, list[float]]:
 
 
 def changes(page: Page, url: str, rounds: int) -> list[float]:
-    """Milliseconds from the answer to a submission until the page Now, which is open, says one run more."""
+    """Milliseconds from the answer to a submission until the open page Now shows one run more."""
     took = []
     body = {"name": "bench", "base": {"model": "tiny"}, "requires": {"labels": {"bench": "nowhere"}}}
     with httpx.Client(base_url=f"{url}../api/v1/", timeout=60) as client:
@@ -185,13 +185,13 @@ def changes(page: Page, url: str, rounds: int) -> list[float]:
 
 
 def sizes(page: Page) -> dict[str, int]:
-    """Bytes of scripts and styles as they are sent: of the page that is open, and of all there are."""
+    """Bytes of scripts and styles as sent: of the open page, and of all files."""
     every = (file for name, file in files.read().by_path.items() if name.endswith((".js", ".css")))
     return {"first_page": page.evaluate(CODE), "everything": sum(len(file.compressed) for file in every)}
 
 
 def opened(browser: Browser, url: str, run_id: int, spans: int, times: int = 5) -> dict[str, Any]:
-    """From the click on Timeline to its picture, so many times; then frames of a zoom of all that there is."""
+    """Times from the click on Timeline to its picture; then frames while the whole timeline is zoomed."""
     body = trace_of(spans)
 
     def answer(route: Route) -> None:
@@ -214,7 +214,7 @@ def opened(browser: Browser, url: str, run_id: int, spans: int, times: int = 5) 
 
 
 def idle(served: Served, page: Page, seconds: float) -> dict[str, Any]:
-    """The server's CPU time and the requests of a tab that shows Now and is left alone, then hidden, then closed."""
+    """The server's CPU time and the requests of a tab that shows Now without use, then hidden, then closed."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
 

@@ -1,4 +1,4 @@
-"""The trainer as a process: `python -m gpt2core --result FILE`. See process/launch.py for what it reads and says."""
+"""The trainer as a process: `python -m gpt2core --result FILE`. process/launch.py describes its input and output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpt2core.spec.errors import UnreadableFile
 
 
 def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
-    """Do what was asked for. Raises CoreError."""
+    """Execute the request. Raises CoreError."""
     spent = NodeTime(process_started_s())
     config = TrainConfig.from_dict(trainer.read_settings())
     trainer.started()
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     if arguments.plan:
         emit(train.plan_event(config, arguments.prove))
         return
-    # A worker makes a folder beside the result for what it is to deliver with it.
+    # A worker creates a folder beside the result for files that it delivers with the result.
     beside = None if arguments.result is None else arguments.result.parent / "artifacts"
     artifacts = beside if beside is not None and beside.is_dir() else None
     result = train.train(config, emit, stop, arguments.profile, artifacts, spent, arguments.prove)
@@ -44,11 +44,11 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
 def main() -> int:
     """Run and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m gpt2core", description=__doc__)
-    parser.add_argument("--result", type=Path, help="where to write the result (JSON)")
-    parser.add_argument("--plan", action="store_true", help="say the sizes and stop")
-    parser.add_argument("--graph", type=Path, help="write the task graph here (Graphviz)")
-    parser.add_argument("--prove", action="store_true", help="prove the task graph although a proven one is kept")
-    parser.add_argument("--profile", type=Path, help="write what each task cost, and the graph, here (JSON, gzip)")
+    parser.add_argument("--result", type=Path, help="file for the result (JSON)")
+    parser.add_argument("--plan", action="store_true", help="print the sizes and stop")
+    parser.add_argument("--graph", type=Path, help="file for the task graph (Graphviz)")
+    parser.add_argument("--prove", action="store_true", help="prove the task graph even if a proven one is cached")
+    parser.add_argument("--profile", type=Path, help="file for each task's cost and the graph (JSON, gzip)")
     return trainer.main(partial(run, parser.parse_args()))
 
 

@@ -59,7 +59,7 @@ def store_relaxed(typingctx, address, value):
 
 @intrinsic
 def fetch_add(typingctx, address, value):
-    """Add to the cell and return what it held before; acquire and release."""
+    """Add to the cell and return its previous value; acquire and release."""
 
     def codegen(context, builder, signature, args):
         return builder.atomic_rmw("add", _cell(builder, args[0]), args[1], "acq_rel")
@@ -69,7 +69,7 @@ def fetch_add(typingctx, address, value):
 
 @intrinsic
 def compare_exchange(typingctx, address, expected, desired):
-    """Set the cell to desired if it holds expected; whether it did. Sequentially consistent."""
+    """Set the cell to desired if its value is expected; return whether it was. Sequentially consistent."""
 
     def codegen(context, builder, signature, args):
         pair = builder.cmpxchg(_cell(builder, args[0]), args[1], args[2], "seq_cst", "seq_cst")
@@ -91,7 +91,7 @@ def fence(typingctx):
 
 @intrinsic
 def pause(typingctx):
-    """Tell the core that this is a spin loop; nothing on processors other than x86-64 and 64-bit Arm."""
+    """Hint to the core that this is a spin loop; no effect on processors other than x86-64 and 64-bit Arm."""
 
     def codegen(context, builder, signature, args):
         known = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [ir.Constant(I32, 1)])}

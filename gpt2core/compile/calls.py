@@ -1,7 +1,8 @@
 """Calls of compiled functions from Python, without Numba. A call releases the GIL.
 
-A function's C face takes the address of int64 cells (compiler.py makes it). The first is for the result; an integer, a
-float or a bool takes one, an array one for its address and one for each dimension, a tuple those of its parts.
+A function's C interface takes the address of int64 cells (compiler.py generates it). The first is for the result; an
+integer, a float or a bool takes one, an array one for its address and one for each dimension, a tuple those of its
+parts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ RESULTS: dict[str, Callable[[int], Any]] = {
 
 
 class Call:
-    """A call of a compiled function with arguments, which are kept alive. It may be made again and again."""
+    """A call of a compiled function with arguments, which are kept alive. It can be repeated."""
 
     def __init__(self, name: str, loaded: Loaded, arguments: Sequence[Any], cells: Sequence[int]) -> None:
         self.name, self.result, self._arguments = name, loaded.result, arguments
@@ -41,7 +42,7 @@ class Call:
 
 
 def flatten(value: Any) -> tuple[str, list[int]]:
-    """What kind of argument a value is, and its cells. Raises TypeError for what compiled code cannot be given."""
+    """The kind of an argument, and its cells. Raises TypeError for a value that compiled code does not accept."""
     if isinstance(value, int):
         return ("bool" if isinstance(value, bool) else "int64"), [int(value)]
     if isinstance(value, float):
@@ -55,4 +56,4 @@ def flatten(value: Any) -> tuple[str, list[int]]:
         parts = [flatten(part) for part in value]
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         return f"{kind}({', '.join(part for part, _ in parts)})", [cell for _, cells in parts for cell in cells]
-    raise TypeError(f"compiled code takes numbers, C-ordered arrays and tuples of them, not {value!r}")
+    raise TypeError(f"compiled code accepts numbers, C-ordered arrays and tuples of them, not {value!r}")

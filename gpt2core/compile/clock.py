@@ -42,7 +42,7 @@ def read_ticks():
 
 @functools.cache
 def _ready() -> Call:
-    """A call of read_ticks that takes no time for its arguments."""
+    """A prepared call of read_ticks, which spends no time on arguments."""
     return read_ticks.ready()  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Compiling with Numba: the one module that loads it, where machine code is not kept."""
+"""Compiles with Numba: the only module that loads it, when machine code is not in the cache."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class _Bare(_FunctionCompiler):  # type: ignore[misc]
 
 @global_compiler_lock
 def compile_entry(function: Callable[..., Any], flags: Mapping[str, Any], parameters: str, symbol: str) -> Compiled:
-    """A function of pointers (p) and integers (i) of 64 bits that returns nothing, as void(...)."""
+    """Compile a function of 64-bit pointers (p) and integers (i) that returns nothing, as void(...)."""
     native = _compile(function, flags, [PARAMETERS[letter] for letter in parameters], types.void)
     context = cpu_target.target_context
     module, builder, face = _face(symbol, VOID, [context.get_value_type(each) for each in native.fndesc.argtypes])
     failed, _ = _call(module, builder, native, face.args)
     with builder.if_then(failed, likely=False):
-        call(builder, "llvm.trap", VOID)  # kernels raise no exceptions: nothing could handle one
+        call(builder, "llvm.trap", VOID)  # kernels raise no exceptions, since nothing could handle them
     builder.ret_void()
     return _finish(native, module)
 
@@ -71,7 +71,8 @@ def compile_entry(function: Callable[..., Any], flags: Mapping[str, Any], parame
 def compile_face(
     function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], symbol: str
 ) -> Compiled:
-    """A function of such arguments, as int32(int64 *cells): see calls.py. Raises TypeError for a result of parts."""
+    """Compile a function of these arguments as int32(int64 *cells): see calls.py. Raises TypeError for a result of
+    several parts."""
     native = _compile(function, flags, [numba.typeof(each) for each in arguments], None)
     module, builder, face = _face(symbol, I32, [ir.PointerType(I64)])
     cells = _Cells(builder, face.args[0])
@@ -86,7 +87,7 @@ def compile_face(
 
 
 class _Cells:
-    """Reads values out of cells, in their order."""
+    """Reads values from cells, in their order."""
 
     def __init__(self, builder: Any, first: Any) -> None:
         self.builder, self.first, self.count = builder, first, 0
@@ -125,7 +126,7 @@ class _Cells:
 
 
 def _compile(function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], result: Any) -> Any:
-    """Numba's compiled function, to whose library more may still be added."""
+    """Numba's compiled function; its library may still be extended."""
     return _Bare(function, cpu_target, dict(flags), {}, compiler.Compiler).compile(tuple(arguments), result)
 
 
@@ -137,7 +138,7 @@ def _face(symbol: str, result: Any, parameters: Sequence[Any]) -> tuple[Any, Any
 
 
 def _call(module: Any, builder: Any, native: Any, values: Sequence[Any]) -> tuple[Any, Any]:
-    """Call the compiled function: whether it raised an exception, and what it returned."""
+    """Call the compiled function; return whether it raised an exception, and its result."""
     convention, about = cpu_target.target_context.call_conv, native.fndesc
     kind = convention.get_function_type(about.restype, about.argtypes)
     callee = ir.Function(module, kind, about.llvm_func_name)
@@ -159,11 +160,11 @@ def _result(builder: Any, kind: Any, value: Any) -> tuple[str, Any]:
     if isinstance(kind, types.Integer):
         extend = builder.sext if number.signed else builder.zext
         return "int", extend(value, I64) if number.bitwidth < 64 else value
-    raise TypeError(f"Python takes a number from compiled code, not {kind}")
+    raise TypeError(f"compiled code may return a number to Python, not {kind}")
 
 
 def _finish(native: Any, module: Any, result: str = "none") -> Compiled:
-    """The object code of a compiled function and its face."""
+    """The object code of a compiled function and its C interface."""
     linked = native.library
     linked.add_ir_module(module)
     linked.finalize()

@@ -1,4 +1,4 @@
-"""Entries of kernels: their C faces, generated from their signatures."""
+"""Entries of kernels: their C functions, generated from their signatures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POINTERS = {
 
 @functools.cache
 def kernel_entry(kernel: Kernel) -> Entry:
-    """The entry that calls a kernel with what an op gives it. Raises TypeError for a kernel without annotations."""
+    """The entry that calls a kernel with the operands of an op. Raises TypeError for a kernel without annotations."""
     source = source_of(kernel)
     own = origin(getattr(kernel, "py_func", kernel))
     return Entry(kernel.__name__, jit.OF_KERNEL, lambda: _function(kernel, source), (own, source))
@@ -49,7 +49,7 @@ def source_of(kernel: Kernel) -> str:
 
 
 def _argument(kind: Kind, at: int, integer: int) -> str:
-    """What stands for a parameter: `at` is where its operand begins, `integer` its place in the tile."""
+    """The source of a parameter: `at` is the index of its operand, `integer` its index in the tile."""
     if isinstance(kind, Integer):
         return {"op": f"x[{at}]", "tile": f"t[{integer}]", "all": "t", "step": f"c[{jit.STEP}]"}[kind.of]
     if isinstance(kind, Array):

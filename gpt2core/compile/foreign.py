@@ -1,4 +1,5 @@
-"""Calls from compiled code to C functions whose addresses it is given: baked-in ones would defeat the cache."""
+"""Calls from compiled code to C functions by address. The address is an argument, because a constant one would defeat
+the cache."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """The one place where compiled code is declared: flags, error model, and the form in which the runtime calls a kernel.
 
-A kernel is plain arithmetic on arrays (`kernel`). An entry is its C face: void(operands, tile, context), all int64
-pointers, so that one compiled runtime can call any kernel through its address and kernels compile, cache and change one
-by one. Entries are made from kernels' signatures (entries.py).
+A kernel is plain arithmetic on arrays (`kernel`). An entry is its C function: void(operands, tile, context), all int64
+pointers. So one compiled runtime can call any kernel by its address, and kernels compile, cache and change one by one.
+Entries are generated from kernels' signatures (entries.py).
 
     operands  4 int64 an operand: address, two dimensions, bytes from one thread's own part to the next; a scalar stands
               in the first
     tile      the tile's integers, as the step program gives them
     context   STEP, THREAD, SCRATCH (address of this thread's words for matrix products)
 
-Declaring loads no compiler. What is called is loaded from what is kept (objects.py), or compiled (compiler.py).
+Declaring loads no compiler. A called function is loaded from the cache (objects.py), or compiled (compiler.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENTRY_FLAGS = {"error_model": "numpy", "fastmath": FASTMATH}
 
 
 class Later:
-    """A module that is loaded when something of it is first asked for."""
+    """A module that is loaded when one of its attributes is first used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -55,14 +55,14 @@ class Intrinsic:
         self.function = function
 
     @functools.cached_property
-    def _numba_type_(self) -> Any:  # Numba reads this attribute of a value that it does not know
+    def _numba_type_(self) -> Any:  # Numba reads this attribute of unknown values
         from gpt2core.compile import compiler
 
         return compiler.type_of_intrinsic(self.function)
 
 
 class Borrowed:
-    """A function of Numba's own, for compiled code."""
+    """A function of Numba for compiled code."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -97,7 +97,8 @@ class Function:
         return self.ready(*arguments)()
 
     def ready(self, *arguments: Any) -> Call:
-        """A call with these arguments, compiled or loaded. Raises TypeError for what compiled code cannot be given."""
+        """A call with these arguments, compiled or loaded. Raises TypeError for a value that compiled code does not
+        accept."""
         kinds, cells = flatten(arguments)
         if kinds not in self._loaded:
             made_from = (objects.origin(self.py_func), kinds)
@@ -114,8 +115,8 @@ class Function:
 class Entry:
     """A function that compiled code calls by its address: of pointers (p) and integers (i), without a result.
 
-    It is compiled, or loaded, when its address is first asked for. `make` gives the function, `made_from` says what
-    that depends on.
+    It is compiled, or loaded, when its address is first used. `make` returns the function, and `made_from` is what it
+    depends on.
     """
 
     def __init__(
@@ -151,14 +152,14 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Declare arithmetic: no bounds checks, no error for x / 0; inlined where compiled code calls it.
 
     Inlined because an object file's copy of a called function may be replaced by another file's copy when the linker
-    meets both, and two copies may differ in how products are fused: a run that compiles and a run that loads what is
-    kept must give the same bits (tests/e2e/test_cold_start.py).
+    meets both, and two copies may differ in how products are fused: a run that compiles and a run that loads from the
+    cache must give the same bits (tests/e2e/test_cold_start.py).
     """
     return Function(function, fastmath=FASTMATH, inline="always")
 
 
 def runtime(function: Callable[..., Any]) -> Any:
-    """Declare a part of the runtime: as a kernel, without licence to reorder arithmetic."""
+    """Declare a part of the runtime: like a kernel, but arithmetic must not be reordered."""
     return Function(function)
 
 
@@ -222,7 +223,7 @@ def _pointer(kind):
 
 @intrinsic
 def address_of(typingctx, array, offset):
-    """Address in bytes of the element that lies `offset` elements after the start of a C-contiguous array."""
+    """Address in bytes of the element `offset` of a C-contiguous array."""
 
     def codegen(context, builder, signature, args):
         array_type = signature.args[0]

@@ -41,14 +41,14 @@ def store(builder, value, address, offset, align=LINE):
 
 
 def opaque(builder, value):
-    """The same integer, opaque to the compiler: addresses made from it stay as written, where LLVM would compute each
-    from the one before.
+    """The same integer, opaque to the compiler: addresses computed from it stay as written. Otherwise LLVM would
+    compute each from the previous one.
     """
     return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=r,0", [value], side_effect=False)
 
 
 def mask(builder, count, vector=0):
-    """Which lanes of a row's vector number `vector` belong to its first `count` elements."""
+    """The lanes of a row's vector number `vector` that belong to its first `count` elements."""
     lanes = ir.Constant(WORDS, [vector * LANES + lane for lane in LANE])
     return builder.icmp_signed("<", lanes, splat(builder, builder.trunc(count, I32)))
 

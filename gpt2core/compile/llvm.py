@@ -1,6 +1,6 @@
-"""Calls from compiled code to functions that are known by their names: LLVM's intrinsics and the C library's.
+"""Calls from compiled code to functions by name: LLVM's intrinsics and the C library's.
 
-A name is resolved when the code is linked, so that the code can be cached.
+A name is resolved when the code is linked, so the code can be cached.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Machine code that is kept: compiled once, and from then on loaded by LLVM's linker alone, without Numba.
+"""A cache of machine code: it is compiled once, and then loaded by LLVM's linker alone, without Numba.
 
-A file holds the object code of one function with the C calling convention. Its name is a hash of all that it is made
-from, so a changed source, another processor or another version of what compiles is another file. What it holds is
-checked when it is read: what is damaged is compiled anew.
+A file contains the object code of one function with the C calling convention. Its name is a hash of all its inputs, so
+a changed source, another processor or another version of the compiler is another file. Its content is checked when it
+is read, and a damaged file is compiled again.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Loaded:
     was_kept: bool
 
 
-FREES = "NRT_MemInfo_call_dtor"  # Numba's own, for memory that its code allocated; named by all code with arrays
+FREES = "NRT_MemInfo_call_dtor"  # frees memory that Numba's code allocated; all code with arrays names it
 _lock = threading.Lock()
 _loaded: dict[str, Loaded] = {}
 
 
 def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -> Loaded:
-    """Load the function of this name that is made from these texts; compile and keep it first if there is no file.
+    """Load the function of this name and these inputs; compile and store it first if there is no file.
 
     `make` compiles it under the given symbol, for one function at a time.
     """
@@ -85,7 +85,7 @@ def read(path: Path) -> Compiled | None:
 
 
 def write(path: Path, compiled: Compiled) -> None:
-    """Keep object code. Raises UnreadableFile where it cannot be written."""
+    """Store object code. Raises UnreadableFile if it cannot be written."""
     about = json.dumps({"calls": list(compiled.calls), "result": compiled.result}).encode()
     content = about + b"\n" + compiled.code
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,8 +98,8 @@ def _checksum(content: bytes) -> bytes:
 
 
 def _link(symbol: str, compiled: Compiled) -> int:
-    """Link object code into this process; the address of a symbol of it."""
-    _linker(False)  # first: from then on LLVM finds the process's own functions too
+    """Link object code into this process; return the address of a symbol in it."""
+    _linker(False)  # first, so that LLVM also finds the process's own functions
     abort = llvm.address_of_symbol("abort")
     unknown = [name for name in compiled.calls if llvm.address_of_symbol(name) is None]
     if unknown == [FREES]:

@@ -9,9 +9,9 @@ from llvmlite import ir
 from gpt2core.compile.jit import intrinsic, types
 from gpt2core.compile.llvm import I32, I64, call
 
-NUMBER = {"x86_64": 202, "aarch64": 98, "ppc64le": 221, "riscv64": 98}  # of the system call; little endian all
+NUMBER = {"x86_64": 202, "aarch64": 98, "ppc64le": 221, "riscv64": 98}  # of the system call; all little endian
 WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
-NAP_NS = 5_000_000  # a parked thread wakes after this time by itself: the most that a lost wake-up costs
+NAP_NS = 5_000_000  # a parked thread wakes by itself after this time, which limits the cost of a lost wake-up
 EVERYONE = 1 << 30
 
 

@@ -16,12 +16,12 @@ from gpt2core.spec import settings
 from gpt2core.spec.sources import source_hash
 
 FEATURES = llvm.get_host_cpu_features()
-# Files and folders that compiled code is made from.
+# Source files and folders of compiled code.
 COMPILED = (
     "compile", "gemm", "layers", "measure", "node/openmp.py", "optimizers", "run/memory.py", "schedulers",
     "step/control.py", "step/signature.py", "taskbench",
 )  # fmt: skip
-NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")  # settings of Numba that change no code
+NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")  # settings of Numba that do not affect code
 
 
 def _clock() -> str:
@@ -41,7 +41,8 @@ CLOCK = settings.clock() or _clock()
 
 @functools.cache
 def identity() -> str:
-    """A hash of what compiled code depends on beside its function: our sources, what compiles, for which processor."""
+    """A hash of everything besides the function on which compiled code depends: our sources, the compiler, the
+    processor."""
     numba = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in NOT_CODE)
     about = (
         source_hash(COMPILED), version("numba"), version("llvmlite"), sys.implementation.cache_tag,

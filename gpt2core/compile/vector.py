@@ -29,7 +29,7 @@ def bits_to_float(typingctx, bits):
 
 @intrinsic
 def maximum32(typingctx, a, b):
-    """The larger of two float32, NaN if one is: unlike `max`, a loop of it is vectorised."""
+    """The larger of two float32, NaN if one is NaN. Unlike with `max`, its loops are vectorised."""
 
     def codegen(context, builder, signature, args):
         return llvm.call(builder, "llvm.maximum.f32", F32, args)

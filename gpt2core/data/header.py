@@ -1,4 +1,4 @@
-"""llm.c's file header, with each way it can be wrong as its own error."""
+"""llm.c's file header, with a separate error for each defect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokens a run trains on: made up, the standard library's own text, or a llm.c token file."""
+"""The tokens of a run: synthetic, the standard library's text, or an llm.c token file."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def synthetic_tokens(config: TrainConfig) -> Tokens:
 def stdlib_tokens(most: int = STDLIB_TOKENS) -> Tokens:
     """The first `most` (default 4 Mi) UTF-8 bytes of the running Python's own standard library, as tokens 0..255.
 
-    All its .py files in the order of their paths, without tests and installed packages. The text is another one in
-    another version of Python.
+    All its .py files in the order of their paths, without tests and installed packages. The text depends on the version
+    of Python.
     """
     root = Path(sysconfig.get_path("stdlib"))
     paths: list[Path] = []
@@ -139,10 +139,10 @@ def check_tokens(path: str | Path, tokens: Tokens, model: Model) -> None:
 
 
 def write_tokens(path: str | Path, tokens: NDArray[np.integer]) -> None:
-    """Write a llm.c token file, whole or not at all.
+    """Write an llm.c token file, completely or not at all.
 
-    Raises ValueError for tokens that are no one-dimensional array of integers from 0 to 65535, UnreadableFile where
-    the file cannot be written.
+    Raises ValueError unless tokens are a one-dimensional array of integers from 0 to 65535, UnreadableFile if the file
+    cannot be written.
     """
     tokens = np.asarray(tokens)
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu" or len(tokens) > np.iinfo(np.int32).max:

@@ -36,7 +36,7 @@ class Library:
     address: int = 0
 
     def by(self, piece: int = 0, scratch: int = 0) -> tuple[int, int, int, int]:
-        """What `multiply` takes: its first argument."""
+        """The first argument of `multiply`."""
         return (self.entry.address, self.address, piece, scratch)
 
 
@@ -108,7 +108,7 @@ def _load_openblas() -> Library:
     library = ctypes.CDLL(str(path)) if path else None
     function: Any = getattr(library, "scipy_sgemm_", None)
     address = ctypes.cast(function, ctypes.c_void_p).value if function else _sgemm_of_scipy()
-    # BLAS libraries only: an OpenMP runtime that is asked for its threads adopts the calling thread and binds it.
+    # BLAS libraries only: an OpenMP runtime that is queried for its threads adopts the calling thread and binds it.
     libraries = threadpoolctl.ThreadpoolController().select(user_api="blas")
     libraries.limit(limits=1)
     loaded = [i for i in libraries.info() if {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)]
@@ -125,7 +125,7 @@ def _openblas_path() -> Path | None:
 
 
 def _sgemm_of_scipy() -> int:
-    """Address of the `sgemm` that SciPy calls, whatever it is linked with."""
+    """Address of the `sgemm` that SciPy calls, for any BLAS that it is linked with."""
     import scipy.linalg.cython_blas as cython_blas
 
     capsule: Any = cython_blas.__pyx_capi__["sgemm"]

@@ -1,9 +1,9 @@
 """Our own matrix product: C (m, n) float32 from float32 matrices, as float32 or with operands rounded to bfloat16.
 
-B is brought into panels of PANEL columns: one word (gemm.packing) of each column, then the next word of each,
-with zeros where the matrix ends. So a register tile, REGISTER_ROWS by PANEL of C, stays in vector registers while it
-reads one stream of whole vectors of B and broadcasts single words of A. A panel is used by all rows of A while it is in
-the core's cache (Goto & van de Geijn 2008; Van Zee & van de Geijn 2015).
+B is packed into panels of PANEL columns: one word (gemm.packing) of each column, then the next word of each, with zeros
+after the end of the matrix. So a register tile, REGISTER_ROWS by PANEL of C, stays in vector registers while it reads
+one stream of whole vectors of B and broadcasts single words of A. A panel is used by all rows of A while it is in the
+core's cache (Goto & van de Geijn 2008; Van Zee & van de Geijn 2015).
 
 On x86-64 with AVX512-BF16 words are pairs of bfloat16, each one lane of VDPBF16PS; elsewhere operands are rounded to
 bfloat16 and multiplied as float32. Everything is generic vector code to LLVM otherwise.
@@ -28,7 +28,7 @@ INSTRUCTIONS = {"fp32": "avx512" if REGISTER_ROWS == 8 else "generic"}
 INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else f"{INSTRUCTIONS['fp32']}, rounded"
 ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
 VECTORS = PANEL // LANES
-HALF = 4  # rows addressed from one base: registers do not suffice for eight
+HALF = 4  # rows addressed from one base; there are not enough registers for eight
 ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a register tile
 AT_ONCE = 4  # words per turn of the inner loop, with one prefetched line
 
@@ -145,7 +145,7 @@ def _add_product(builder, pairs, total, a, b):
 register_floats = register_tile(pairs=False)
 register_pairs = (
     register_tile(pairs=True) if DOT_BF16 else register_floats
-)  # elsewhere no product is asked for in pairs
+)  # on other processors no product uses pairs
 
 
 @kernel
@@ -172,8 +172,8 @@ def multiply_panel(
 ):
     """C (m, columns) from words of A and a panel; strides in bytes, a_group that of LANES rows of A.
 
-    Meanwhile the `rows` rows, ahead_row bytes apart, that the next panel is made from are fetched, each register tile's
-    share at its `places`.
+    Meanwhile the `rows` source rows of the next panel, ahead_row bytes apart, are fetched, each register tile's share
+    at its `places`.
     """
     vectors = (columns + LANES - 1) // LANES
     i = 0
@@ -224,7 +224,7 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
                     round_row(words + i * a_row, a + WORD * ((m0 + i) * lda + k0), depth)
             else:
                 at_a, a_row, a_group = a + WORD * (m0 * lda + k0), WORD * lda, LANES * WORD * lda
-            from_rows, size, step = depth, PANEL_ROW, PANEL  # what a panel is made from, and how far it is to the next
+            from_rows, size, step = depth, PANEL_ROW, PANEL  # the source of a panel, and the distance to the next one's
             if trans_b:
                 from_rows, size, step = PANEL, WORD * depth, PANEL * ldb
             tiles = max(1, rows // REGISTER_ROWS)

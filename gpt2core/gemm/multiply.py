@@ -1,6 +1,6 @@
 """Matrix products from compiled code: one interface, `multiply`, over entries of our own product and of libraries.
 
-A library exports the Fortran `sgemm`; its address is passed to compiled code as an argument (a baked-in one would
+A library exports the Fortran `sgemm`; its address is passed to compiled code as an argument (a constant one would
 defeat the cache).
 """
 
@@ -80,7 +80,7 @@ def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
 
 @entry(PARAMETERS)
 def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """By a library's product of float32, which is asked for `piece` columns at a time, or for all if that is 0."""
+    """By a library's product of float32, called for `piece` columns at a time, or for all if `piece` is 0."""
     most = piece if piece else n
     for first in range(0, n, most):
         at_b = b + WORD * first * (ldb if trans_b else 1)
@@ -163,6 +163,6 @@ def time_product(by, trans_a, trans_b, m, n, k, a, b, c):
 
 
 def new_scratch() -> tuple[NDArray[np.int32], int]:
-    """What `multiply` needs of memory for itself, and its address; for one thread, valid while the array is kept."""
+    """Scratch memory for `multiply`, and its address; for one thread, valid while the array is kept."""
     words = np.empty(PRODUCT_SCRATCH + ALIGN // 4, np.int32)
     return words, -(-words.ctypes.data // ALIGN) * ALIGN

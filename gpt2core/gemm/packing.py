@@ -1,4 +1,4 @@
-"""From float32 matrices to the words that our own product multiplies.
+"""Packs float32 matrices into the words that our own product multiplies.
 
 A word is one float32, or two bfloat16 (a pair) that follow each other along the summed dimension; `pairs` says which.
 Where the processor cannot multiply pairs a bfloat16 is a word too, a rounded float32 (`round_row`). Rounding is to

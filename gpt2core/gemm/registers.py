@@ -1,6 +1,6 @@
-"""The rate that no product can exceed: multiply-adds on vector registers that wait for nothing, not even for a cache.
+"""The rate that no product can exceed: independent multiply-adds on vector registers, without memory accesses.
 
-Independent chains, more than an instruction's latency takes, each multiply-add on the widest vectors of the processor.
+There are more chains than an instruction's latency requires, on the widest vectors of the processor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VECTOR_BITS = next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) i
 LANES = VECTOR_BITS // 32
 CHAINS = 24 if VECTOR_BITS == 512 or platform.machine() == "aarch64" else 12  # of 32, or of 16 vector registers
 FLOP, PAIRS_FLOP = 2 * LANES * CHAINS, 4 * LANES * CHAINS  # of a turn of all chains
-TILE_REGISTERS = bool(FEATURES.get("amx-bf16", False))  # bfloat16 has faster ones then, which this loop leaves alone
+TILE_REGISTERS = bool(FEATURES.get("amx-bf16", False))  # faster for bfloat16, but not used by this loop
 
 
 def _chains(kind: Any, fill: Any, step: Any) -> Any:
@@ -71,5 +71,5 @@ def _add_pairs(builder, total, words):
 
 
 multiply_adds = _chains(ir.VectorType(F32, LANES), _splat, _multiply_add)
-# Where the processor has no products of pairs, a bfloat16 is multiplied as float32.
+# If the processor has no products of pairs, a bfloat16 is multiplied as float32.
 pair_multiply_adds = _chains(FLOATS, _word_splat, _add_pairs) if DOT_BF16 else multiply_adds

@@ -1,6 +1,6 @@
-"""Sizes of our own matrix product's panels and scratch. No Numba: what sizes a run's memory reads them."""
+"""Sizes of our own matrix product's panels and scratch. No Numba, because servers read them to size a run's memory."""
 
-PANEL = 48  # columns of B that our own matrix product brings together
-PRODUCT_DEPTH = 768  # words of a column that it takes at a time
-PRODUCT_BLOCK = 256 * PRODUCT_DEPTH  # words of A: with a panel, what a core's second cache holds
+PANEL = 48  # columns of B in a packed panel of our own matrix product
+PRODUCT_DEPTH = 768  # words of a column in a panel
+PRODUCT_BLOCK = 256 * PRODUCT_DEPTH  # words of A; with a panel they fit into a core's second cache
 PRODUCT_SCRATCH = PRODUCT_DEPTH * (PANEL + 2) + PRODUCT_BLOCK  # words; two for the place of a line

@@ -1,8 +1,8 @@
-"""Choice of a library, and of a number of columns per call, for each matrix product: measured once on a node, and kept.
+"""Choice of a library, and of a number of columns per call, for each matrix product: measured once on a node, and
+stored.
 
-They differ from shape to shape, and some are faster if a wide product is asked for in pieces
-(docs/decisions/0012). The choice decides how results are rounded, so that all runs on a node share one table, whose id
-is part of their fingerprint.
+Libraries differ by shape, and some are faster if a wide product is computed in pieces (docs/decisions/0012). The choice
+decides how results are rounded, so that all runs on a node share one table, whose id is part of their fingerprint.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Kept:
-    """A choice, and how many cores other processes kept busy while it was made; None: that was not noted."""
+    """A choice, and the number of cores that other processes kept busy during its measurement; None: unknown."""
 
     choice: Choice
     busy_cores: float | None = None
 
 
 class Products:
-    """What is chosen for each product. Without choices everything is the first library's, at once."""
+    """The choice for each product. Without choices the first library computes every product in one call."""
 
     def __init__(self, libraries: Sequence[Library], choices: Mapping[Product, Choice], table: str = "") -> None:
         self.libraries = {library.name: library for library in libraries}

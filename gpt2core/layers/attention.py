@@ -220,7 +220,7 @@ def backward(
 
 
 def scores(hs: int, T: int, TS: int) -> Product:
-    """Stands for all products of attention: a block of queries by all keys of a head."""
+    """Represents all products of attention: a block of queries by all keys of a head."""
     return Product(0, 1, min(BLOCK, TS), T, hs)
 
 

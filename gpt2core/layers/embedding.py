@@ -73,7 +73,7 @@ def encoder_backward_wpe(
 def forward(
     step: Builder, grid: Grid, *, out: Tensor, tokens: Tensor, positions: Tensor, wte: Tensor, wpe: Tensor
 ) -> None:
-    """Add the embeddings of tokens and their positions, which are filled in before the first step."""
+    """Add the embeddings of tokens and of their positions, which are written before the first step."""
     C = step.shape(out)[-1]
     step.op(
         "encoder", "forward", encoder_forward, grid, grid.cost(ROWS, C, 3 * F32 * C),
@@ -103,6 +103,6 @@ def backward_positions(
 
 
 def _share(step: Builder, weight: Tensor, dout: Tensor) -> int:
-    """Values that are added to one row of an embedding, if all rows are met alike."""
+    """Values that are added to one row of an embedding, if all rows occur equally often."""
     rows, C = step.shape(dout)
     return C * rows // step.shape(weight)[0]

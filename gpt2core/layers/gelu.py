@@ -35,7 +35,8 @@ def gelu_forward(out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
 
 @kernel
 def gelu_backward(dinp: Matrix, out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
-    """Take the gradient of a GELU's output to that of its input, in place; compute the output again: it was not kept.
+    """Compute the gradient of a GELU's input from that of its output, in place; compute the output again, since it was
+    not kept.
 
     Writes:   dinp (N, M): on entry the output's gradient, on exit the input's; out (N, M) =
     Reads:    inp (N, M)
@@ -61,7 +62,7 @@ def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, inp: T
 
 
 def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor, inp: Tensor) -> None:
-    """Add the backward pass, in place on `dinp`. It gives `out` again, which the next weight's gradient needs."""
+    """Add the backward pass, in place on `dinp`. It computes `out` again, which the next weight's gradient needs."""
     M = step.shape(inp)[-1]
     step.op(
         "gelu", "backward", gelu_backward, grid, grid.cost(ROWS, 27 * M, 4 * F32 * M), layer,

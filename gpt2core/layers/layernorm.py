@@ -134,9 +134,9 @@ def backward(
     dinp: Tensor, partial: Tensor, slot: int, past: Tensor | None, dout: Tensor,
     inp: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor,
 ) -> None:  # fmt: skip
-    """Add the backward pass; `past` is the gradient that goes around the LayerNorm, if there is one.
+    """Add the backward pass; `past` is the gradient that bypasses the LayerNorm, if there is one.
 
-    A tile leaves its share of the parameters' gradients in a row of `partial`, the first tile in row `slot`.
+    A tile writes its share of the parameters' gradients to a row of `partial`, the first tile to row `slot`.
     """
     (C,) = step.shape(weight)
     step.op(

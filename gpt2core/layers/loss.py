@@ -50,7 +50,7 @@ def cross_entropy(
 
 @kernel
 def mean_loss(losses: Float64s, control: Int64s, loss: Vector, step: Step, micro: Scalar, micros: Scalar):
-    """Batch `micro`'s part of the step's mean loss over `micros`; asks the run to stop if it is not finite.
+    """Batch `micro`'s part of the step's mean loss over `micros`; stops the run if it is not finite.
 
     Writes:   losses (steps,) float64, element `step` = for the first batch, += for others; control (any,) int64,
               element STOP = 1 if the loss is not finite

@@ -1,4 +1,4 @@
-"""A batch's samples and their classes, taken from arrays that lie outside the arenas."""
+"""A batch's samples and their classes, copied from arrays outside the arenas."""
 
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder

@@ -1,3 +1,3 @@
-"""Sizes of blocks that kernels work in. No Numba: what sizes a run's memory reads them."""
+"""Sizes of blocks of kernels. No Numba, because servers read them to size a run's memory."""
 
-ATTENTION_BLOCK = 64  # queries that attention takes at a time
+ATTENTION_BLOCK = 64  # queries that attention processes at a time

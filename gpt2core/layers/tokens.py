@@ -1,4 +1,4 @@
-"""A batch's inputs and targets, taken from the token stream."""
+"""A batch's inputs and targets, copied from the token stream."""
 
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder

@@ -1,4 +1,4 @@
-"""Hardware counters of one thread through perf_event_open(2), where the machine has them and the kernel allows it.
+"""Hardware counters of one thread through perf_event_open(2), if the machine has them and Linux allows it.
 
 Values are of the thread's whole time in its loop, user space only, waiting included. Source: linux/perf_event.h.
 """
@@ -23,20 +23,20 @@ EVENTS: Mapping[str, tuple[int, int]] = {
 }
 SYSCALL = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "s390x": 331, "riscv64": 241}
 ATTRIBUTE_BYTES = 128
-TIMES_TOO = 0b11  # of how long it was enabled, and of how long it counted
+TIMES_TOO = 0b11  # the time for which it was enabled, and the time for which it counted
 USER_ONLY = 1 << 5 | 1 << 6  # exclude_kernel, exclude_hv: what perf_event_paranoid = 2 still allows
 
 
 @dataclass
 class Counters:
-    """The counters of the thread that made them; `unavailable` says why one is not there."""
+    """The counters of the thread that created them; `unavailable` has the reason for a missing one."""
 
     events: Mapping[str, tuple[int, int]] = field(default_factory=lambda: EVENTS)
     unavailable: dict[str, str] = field(default_factory=dict)
     _open: dict[str, int] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Open what can be opened. A counter counts from here on."""
+        """Open the available counters, which count from here on."""
         for name, (kind, event) in self.events.items():
             try:
                 self._open[name] = open_counter(kind, event)
@@ -44,7 +44,7 @@ class Counters:
                 self.unavailable[name] = why_not(error)
 
     def stop(self) -> dict[str, int | None]:
-        """Read and close. Where counters took turns on the hardware a value is scaled up to the whole time."""
+        """Read and close the counters. If they took turns on the hardware, a value is scaled up to the whole time."""
         values: dict[str, int | None] = dict.fromkeys(self.events)
         for name, descriptor in self._open.items():
             count, enabled, counted = struct.unpack("=3Q", os.read(descriptor, 24))
@@ -74,7 +74,7 @@ def open_counter(kind: int, event: int) -> int:
 
 
 def why_not(error: OSError) -> str:
-    """A refusal in words."""
+    """The reason of a refusal in words."""
     name = errno.errorcode.get(error.errno or 0, "?")
     meaning = {
         errno.ENOENT: "this machine has no such counter (many virtual machines have none)",

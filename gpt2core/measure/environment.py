@@ -14,7 +14,7 @@ from gpt2core.spec.sources import source_hash
 
 
 def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, Any]:
-    """The environment as JSON values; null where the machine does not say."""
+    """The environment as JSON values; null if the machine does not report a value."""
     return {
         "core_version": _version("taskloom"),
         "core_hash": source_hash(),

@@ -1,5 +1,5 @@
-"""Can these samples be believed? What the kernel saw of the team and of the machine during each timed step, and the
-rule that flags a step. Flagged steps stay in the result; who reads it decides.
+"""Validity of samples: Linux's counts for the team and the machine during each timed step, and the rule that flags a
+step. Flagged steps stay in the result; its reader decides about them.
 
 Two sources. Each thread of the team reads its own usage as it comes to a step (measure.usage). The thread that watches
 the run reads what the kernel says of the whole machine, a few times a second; between two such readings a counter is
@@ -25,7 +25,7 @@ from gpt2core.node import host
 
 READ_EVERY_S = 0.25
 SHARE = 0.01  # minimum disturbed share of a step's time, or of its cores' time
-FREQUENCY_SHARE = 0.95  # a step was slow below this share of the run's median frequency
+FREQUENCY_SHARE = 0.95  # a lower share of the run's median frequency flags a step
 FOREIGN_SHARE = 0.02  # minimum share of the cores' time over all timed steps; the kernel counts ticks of milliseconds
 
 RULE = {
@@ -46,7 +46,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Reading:
-    """The machine at one moment. Sums since the machine or the process started; None where it does not say."""
+    """The machine at one moment. Sums since the machine or the process started; None if unknown."""
 
     ticks: int
     busy_s: float | None  # of the run's cores, all processes
@@ -83,7 +83,7 @@ class Watcher:
             self.read()
 
     def grown(self, name: str, bounds: Ints) -> Floats | None:
-        """By how much a sum grew in each span between consecutive bounds (in ticks), or None if it is not known."""
+        """Growth of a sum in each span between consecutive bounds (in ticks), or None if it is unknown."""
         values = [getattr(reading, name) for reading in self.readings]
         if None in values:
             return None
@@ -91,7 +91,7 @@ class Watcher:
         return np.diff(np.interp(bounds.astype(np.float64), at, np.array(values, np.float64)))
 
     def around(self, name: str, bounds: Ints) -> list[list[float]] | None:
-        """The values read in each span, with the one before and the one after it; None if it is not known."""
+        """The values read in each span, with the previous and the next one; None if they are unknown."""
         values = [getattr(reading, name) for reading in self.readings]
         if None in values:
             return None
@@ -145,7 +145,7 @@ def collect(watcher: Watcher, readings: Ints, bounds: Ints, warmup: int) -> dict
 
 
 def foreign(watcher: Watcher, bounds: Ints) -> dict[str, Any] | None:
-    """CPU time of the run's cores that was not this process's, over the timed steps; None if it is not known."""
+    """CPU time that other processes used on the run's cores over the timed steps; None if it is unknown."""
     span = bounds[[0, -1]]
     busy, own = watcher.grown("busy_s", span), watcher.grown("own_s", span)
     if busy is None or own is None:

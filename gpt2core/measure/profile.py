@@ -1,5 +1,5 @@
-"""Profiles: cost and dependencies of a step's tasks as a file, enough to replay the step. A trace is
-the same with who ran or waited when.
+"""Profiles: cost and dependencies of a step's tasks as a file, enough to replay the step. A trace also contains when
+each thread ran or waited.
 
 Formats (gzip JSON, schemas taskloom-profile-1 and taskloom-trace-1): docs/reference/formats.md.
 """
@@ -64,8 +64,8 @@ def calls(program: Program) -> dict[str, Any]:
 
 
 def timeline(rows: Sequence[Ints], bounds: Ints, first_step: int, ns_per_tick: float, complete: bool) -> dict[str, Any]:
-    """Who ran or waited when. rows: for each thread (n, 4) what, step, begin, end in ticks, what being a call or below
-    0 a wait; bounds: (timed steps + 1,) ticks at which steps begin and end.
+    """When each thread ran or waited. rows: for each thread (n, 4) what, step, begin, end in ticks, where `what` is a
+    call, or below 0 a wait; bounds: (timed steps + 1,) ticks at which steps begin and end.
 
     Times become nanoseconds since the first timed step began, and for each span the gap since the one before it.
     """

@@ -1,4 +1,4 @@
-"""Records that the team makes while it runs: sums and bounds for every op, step and phase; with tracing, every call.
+"""Records of the team while it runs: sums and bounds for every op, step and phase; with tracing, every call.
 
 Each thread writes rows of its own. Times are ticks of compile.clock.
 """
@@ -35,7 +35,7 @@ class Record(NamedTuple):
     task_time: Ints  # (tasks,) summed over all steps
     waited: Ints  # (P, LINE): time without a task, by cause; begin of the loop and of the last task
     passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
-    usage: Ints  # (P, timed steps + 1, LINE): the kernel's counts of the thread at each step; or no rows
+    usage: Ints  # (P, timed steps + 1, LINE): Linux's counts of the thread at each step; or no rows
     desk: Ints  # (P, DESK_CELLS) buffer for such a reading
     events: Ints  # (P, capacity, 4): call or, for a wait, -1 - its column of `waited`; step, begin, end
     event_count: Ints  # (P, LINE)
@@ -92,7 +92,7 @@ def bare_record(record):
 
 @inlined
 def note(record, thread, step, task, call, kind, phase, begin, end):
-    """Write down that a thread ran one of a task's calls."""
+    """Record that a thread ran one of a task's calls."""
     if step >= record.warmup:
         record.op_time[thread, kind] += end - begin
         record.op_calls[thread, kind] += 1
@@ -136,7 +136,7 @@ def note_wait_ended(record, thread, cause, since):
 
 @inlined
 def note_usage(record, thread, step):
-    """Read what the kernel knows of this thread as it comes to a step, the end of the last one included."""
+    """Read Linux's counts of this thread when it reaches a step, including the end of the last one."""
     row = step - record.warmup
     if 0 <= row < record.usage.shape[1]:
         cells = (thread * record.usage.shape[1] + row) * record.usage.shape[2]

@@ -1,4 +1,4 @@
-"""What the kernel knows of the calling thread, read from compiled code without allocation: Linux only.
+"""Linux's counts of the calling thread, read from compiled code without allocation.
 
 A reading is a row of int64: see the columns below. It takes two system calls, about a microsecond.
 """
@@ -16,7 +16,7 @@ READ, VOLUNTARY, INVOLUNTARY, MINOR, MAJOR, CORE, RUN_DELAY_NS = range(7)  # col
 UNKNOWN = -1
 USAGE_CELLS, TEXT_CELLS = 18, 8  # of struct rusage; of what is read of a schedstat file
 SCHEDSTAT_FD = USAGE_CELLS + TEXT_CELLS  # cell of the desk; the descriptor, or UNKNOWN
-DESK_CELLS = 32  # where a thread's reading is put together
+DESK_CELLS = 32  # buffer in which a thread's reading is assembled
 RUSAGE_THREAD = 1
 RU_MINFLT, RU_MAJFLT, RU_NVCSW, RU_NIVCSW = 8, 9, 16, 17  # int64 cells of struct rusage
 
@@ -33,7 +33,7 @@ def thread_usage(typingctx, address):
 
 @intrinsic
 def read_start(typingctx, descriptor, address, size):
-    """pread(2) of the first `size` bytes of a file; how many there were, or -1."""
+    """pread(2) of the first `size` bytes of a file; the number of bytes, or -1."""
 
     def codegen(context, builder, signature, args):
         arguments = [builder.trunc(args[0], I32), args[1], args[2], ir.Constant(I64, 0)]

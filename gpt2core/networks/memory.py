@@ -10,7 +10,7 @@ from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_ar
 
 
 def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
-    """One arena a kind: the network's tensors, and the run's own."""
+    """The arenas, one for each kind: the network's tensors and the run's own."""
     tensors = network_of(config).tensors(config)
     own = {"temporary": run_specs(config)}
     return {kind: plan_arena([*tensors.get(kind, ()), *own.get(kind, ())]) for kind in KINDS}

@@ -23,15 +23,15 @@ if TYPE_CHECKING:  # loaded by trainers only
 class Network(Protocol):
     """A kind of model that can be trained.
 
-    The module that holds one loads neither Numba nor NumPy: servers and workers size runs with it.
+    Its module loads neither Numba nor NumPy, because servers and workers size runs with it.
     """
 
     model: ClassVar[type[Model]]  # the class of its models' sizes
     presets: ClassVar[Mapping[str, Model]] = {}  # models of well-known sizes by their names, from small to large
-    fusions: ClassVar[tuple[str, ...]] = ("none",)  # those of spec.config.FUSIONS that its step follows
+    fusions: ClassVar[tuple[str, ...]] = ("none",)  # values of spec.config.FUSIONS that its step supports
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
-        """Every tensor by its arena's kind. Those that every run has are not in it (memory.run_specs)."""
+        """Every tensor by its arena's kind, without those that every run has (memory.run_specs)."""
 
     def step(self, config: TrainConfig, step: Builder) -> None:
         """Add the ops of a training step, whose slices are resolved. Raises ConfigError if it would be too large."""
@@ -69,7 +69,7 @@ def _no_file_format(config: TrainConfig, setting: str) -> ConfigError:
 
 
 def fusion_of(config: TrainConfig) -> str:
-    """Fusion of a run: which kernels share a task; "none" where the network's step does not follow the default.
+    """Fusion of a run: which kernels share a task; "none" if the network's step does not support the default.
 
     Raises ConfigError for a requested fusion that the network does not support.
     """

@@ -1,4 +1,4 @@
-"""Opening regular files, and replacing files whole or not at all. Standard library only."""
+"""Opens regular files, and replaces files completely or not at all. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unreadable(path: str | Path, error: OSError) -> UnreadableFile:
 
 @contextlib.contextmanager
 def open_regular(path: str | Path) -> Iterator[tuple[BinaryIO, int]]:
-    """The file, open for reading, and its size in bytes. Raises UnreadableFile, also for what is not a regular file."""
+    """The file, open for reading, and its size in bytes. Raises UnreadableFile, also if it is not a regular file."""
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):  # before opening: a pipe without a writer would wait for ever
             raise UnreadableFile(path, "not a regular file")
@@ -32,7 +32,8 @@ def open_regular(path: str | Path) -> Iterator[tuple[BinaryIO, int]]:
 def replacing(path: str | Path) -> Iterator[Path]:
     """A new empty file beside `path` that takes its place, synced to disk, if the block ends without an exception.
 
-    At every moment `path` is either what it was or complete. Raises UnreadableFile where it cannot be written.
+    At every moment `path` is either the old file or the complete new one. Raises UnreadableFile if it cannot be
+    written.
     """
     try:
         final = Path(path).resolve()

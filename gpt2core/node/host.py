@@ -49,7 +49,7 @@ def memory_info_bytes(key: str) -> int | None:
 
 
 def _cgroup_folders(controller: str) -> list[Path]:
-    """Folders of this process's cgroups that may hold a controller's files, innermost first, with all parents."""
+    """Folders of this process's cgroups that may contain a controller's files, innermost first, with all parents."""
     found: list[Path] = []
     for line in (read_text(Path("/proc/self/cgroup")) or "").splitlines():
         _, names, path = line.split(":", 2)
@@ -120,7 +120,7 @@ def smt_siblings(core: int) -> str | None:
 
 
 def governor(core: int) -> str | None:
-    """The frequency policy of a core, or None where the machine does not show it (many virtual machines)."""
+    """The frequency policy of a core, or None if the machine does not show it (many virtual machines)."""
     return read_text(CPU / f"cpu{core}/cpufreq/scaling_governor")
 
 
@@ -168,7 +168,7 @@ def core_times_s(cores: Sequence[int]) -> tuple[float | None, float | None]:
 
 
 def cgroup_throttled_s() -> float | None:
-    """Seconds for which the quotas of this process's cgroups have stopped their tasks; None if none of them says."""
+    """Seconds for which the quotas of this process's cgroups have stopped their tasks; None if unknown."""
     total_s, told = 0.0, False
     for folder in _cgroup_folders("cpu"):
         for line in (read_text(folder / "cpu.stat") or "").splitlines():

@@ -19,7 +19,7 @@ class Others:
         self._before_s = _used_s()
 
     def busy_cores(self) -> float:
-        """Mean number of busy cores since then, over at least LOOK_S; 0 where the system does not say."""
+        """Mean number of busy cores since then, over at least LOOK_S; 0 if the system does not report it."""
         time.sleep(max(0.0, self._begun + LOOK_S - time.monotonic()))
         after_s = _used_s()
         if self._before_s is None or after_s is None:

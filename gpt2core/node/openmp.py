@@ -21,8 +21,8 @@ FILES = {
     "libiomp5": ("libiomp5.so",),
     "libgomp": ("libgomp.so.1", "libgomp-*.so.1*"),  # wheels rename theirs
 }
-# Functions that we call. GOMP_taskwait_depend came together with today's form of depend clauses (GCC 9, LLVM 14): a
-# runtime without it would misread them.
+# Functions that we call. GOMP_taskwait_depend was introduced with the present form of depend clauses (GCC 9, LLVM 14):
+# a runtime without it would misread them.
 ENTRY_POINTS = (
     "GOMP_parallel", "GOMP_barrier", "GOMP_task", "GOMP_taskwait", "GOMP_taskwait_depend", "omp_get_thread_num",
     "GOMP_loop_nonmonotonic_dynamic_start", "GOMP_loop_nonmonotonic_dynamic_next", "GOMP_loop_end_nowait",
@@ -32,7 +32,7 @@ ANY = re.compile(r"/lib(gomp|iomp5|omp)(-[^/]*)?\.so[^/]*$")
 
 @dataclass(frozen=True)
 class RuntimeFile:
-    """An OpenMP runtime on this node. `version` is what the file says of itself."""
+    """An OpenMP runtime on this node. `version` comes from the file."""
 
     name: str  # libgomp, libiomp5 or libomp; for a path, its file name
     path: Path

@@ -65,9 +65,9 @@ def keep(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def better(earlier: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """The better of two measurements, figure by figure: a peak is what the undisturbed node can do.
+    """The better of two measurements, figure by figure: a peak is the rate of the undisturbed node.
 
-    Products of different libraries cannot be compared: the later figure counts. `earlier` counts the figures kept.
+    Products of different libraries are not comparable, so the later figure is kept. `earlier` counts the figures kept.
     """
     products = () if earlier.get("blas") == found.get("blas") else PRODUCTS
     threads = {count: dict(row) for count, row in found["threads"].items()}

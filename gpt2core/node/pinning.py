@@ -1,4 +1,4 @@
-"""Which core a thread runs on."""
+"""Binds threads to cores."""
 
 from __future__ import annotations
 

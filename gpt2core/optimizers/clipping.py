@@ -13,7 +13,7 @@ from gpt2core.step.ops import Constant, Read, Reduce, Tensor, Write
 from gpt2core.step.parameters import BOTH, GRADIENTS, Parameter, grid
 from gpt2core.step.signature import Float64s, Int64s, Step, TileInt, Vector
 
-LIMIT = 5  # in the settings; what stands before it is AdamW's
+LIMIT = 5  # index in the settings; the entries before it are AdamW's
 LEAST = 1e-6  # added to the norm, as PyTorch does, so that gradients of 0 stay 0
 
 
@@ -40,8 +40,8 @@ def gradient_squares(
 
 @kernel
 def clip(clipping: Float64s, norms: Float64s, control: Int64s, squares: Float64s, settings: Float64s, step: Step):
-    """By what the step's gradients are scaled so that their norm is at most the limit; asks the run to stop if the norm
-    is not finite.
+    """The factor that scales the step's gradients so that their norm is at most the limit; stops the run if the norm is
+    not finite.
 
     Writes:   clipping (1,) float64 =; norms (steps,) float64, element `step` =: the norm before; control (any,) int64,
               element STOP = 1 if it is not finite
@@ -63,7 +63,7 @@ def clip_norm(
     step: Builder, parameters: Sequence[Parameter], *,
     clipping: Tensor, norms: Tensor, control: Tensor, squares: Tensor, settings: Tensor,
 ) -> None:  # fmt: skip
-    """Add the norm of all parameters' gradients, a tile for each, and what the update scales them by."""
+    """Add the norm of all parameters' gradients, a tile for each, and the factor of the update."""
     step.op(
         "gradient_squares", "update", gradient_squares,
         grid(parameters, GRADIENTS).with_columns(slot=range(len(parameters))),

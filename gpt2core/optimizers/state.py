@@ -1,4 +1,4 @@
-"""Tables of the tensors that an optimizer needs beside the weights. No Numba: a server sizes runs with them."""
+"""Tables of the tensors that an optimizer needs beside the weights. No Numba, because servers size runs with them."""
 
 from __future__ import annotations
 

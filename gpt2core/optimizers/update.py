@@ -1,4 +1,4 @@
-"""The update of a network's parameters as a configuration asks for it."""
+"""The update of a network's parameters for a configuration."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Exited:
-    """The child and all it started are gone. code: its exit status, or minus the signal that ended it."""
+    """The child and all its children have ended. code: its exit status, or minus the signal that ended it."""
 
     code: int
 
@@ -111,14 +111,14 @@ class Child:
         for reader in self._readers:
             reader.start()
         threading.Thread(target=self._reap, daemon=True).start()
-        with contextlib.suppress(BrokenPipeError):  # it ended before reading; its exit status says why
+        with contextlib.suppress(BrokenPipeError):  # it ended before reading; its exit status has the reason
             process.stdin.write(json.dumps(settings))
             process.stdin.flush()
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
 
     def terminate(self) -> None:
-        """Ask the child's whole process group to stop."""
+        """Ask the child's process group to stop."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -137,7 +137,7 @@ class Child:
                 self._inbox.put(Printed(line.rstrip("\n")[:LINE_CHARS]) if event is None else Told(event))
 
     def _reap(self) -> None:
-        # Kill what the child left behind while its unreaped body still reserves the group's id.
+        # Kill the child's remaining children while the unreaped child still reserves the group's id.
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)

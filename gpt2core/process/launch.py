@@ -1,5 +1,5 @@
-"""How to start the trainer as a child process, and what it says. Standard library only: those who start a trainer
-must not load Numba or a BLAS themselves.
+"""How to start the trainer as a child process, and the events that it prints. Standard library only: those who start a
+trainer must not load Numba or a BLAS themselves.
 
 The child is `python -m gpt2core --result FILE`: the run's settings (TrainConfig as JSON) on its standard input, one
 JSON event a line on its standard output, notes for people on its standard error. Events, by `event`:
@@ -45,7 +45,7 @@ ONE_THREAD = {
 
 
 def command(result: Path, plan_only: bool = False, graph: Path | None = None, prove: bool = False) -> list[str]:
-    """The child's argument list. It carries no setting: those go to standard input."""
+    """The child's argument list, without settings, which go to standard input."""
     extra = [option for option, asked in (("--plan", plan_only), ("--prove", prove)) if asked]
     if graph is not None:
         extra += ["--graph", str(graph)]
@@ -58,7 +58,7 @@ def metg_command(result: Path) -> list[str]:
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The child's environment: the base one, with every library that has threads of its own held to one."""
+    """The child's environment: the base one, in which every library with its own threads is limited to one."""
     return {**(os.environ if base is None else base), **ONE_THREAD, "PYTHONUNBUFFERED": "1"}
 
 

@@ -27,7 +27,7 @@ class NodeTime:
         self.until_s = until_s
 
     def went_to_parts(self, reported: Mapping[str, float], until_s: float) -> None:
-        """Add what a process reported of its own time; the rest of the time up to an instant went to its end."""
+        """Add the parts that a process reported; the rest of the time up to an instant is the end of the process."""
         rest_s = until_s - self.until_s
         for part in NODE_TIME:
             if f"{part}_s" in reported:
@@ -37,7 +37,7 @@ class NodeTime:
         self.until_s = until_s
 
     def to_dict(self) -> dict[str, float]:
-        """The parts as a result has them: `planning_s` and so on."""
+        """The parts with the names of a result: `planning_s` and so on."""
         return {f"{part}_s": self.parts[part] for part in NODE_TIME if part in self.parts}
 
 

@@ -23,7 +23,7 @@ os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
 def main(work: Callable[[threading.Event], None]) -> int:
     """Do the work and return the exit code; its errors become events. SIGTERM and SIGINT set the event it gets."""
-    gc.disable()  # a plan has millions of objects and no cycles: the collector would find nothing
+    gc.disable()  # a plan has millions of objects and no cycles, so the garbage collector would find nothing
     end_with_parent()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -53,13 +53,13 @@ def leave(code: int) -> NoReturn:
 
 
 def end_with_parent() -> None:
-    """Kill this process group as soon as its starter has ended, in whatever way."""
+    """Kill this process group as soon as its starter has ended, for whatever reason."""
     descriptor = os.environ.pop(LIFELINE, None)
     if descriptor is None:  # started by hand
         return
 
     def watch() -> None:
-        os.read(int(descriptor), 1)  # no byte ever comes: it returns when the last writer, the parent, is gone
+        os.read(int(descriptor), 1)  # no byte ever arrives: it returns when the last writer, the parent, has ended
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
@@ -77,14 +77,14 @@ def read_settings() -> dict[str, Any]:
 
 
 def emit(event: dict[str, Any]) -> None:
-    """Write one event as one line. Raises Unheard if standard output does not take it."""
+    """Write one event as one line. Raises Unheard if standard output does not accept it."""
     if sys.stdout is None or sys.stdout.closed:  # None: the process was started without one
         raise Unheard("standard output is closed")
     try:
         sys.stdout.write(json.dumps(event) + "\n")
         sys.stdout.flush()
     except OSError as error:
-        raise Unheard(f"standard output does not take events: {error.strerror}") from error
+        raise Unheard(f"standard output does not accept events: {error.strerror}") from error
 
 
 def forget_output() -> None:
@@ -95,13 +95,13 @@ def forget_output() -> None:
 
 
 def started() -> None:
-    """Say that the settings were accepted and the work begins. Raises ConfigError if nothing compiled can be kept."""
+    """Report that the settings were accepted and the work begins. Raises ConfigError if the cache is not writable."""
     make_cache_folder()
     emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
 
 
 def deliver(path: Path, result: dict[str, Any]) -> None:
-    """Write the result whole or not at all, and say so. Raises UnreadableFile."""
+    """Write the result completely or not at all, and report it. Raises UnreadableFile."""
     text = json.dumps(result, allow_nan=False).encode()
     with replacing(path) as part:
         part.write_bytes(text)

@@ -1,9 +1,9 @@
-"""A canary: frozen work that is timed before and after a run's steps, on its cores, with all threads at once.
+"""A canary: fixed work that is timed before and after a run's steps, on its cores, with all threads at once.
 
-It is machine code, written out below, so no version of Taskloom, LLVM or NumPy changes it. If step times change and the
+It is machine code, listed below, so no version of Taskloom, LLVM or NumPy changes it. If step times change and the
 canary's do not, the software changed; if both change, the machine did (analysis/history.py). Half of its time goes to
-arithmetic in registers, half to memory that a core's own cache does not hold. It does not show the clocks of wide
-vectors, nor effects of larger memory.
+arithmetic in registers, half to memory that a core's own cache does not hold. It shows neither the clock rate of wide
+vectors nor effects of larger memory.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ CODE = "\n".join([
 ])  # fmt: skip
 CLOBBERED = ["rax", "r8", "r9", *(f"xmm{i}" for i in range(10)), "memory", "dirflag", "fpsr", "flags"]
 IDENTITY = hashlib.sha256(f"{CODE} {THREAD_BYTES} {PASSES}".encode()).hexdigest()
-UNAVAILABLE = None if platform.machine() == "x86_64" else f"no canary is written for {platform.machine()}"
+UNAVAILABLE = None if platform.machine() == "x86_64" else f"no canary exists for {platform.machine()}"
 
 
 @intrinsic
 def one_pass(typingctx, address, lines):
-    """The frozen code over so many lines at an address, which is a multiple of 16."""
+    """The fixed code over a number of lines at an address, which is a multiple of 16."""
 
     def codegen(context, builder, signature, args):
         constraint = ",".join(["r", "r", *(f"~{{{name}}}" for name in CLOBBERED)])
@@ -60,7 +60,8 @@ def one_pass(typingctx, address, lines):
 
 @runtime
 def canary_loop(thread, addresses, times, cells, threads, spin):
-    """Touch this thread's memory, then pass over it, all threads at once; (begin, end) of each repetition in ticks."""
+    """Touch this thread's memory, then pass over it, all threads at once; records (begin, end) of each repetition in
+    ticks."""
     address = addresses[thread]
     touch(address, address + THREAD_BYTES)
     one_pass(address, THREAD_BYTES // LINE)

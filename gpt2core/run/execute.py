@@ -1,4 +1,4 @@
-"""The steps of a run: the scheduler runs them, stage after stage, while the calling thread watches."""
+"""Executes the steps of a run: the scheduler runs them, stage after stage, while the calling thread watches."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Measured:
         return elapsed.astype(np.float64) * self.calibration.seconds_per_tick
 
     def mean_task_s(self, steps: int) -> list[float]:
-        """Mean seconds of each task over some steps that have just run and were reported."""
+        """Mean seconds of each task over steps that have just run."""
         scale = self.calibration.seconds_per_tick / steps
         return [float(t) for t in self.record.task_time * scale]
 
@@ -75,7 +75,7 @@ def execute(
 ) -> Measured:
     """Run the warm-up, measure what each task costs, and run the timed steps.
 
-    Raises NotFinite or Cancelled if the steps did not all happen, Stalled if no task ends any more.
+    Raises NotFinite or Cancelled if not all steps ran, Stalled if no task ends any more.
     """
     run = Stages(planned, arenas, bound, emit, stop)
     warmup, steps, measured = planned.config.warmup_steps, planned.config.steps, run.measured
@@ -93,7 +93,7 @@ def execute(
 
 
 class Stages:
-    """The stages of one run, warm-up and timed steps, and what is done while they run."""
+    """The stages of one run, warm-up and timed steps, and the periodic work while they run."""
 
     def __init__(
         self, planned: Plan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None
@@ -161,7 +161,7 @@ class Stages:
                 if timed:
                     self.measured.watcher.read_if_due()
                 self.report(int(self.control[STEPS_DONE]))
-            except BaseException:  # a run that cannot be watched ends with its step
+            except BaseException:  # a run that cannot be watched ends after its step
                 self.control[STOP] = 1
                 raise
 
@@ -169,7 +169,7 @@ class Stages:
 
     @contextlib.contextmanager
     def counting(self, thread: int) -> Iterator[None]:
-        """Let a thread count, and read its own usage."""
+        """Let a thread use its counters and read its own usage."""
         descriptor = evidence.open_schedstat(self.measured.record.desk[thread])
         self.counters[thread].start()
         try:
@@ -180,7 +180,7 @@ class Stages:
                 os.close(descriptor)
 
     def report(self, done: int) -> None:
-        """Emit the last step that is done if it is a new one."""
+        """Emit the last complete step if it is new."""
         measured = self.measured
         if done > self.reported and math.isfinite(measured.losses[done - 1]):
             self.reported = done

@@ -1,4 +1,4 @@
-"""The memory of a run: whether it fits, and who touches it first."""
+"""The memory of a run: checks that it fits, and lets its owners touch it first."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ PAGE_BYTES = 4096
 
 
 def check_fits(config: TrainConfig) -> None:
-    """Raise NotEnoughMemory, with what would fit, if the run's arenas exceed what this process may use."""
+    """Raise NotEnoughMemory, with a size that would fit, if the run's arenas exceed the memory of this process."""
     needed, available = run_bytes(config), host.available_memory_bytes()
     if needed > available:
         raise NotEnoughMemory(needed, available, what_fits(config, available - RESERVE_BYTES))
 
 
 def run_bytes(config: TrainConfig) -> int:
-    """What a run allocates once it is planned."""
+    """Bytes that a run allocates after planning."""
     return sum(memory_bytes(config).values()) + RESERVE_BYTES
 
 
 def check_plan_fits(program: Program, run: int) -> None:
-    """Raise NotEnoughMemory if the program's graph and its proof, beside the run's bytes, exceed what this process may
-    use."""
+    """Raise NotEnoughMemory if the program's graph and its proof, beside the run's bytes, exceed the memory of this
+    process."""
     needed, available = graph.planning_bytes(program) + run, host.available_memory_bytes()
     if needed > available:
         count = len(program.tasks)
@@ -66,7 +66,7 @@ def what_fits(config: TrainConfig, available: int) -> str:
 
 
 def first_touch(team: Team, arenas: Memory, program: Program) -> None:
-    """Let each thread of the team touch what it owns first, so that the memory is placed near its core."""
+    """Let each thread of the team touch its own memory first, so that it is placed near its core."""
     mine = owners(program, arenas.plans, len(team.cores))
     start = {arena: int(block.ctypes.data) for arena, block in arenas.arenas.items()}
 

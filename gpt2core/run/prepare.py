@@ -60,7 +60,7 @@ def plan(config: TrainConfig, run_bytes: int = 0, prove: bool = False) -> Plan:
     """Resolve slices and cores, build the step program and its graph, and prove the graph race-free.
 
     run_bytes: memory that the run allocates later and that must fit beside the plan. prove: derive and prove the graph
-    although a proven one is kept. Raises ConfigError for missing cores, NotEnoughMemory if the graph would not fit,
+    even if a proven one is cached. Raises ConfigError for missing cores, NotEnoughMemory if the graph would not fit,
     GraphError if the program is wrong.
     """
     config = slicing.resolve(config)
@@ -79,7 +79,7 @@ def plan(config: TrainConfig, run_bytes: int = 0, prove: bool = False) -> Plan:
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """Keep Python's collector of cycles off: it walks a plan's millions of objects again and again and frees none."""
+    """Turn Python's garbage collector off: it would scan a plan's millions of objects repeatedly and free none."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -106,7 +106,7 @@ def products_of(step: Program) -> list[Product]:
 def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
     """Candidate libraries for the program's products. Raises MachineError if the requested one is not installed."""
     if config.blas == "auto" and not table.worth_choosing(products_of(step)):
-        return [libraries.own(config.precision)]  # the choice in any case; loading the others takes time
+        return [libraries.own(config.precision)]  # chosen in any case; loading the others takes time
     return libraries.load(config.blas, config.precision)
 
 
@@ -130,7 +130,7 @@ def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> 
 
 
 def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]]) -> None:
-    """Weights from the checkpoint or the seed, the network's data, the optimizer's settings."""
+    """Write weights from the checkpoint or the seed, the network's data, and the optimizer's settings."""
     network = network_of(config)
     if config.checkpoint is None:
         network.initialise(config, arenas.weights)

@@ -1,8 +1,8 @@
-"""Graphs that were proven are kept: a program that is planned again is neither derived nor proven again.
+"""A cache of proven graphs: the graph of a program that is planned again is neither derived nor proven again.
 
-A file's name is a hash of what the graph and its proof follow from: the sync, every task with its accesses, and the
-sources that derive and prove. So it holds whatever made the program. The file begins with a checksum of that name and
-of its content: one that is damaged, or belongs to another name, is made anew. The files used last stay.
+A file's name is a hash of everything on which the graph and its proof depend: the sync, every task with its accesses,
+and the sources that derive and prove. So it is valid for any way to build the program. The file begins with a checksum
+of its name and its content. A damaged file, or one with another name, is replaced. The most recently used files stay.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gpt2core.step.graph import Graph
 from gpt2core.step.ops import Program
 from gpt2core.step.paths import Edges
 
-SOURCES = ("step", "run/proofs.py")  # what decides what a graph is, whether it is proven, and how it is written
-FOLDER_BYTES, EDGES_BYTES = 128 << 20, 4 << 20  # 124M has 0.1 MB of edges; writing more takes memory of the plan's
+SOURCES = ("step", "run/proofs.py")  # sources that determine a graph, its proof and its file
+FOLDER_BYTES, EDGES_BYTES = 128 << 20, 4 << 20  # 124M has 0.1 MB of edges; writing more would need memory of the plan
 TABLES = ("edges", "crossing")
 
 
@@ -40,13 +40,13 @@ def proven(program: Program, sync: str, anew: bool = False) -> Graph:
     if found is None:
         found = graph.build(program, sync)
         graph.validate(program, found)
-        with contextlib.suppress(UnreadableFile, OSError):  # a full disk costs the next start a moment
+        with contextlib.suppress(UnreadableFile, OSError):  # with a full disk the next start derives and proves again
             keep(path, found)
     return found
 
 
 def identity(program: Program, sync: str) -> str:
-    """Hash of everything that the graph and its proof follow from."""
+    """Hash of everything on which the graph and its proof depend."""
     about = [source_hash(SOURCES), sys.byteorder, sync, sorted(program.constants)]
     digest = hashlib.sha256(json.dumps(about).encode())
     for op in program.ops:
@@ -56,14 +56,14 @@ def identity(program: Program, sync: str) -> str:
 
 
 def read(path: Path) -> Graph | None:
-    """The graph in a file, which counts as used now. None: there is none, or the file is not what was written."""
+    """The graph in a file, which is marked as used now. None: the file is missing or damaged."""
     try:
         checksum, _, content = path.read_bytes().partition(b"\n")
     except OSError:
         return None
     if checksum != _checksum(path, content):
         return None
-    with contextlib.suppress(OSError):  # it was pruned meanwhile, or is another user's
+    with contextlib.suppress(OSError):  # it was pruned meanwhile, or belongs to another user
         os.utime(path)
     head, _, ends = content.partition(b"\n")
     fields: dict[str, Any] = json.loads(head)
@@ -77,9 +77,9 @@ def read(path: Path) -> Graph | None:
 
 
 def keep(path: Path, found: Graph) -> None:
-    """Write a graph that was proven, unless it is too large; what was not used for longest goes.
+    """Write a proven graph, unless it is too large, and delete the least recently used.
 
-    Raises UnreadableFile or OSError where it cannot be written.
+    Raises UnreadableFile or OSError if it cannot be written.
     """
     if 8 * (len(found.edges) + len(found.crossing)) > EDGES_BYTES:
         return
@@ -98,7 +98,7 @@ def _checksum(path: Path, content: bytes) -> bytes:
 
 
 def _prune(folder: Path) -> None:
-    """Delete files, the longest unused first and unfinished ones too, until FOLDER_BYTES at most are left."""
+    """Delete files, the least recently used first and unfinished ones too, until at most FOLDER_BYTES are left."""
     kept_bytes = 0
     for _, path, size in sorted(_files(folder), reverse=True):
         kept_bytes += size
@@ -107,7 +107,7 @@ def _prune(folder: Path) -> None:
 
 
 def _files(folder: Path) -> list[tuple[float, Path, int]]:
-    """When each file was used last, its path and its size."""
+    """Time of the last use, path and size of each file."""
     found = []
     for path in folder.iterdir():
         with contextlib.suppress(FileNotFoundError):  # another trainer was faster

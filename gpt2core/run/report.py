@@ -58,7 +58,7 @@ class Report:
         end = cells[..., tracing.LAST].max(axis=0)
         busy = cells[..., tracing.BUSY].sum(axis=(0, 2))
         if not schedulers.scheduler(self.config.scheduler).overlaps(self.config.sync):
-            # In their order; what did not run, the update of all micro-batches but the last, ends as it begins.
+            # In their order. A phase that did not run (the update of all micro-batches but the last) ends as it begins.
             ends = np.maximum.accumulate(end.reshape(self.config.steps, -1), axis=1)
             ends[:, -1] = self.measured.record.step_end
             begins = np.concatenate([self.measured.starts()[:, None], ends[:, :-1]], axis=1)
@@ -130,7 +130,7 @@ class Report:
         )
 
     def trace(self, environment: dict[str, Any]) -> dict[str, Any]:
-        """The profile, and who ran or waited when in the timed steps."""
+        """The profile, and when each thread ran or waited in the timed steps."""
         warmup = self.config.warmup_steps
         bounds = np.concatenate([[self.measured.begins[warmup]], self.measured.record.step_end[warmup:]])
         rows = [
@@ -169,7 +169,7 @@ class Report:
             warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it needs 6")
         if config.trace and not self.trace_complete():
             warnings.append(
-                f"the trace is cut off: its buffers hold {self.measured.record.events.shape[1]} spans a thread"
+                f"the trace is cut off: its buffers have room for {self.measured.record.events.shape[1]} spans a thread"
             )
         if settings.stress() is not None:
             warnings.append("TASKLOOM_STRESS delays tasks at random: times are meaningless")

@@ -1,10 +1,10 @@
-"""Measure this node's peaks: `python -m gpt2core.run.roof --result FILE`. One JSON event a line, as process/launch.py
-says.
+"""Measure this node's peaks: `python -m gpt2core.run.roof --result FILE`. It prints one JSON event a line
+(process/launch.py).
 
 For each number of threads, pinned: GFLOP/s of matrix products of 1024 x 1024, each thread its own, by the fastest
 library, and of multiply-adds in vector registers, both in single precision and in bfloat16; and GB/s of triad,
 a = b + s * c on arrays larger than the caches, counted as STREAM does: two reads, a write. The best of some repetitions
-counts: a peak is what the node can do undisturbed.
+counts: a peak is the rate of the undisturbed node.
 
 Source: McCalpin 1995 (STREAM).
 """
@@ -59,7 +59,8 @@ def products_loop(thread, by, scratch, matrices, size, times, cells, threads, sp
 
 @runtime
 def registers_loop(thread, pairs, value, sums, turns, times, cells, threads, spin):
-    """Multiply and add in registers, all threads at once; the sums are kept, so that they have to be made."""
+    """Multiply and add in registers, all threads at once; the sums are stored, so that the compiler cannot drop
+    them."""
     barrier(address_of(cells, 0), threads, spin)
     times[thread, BEGIN] = ticks()
     if pairs:
@@ -153,10 +154,10 @@ def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> di
 
 
 def main() -> int:
-    """Measure, keep and report; the exit code."""
+    """Measure, store and report the peaks; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m gpt2core.run.roof", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--result", type=Path, required=True, help="where to write the result (JSON)")
+    parser.add_argument("--result", type=Path, required=True, help="file for the result (JSON)")
     arguments = parser.parse_args()
 
     def work(_: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""One run: plan, check, allocate, compile, train on a pinned team, and report what was measured."""
+"""One run: plan, check, allocate, compile, train on a pinned team, and report the measurements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def train(
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
     """
     spent = spent or NodeTime()
-    check_fits(slicing.resolve(config))  # first: it is quick, and the plan of a huge run is not
+    check_fits(slicing.resolve(config))  # first, because it is quick and the plan of a huge run is slow
     resident = pages.Residency()
     planned = plan(config, run_bytes(config), prove)
     config = planned.config
@@ -90,7 +90,7 @@ def train(
     if artifacts is not None:
         try:
             profile.write_json_gz(artifacts / "profile.json.gz", report.profile(about))
-        except UnreadableFile as error:  # a full disk loses the profile, not the result
+        except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
     result = report.result(about, weights_sha256(arenas.weights), resident.pieces)
     canary.time()  # last, since its memory is not part of the run's peak
@@ -99,7 +99,7 @@ def train(
 
 
 def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:
-    """SHA-256 over every weight's bytes, in the table's order: equal only if training gave the same bits."""
+    """SHA-256 over every weight's bytes, in the table's order: equal only if weights are bit-identical."""
     digest = hashlib.sha256()
     for array in weights.values():
         digest.update(np.ascontiguousarray(array).data)

@@ -1,4 +1,4 @@
-"""From a step program to what compiled code needs to run its tasks: addresses and integers in flat tables."""
+"""Converts a step program into flat tables of addresses and integers, from which compiled code runs its tasks."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ COLUMNS = 8  # of the tables; one cache line a call
 class Dispatch:
     """`tasks` (n, COLUMNS) int64 holds each task's first call, with the address of the next one, or 0, in NEXT;
     `context` (P, CONTEXT_SIZE) a line for each thread; `op_first` (ops + 1,) where each op's tasks begin. `kinds` are
-    the (name, phase) that times are summed by, `blas` what computes their products; a call's NUMBER is its place in the
-    program. The rest is kept alive.
+    the (name, phase) by which times are summed, `blas` the libraries of their products; a call's NUMBER is its index in
+    the program. The other fields keep memory alive.
     """
 
     tasks: NDArray[np.int64]
@@ -147,7 +147,7 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
             flat += (operand, 0, 0, 0)
         elif isinstance(operand, Product):
             if products is None:
-                raise ValueError(f"no library was given for the product {operand}")
+                raise ValueError(f"no library was chosen for the product {operand}")
             flat += products.operand(operand)
         elif operand is None:
             flat += (0, 0, 0, 0)
@@ -164,7 +164,7 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
 
 @inlined
 def run_task(tasks, context, record, thread, step, task):
-    """Run one task's calls on this thread and write down how long each took."""
+    """Run one task's calls on this thread and record how long each took."""
     context[thread, STEP] = step
     begin = ticks()
     start = begin

@@ -1,7 +1,7 @@
 """Interface of a scheduler. A scheduler is a folder here and a line in gpt2core/spec/schedulers.py.
 
-`prepare` returns what runs the stages of a job, on threads of its own. Every scheduler runs tasks by dispatch.run_task,
-which also records them, so that all are measured alike.
+`prepare` returns an object that runs the stages of a job on its own threads. Every scheduler runs tasks by
+dispatch.run_task, which also records them, so that all are measured alike.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ class Prepared(ABC):
         """
 
     def stuck(self) -> list[str]:
-        """Describe which tasks wait on what when a run stalls; empty if unknown."""
+        """Describe the waiting tasks and their predecessors when a run stalls; empty if unknown."""
         return []
 
 
 class Scheduler(Facts, ABC):
-    """Decides which task runs when, and where. The module that holds one loads neither Numba nor NumPy."""
+    """Decides which task runs when, and where. Its module loads neither Numba nor NumPy."""
 
     def load(self, options: Mapping[str, Any], cores: Sequence[int]) -> None:
-        """Load what it needs of others, such as a runtime, before anything is allocated; by default nothing.
+        """Load foreign libraries, such as a runtime, before anything is allocated; by default none.
 
         Raises CoreError if this machine lacks it.
         """

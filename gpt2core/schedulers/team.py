@@ -17,7 +17,7 @@ from gpt2core.step.control import FINISHED, FIRST, LAST
 
 
 class Team:
-    """P threads on given cores. Threads live for one `run`; what they touched first stays near their cores."""
+    """P threads on given cores. Threads live for one `run`; memory that they touched first stays near their cores."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self.cores = tuple(cores)
@@ -76,7 +76,8 @@ class Team:
         return threads
 
     def place(self, thread: int) -> tuple[int, ...]:
-        """Bind the calling thread to its core; its affinity, read back. Raises MachineError if it does not hold."""
+        """Bind the calling thread to its core; return its affinity, read back. Raises MachineError if it is not in
+        effect."""
         return pin_this_thread(self.cores[thread])
 
 
@@ -89,7 +90,7 @@ class OnTeam(Prepared):
 
     @abstractmethod
     def loop(self, stage: Stage) -> tuple[Callable[..., None], list[Any]]:
-        """The compiled loop of a stage, and what it takes after the arguments that all take (see `run`)."""
+        """The compiled loop of a stage, and its arguments after the common ones (see `run`)."""
 
     def team(self) -> Team:
         """The team that runs the next stage."""

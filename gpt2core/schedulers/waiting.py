@@ -1,5 +1,6 @@
-"""How a thread waits: it spins for some tens of microseconds, then yields its core to other threads, then parks in the
-kernel until it is woken. The clock decides, since a pause takes 40 cycles on one processor and 140 on another.
+"""How a thread waits: it spins for some tens of microseconds, then yields its core to other threads, then parks in
+Linux until it is woken. Times are measured with the clock, since a pause takes 40 cycles on one processor and 140 on
+another.
 
 A parked thread was back 42 to 66 us after it was woken, and waking it took 14 to 24 us (medians, two virtual cores,
 waits of 0.2 and 1 ms). A yielding thread was back in less than 1 us, so a thread parks only when a wait is long.
@@ -28,21 +29,21 @@ from gpt2core.compile.parking import EVERYONE, park, wake
 
 SPIN_S = 50e-6
 SPIN_OVERSUBSCRIBED_S = 1e-6  # another thread of the team wants the core
-PATIENCE = 20  # a thread parks after PATIENCE times its spinning time
-LOOKS = 16  # checks of the cell between two readings of the clock, each of which takes as long as a pause or longer
+PATIENCE = 20  # a thread parks after this multiple of its spinning time
+LOOKS = 16  # checks of the cell between two readings of the clock, since a reading takes at least as long as a pause
 ARRIVED, GENERATION, PARKED = 0, 64, 128  # bytes of a barrier's cells, a cache line each
 BARRIER_CELLS = 32  # int64
 CALIBRATION_S = 0.002
 
 
 def spin_ticks(cores: Sequence[int]) -> int:
-    """For how long a thread of a team on these cores spins before it yields."""
+    """The time that a thread of a team on these cores spins before it yields."""
     return round((SPIN_S if len(set(cores)) == len(cores) else SPIN_OVERSUBSCRIBED_S) * ticks_per_s())
 
 
 @functools.cache
 def ticks_per_s() -> float:
-    """The clock's rate, good to a thousandth: enough for waiting, not for results."""
+    """The clock's rate, accurate to a thousandth: enough for waiting, not for results."""
     first = clock.pair()
     time.sleep(CALIBRATION_S)
     return 1 / clock.Calibration.between(first, clock.pair()).seconds_per_tick

@@ -295,7 +295,7 @@ class TrainConfig:
 
     @property
     def fused(self) -> str:
-        """Which kernels share a task. With sync phase, updates are their own phase; op_threads names single ops."""
+        """The kernels that share a task. With sync phase, updates are a separate phase; op_threads names single ops."""
         if self.fusion is not None:
             return self.fusion
         if self.op_threads:

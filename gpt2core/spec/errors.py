@@ -1,10 +1,11 @@
-"""Every error the core raises on purpose. `slug` is stable and is relied upon outside; the message is for people."""
+"""Every error that the core raises on purpose. `slug` is stable and part of the interface; the message is for
+people."""
 
 from __future__ import annotations
 
 
 class CoreError(Exception):
-    """The trainer cannot go on."""
+    """The trainer cannot continue."""
 
     slug = "core-error"
     exit_code = 1  # the work failed
@@ -78,19 +79,19 @@ class CountMismatch(FileError):
 
 
 class ShapeMismatch(FileError):
-    """The file holds a model of another shape than the one asked for."""
+    """The file's model has another shape than the requested one."""
 
     slug = "shape-mismatch"
 
 
 class TokenOutOfRange(FileError):
-    """The data holds a token that the model's vocabulary does not have."""
+    """The data contains a token that is not in the model's vocabulary."""
 
     slug = "token-out-of-range"
 
 
 class NotEnoughMemory(InputError):
-    """The arenas would not fit in the memory this process may use."""
+    """The arenas do not fit into the memory that this process may use."""
 
     slug = "not-enough-memory"
 
@@ -139,7 +140,7 @@ class Unheard(CoreError):
 
 
 class Violated(CoreError):
-    """A task of a benchmark ran before its inputs, did not run, or left wrong numbers in memory."""
+    """A task of a benchmark ran before its inputs, did not run, or wrote wrong numbers."""
 
     slug = "violated"
 

@@ -11,7 +11,7 @@ from typing import Any
 from gpt2core.spec.config import PHASES
 
 SCHEMA = "taskloom.result/2"
-MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time for counters to describe the work
+MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time at which counters describe the work
 # Parts of the time that a run takes of its node, in their order. A worker adds the first two: delivering the result
 # before this one, and waiting for a claim.
 NODE_TIME = (
@@ -85,14 +85,14 @@ class TrainResult:
     weights_sha256: str
     graph: Mapping[str, float]
     validity: Mapping[str, Any] = field(default_factory=dict)
-    flagged: Sequence[Sequence[str]] = ()  # for each step the reasons why it may not count
+    flagged: Sequence[Sequence[str]] = ()  # for each step the reasons why it is flagged
     counters: Mapping[str, Any] = field(default_factory=dict)
     resident_bytes: Mapping[str, int] = field(default_factory=dict)  # what peak_rss consists of
     warnings: Sequence[str] = ()
     schema: str = SCHEMA
     summary: Mapping[str, Any] = field(default_factory=dict)
     gradient_norms: Sequence[float] = ()  # of each step, before clipping; empty without grad_clip
-    canary: Mapping[str, Any] = field(default_factory=dict)  # frozen work timed beside the steps (run/canary.py)
+    canary: Mapping[str, Any] = field(default_factory=dict)  # fixed work timed beside the steps (run/canary.py)
     node_time: Mapping[str, float] = field(default_factory=dict)  # seconds of each of NODE_TIME: `timed_s` ...
 
     def samples(self) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""Registry of schedulers, and the facts about each that need no trainer."""
+"""Registry of schedulers, and the properties of each that need no trainer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ AUTO = "auto"
 
 
 class Facts:
-    """Facts about a scheduler, without loading a trainer."""
+    """Properties of a scheduler, known without loading a trainer."""
 
     name: ClassVar[str]
-    # What a task waits for: the task before it, all of the op before, or its inputs.
+    # What a task waits for: the previous task, all tasks of the previous op, or its inputs.
     order: ClassVar[Literal["program", "ops", "graph"]]
     options: ClassVar[tuple[str, ...]] = ()  # settings of TrainConfig that only it reads
     most_threads: ClassVar[int | None] = None
@@ -43,7 +43,7 @@ class Facts:
         return self.order == "graph" and sync != "phase"
 
     def chosen(self, config: TrainConfig) -> dict[str, Any]:
-        """Its options as a run has them."""
+        """The values of its options in a run."""
         return {name: getattr(config, name) for name in self.options}
 
     def runtime_of(self, config: TrainConfig) -> str | None:
@@ -69,7 +69,7 @@ def _in_module(module: str) -> Any:
 
 
 def facts(name: str) -> Facts | None:
-    """Facts about a scheduler; None if this version has no such scheduler, which a result of another may name."""
+    """Properties of a scheduler. None if this version has no such scheduler; results of other versions may name one."""
     found: Facts | None = scheduler(name) if name in SCHEDULERS else None
     return found
 

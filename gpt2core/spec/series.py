@@ -1,4 +1,4 @@
-"""Which runs are one series: those of one configuration on one machine, with whatever software they ran."""
+"""Runs of one series: those of one configuration on one machine, with any software."""
 
 from __future__ import annotations
 

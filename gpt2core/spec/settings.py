@@ -16,12 +16,12 @@ STALL_S = 120.0
 
 
 def cache_folder() -> Path:
-    """TASKLOOM_CACHE_DIR: where compiled code, proven graphs, tables of products and peaks are kept."""
+    """TASKLOOM_CACHE_DIR: folder of compiled code, proven graphs, tables of products and peaks."""
     return Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
 
 
 def make_cache_folder() -> Path:
-    """The cache folder, made if it is missing. Raises ConfigError where it cannot be written."""
+    """The cache folder, created if it is missing. Raises ConfigError if it is not writable."""
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def make_cache_folder() -> Path:
 
 
 def numba_cache() -> str | None:
-    """NUMBA_CACHE_DIR: Numba's own name for the folder of compiled code, which counts for more than ours; or None."""
+    """NUMBA_CACHE_DIR: Numba's own name for the folder of compiled code, which takes precedence over ours; or None."""
     return os.environ.get("NUMBA_CACHE_DIR") or None
 
 
@@ -42,7 +42,7 @@ def clock() -> str | None:
     """TASKLOOM_CLOCK: clock_gettime, to time tasks without the processor's counter; or None. Raises ConfigError."""
     wanted = os.environ.get("TASKLOOM_CLOCK") or None
     if wanted not in (None, "clock_gettime"):
-        raise ConfigError("TASKLOOM_CLOCK", wanted, "clock_gettime, or nothing for the fastest that there is")
+        raise ConfigError("TASKLOOM_CLOCK", wanted, "clock_gettime, or nothing for the fastest available clock")
     return wanted
 
 
@@ -52,7 +52,7 @@ def stall_s() -> float:
 
 
 def proves_always() -> bool:
-    """TASKLOOM_PROVE=always: task graphs are derived and proven although they are kept. Raises ConfigError."""
+    """TASKLOOM_PROVE=always: task graphs are derived and proven even if proven ones are cached. Raises ConfigError."""
     wanted = os.environ.get("TASKLOOM_PROVE") or None
     if wanted not in (None, "always"):
         raise ConfigError("TASKLOOM_PROVE", wanted, "always, or nothing to prove each graph once")
@@ -60,7 +60,7 @@ def proves_always() -> bool:
 
 
 def stress() -> int | None:
-    """TASKLOOM_STRESS: seed of random delays before tasks, which shake out races; None without. Raises ConfigError."""
+    """TASKLOOM_STRESS: seed of random delays before tasks, which expose races; None without. Raises ConfigError."""
     return int(_number("TASKLOOM_STRESS", 0)) if os.environ.get("TASKLOOM_STRESS") else None
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def source_hash(parts: Sequence[str] = (".",), root: Path = ROOT) -> str:
-    """SHA-256 of a trainer's source files, or of some files and folders of it: with the same hash runs the same."""
+    """SHA-256 of a trainer's source files, or of some of its files and folders; the same hash means the same code."""
     digest = hashlib.sha256()
     files = {path for part in parts for path in [root / part, *(root / part).rglob("*")] if path.suffix == ".py"}
     for path in sorted(files):

@@ -1,8 +1,8 @@
-"""Makes step programs: ops are declared on tensors, and come out with the memory that each of their tiles touches.
+"""Builds step programs: ops are declared on tensors, and get the memory that each of their tiles touches.
 
 Declared rows are bytes of an arena. Where declarations overlap, the arena is cut at their ends; pieces that the same
-tasks touch in the same way are one region. So tensors, rows of different lengths and whole arenas need no convention
-to meet each other: what overlaps in memory conflicts.
+tasks touch in the same way are one region. So tensors, rows of different lengths and whole arenas need no convention:
+accesses conflict if they overlap in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from gpt2core.step.tensors import ITEMSIZE, ArenaPlan, TensorSpec
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """An op, and what each of its tiles touches, before regions are known."""
+    """An op with the memory that each of its tiles touches, before regions are known."""
 
     op: Op
     touches: tuple[tuple[Touch, ...], ...]
@@ -111,10 +111,10 @@ class Builder:
         filler: bool = False,
         **given: Given,
     ) -> None:
-        """Add an op: a kernel over a grid, with what stands for each of its parameters (see ops).
+        """Add an op: a kernel over a grid, with an operand for each of its parameters (see ops).
 
-        Raises TypeError for what does not fit the kernel's parameters, GraphError for tensors, rows or columns that
-        are not there.
+        Raises TypeError for operands that do not fit the kernel's parameters, GraphError for unknown tensors, rows or
+        columns.
         """
         label = op_label(name, layer, self.micro)
         known = signature(kernel)
@@ -142,7 +142,7 @@ class Builder:
                 continue
             constant = isinstance(use, Constant)
             if constant and isinstance(use.of, Tensor) and use.of.name not in self._place:
-                continue  # outside the arenas, as a mapped file is: no task writes it
+                continue  # outside the arenas, such as a mapped file: no task writes it
             whole = [] if use.rows else self.spans(use.of, [(0, self._extent(use.of)[2])])
             for tile, ranges in zip(tiles, grid.rows(use.rows), strict=True):
                 spans = whole or self.spans(use.of, ranges)
@@ -191,7 +191,7 @@ class Builder:
 
 
 def _operand(what: str, kind: Kind, given: Given) -> Operand:
-    """Convert an op's argument for the kernel. Raises TypeError if the parameter does not take it."""
+    """Convert an op's argument for the kernel. Raises TypeError if the parameter does not accept it."""
     fits = {
         Array: given is None or isinstance(given, Use | Own),
         Multiplier: isinstance(given, Product),

@@ -1,8 +1,8 @@
-"""From accesses to dependencies. Data only: no execution, no kernels, no threads.
+"""Derives dependencies from accesses. Data only: no execution, no kernels, no threads.
 
-A graph's nodes are the tasks in program order and the waits that `sync` puts between them: `begin`, through which an
-iteration starts, `end`, through which it is complete, and for sync = phase one between the phases. Edges are of one
-iteration, or cross to the next one (taskiter). Waits are nodes, so there is one executor for every sync.
+A graph's nodes are the tasks in program order and the waits that `sync` inserts: `begin` at the start of an iteration,
+`end` at its end, and for sync = phase one between the phases. Edges are within an iteration, or cross to the next one
+(taskiter). Waits are nodes, so there is one executor for every sync.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Walk:
     """Derives the dependencies of tasks from their accesses, in program order, over several iterations.
 
     A read depends on the last write; a write on the last write and all reads since; members of one reduction on
-    what came before it. Source: OmpSs-2 specification, "dependency model" of discrete accesses.
+    everything before it. Source: OmpSs-2 specification, "dependency model" of discrete accesses.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ def reduce_edges(nodes: int, edges: Iterable[Edge]) -> list[Edge]:
 
 def build(program: Program, sync: str) -> Graph:
     """The graph of a step program: `sync` = phase waits after every phase, step at the end of a step, none (taskiter)
-    lets an iteration begin once the loss of the one before is known, and then as data allows.
+    lets an iteration begin once the loss of the previous one is known, and then as data allow.
 
     Raises GraphError if two tiles of one op conflict: fork-join could not run it.
     """
@@ -208,7 +208,7 @@ def compatible(a: Access, b: Access) -> bool:
 def validate(program: Program, graph: Graph) -> None:
     """Prove that every two tasks with conflicting accesses are ordered, within an iteration and from one to the next.
 
-    This is the race detector. Raises GraphError that names two tasks and what they conflict on.
+    This is the race detector. Raises GraphError that names two tasks and the conflicting memory.
 
     The accesses to a region, in program order, fall into runs whose members do not conflict: reads, or reductions.
     Two that conflict lie in different runs, so it is enough that all of a run come before all of the next.

@@ -1,4 +1,4 @@
-"""The tiles of an op: a label each, and named integers, from which kernels and accesses take what they need."""
+"""The tiles of an op, each with a label and named integers for kernels and accesses."""
 
 from __future__ import annotations
 

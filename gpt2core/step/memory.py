@@ -1,4 +1,4 @@
-"""The memory of a run: one arena a kind, allocated whole, with a view for each tensor."""
+"""The memory of a run: one arena for each kind, allocated as a whole, with a view for each tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpt2core.step.tensors import ArenaPlan
 
 
 class Memory:
-    """The arenas of one run. `arrays` maps tensor names to views; `view` gives what an operand names."""
+    """The arenas of one run. `arrays` maps tensor names to views; `view` returns the array of an operand."""
 
     def __init__(self, plans: Mapping[str, ArenaPlan]) -> None:
         self.plans = plans

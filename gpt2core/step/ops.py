@@ -1,7 +1,7 @@
 """Parts of a step program: ops over tiles, the accesses of each tile's task, and the operands of its kernel.
 
-A tensor is named once. `Builder.op` (step/builder.py) takes a kernel, the grid of its tiles, and for each of the
-kernel's parameters what stands for it:
+A tensor is named once. `Builder.op` (step/builder.py) takes a kernel, the grid of its tiles, and an operand for each of
+the kernel's parameters:
 
     step.op(
         "layernorm", "backward", layernorm_backward, grid, grid.cost("row0:row1", 17 * C, 16 * C), layer=layer,
@@ -15,7 +15,7 @@ kernel's parameters what stands for it:
 
 From that follow the operands, the accesses (the memory that each tile touches), the checks of rank and dtype, and the
 compiled entry. Names of columns ("row0:row1") are the grid's; the kernel's integers (`row0: TileInt`) are the same
-columns, so that what a tile computes and what it declares come from one table. Modes:
+columns, so a tile's computation and its declaration come from one table. Modes:
 
     Read, Write, Update    reads; overwrites; reads and overwrites
     Reduce                 several tasks may do it in any order, even at once, and the result is the same
@@ -125,7 +125,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Use:
-    """Rows of a tensor and how a tile touches them: ranges of the grid by name, all rows without one."""
+    """Rows of a tensor and the mode of access: ranges of the grid by name, or all rows."""
 
     of: Tensor | Arena
     rows: str | tuple[str, ...] = ()
@@ -160,8 +160,8 @@ def add_or_set(adds: bool, of: Tensor | Arena | Own, rows: str | tuple[str, ...]
 
 
 InMemory = Tensor | Arena | Own | None
-Operand = InMemory | Product | int  # as a kernel gets it; None: an array of no elements
-Given = Use | Own | Product | int | None  # as an op is given it
+Operand = InMemory | Product | int  # in the form for a kernel; None: an array of no elements
+Given = Use | Own | Product | int | None  # in the form of an op's argument
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Op:
     layer: int | None
     calls: tuple[Call, ...]
     tiles: tuple[Tile, ...]
-    micro: int = 0  # the micro-batch that it is part of
+    micro: int = 0  # its micro-batch
     filler: bool = False
 
     @property

@@ -12,8 +12,8 @@ from gpt2core.step.tensors import SCRATCH, ArenaPlan
 def owners(program: Program, plans: Mapping[str, ArenaPlan], threads: int) -> list[list[Span]]:
     """Spans of the arenas by thread; together they are every byte, once.
 
-    A thread owns its own row of what each thread has for itself, and the regions that it writes first if each op's
-    tiles are shared out in equal, contiguous parts. What no task writes is shared out by bytes.
+    A thread owns its row of tensors with a row for each thread, and the regions that it writes first if each op's tiles
+    are distributed in equal, contiguous parts. Memory that no task writes is distributed by bytes.
     """
     found: dict[str, list[tuple[int, int, int]]] = {arena: [] for arena in plans}  # begin, end, thread
     for arena, begin, end, thread in itertools.chain(_rows(program, plans, threads), _written(program, threads)):

@@ -1,4 +1,4 @@
-"""Parameters: the parts of the weights that one task updates each, and where their gradients lie."""
+"""Parameters: the parts of the weights, each updated by one task, and the locations of their gradients."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gpt2core.spec.errors import GraphError
 
 Edge = tuple[int, int]
 Predecessors = Sequence[Sequence[int]]
-WINDOW_BYTES = 64 << 20  # memory for the ancestors that are held at a time
+WINDOW_BYTES = 64 << 20  # memory for the ancestors that exist at a time
 
 
 class Edges(Sequence[Edge]):

@@ -29,8 +29,8 @@ class Regions:
             number = {end: len(pieces) + i for i, end in enumerate(ends)}
             pieces += [Span(arena, begin, end) for begin, end in itertools.pairwise(ends)]
             of_span.update((span, range(number[span.begin], number[span.end])) for span in spans)
-        # A piece's history stands for all that was done to it. Should two differ and hash alike, their pieces would
-        # be one region: tasks would be ordered that need not be, never the other way round.
+        # A piece's history represents all accesses to it. If two different ones had the same hash, their pieces would
+        # be one region: tasks would be ordered unnecessarily, never the other way round.
         history = [UNTOUCHED] * len(pieces)
         for span in constants:
             for piece in of_span[span]:

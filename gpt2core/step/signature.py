@@ -1,8 +1,8 @@
-"""Kinds of kernel parameters. A kernel's annotations say what it is called with; ops and entries follow from them.
+"""Kinds of kernel parameters. A kernel's annotations declare its arguments; ops and entries follow from them.
 
     def layernorm_forward(out: Matrix, mean: Vector, ..., row0: TileInt, row1: TileInt): ...
 
-Arrays are views of tensors, as an op names them. A `TileInt` is the integer of that name of each tile; a `Scalar` is
+Arrays are views of the tensors that an op names. A `TileInt` is the integer of that name of each tile; a `Scalar` is
 one integer for the whole op. `Multiply`, `Step` and `TileInts` come from the runtime.
 """
 

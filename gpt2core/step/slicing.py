@@ -1,5 +1,5 @@
-"""How work is cut: weight matrices into blocks of rows, the batch into slices, which are some samples by some of their
-positions; and where the slices' rows lie.
+"""Cuts work: weight matrices into blocks of rows, and the batch into slices of samples by positions; and locates the
+slices' rows.
 
 A batch has B samples of T positions: sequences of tokens, or images of one position. `batch_slice` samples by
 `token_slice` positions make a slice. A slice's rows are contiguous, sample by sample; the slices of a group of samples
@@ -105,7 +105,7 @@ def cut(config: TrainConfig) -> list[Slice]:
 def grid(slices: Sequence[Slice], row: int = 1, **others: int) -> Grid:
     """A tile for each slice: its samples, its positions, its rows row0:row1, and its group's rows group0:group1.
 
-    `row`: how many rows each position has in the op's tensors. `others`: the same for tensors with other rows, by the
+    `row`: number of rows of each position in the op's tensors. `others`: the same for tensors with other rows, by the
     name of their columns: `inp=4` gives the rows inp0:inp1.
     """
     ends = {s.index: (s.row0, s.row1) for s in slices}
@@ -121,8 +121,8 @@ def grid(slices: Sequence[Slice], row: int = 1, **others: int) -> Grid:
 def chunks(slices: Sequence[Slice]) -> list[Grid]:
     """The chunks of time in order, each as a grid of the slices that begin at the same position.
 
-    A recurrence is an op for each: its tiles depend on those of the chunk before, in the rows group0:row0, or after, in
-    the rows row1:group1.
+    A recurrence is an op for each: its tiles depend on those of the previous chunk, in the rows group0:row0, or of the
+    next one, in the rows row1:group1.
     """
     every, starts = grid(slices), sorted({s.pos0 for s in slices})
     return [every.only([s.index for s in slices if s.pos0 == start]) for start in starts]

@@ -1,4 +1,4 @@
-"""A pattern as a step program, and timed runs of it under a scheduler.
+"""A pattern as a step program, and its timed runs under a scheduler.
 
 `timesteps` of the pattern are one program, an op each; its replays continue the pattern: timestep 0 reads the last one
 of the iteration before. Every run validates: a task whose input does not carry (point, timestep - 1) is a violation.
@@ -64,7 +64,7 @@ class TaskBench:
         self.graph = graph.build(self.program, who.finest.get("sync", "step"))
         graph.validate(self.program, self.graph)
         self.bound = dispatch.bind(self.program, self.memory, len(self.cores))
-        self.cost_s = [1.0] * len(self.program.tasks)  # each as much as any other
+        self.cost_s = [1.0] * len(self.program.tasks)  # equal costs for all
         control = self.memory.arrays["control"].view(np.int64)
         self.prepared = who.prepare(Job(self.program, self.graph, self.bound, control, self.cores, options))
 

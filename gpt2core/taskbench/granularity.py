@@ -124,9 +124,9 @@ class Point:
 def metg_s(points: Sequence[Point], peak_iterations_per_s: float) -> float | None:
     """METG(50 %) in seconds: the smallest time per task at which the rate is still half of the peak's.
 
-    Between the last point above and the first one below efficiency is taken as linear in 1 / granularity, which is
-    exact where a task costs a constant overhead. None if no point is below (finer than was measured) or none above.
-    Source: Slaughter et al. 2020, section 4.
+    Between the last point above and the first one below efficiency is assumed linear in 1 / granularity, which is exact
+    if a task has a constant overhead. None if no point is below (finer than was measured) or none above. Source:
+    Slaughter et al. 2020, section 4.
     """
     by_grain = sorted(points, key=lambda point: point.grain)
     efficiency = [point.iterations_per_s / peak_iterations_per_s for point in by_grain]
@@ -149,7 +149,7 @@ class Sweep:
 
 
 def peak_iterations_per_s(sweeps: Sequence[Sequence[Point]]) -> float:
-    """The kernel's rate on all threads: the best one seen at large grains, the largest and down to an eighth of it."""
+    """The kernel's rate on all threads: the best at large grains, from the largest down to an eighth of it."""
     largest = max(point.grain for points in sweeps for point in points)
     return max(point.iterations_per_s for points in sweeps for point in points if 8 * point.grain >= largest)
 
@@ -180,7 +180,7 @@ def summary(mine: Sequence[Sequence[Point]], peak: float) -> dict[str, Any]:
 def _warnings(busy_cores: float) -> list[str]:
     if busy_cores <= MOST_BUSY_CORES:
         return []
-    return [f"other processes kept {busy_cores:.1f} cores busy meanwhile: the figures are too high"]
+    return [f"other processes kept {busy_cores:.1f} cores busy meanwhile, so the figures are too high"]
 
 
 def result(

@@ -9,14 +9,14 @@ from gpt2core.step.signature import Int64Matrix, Int64s, OwnFloat64s, OwnInt64s,
 VECTORS, LANES = 8, 8  # of float64: independent chains, enough to hide the latency of a fused multiply-add
 LINE = 8  # int64 of a point's cell, one cache line
 TIMESTEP, POINT, RESULT = 0, 1, 2  # in a cell
-CHUNK = 64  # float64 that an iteration of the memory kernel takes
+CHUNK = 64  # float64 of an iteration of the memory kernel
 
 
 @intrinsic
 def multiply_add(typingctx, iterations):
     """Fused multiply-adds in registers: a = a * 0.999 + 0.001 on VECTORS x LANES float64, iterations times; their sum.
 
-    Written as vectors, because nothing makes a compiler keep an array of accumulators in registers.
+    Written as vectors, because a compiler need not keep an array of accumulators in registers.
     """
 
     def codegen(context, builder, signature, args):
@@ -83,7 +83,7 @@ def stamp_output(cells, now, point, result):
 
 @kernel
 def stream(address, elements, streamed, iterations):
-    """Add one to CHUNK float64 an iteration, on from where this thread's last task ended, round its buffer.
+    """Add one to CHUNK float64 an iteration, from the end of this thread's last task on, cyclically in its buffer.
 
     Writes:   elements float64 from address on, +=; streamed[0], the iterations so far, +=
     Cost:     CHUNK flop, 16 * CHUNK bytes an iteration
@@ -91,7 +91,7 @@ def stream(address, elements, streamed, iterations):
     chunks = elements // CHUNK
     chunk = streamed[0] % chunks
     for _ in range(iterations):
-        part = pointer_f64(address + 8 * CHUNK * chunk)  # no index can be negative: the loop becomes vectors
+        part = pointer_f64(address + 8 * CHUNK * chunk)  # no index can be negative, so the loop is vectorised
         for i in range(CHUNK):
             part[i] += 1.0
         chunk = chunk + 1 if chunk + 1 < chunks else 0

@@ -1,7 +1,7 @@
 """Minimum effective task granularity: `python -m gpt2core.taskbench.metg --result FILE`, settings
 (MetgConfig) on standard input.
 
-Sweeps of patterns and schedulers alternate, in another random order each repetition. One JSON event a line on standard
+Sweeps of patterns and schedulers alternate, in a new random order in each repetition. One JSON event a line on standard
 output, exit codes as in gpt2core.process.launch; beside its events
 
     sweep      done, total, pattern, scheduler, repetition
@@ -26,8 +26,8 @@ Emit = Callable[[dict[str, Any]], None]
 
 
 def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, Any]:
-    """Run all sweeps. Raises ConfigError for cores that are not there, Violated, Cancelled if `stop` is set."""
-    from gpt2core.measure import environment  # they load Numba: after the cheap checks
+    """Run all sweeps. Raises ConfigError for missing cores, Violated, and Cancelled if `stop` is set."""
+    from gpt2core.measure import environment  # after the cheap checks, because they load Numba
     from gpt2core.node import load, pinning
     from gpt2core.taskbench.bench import Streams, TaskBench
 
@@ -65,7 +65,7 @@ def main() -> int:
     """Run and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m gpt2core.taskbench.metg", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--result", type=Path, required=True, help="where to write the result (JSON)")
+    parser.add_argument("--result", type=Path, required=True, help="file for the result (JSON)")
     arguments = parser.parse_args()
 
     def work(stop: threading.Event) -> None:

@@ -1,7 +1,7 @@
 """Task Bench's dependence patterns: which points of timestep t - 1 a task (t, point) reads. Standard library only.
 
-Timesteps go on for ever and each is `width` points wide: the ramps with which Task Bench's dom and tree begin and end
-are left out. Source: Slaughter et al. 2020, "Task Bench: A Parameterized Benchmark for Evaluating Parallel Runtime
+The number of timesteps is unlimited and each has `width` points: the ramps at the begin and end of Task Bench's dom and
+tree are left out. Source: Slaughter et al. 2020, "Task Bench: A Parameterized Benchmark for Evaluating Parallel Runtime
 Performance", table 2 and section 2; radix and period as in its experiments with five dependencies a task.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
-RADIX = 5  # of nearest, spread and random_nearest: how many points they reach for
-PERIOD = 4  # of spread and random_nearest: after how many timesteps their dependencies repeat
-CONNECTED = 0.25  # of random_nearest: how probable a dependency is; a task always depends on its own point
-TIMESTEPS = 16  # at least so many are one program
+RADIX = 5  # of nearest, spread and random_nearest: the number of points that they read
+PERIOD = 4  # of spread and random_nearest: number of timesteps after which their dependencies repeat
+CONNECTED = 0.25  # of random_nearest: probability of a dependency; a task always depends on its own point
+TIMESTEPS = 16  # least number of timesteps in a program
 
-Reach = Callable[[int, int, int], Iterable[int]]  # (width, which of the period's sets, point): may leave 0..width-1
+Reach = Callable[[int, int, int], Iterable[int]]  # (width, set of the period, point): may be outside 0..width-1
 
 
 def _trivial(_width: int, _turn: int, _point: int) -> Iterable[int]:
@@ -78,7 +78,7 @@ PATTERNS = tuple(REACH)
 
 
 def period(pattern: str, width: int) -> int:
-    """After how many timesteps a pattern's dependencies repeat."""
+    """Number of timesteps after which a pattern's dependencies repeat."""
     if pattern == "fft":
         return max(1, (width - 1).bit_length())
     return PERIOD if pattern in ("spread", "random_nearest") else 1

@@ -1,4 +1,4 @@
-"""artifacts: which attempt left which file"""
+"""artifacts: the files of attempts"""
 
 from __future__ import annotations
 

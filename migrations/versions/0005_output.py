@@ -1,4 +1,4 @@
-"""what trainers print"""
+"""output of trainers"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""when a worker ends"""
+"""the end of a worker's walltime"""
 
 from __future__ import annotations
 

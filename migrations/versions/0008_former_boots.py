@@ -1,4 +1,4 @@
-"""boots of a worker that others have replaced"""
+"""replaced processes of a worker"""
 
 from __future__ import annotations
 

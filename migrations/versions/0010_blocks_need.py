@@ -1,4 +1,4 @@
-"""what a block's most demanding runs need; when a worker said that it leaves"""
+"""requirements of a block; the time at which a worker left"""
 
 from __future__ import annotations
 

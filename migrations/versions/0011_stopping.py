@@ -1,4 +1,4 @@
-"""where an experiment with `stop` stands: whether another block may follow, the interval found, why it stopped"""
+"""state of an experiment with `stop`: whether another block may follow, the interval found, why it stopped"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def upgrade() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """Experiments that go on are asked of when their block ends; of those that ended, why is told as it was found."""
+    """The rule is evaluated for active experiments when their block ends; ended ones get the reason as it was found."""
     experiment = sa.table("experiment", sa.column("id", sa.Integer), sa.column("request", sa.JSON),
                           sa.column("cancelled_at", sa.Double), sa.column("undecided", sa.Boolean),
                           sa.column("rel_ci", sa.Double), sa.column("stop_reason", sa.String))  # fmt: skip
@@ -64,7 +64,7 @@ def _fill(connection: sa.Connection) -> None:
 def _judged(
     variants: list[list[float]], repetitions: int, spent_s: float, stop: dict[str, Any]
 ) -> tuple[float | None, str | None]:
-    """Half the width of the widest median's interval and why no block followed, by the rule of releases before this."""
+    """Half the width of the widest median's interval, and why no block followed, by the rule of earlier releases."""
     bounds = [(median_interval(values), values) for values in variants]
     widths = [(found[1] - found[0]) / (2 * median(values)) for found, values in bounds if found is not None]
     widest = max(widths) if widths and len(widths) == len(variants) else None

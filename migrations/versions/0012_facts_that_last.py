@@ -1,4 +1,4 @@
-"""histories; alerts as rows; who submitted what; when things started and ended; ids that are never given again"""
+"""histories; alerts as rows; submitters; start and end times; ids that are never reused"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ down_revision = "0011"
 branch_labels = None
 depends_on = None
 
-# What SQLite's tables are declared as, before and after.
+# Declarations of SQLite's tables, before and after.
 ID, LASTING_ID = "\tid INTEGER NOT NULL,", "\tid INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,"
 KEYS = {table: f"CONSTRAINT pk_{table} PRIMARY KEY (id)" for table in ("experiment", "run", "attempt")}
 ONE_KEY_FOR_ALL = "CONSTRAINT uq_experiment_idempotency_key UNIQUE (idempotency_key)"
@@ -75,7 +75,7 @@ def downgrade() -> None:
         op.drop_column("experiment", name)
     op.drop_column("attempt", "started_at")
     op.drop_column("run", "started_at")
-    # Keys that two owners chose: the first keeps it.
+    # If two owners chose the same key, the first keeps it.
     op.execute(
         "UPDATE experiment SET idempotency_key = NULL WHERE EXISTS (SELECT 1 FROM experiment AS other "
         "WHERE other.idempotency_key = experiment.idempotency_key AND other.id < experiment.id)"
@@ -92,9 +92,9 @@ def _on_sqlite() -> bool:
 
 
 def _rebuild(table: str, edits: Sequence[tuple[str, str]], more: Sequence[str] = ()) -> None:
-    """Copy one of SQLite's tables into one that is declared a little differently, and put that in its place.
+    """Replace one of SQLite's tables by a copy with a changed declaration.
 
-    edits: patterns that the declaration holds once, and what to put there; more: constraints to add.
+    edits: patterns that occur once in the declaration, and their replacements; more: constraints to add.
     """
     connection = op.get_bind()
     found = connection.exec_driver_sql(
@@ -120,7 +120,7 @@ def _say_who_submitted_and_when_it_ended() -> None:
         "UPDATE experiment SET owner = coalesce((SELECT 'key:' || key_id FROM experiment_key "
         "WHERE experiment_key.experiment_id = experiment.id), 'local')"
     )
-    # What the server asked for itself, or somebody in its stead: whoever asks again gets the same.
+    # Confirmations that the server or a user requested: a repeated request gets the same experiment.
     op.execute("UPDATE experiment SET owner = 'alerts' WHERE idempotency_key LIKE 'confirm run %'")
     op.execute(
         "UPDATE experiment SET finished_at = (SELECT max(finished_at) FROM run WHERE experiment_id = experiment.id) "
@@ -151,7 +151,7 @@ def _make_histories() -> None:
     )
     op.create_index("ix_run_event_run", "run_event", ["run_id", "id"])
     op.create_index("ix_run_event_experiment", "run_event", ["experiment_id", "id"])
-    # Submissions, claims and ends of attempts are known from their rows; what came between them is not.
+    # Submissions, claims and ends of attempts are known from their rows; other changes are unknown.
     op.execute(f"""
         INSERT INTO run_event (run_id, experiment_id, at, verb, state, attempt_no, attempt_state, actor, reason)
         SELECT * FROM (

@@ -1,4 +1,4 @@
-"""the light part of each result that counts, and its figures beside the run: most analyses open no payload"""
+"""the small part of each canonical result and its figures, so that most analyses read no payload"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def upgrade() -> None:
 
 
 def create_digests() -> None:
-    """The table as it was then, filled."""
+    """Create the table in its form of that release, and fill it."""
     op.create_table(
         "digest",
         sa.Column("attempt_id", sa.Integer(), nullable=False),
@@ -48,7 +48,7 @@ def create_digests() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """From every payload of a run that succeeded, opened for the last time."""
+    """Fill it from the payload of every run that succeeded."""
     from taskloom.server.queue.attempts import payload
 
     result = sa.table("result", sa.column("attempt_id"), sa.column("run_id"), sa.column("payload", sa.LargeBinary),

@@ -1,4 +1,4 @@
-"""indexes of what lists are sorted by and begin with; what an experiment that has ended says"""
+"""indexes for the sort orders and filters of lists; the verdict of an ended experiment"""
 
 from __future__ import annotations
 

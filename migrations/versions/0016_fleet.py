@@ -1,4 +1,4 @@
-"""workers that are listed no more, and an index of what each worker did"""
+"""workers that were removed from lists, and an index of each worker's attempts"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""the digest of a result in three parts, so that no analysis opens a payload, and what runs say alike is read once"""
+"""the digest of a result in three parts, so that no analysis reads a payload, and parts that runs share are read
+once"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def upgrade() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """From every payload of a run that succeeded."""
+    """Fill the parts from the payload of every run that succeeded."""
     from taskloom.server.queue.attempts.digest import digest
     from taskloom.server.queue.attempts.payload import unpack
 

@@ -1,4 +1,4 @@
-"""how far trainers were at each heartbeat, while they run; what ended lately is counted from an index"""
+"""progress of trainers at each heartbeat while they run; an index to count recently ended runs"""
 
 from __future__ import annotations
 

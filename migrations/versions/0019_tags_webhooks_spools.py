@@ -1,4 +1,4 @@
-"""tags and notes of experiments; webhooks and what is sent to them; the spool that a worker delivers from"""
+"""tags and notes of experiments; webhooks and their deliveries; the spool of a worker"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""which series a result belongs to, with an index of its runs; times of single steps while a run is under way"""
+"""the series of a result, with an index of its runs; times of single steps while a run is in progress"""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def upgrade() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """From the facts of every result that counts: those of runs that repeat each other are the same bytes."""
+    """Fill the series from the facts of every canonical result; the facts of repetitions are the same bytes."""
     from gpt2core.spec.series import series_config, series_key, series_machine
 
     result = sa.table("result", sa.column("attempt_id"), sa.column("run_id"), sa.column("received_at"))
@@ -73,7 +73,7 @@ def _fill(connection: sa.Connection) -> None:
     )
     ids: dict[str, int] = {}
     known: dict[bytes, int | None] = {}
-    figures: dict[int, list[float]] = {}  # of each series: its runs, and when the newest came
+    figures: dict[int, list[float]] = {}  # for each series: the number of its runs, and the time of the newest
     last = 0
 
     def series_of(facts: bytes, run_id: int) -> int | None:

@@ -1,4 +1,4 @@
-"""where the node's time of each run went, beside its other figures"""
+"""where the node's time of each run went, as columns beside its other figures"""
 
 from __future__ import annotations
 

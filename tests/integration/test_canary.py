@@ -57,8 +57,8 @@ def test_a_result_carries_it():
 
 
 def test_a_processor_without_one_says_so(monkeypatch):
-    monkeypatch.setattr(canary, "UNAVAILABLE", "no canary is written for riscv64")
+    monkeypatch.setattr(canary, "UNAVAILABLE", "no canary exists for riscv64")
     result = train.train(TrainConfig(batch=1, seq=16, steps=3)).to_dict()
-    assert (result["canary"]["times_s"], result["canary"]["unavailable"]) == ([], "no canary is written for riscv64")
+    assert (result["canary"]["times_s"], result["canary"]["unavailable"]) == ([], "no canary exists for riscv64")
     process = Process(1, result)
     assert (process.canary_s, process.canary_sha256) == (None, None)

@@ -76,7 +76,7 @@ def test_it_is_told_in_how_many_sweeps_half_of_the_peak_was_crossed_and_beside_w
     reached = [Sweep("stencil_1d", "task", i, points()[: 3 if i else None]) for i in range(3)]
     found = result(config, reached, {}, busy_cores=1.26)
     assert (found["metg"][0]["reached"], found["metg"][0]["repetitions"]) == (1, 3)
-    assert found["warnings"] == ["other processes kept 1.3 cores busy meanwhile: the figures are too high"]
+    assert found["warnings"] == ["other processes kept 1.3 cores busy meanwhile, so the figures are too high"]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ Weights = Mapping[str, NDArray[np.float32]]
 
 
 def checkpoint_model(path: str | Path) -> ModelConfig:
-    """The model a checkpoint holds, from its header alone; with its preset's name if it has a preset's sizes.
+    """The model of a checkpoint, from its header alone; with its preset's name if it has a preset's sizes.
 
     A safetensors file that does not say how many heads it has is taken to have heads of 64 channels.
     Raises UnreadableFile, BadMagic, BadVersion, TruncatedFile, CountMismatch, ShapeMismatch.
@@ -46,9 +46,9 @@ def checkpoint_model(path: str | Path) -> ModelConfig:
 def read_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> None:
     """Fill weights, float32 arrays named and shaped as weight_specs(model) says, from a checkpoint.
 
-    llm.c's bf16 and safetensors' F16 are widened exactly. The padded rows of wte become zero whatever the file holds.
-    Raises ShapeMismatch naming the first tensor that differs from the model's, else as checkpoint_model; nothing is
-    written to weights unless all sizes agree.
+    llm.c's bf16 and safetensors' F16 are widened exactly. The padded rows of wte become zero, whatever the file
+    contains. Raises ShapeMismatch naming the first tensor that differs from the model's, else as checkpoint_model;
+    nothing is written to weights unless all sizes agree.
     """
     check_buffers(model, weights)
     if is_safetensors(path):
@@ -64,7 +64,8 @@ def read_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> N
 
 
 def write_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> None:
-    """Write weights, whole or not at all: a llm.c checkpoint in fp32 (.bin) or Hugging Face's GPT-2 (.safetensors).
+    """Write weights, completely or not at all: an llm.c checkpoint in fp32 (.bin) or Hugging Face's GPT-2
+    (.safetensors).
 
     Raises ConfigError for another suffix, UnreadableFile where it cannot be written.
     """
@@ -82,7 +83,7 @@ def write_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> 
 
 
 def check_suffix(path: str | Path) -> str:
-    """The suffix that says in which format to write. Raises ConfigError if it says none."""
+    """The suffix that selects the format. Raises ConfigError for an unknown one."""
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
         raise ConfigError("save", str(path), "a path that ends in " + " or ".join(SUFFIXES))
@@ -90,7 +91,7 @@ def check_suffix(path: str | Path) -> str:
 
 
 def initial_weights(model: ModelConfig, seed: int, weights: Weights) -> None:
-    """Fill weights as a new GPT-2's: the same numbers for the same seed on every machine.
+    """Fill the weights of a new GPT-2: the same numbers for the same seed on every machine.
 
     Matrices and wte normal with deviation 0.02, wpe 0.01; the two projections onto the residual stream 0.02 / sqrt(2L);
     LayerNorm's weights 1; every bias and the padded rows of wte 0.

@@ -1,6 +1,6 @@
 """The step program of GPT-2: the ONE description of a training step that every scheduler runs.
 
-Ops follow each other as in a plain loop nest; what may overlap is not said here but follows from the accesses.
+Ops follow each other as in a plain loop nest; what may overlap follows from the accesses.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ STRIPS, GRADIENT = Own("strips"), Own("gradient")
 class Gpt2:
     """Adds the step of one configuration.
 
-    `fusion` makes one op, and so one task a slice, of neighbours: with "rows" a linear layer and what follows it row by
-    row; with "all" also a weight's gradient and its update, which then needs no place of its own.
+    `fusion` combines neighbouring kernels into one op, and so one task a slice: with "rows" a linear layer and the
+    row-wise ops after it; with "all" also a weight's gradient and its update, so the gradient needs no memory of its
+    own.
     """
 
     def __init__(self, step: Builder, config: TrainConfig) -> None:
@@ -69,7 +70,7 @@ class Gpt2:
         self.linear_dinp("logits", None, Tensor("dnormed"), Tensor("logits"))
         self.layernorm_backward(final)
         self.fuse(2)
-        if self.keeps_gradients:  # else at the end: the encoder's gradient is added before the update
+        if self.keeps_gradients:  # otherwise at the end, since the encoder's gradient is added before the update
             self.linear_dweight("logits", None, Tensor("logits"), Tensor("normed", final))
         for layer in reversed(range(L)):
             self.layer_backward(layer)
@@ -161,7 +162,7 @@ class Gpt2:
     # --- layers on this network's tensors
 
     def fuse(self, count: int) -> None:
-        """One op of the last `count`, unless every kernel is to be an op of its own."""
+        """Fuse the last `count` ops, unless every kernel is a separate op."""
         if self.config.fused != "none":
             self.step.fuse(count)
 

@@ -84,14 +84,14 @@ def read_model(path: str | Path, heads: int | None = None) -> ModelConfig:
 
 
 def read_weights(path: str | Path, model: ModelConfig, weights: Weights) -> None:
-    """Fill all but the padded rows of wte from a file whose model is `model`, as read_model told."""
+    """Fill all but the padded rows of wte from a file whose model is `model`, the result of read_model."""
     with opened(path) as file:
         for name, ours in _places(model, weights):
             ours[...] = file.get_tensor(_name_in(file, name))
 
 
 def write_weights(path: str | Path, model: ModelConfig, weights: Weights) -> None:
-    """Write the file in place. Needs memory for a second copy of the matrices while it does."""
+    """Write the file in place. Needs memory for a second copy of the matrices meanwhile."""
     tensors = {name: np.ascontiguousarray(ours) for name, ours in _places(model, weights)}
     try:
         save_file(tensors, path, {"format": "pt", "n_head": str(model.heads)})
@@ -130,7 +130,7 @@ def opened(path: str | Path) -> Iterator[Any]:
 
 
 def _described_bytes(header: bytes) -> int | None:
-    """Where the last tensor ends by the header, or None if it is not one."""
+    """The end of the last tensor according to the header, or None for an invalid header."""
     try:
         entries = json.loads(header)
         return max(int(entry["data_offsets"][1]) for name, entry in entries.items() if name != "__metadata__")

@@ -44,13 +44,13 @@ def weight_specs(model: ModelConfig) -> tuple[TensorSpec, ...]:
 
 
 def ring_layers(model: ModelConfig) -> int:
-    """Layers whose activation gradients live at once: weight gradients may lag behind by that much."""
+    """Layers whose activation gradients exist at once: weight gradients may lag behind by this number."""
     return min(model.layers, 3)
 
 
 @functools.lru_cache(maxsize=16)
 def block_gradient_size(model: ModelConfig) -> int:
-    """Elements of the gradient of one block, whichever weight's, with that of its bias; of a LayerNorm's too."""
+    """Elements of the gradient of one block of any weight, with its bias, or of a LayerNorm."""
     matrices = [spec.shape[-2:] for spec in weight_specs(model) if len(spec.shape) == 3 or spec.name in ("wte", "wpe")]
     return max(2 * model.channels, *(slicing.block_rows(*shape) * (shape[1] + 1) for shape in matrices))
 
@@ -67,7 +67,7 @@ def update_parts(model: ModelConfig) -> int:
 
 
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
-    """What the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L."""
+    """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L."""
     model = model_of(config)
     L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
     return [

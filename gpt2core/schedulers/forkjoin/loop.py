@@ -30,7 +30,7 @@ from gpt2core.step.control import LAST, STEPS_DONE, STOP
 
 
 class Shares(NamedTuple):
-    """Which thread takes which tiles of each op."""
+    """The distribution of each op's tiles to threads."""
 
     first: NDArray[np.int64]  # (ops + 1,) where each op's tasks begin
     threads: NDArray[np.int64]  # (ops,) how many threads share an op
@@ -60,7 +60,7 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     barrier(barriers, threads, spin)
     if thread == 0:
         record.begin[0] = ticks()
-    barrier(barriers, threads, spin)  # nobody works before the begin
+    barrier(barriers, threads, spin)  # no thread works before the begin
     since, cause = 0, BARRIER  # of a wait that the next task, or else this thread's turn, ends
     for step in range(start, steps):
         for op in range(ops):
@@ -82,7 +82,7 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
             if since:
                 note_waited(record, thread, cause, since, ticks())
             if thread == 0:
-                split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: nobody uses them before the barrier
+                split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: no thread uses them before the barrier
                 if op == ops - 1 and load_acquire(stop):
                     store_release(last, step + 1)  # a number: a slow thread may read it one step late
             since, cause = barrier(barriers, threads, spin), idle
@@ -92,7 +92,7 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
         note_usage(record, thread, step + 1)
         if load_acquire(last) == step + 1:
             break
-    barrier(barriers, threads, spin)  # thread 0 has written down when the last step ended
+    barrier(barriers, threads, spin)  # thread 0 has recorded the end of the last step
     if since:
         note_waited(record, thread, cause, since, record.step_end[control[STEPS_DONE] - 1])
 

@@ -1,6 +1,7 @@
-"""A graph as the list of what one thread creates in each step: tasks, the addresses that they depend on, and waits.
+"""A graph as the list of everything that one thread creates in each step: tasks, the addresses on which they depend,
+and waits.
 
-In depend clauses one address, its marker's, stands for each region: `in` for reads, `inout` for writes and updates,
+In depend clauses each region is represented by one address, its marker: `in` for reads, `inout` for writes and updates,
 `mutexinoutset` for a reduction, whose members may run in any order. (`inoutset` would also let them run at the same
 time, but LLVM's runtimes do not accept it through these entry points.) Regions that no task writes need no clause.
 """
@@ -24,7 +25,7 @@ TASKWAIT = -1
 
 
 class Creation(NamedTuple):
-    """What one thread creates in each step. With `gated`, only dependencies order the steps."""
+    """Tasks and waits that one thread creates in each step. With `gated`, only dependencies order the steps."""
 
     order: Ints  # task numbers in program order, and TASKWAIT
     depend: Ints  # depend clauses, one after the other
@@ -37,7 +38,7 @@ class Creation(NamedTuple):
 
 
 def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -> Creation:
-    """What to create for a graph. policy: see replay.record; breadth-first leaves the order to the runtime."""
+    """Plan the tasks and waits of a graph. policy: see replay.record; breadth-first leaves the order to the runtime."""
     markers = np.zeros(MARKERS + len(program.regions), np.int64)
     address = int(markers.ctypes.data)
     gated = list(graph.crossing) != [(graph.end, graph.begin)]

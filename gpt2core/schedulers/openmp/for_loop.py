@@ -1,4 +1,4 @@
-"""The compiled loop of omp-for: what a compiler makes of `omp for` in a parallel region."""
+"""The compiled loop of omp-for: the calls that a compiler generates for `omp for` in a parallel region."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOW_BYTE = 0xFF  # of a result that is a bool
 def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openmp, bounds, threads, dynamic):
     """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set.
 
-    openmp: addresses of ENTRY_POINTS; bounds (P, 8): where each thread is told its part of a loop.
+    openmp: addresses of ENTRY_POINTS; bounds (P, 8): cells in which the runtime returns each thread's part of a loop.
     """
     tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
     op_first, openmp = bare(op_first), bare(openmp)
@@ -49,7 +49,7 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
     call_c(openmp[GOMP_BARRIER], ())
     if thread == 0:
         record.begin[0] = ticks()
-    call_c(openmp[GOMP_BARRIER], ())  # nobody works before the begin
+    call_c(openmp[GOMP_BARRIER], ())  # no thread works before the begin
     since, cause = 0, BARRIER  # of a wait that the next task, or else the next barrier, ends
     for step in range(start, steps):
         for op in range(ops):
@@ -80,7 +80,7 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
         note_usage(record, thread, step + 1)
         if load_acquire(last) == step + 1:
             break
-    call_c(openmp[GOMP_BARRIER], ())  # thread 0 has written down when the last step ended
+    call_c(openmp[GOMP_BARRIER], ())  # thread 0 has recorded the end of the last step
     if since:
         note_waited(record, thread, cause, since, record.step_end[control[STEPS_DONE] - 1])
 

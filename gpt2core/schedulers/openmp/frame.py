@@ -54,7 +54,7 @@ def cube(frame, row):
 
 @inlined
 def record_at(frame, row):
-    """The record whose fields stand in the rows from `row` on."""
+    """The record whose fields are in the rows from `row` on."""
     return Record(
         frame[row, 0],
         vector(frame, row + 1),

@@ -21,10 +21,10 @@ from gpt2core.spec.errors import MachineError
 from gpt2core.spec.schedulers import AUTO
 
 T = TypeVar("T")
-# Dropped, since they would contradict the settings below.
+# Removed, since they would contradict the settings below.
 CONTRADICTING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET", "OMP_THREAD_LIMIT", "OMP_TEAMS_THREAD_LIMIT")
-# The spinning time before a thread sleeps matters much. With a core each, threads spin for about a millisecond, as ours
-# do; otherwise they sleep at once. A setting in the environment takes precedence.
+# The spinning time before a thread sleeps has a large effect. With a core each, threads spin for about a millisecond,
+# as ours do; otherwise they sleep at once. A setting in the environment takes precedence.
 SPINNING = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 SLEEPING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
@@ -41,7 +41,7 @@ class Leader:
         threading.Thread(target=self._run, name="openmp-0", daemon=True).start()
 
     def call(self, function: Callable[[], T]) -> T:
-        """What the function returns when this thread calls it; its exception is raised here."""
+        """The result of the function, called by this thread; its exception is raised here."""
         result: Future[T] = Future()
         self._calls.put((function, result))
         return result.result()

@@ -1,8 +1,8 @@
 """The compiled loop of omp-task: one thread creates the tasks, step after step; all threads run them.
 
 Depend clauses order the tasks of one parent only, so several creators could not express the graph: there is one, as in
-most OpenMP programs. It waits where the graph does: a taskwait for sync = phase and step. With sync = none it passes
-the graph's gate (step/graph.py) before it creates another step, so that no more than two are under way.
+most OpenMP programs. It waits at the graph's waits: a taskwait for sync = phase and step. With sync = none it passes
+the graph's gate (step/graph.py) before it creates another step, so that no more than two are active.
 
 Waiting is measured without the runtime's help. The creator waits from the call of a wait to its return, every other
 thread in the barrier behind all steps, except while they run tasks. The runtime does not say whether it looked for a
@@ -74,15 +74,15 @@ def end_step_entry(argument):
 
 @inlined
 def end_step(record, done, step):
-    """Write down that a step is complete; `done` is an address."""
+    """Record that a step is complete; `done` is an address."""
     record.step_end[step] = ticks()
     store_release(done, step + 1)
 
 
 @inlined
 def wait(openmp, call, arguments, record, seen, thread, cause):
-    """Call a function that returns once tasks are complete; return since when this thread has had none. run_task_entry
-    records the waits before the tasks that it runs meanwhile."""
+    """Call a function that returns once tasks are complete; return the time since which this thread has had none.
+    run_task_entry records the waits before the tasks that it runs meanwhile."""
     seen[thread, CAUSE], seen[thread, SINCE] = cause, ticks()
     call_c(openmp[call], arguments)
     since, seen[thread, SINCE] = seen[thread, SINCE], 0
@@ -111,14 +111,14 @@ def omp_task_loop(thread, tasks, context, record, control, steps, creation, open
                 end_step(record, address_of(control, STEPS_DONE), step)
             if load_acquire(address_of(control, STOP)):
                 break
-    since = wait(openmp, GOMP_BARRIER, (), record, seen, thread, STARVATION)  # behind it all tasks are complete
+    since = wait(openmp, GOMP_BARRIER, (), record, seen, thread, STARVATION)  # after it all tasks are complete
     note_waited(record, thread, STARVATION, since, record.step_end[control[STEPS_DONE] - 1])
     note_usage(record, thread, control[STEPS_DONE])
 
 
 @inlined
 def create_step(creation, openmp, bodies, frame, argument, record, seen, step):
-    """Create a step's tasks in the program's order, and wait where the graph does."""
+    """Create a step's tasks in the program's order, and wait at the graph's waits."""
     argument[FRAME], argument[STEP] = address_of(frame, 0), step
     flags = DEPEND + PRIORITY * creation.prioritised
     end = address_of(creation.markers, ODD if step & 1 else EVEN)

@@ -14,7 +14,7 @@ from gpt2core.schedulers.team import OnTeam, Team
 from gpt2core.spec.errors import MachineError
 from gpt2core.spec.schedulers import AUTO
 
-OUTLINED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # what GOMP_parallel has each thread of a region call
+OUTLINED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # the function that GOMP_parallel calls on each thread of a region
 
 
 class OpenMPTeam(Team):

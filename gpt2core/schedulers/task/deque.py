@@ -19,7 +19,7 @@ EMPTY = -1
 def new_deques(threads: int, capacity: int) -> tuple[NDArray[np.int64], int]:
     """(arrays, mask): rows for 2 * threads deques, and the mask of their rings, a power of two of `capacity` or more.
 
-    A thread has two: row t for what is urgent, row threads + t for fillers (replay.record says what those are).
+    A thread has two: row t for urgent nodes, row threads + t for fillers (see replay.record).
     """
     size = 1 << max(3, (capacity - 1).bit_length())
     return np.zeros((2 * threads, CELLS // 8 + size + 8), np.int64), size - 1
@@ -27,7 +27,7 @@ def new_deques(threads: int, capacity: int) -> tuple[NDArray[np.int64], int]:
 
 @inlined
 def size(deque):
-    """Anyone: how many nodes there are, or were a moment ago."""
+    """Any thread: the number of nodes, which may be outdated."""
     return load_relaxed(deque + BOTTOM) - load_relaxed(deque + TOP)
 
 
@@ -59,7 +59,7 @@ def take(deque, mask):
 
 @runtime
 def steal(deque, mask):
-    """Anyone: remove the node added first, or EMPTY if there is none or another thread got it."""
+    """Any thread: remove the node added first, or EMPTY if there is none or another thread got it."""
     top = load_acquire(deque + TOP)
     fence()
     if top >= load_acquire(deque + BOTTOM):

@@ -2,7 +2,7 @@
 
 Order with policy breadth-first: the oldest of the own ready tasks, then of another thread's, then fillers. With the
 other policies: the own successor of highest priority (its data is in this core's cache), then the latest of the own
-other ready tasks, then the oldest of another thread's. replay.record says what fillers and priorities are.
+other ready tasks, then the oldest of another thread's. replay.record defines fillers and priorities.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
             victim = victim + 1 if victim + 1 < threads else 0
             if victim != thread:
                 node = steal(address_of(deques, victim * deques.shape[1]), mask)
-            if node == EMPTY and replay.breadth_first and spun + 1 >= asked:  # every other thread was asked
+            if node == EMPTY and replay.breadth_first and spun + 1 >= asked:  # every other thread's deque was tried
                 node = take(spare, mask)
                 if node == EMPTY and victim != thread:
                     node = steal(address_of(deques, (threads + victim) * deques.shape[1]), mask)
@@ -90,7 +90,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
             seen = replay.iteration[node]
             note_usage(record, thread, seen)
         node = run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, rest_cells, node)
-        if was_idle:  # recorded only now, when nothing waits for this thread
+        if was_idle:  # recorded only now, when no thread waits for this one
             end_wait(record, thread, since, waits)
     last = load_acquire(address_of(control, LAST))
     note_usage(record, thread, last)
@@ -167,7 +167,7 @@ def rest(deques, rest_cells, finished):
 
 @inlined
 def end_wait(record, thread, since, waits):
-    """Write down a wait that ended with the node that just ran: at the begin of its task, or, for a wait, by now."""
+    """Record a wait that ended with the node that just ran: at the begin of its task or, for a wait, now."""
     until = record.waited[thread, LAST_BEGIN]
     if until < since:
         until = ticks()
@@ -206,7 +206,7 @@ class TaskRun(OnTeam):
         return task_loop, [self.running, deques, mask, idle, spin_ticks(self.job.cores)]
 
     def stuck(self) -> list[str]:
-        """The tasks that wait, and the predecessors of each that have not run."""
+        """The waiting tasks, and the predecessors of each that have not run."""
         if self.running is None:
             return []
         label = self.job.graph.label

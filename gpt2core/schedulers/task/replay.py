@@ -13,7 +13,7 @@ from gpt2core.measure.tracing import LINE
 from gpt2core.step.graph import WAIT, Graph, bottom_levels
 
 Ints = NDArray[np.int64]
-BEGIN_NODE, END_NODE, INNER_WAIT = -1, -2, -3  # what a node without a task is
+BEGIN_NODE, END_NODE, INNER_WAIT = -1, -2, -3  # kinds of nodes without a task
 
 
 class Replay(NamedTuple):
@@ -32,7 +32,7 @@ class Replay(NamedTuple):
     start: Ints  # nodes that are ready at first
     filler: Ints  # (n,) 1 for a node that is to run only where no other is ready (policy breadth-first)
     barriers: int  # whether all tasks before a wait are complete when it is passed: iterations do not overlap
-    breadth_first: int  # whether a thread takes the oldest of its ready nodes, and not the one just released
+    breadth_first: int  # whether a thread takes the oldest of its ready nodes instead of the one just released
 
 
 def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", iteration: int = 0) -> Replay:
@@ -40,7 +40,7 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
 
     Priority is the cost of the longest path from a node (policy critical-path) or its place in the program
     (program-order); with breadth-first a thread takes its ready nodes in the order in which they became ready, so that
-    an op's tiles meet while its weights are in the caches, and fillers only when there is nothing else.
+    an op's tiles run together while its weights are in the caches, and fillers only if nothing else is ready.
     """
     n = len(graph)
     level = bottom_levels(n, graph.edges, cost) if policy == "critical-path" else [-float(node) for node in range(n)]
@@ -78,7 +78,7 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
 
 
 def copy(flat: Replay) -> Replay:
-    """The same arrays again, to be run from where these stand."""
+    """A copy of the arrays in their present state."""
     return Replay(*(part.copy() if isinstance(part, np.ndarray) else part for part in flat))  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Task: the graph is replayed; a task runs when what it depends on has run."""
+"""Task: the graph is replayed; a task runs when its predecessors have run."""
 
 from __future__ import annotations
 
