@@ -1,4 +1,4 @@
-"""Derived figures as they cross the network."""
+"""Results of analyses in answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Interval(Model):
     n: int = Field(description="values")
     processes: int = Field(description="number of fresh processes, the unit of analysis")
     over: Literal["processes", "steps"] | None = Field(
-        None, description="what the values are: medians of processes, or the steps of the only one"
+        None, description="kind of the values: medians of processes, or the steps of the only process"
     )
     q1: float | None = Field(None, description="first quartile of the values")
     q3: float | None = Field(None, description="third quartile")
@@ -53,7 +53,7 @@ class Instructions(Model):
 
 
 class Comparison(Model):
-    """Is B faster than A, and how sure is that?"""
+    """Comparison of B with A: verdict, ratio and evidence."""
 
     a: Selection
     b: Selection
@@ -61,10 +61,9 @@ class Comparison(Model):
         description="verdict on B relative to A; refused: losses disagree or the sides are not comparable"
     )
     ratio: float | None = Field(
-        description="how many times as long a step of A takes as one of B (Hodges-Lehmann on logarithms): above 1, B "
-        "is faster"
+        description="step time of A / step time of B (Hodges-Lehmann on logarithms): above 1, B is faster"
     )
-    ratio_low: float | None = Field(description="exact 95 % interval; null where there are too few values for one")
+    ratio_low: float | None = Field(description="exact 95 % interval; null: too few values")
     ratio_high: float | None
     paired: bool
     p_value: float | None = Field(None, description="two-sided, exact with ties, of `test`")
@@ -72,7 +71,7 @@ class Comparison(Model):
         None, description="effect size: probability that a process of B is faster than one of A; 0.5 is no difference"
     )
     noise_floor: float | None = Field(
-        None, description="declared beforehand, relative: smaller differences do not count; the margin of equivalence"
+        None, description="declared beforehand, relative: smaller differences are ignored; the margin of equivalence"
     )
     differs: list[str] = Field(description="differences beside the compared settings")
     marks: list[str] = Field(default_factory=list, description="runs with flagged steps or foreign load")
@@ -87,12 +86,12 @@ class Comparison(Model):
     )
     sequential: bool = Field(False, description="a stopping rule looked at the results, so the signs decide")
     diagnosis: list[str] = Field(default_factory=list, description="findings against independent values")
-    instructions: Instructions | None = Field(None, description="the same of instructions; null where it is refused")
+    instructions: Instructions | None = Field(None, description="the same for instructions; null if refused")
     brief: list[str] = Field(default_factory=list, description="`marks` in one line; empty if there are none")
 
 
 class Levels(Model):
-    """Relative standard deviations of step times by level; null where there is one of its kind only."""
+    """Relative standard deviations of step times by level; null for a level with only one member."""
 
     step: float | None = Field(description="of steps within a process")
     process: float | None = Field(description="of processes within an occasion, beyond their steps")
@@ -112,7 +111,7 @@ class ScalingRow(Model):
     step_s: Interval
     tokens_per_s: float
     phase_s: dict[str, float] = Field(
-        description="median of each phase; where phases overlap, its tasks' time divided by the threads"
+        description="median of each phase; if phases overlap, its tasks' time divided by the threads"
     )
     speedup: float | None = Field(description="T(1) of the same scheduler and slices / T(P), Hodges-Lehmann")
     speedup_low: float | None = Field(None, description="exact 95 % interval; null for fewer than six pairs")
@@ -145,7 +144,7 @@ class ScalingRow(Model):
 class ScalingRows(Model):
     """Every variant, with speedups against named bases."""
 
-    base: str = Field(description="what speedups are relative to, with its absolute time")
+    base: str = Field(description="bases of the speedups, with their absolute times")
     rows: list[ScalingRow]
     warnings: list[str]
     brief: list[str] = Field(default_factory=list, description="`warnings` with all disturbed runs in one")
@@ -158,7 +157,7 @@ class ScalingTable(ScalingRows):
 
 
 class AlertSummary(Model):
-    """Something became slower, and what fresh runs say of it."""
+    """A change to slower steps, and the result of fresh runs."""
 
     id: int
     run_id: int = Field(description="the first slower run")
@@ -167,7 +166,7 @@ class AlertSummary(Model):
     reason: str
     confirming_experiment_id: int | None
     raised_at: datetime
-    changed_at: datetime = Field(description="when it came into this state")
+    changed_at: datetime = Field(description="when it entered this state")
 
 
 class AlertPage(Model):

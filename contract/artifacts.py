@@ -1,4 +1,4 @@
-"""Files that a trainer leaves beside its result: traces, profiles."""
+"""Files that a trainer writes beside its result: traces, profiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from taskloom.contract.bodies import Model
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-# By a name's last suffix; what has another one is octets.
+# By a name's last suffix; others are octet streams.
 MEDIA_TYPES = {
     ".json": "application/json",
     ".ndjson": "application/x-ndjson",
@@ -36,7 +36,7 @@ class ArtifactSummary(ArtifactReceipt):
     attempt_no: int
     media_type: str
     received_at: datetime
-    chosen: bool = Field(description="whether the run's address of this name answers with this attempt's file")
+    chosen: bool = Field(description="whether a download by this name returns this attempt's file")
 
 
 class ArtifactList(Model):

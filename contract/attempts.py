@@ -1,4 +1,4 @@
-"""Attempts and leases as they cross the network: what a worker and the server say to each other about a run."""
+"""Attempts and leases: messages between a worker and the server about a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProgressSeen(Progress):
 
     @classmethod
     def kept(cls, values: dict[str, Any] | None) -> ProgressSeen | None:
-        """From where it was kept; None where it is not, or was taken before it had bounds."""
+        """From its stored form; None if it is missing, or older than its bounds."""
         try:
             return None if values is None else cls.model_validate(values)
         except ValidationError:
@@ -44,7 +44,7 @@ class AttemptSummary(Model):
     run_id: int
     attempt_no: int = Field(description="the fencing token: 1 for the first attempt of a run")
     worker_id: str
-    purpose: Purpose = Field(description="timing: its result is the run's; tracing: it leaves a trace")
+    purpose: Purpose = Field(description="timing: its result is the run's; tracing: it writes a trace")
     state: AttemptState
     claimed_at: datetime
     started_at: datetime | None = Field(None, description="its first heartbeat")
@@ -83,7 +83,7 @@ class Lease(Model):
     build: str | None = Field(
         None,
         description="hash of the trainer's sources that must run it; null: any",
-        exclude_if=lambda build: build is None,  # the first workers refuse fields that they do not know
+        exclude_if=lambda build: build is None,  # the first workers refuse unknown fields
     )
 
 
@@ -102,7 +102,7 @@ STEPS = 1000  # that one heartbeat carries
 
 
 class StepsDone(Request):
-    """Consecutive steps that the trainer has done."""
+    """Consecutive steps that the trainer has completed."""
 
     first: int = Field(ge=1, le=MOST, description="number of the first of them; 1 is the attempt's first")
     step_s: list[Annotated[float, Field(ge=0, le=1e100)]] = Field(min_length=1, max_length=STEPS)

@@ -15,9 +15,9 @@ def _whole(value: object) -> object:
 
 
 class Model(BaseModel):
-    """A body that the server answers: fields that the reader does not know are left aside, as a newer server has more.
+    """A body of an answer. Unknown fields are ignored, since a newer server may send more.
 
-    A field that is added later has a default: an older server does not send it.
+    A field that is added later has a default, since an older server does not send it.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -27,12 +27,12 @@ OPEN: ConfigDict = {"extra": "ignore", "strict": False}  # of an answer that inh
 
 
 class Request(Model):
-    """A body that is sent to the server: unknown fields are refused, values are of the type that the schema says."""
+    """A body of a request: unknown fields are refused, and values must have the schema's types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
     def _whole_numbers(cls, values: object) -> object:
-        """JSON has no integers of its own: 4.0 is one; but 4.5, true and "4" are none."""
+        """JSON does not distinguish integers: 4.0 is one; 4.5, true and "4" are not."""
         return {key: _whole(value) for key, value in values.items()} if isinstance(values, dict) else values

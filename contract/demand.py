@@ -26,7 +26,7 @@ class Need(Model):
 
 
 class PresentWorker(Model):
-    """A worker with a recent sign of life that has not left."""
+    """A worker that sent a message recently and has not left."""
 
     worker_id: str
     cores: list[int]
@@ -47,8 +47,8 @@ class PoolJob(Request):
     """A job that was submitted to bring a worker."""
 
     job_id: str = Field(max_length=100)
-    state: str = Field(max_length=100, description="as the cluster's queue names it")
-    reason: str = Field("", max_length=500, description="why it waits, as the cluster's queue says")
+    state: str = Field(max_length=100, description="its state in the cluster's queue")
+    reason: str = Field("", max_length=500, description="why it waits, according to the cluster's queue")
 
 
 class PoolReport(Request):
@@ -88,7 +88,7 @@ class PoolPage(Model):
 class QueuedRun(Model):
     """A run in the queue, and what it waits for."""
 
-    position: int = Field(description="1: nobody is before it")
+    position: int = Field(description="1: no run is before it")
     run_id: int
     experiment_id: int
     experiment_name: str

@@ -1,4 +1,4 @@
-"""Events of the streams. Each is the whole state, so a missed event loses nothing."""
+"""Events of the streams. Each contains the whole state, so a missed event loses nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskloom.contract.runs import RunState, StepSeen
 
 
 class RunEvent(Model):
-    """A run as it is now; `progress` while an attempt is under way."""
+    """The present state of a run; `progress` while an attempt runs."""
 
     run_id: int
     state: RunState
@@ -20,12 +20,12 @@ class RunEvent(Model):
     progress: ProgressSeen | None
     steps: list[StepSeen] = Field(
         default_factory=list,
-        description="the newest steps of the attempt under way, 100 at most, on a run's own topic; the run has more",
+        description="the newest steps of the current attempt, 100 at most, on a run's own topic; the run has more",
     )
 
 
 class ExperimentEvent(Model):
-    """An experiment as it is now, with its runs that are under way."""
+    """The present state of an experiment, with its running runs."""
 
     experiment_id: int
     state: Literal["active", "finished", "cancelled"]

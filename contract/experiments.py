@@ -33,7 +33,7 @@ def runtime_label(runtime: str) -> str:
 
 
 class Requirements(Request):
-    """Requirements that a node must meet to run any of its runs."""
+    """Requirements that a node must meet to execute any run of the experiment."""
 
     labels: dict[Short, Short] = Field(default_factory=dict, max_length=MOST_LABELS)
     cores: int | None = Field(None, ge=1, le=4096)
@@ -50,7 +50,7 @@ class Stop(Request):
     """Repetitions are added, a block at a time, until the answer is known or the budget ends."""
 
     rel_ci: float = Field(
-        gt=0, lt=1, description="narrow enough: half the width of the metric's 95 % confidence sequence, relative"
+        gt=0, lt=1, description="target: half the width of the metric's 95 % confidence sequence, relative"
     )
     max_repetitions: int = Field(50, ge=1, le=1000, description="most repetitions of every variant")
     budget_s: float | None = Field(
@@ -59,7 +59,7 @@ class Stop(Request):
     metric: Literal["ratio", "median_step_s"] | None = Field(
         None,
         description="the primary metric: every ratio along the first axis, or every variant's median step; null: the "
-        "ratio where there is an axis",
+        "ratio if there is an axis",
     )
 
 
@@ -67,8 +67,8 @@ class ExperimentRequest(Request):
     """An experiment: every combination of the axes' values over the base, each `repetitions` times."""
 
     name: str = Field("", max_length=200)
-    tags: Tags = Field(default_factory=list, description="words to find it by; they can be changed later")
-    notes: Notes = Field("", description="whatever people should know of it; they can be changed later")
+    tags: Tags = Field(default_factory=list, description="tags for searching; they can be changed later")
+    notes: Notes = Field("", description="free text for people; it can be changed later")
     base: RunSpec = Field(default_factory=RunSpec)
     axes: dict[str, Values] = Field(default_factory=dict, description="setting -> values; all combinations are run")
     zip: Annotated[list[dict[str, Values]], FailFast()] = Field(
@@ -79,7 +79,7 @@ class ExperimentRequest(Request):
     )
     repetitions: int = Field(1, ge=1, le=1000)
     stop: Stop | None = Field(
-        None, description="go on beyond `repetitions` (which are run in any case) until the answer is known"
+        None, description="add repetitions after `repetitions` (which always run) until the answer is known"
     )
     order: Literal["interleaved", "sequential"] = Field(
         "interleaved",
@@ -89,7 +89,7 @@ class ExperimentRequest(Request):
     priority: int = Field(0, ge=-100, le=100, description="higher runs first")
     trace: bool | Literal["first"] = Field(
         False,
-        description="once a run has succeeded, trace it in another attempt, whose times count nowhere; first: only "
+        description="once a run has succeeded, trace it in another attempt, whose times are not used; first: only "
         "the first repetition of each variant",
     )
     requires: Requirements = Field(default_factory=Requirements)
@@ -125,7 +125,7 @@ class ExperimentChange(Request):
     """Changes of an experiment; fields that are missing or null stay as they are."""
 
     name: str | None = Field(None, max_length=200, pattern=r"^[^\x00]*$")
-    tags: Tags | None = Field(None, description="all tags it is to have")
+    tags: Tags | None = Field(None, description="the complete list of tags")
     notes: Notes | None = None
 
 
@@ -158,7 +158,7 @@ class ExperimentSummary(Model):
     submitter: str = Field("local", description="key:ID, local (a server without keys), or alerts (the server itself)")
     submitter_name: str | None = Field(None, description="the name of that key")
     purpose: Literal["measure", "calibrate", "confirm"] = "measure"
-    flagged_runs: int = Field(0, description="runs with flagged steps: something else ran beside them")
+    flagged_runs: int = Field(0, description="runs with flagged steps, which other processes disturbed")
     eta_s: float | None = Field(
         None,
         description="estimated seconds until its end, with the present workers; null if ended or unknown",
@@ -173,12 +173,12 @@ class StoppingState(Model):
     rel_ci: float | None = Field(description="of the widest one; null while one has too few blocks")
     spent_s: float = Field(description="workers' time of all attempts so far, in seconds")
     reason: Literal["narrow-enough", "max-repetitions", "budget", "no-results"] | None = Field(
-        description="why no block was added; null while it goes on"
+        description="why no block was added; null while it continues"
     )
 
 
 class ExperimentDetail(NodeTime, ExperimentSummary):
-    """An experiment with the request that made it."""
+    """An experiment with its request."""
 
     request: dict[str, Any]
     notes: str = ""
@@ -190,7 +190,7 @@ class ExperimentPage(Model):
 
     items: list[ExperimentSummary]
     next_cursor: str | None = Field(
-        description="`cursor` of the next page; null on the last. A page looks at 5,000 at most"
+        description="`cursor` of the next page; null on the last. A page reads 5,000 rows at most"
     )
     total: int | None = Field(None, description="experiments on all pages; null without `total`")
 
@@ -209,7 +209,7 @@ class DetectableDifference(Model):
 
     node: str
     experiment_id: int = Field(description="the calibration")
-    pairs: int = Field(description="of the experiment asked about: its repetitions")
+    pairs: int = Field(description="number of pairs: the experiment's repetitions")
     relative: float | None = Field(
         description="smallest relative difference detected in four of five such experiments; null: too few pairs"
     )

@@ -93,7 +93,7 @@ class ResultEnvironment(Block):
 
 
 class ResultCanary(Block):
-    """Frozen work that was timed beside the steps; times with the same hash are comparable."""
+    """Fixed work that was timed beside the steps; times with the same hash are comparable."""
 
     sha256: Name | None = None
     times_s: list[StepSeconds] = Field(default_factory=list)

@@ -37,7 +37,7 @@ def _spec_fields() -> dict[str, Any]:
 
 
 class _RunSpec(Request):
-    """Settings of one run. What is left out takes its default; README and docs/reference list them."""
+    """Settings of one run. Missing ones take their defaults; docs/reference lists them."""
 
     def to_config(self) -> TrainConfig:
         """The validated config. Raises gpt2core.errors.ConfigError, which names the field."""
@@ -66,20 +66,20 @@ class ProgressCurve(Model):
 
 
 class StepSeen(Model):
-    """One step of an attempt under way."""
+    """One step of a running attempt."""
 
     attempt_no: int
     step: int = Field(description="1-based, as in `progress`")
     step_s: float
-    loss: float | None = Field(description="null where it is not finite")
+    loss: float | None = Field(description="null if it is not finite")
 
 
 class StepPage(Model):
-    """Steps of a run under way, oldest first; none once it has a result, whose samples have every step."""
+    """Steps of a running run, oldest first; none once it has a result, whose samples have every step."""
 
     run_id: int
     items: list[StepSeen]
-    cursor: str = Field(description="give it as `cursor` to hear what came after")
+    cursor: str = Field(description="pass it as `cursor` to get later steps")
 
 
 class LogLine(Model):
@@ -93,7 +93,7 @@ class LogLine(Model):
 
 
 class LogPage(Model):
-    """Lines of a run's attempts, in the order in which they came."""
+    """Lines of a run's attempts, in the order of their arrival."""
 
     items: list[LogLine]
     cursor: str = Field(description="`cursor` of the following lines")
@@ -159,7 +159,7 @@ WaitingReason = Literal[
 class QueuePlace(Model):
     """Position of a queued run and what it waits for."""
 
-    position: int = Field(description="1: nobody is before it")
+    position: int = Field(description="1: no run is before it")
     reason: WaitingReason
     waiting_for: str = Field(description="the reason, for people")
 
@@ -168,7 +168,7 @@ class NodeTime(Model):
     """Where the node's time of one or several runs went."""
 
     node_time: dict[str, float] | None = Field(
-        None, description="seconds by part, as a result has them (docs/reference/result.md); null if not known"
+        None, description="seconds by part, as in a result (docs/reference/result.md); null if unknown"
     )
     node_time_missing: str | None = Field(
         None, description="why node_time is null, or which results it leaves out; null if it is complete"
@@ -189,19 +189,19 @@ class RunPage(Model):
 
     items: list[RunRow]
     next_cursor: str | None = Field(
-        description="`cursor` of the next page; null on the last. A page looks at 5,000 runs at most"
+        description="`cursor` of the next page; null on the last. A page reads 5,000 runs at most"
     )
     total: int | None = Field(None, description="runs on all pages; null unless requested and known from an index")
 
 
 class StateChange(Model):
-    """Something that was done to a run, and the state it has been in since."""
+    """A change of a run, and the run's state after it."""
 
     id: int
     run_id: int
     experiment_id: int
     at: datetime
-    verb: str = Field(description="what was done: submit, claim, start, succeed, requeue, retry, request-cancel, ...")
+    verb: str = Field(description="kind of change: submit, claim, start, succeed, requeue, retry, request-cancel, ...")
     state: RunState
     attempt_no: int | None = Field(description="the attempt of the change; null without one")
     attempt_state: AttemptState | None = Field(description="the attempt's new state")
@@ -227,7 +227,7 @@ class SampleRow(Model):
 
 
 class SampleList(Model):
-    """Every step of the result that a run is known by."""
+    """Every step of a run's canonical result."""
 
     run_id: int
     attempt_no: int

@@ -11,7 +11,7 @@ from taskloom.contract.runs import SampleList
 
 
 class RunSamples(SampleList):
-    """Every step of a run, and which one it is."""
+    """Every step of a run, with the run's id."""
 
     experiment_id: int
     variant: dict[str, Any]

@@ -16,14 +16,14 @@ class SeriesRow(Model):
 
     id: int
     config: dict[str, Any] = Field(description="the settings that its runs have in common")
-    machine: dict[str, Any] = Field(description="what its runs say alike of their machine, and their cores")
+    machine: dict[str, Any] = Field(description="facts about the machine that its runs share, and their cores")
     node: str
-    runs: int = Field(description="how many points it has")
-    first_at: datetime | None = Field(description="when the first of its runs ended; null: none has, they are traced")
-    last_at: datetime = Field(description="when the newest of its results came")
+    runs: int = Field(description="number of its points")
+    first_at: datetime | None = Field(description="when its first run ended; null: all are being traced")
+    last_at: datetime = Field(description="when its newest result arrived")
     median_step_s: float | None = Field(description="of the newest run")
     recent_s: list[float] = Field(description="median steps of the newest 40 runs, oldest first: a sparkline")
-    alerts: list[AlertSummary] = Field(description="where it became slower, newest first, 5 at most")
+    alerts: list[AlertSummary] = Field(description="its slowdowns, newest first, 5 at most")
 
 
 class SeriesPage(Model):
@@ -31,15 +31,15 @@ class SeriesPage(Model):
 
     items: list[SeriesRow]
     next_cursor: str | None
-    total: int | None = Field(None, description="series on all pages; null unless asked for")
+    total: int | None = Field(None, description="series on all pages; null unless requested")
 
 
 class SeriesRun(Model):
-    """A point of a series: one run, in every metric that is kept of it."""
+    """A point of a series: one run with every stored metric."""
 
     run_id: int
     experiment_id: int
-    finished_at: datetime | None = Field(description="null while it is traced")
+    finished_at: datetime | None = Field(description="null while it is being traced")
     median_step_s: float | None
     tokens_per_s: float | None
     data_s: float | None
@@ -49,8 +49,8 @@ class SeriesRun(Model):
     update_s: float | None
     final_loss: float | None
     flagged_steps: int | None
-    environment_sha256: str | None = Field(description="another one where machine or software changed")
-    alert: AlertState | None = Field(description="of the slowdown that begins here; null: none does")
+    environment_sha256: str | None = Field(description="differs if machine or software changed")
+    alert: AlertState | None = Field(description="of the slowdown that begins here; null: none begins here")
 
 
 class SeriesRunPage(Model):

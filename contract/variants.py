@@ -23,7 +23,7 @@ class VariantRow(Model):
     failed: int
     cancelled: int
     quarantined: int
-    flagged_runs: int = Field(description="runs with flagged steps: something else ran beside them")
+    flagged_runs: int = Field(description="runs with flagged steps, which other processes disturbed")
     median_step_s: float | None
     low: float | None = Field(description="95 % interval of the median over processes; null: too few")
     high: float | None
@@ -36,9 +36,9 @@ class VariantRow(Model):
     backward_s: float | None
     update_s: float | None
     final_loss: float | None
-    losses: int = Field(description="different final losses: 1 is agreement")
+    losses: int = Field(description="number of different final losses; 1: all agree")
     nodes: list[str]
-    environments: int = Field(description="different machines or software that results come from")
+    environments: int = Field(description="number of different environments (machines or software) of the results")
 
 
 class VariantTable(Model):

@@ -26,12 +26,12 @@ class WebhookRequest(Request):
 
     url: str = Field(
         min_length=1, max_length=2000, pattern=r"^https?://[!-~]+$",
-        description="below one of the addresses that the operator allowed (TASKLOOM_WEBHOOK_TARGETS)",
+        description="a URL below one that the operator allowed (TASKLOOM_WEBHOOK_TARGETS)",
     )  # fmt: skip
     events: list[EventName] = Field(
         min_length=1, max_length=2,
-        description="verdict: an experiment has ended and says something; alert: something became slower, or what was "
-        "said of that has changed",
+        description="verdict: an experiment has ended and was compared; alert: a slowdown was found, or its state has "
+        "changed",
     )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ class WebhookSummary(Model):
     id: int
     url: str
     events: list[EventName]
-    owner: str = Field(description="who made it: key:ID, or local; the key must be good for it to be told anything")
+    owner: str = Field(description="who created it: key:ID, or local; it receives messages only while the key is valid")
     created_at: datetime
 
 

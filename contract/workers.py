@@ -33,12 +33,12 @@ class WorkerRegistration(Request):
         None,
         ge=0,
         le=MOST,
-        description="when the process started, since that boot: of two processes the older one is refused",
+        description="when the process started, in seconds since that boot: of two processes the older one is refused",
     )
     spool_id: Text | None = Field(
         None, min_length=1, max_length=200,
-        description="the folder in which its results wait: of two processes with one worker_id that are both at work, "
-        "the later one is refused if it has another",
+        description="identity of its spool: of two active processes with one worker_id, the later one is refused if "
+        "it has another",
     )  # fmt: skip
     node: Text = Field(min_length=1, max_length=200, description="the machine's name")
     cores: list[Annotated[int, Field(ge=0, le=1 << 16)]] = Field(
@@ -74,11 +74,11 @@ class CurrentAttempt(Model):
 
 
 class WorkerSummary(WorkerRegistration):
-    """A worker as it registered, with its last sign of life and its current attempt."""
+    """A worker's registration, with the time of its last message and its current attempt."""
 
     model_config = OPEN
 
-    # Everything that was accepted once can be shown.
+    # Everything that was once accepted can be shown.
     labels: dict[str, str]
     software: dict[str, str]
     topology: dict[str, Any]
@@ -89,8 +89,8 @@ class WorkerSummary(WorkerRegistration):
     current_attempt_id: int | None
     state: WorkerState | None = Field(
         None,
-        description="busy: it runs something; left: it takes no further run; silent: it was not heard of lately; "
-        "ending: its walltime is over within two minutes; else idle",
+        description="busy: it runs an attempt; left: it takes no further run; silent: it sent no message recently; "
+        "ending: its walltime ends within two minutes; otherwise idle",
     )
     current: CurrentAttempt | None = Field(None, description="its current attempt")
 

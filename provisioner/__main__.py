@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         text = f"provisioning {len(pools.pools)} pools for {pools.server}"
         log("started", text, server=pools.server, metrics=metrics.url)
         provisioner.run(stop, given.once)
-        log("stopped", "provisioner stopped; its jobs go on")
+        log("stopped", "provisioner stopped; its jobs continue")
     except ServerRefused as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_SERVER

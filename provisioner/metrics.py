@@ -20,7 +20,7 @@ class Metrics:
         )
         self.submissions = Counter(
             "taskloom_provision_submissions",
-            "calls of sbatch: accepted, refused, unknown; fruitless: accepted jobs that ended before their worker came",
+            "calls of sbatch: accepted, refused, unknown; fruitless: accepted jobs without a worker",
             ["pool", "outcome"],
             registry=registry,
         )
@@ -31,7 +31,7 @@ class Metrics:
             "taskloom_provision_failed_rounds", "rounds that ended early", ["asked"], registry=registry
         )
         self.last_round = Gauge(
-            "taskloom_provision_last_round_timestamp_seconds", "when the last whole round was", registry=registry
+            "taskloom_provision_last_round_timestamp_seconds", "when the last complete round ended", registry=registry
         )
         self.url: str | None = None
         if port is not None:

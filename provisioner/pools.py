@@ -52,7 +52,7 @@ class Pool(_Settings):
     peaks: Literal["once", "never"] = "once"
     labels: dict[str, str] = Field(default_factory=dict)
     sbatch_options: tuple[str, ...] = ()
-    prelude: str = Field("", description="lines of shell that make `taskloom` available on a node")
+    prelude: str = Field("", description="shell commands that make `taskloom` available on a node")
 
     @property
     def worker_labels(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ class Pools(_Settings):
         return self.interval.total_seconds()
 
     def token(self) -> str | None:
-        """The key for the server: TASKLOOM_TOKEN, or what the token file holds. Raises PoolsFileRefused."""
+        """The key for the server: TASKLOOM_TOKEN, or the content of the token file. Raises PoolsFileRefused."""
         given = os.environ.get("TASKLOOM_TOKEN")
         if given or self.token_file is None:
             return given or None

@@ -1,4 +1,4 @@
-"""Slurm's commands, each a bounded call with an argument list; never a shell."""
+"""Calls of Slurm's commands: with an argument list and a time limit, never through a shell."""
 
 from __future__ import annotations
 

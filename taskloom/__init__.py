@@ -1,4 +1,4 @@
-"""The public face of Taskloom: the command line and `taskloom.Client`, the Python SDK."""
+"""Taskloom's public interface: the command line and `taskloom.Client`, the Python SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`taskloom`: the command line. Commands are in taskloom/commands; this puts them together and sets the exit codes."""
+"""`taskloom`: the command line. Commands are in taskloom/commands; this module combines them and sets the exit
+codes."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class Client(Connection):
         return list(self._ask("GET", f"/experiments/{experiment_id}/variants", VariantTable).rows)
 
     def export(self, table: str, target: Path, format: str = "csv", **filters: Any) -> None:
-        """Write a table ("runs", "steps", "ops", "variants", "history") to a file, whole or not at all.
+        """Write a table ("runs", "steps", "ops", "variants", "history") to a file, completely or not at all.
 
         format: csv, ndjson, parquet or arrow. filters: those of `runs`, and `columns`. Raises OSError.
         """
@@ -209,11 +209,11 @@ class Client(Connection):
         return self._pages(lambda query: self._page(path, StateChangePage, query), {})
 
     def artifacts(self, run_id: int) -> ArtifactList:
-        """List the files that the run's attempts left."""
+        """List the files of the run's attempts."""
         return self._ask("GET", f"/runs/{run_id}/artifacts", ArtifactList)
 
     def download_artifact(self, run_id: int, name: str, target: Path) -> None:
-        """Write a run's file to `target`, whole or not at all. Raises OSError if `target` cannot be written."""
+        """Write a run's file to `target`, completely or not at all. Raises OSError if `target` cannot be written."""
         partial = target.with_name(target.name + ".partial")
         sha256 = hashlib.sha256()
         try:
@@ -238,7 +238,7 @@ class Client(Connection):
         return list(self._ask("GET", "/queue/pools", PoolPage).items)
 
     def compare(self, a: str, b: str, noise_floor: float | None = None, leave_out_flagged: bool = False) -> Comparison:
-        """Two runs, or two selections of runs: B against A. noise_floor: declared beforehand, relative."""
+        """Compare B with A: two runs, or two selections of runs. noise_floor: declared beforehand, relative."""
         query: dict[str, Any] = {"a": a, "b": b} | ({} if noise_floor is None else {"noise_floor": noise_floor})
         if leave_out_flagged:
             query["flagged"] = "leave-out"
@@ -279,7 +279,7 @@ class Client(Connection):
         return self._rows("memory", MemoryRow, experiment_id=experiment_id)
 
     def report(self, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
-        """Everything about an experiment in one document; `analysis.report.page` draws it."""
+        """Return the report of an experiment as one document; `analysis.report.page` renders it."""
         disturbed = "leave-out" if leave_out_disturbed else None
         return self._analysis("report", dict[str, Any], experiment_id=experiment_id, disturbed=disturbed)
 

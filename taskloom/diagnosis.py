@@ -51,7 +51,7 @@ def cores() -> Check:
     if quota is not None and quota < len(allowed):
         return warn("cores", f"{found}, time limited to {quota:g} cores", "raise the container's CPU limit")
     if len(allowed) < 2:
-        return warn("cores", found, "schedulers can be compared on two cores or more only")
+        return warn("cores", found, "comparing schedulers needs two cores or more")
     return ok("cores", found)
 
 
@@ -76,13 +76,13 @@ def smt() -> Check:
     if pairs:
         advice = "give the worker one core of each pair with --cores"
         return warn("SMT", "logical cores share physical ones: " + "; ".join(pairs), advice)
-    return ok("SMT", "every usable core is a physical one, as far as the machine shows")
+    return ok("SMT", "every usable core is a physical one, as far as the machine reports")
 
 
 def governor() -> Check:
     kinds = {host.governor(core) for core in launch.allowed_cores()}
     if kinds == {None}:
-        return ok("governor", "not shown (usual on virtual machines)")
+        return ok("governor", "not reported (usual on virtual machines)")
     if kinds == {"performance"}:
         return ok("governor", "performance")
     found = ", ".join(sorted(str(kind) for kind in kinds))
@@ -100,7 +100,7 @@ def load() -> Check:
     average = os.getloadavg()[0]
     found = f"{average:.2f} over the last minute"
     if average > BUSY_LOAD_PER_CORE * len(launch.allowed_cores()):
-        return warn("load", found, "stop what else runs here, or keep it off the measured cores")
+        return warn("load", found, "stop other processes, or keep them off the measured cores")
     return ok("load", found)
 
 
@@ -110,7 +110,7 @@ def memory() -> Check:
     found = f"{usable / GIB:.1f} GiB usable, {available / GIB:.1f} GiB free"
     found += f", cgroup limit {limit / GIB:.1f} GiB" if limit is not None else ", no cgroup limit"
     if min(usable, available) < LITTLE_MEMORY_BYTES:
-        return warn("memory", found, "gpt2-124m may not fit; `taskloom train --plan` says what a run needs")
+        return warn("memory", found, "gpt2-124m may not fit; `taskloom train --plan` prints the memory of a run")
     return ok("memory", found)
 
 
@@ -131,7 +131,7 @@ def blas() -> Check:
     if not found:
         return warn("BLAS", "none", "pip install mkl (x86-64) or scipy")
     if platform.machine() == "x86_64" and not found[0].startswith("mkl"):
-        return warn("BLAS", found[0], "pip install mkl: the faster one here")
+        return warn("BLAS", found[0], "pip install mkl, which is faster here")
     return ok("BLAS", ", ".join(found))
 
 
@@ -147,11 +147,11 @@ def products() -> Check:
     count = sum(map(len, loads.values()))
     worst = [path for path, each in loads.items() if max(each, default=0.0) > MOST_BUSY_CORES]
     if not worst:
-        return ok("products", f"{count} choices kept, none made beside others' load")
+        return ok("products", f"{count} choices, none measured while other processes kept cores busy")
     disturbed = sum(busy > MOST_BUSY_CORES for each in loads.values() for busy in each)
     most = max(busy for each in loads.values() for busy in each)
-    found = f"{disturbed} of {count} choices were made while others kept up to {most:.1f} cores busy"
-    advice = f"to have them made anew, which makes results another fingerprint: rm {' '.join(map(str, worst))}"
+    found = f"{disturbed} of {count} choices were measured while other processes kept up to {most:.1f} cores busy"
+    advice = f"to measure them again, which changes the fingerprint of results: rm {' '.join(map(str, worst))}"
     return warn("products", found, advice)
 
 
@@ -170,7 +170,7 @@ def perf_counters() -> Check:
     reason = f"{os.strerror(ctypes.get_errno())}, perf_event_paranoid = {paranoid}"
     refused = paranoid is not None and paranoid > 2
     advice = (
-        "sudo sysctl kernel.perf_event_paranoid=2" if refused else "the machine offers none; results will have none"
+        "sudo sysctl kernel.perf_event_paranoid=2" if refused else "the machine has none; results will have none"
     )
     return warn("perf counters", reason, advice)
 

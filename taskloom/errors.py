@@ -47,7 +47,7 @@ def _named(item: dict[str, Any]) -> str:
 
 
 class NoTrace(TaskloomError):
-    """The run left no trace."""
+    """The run has no trace."""
 
     exit_code = EXIT_BAD_INPUT
 

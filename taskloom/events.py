@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from taskloom.contract.problems import Problem
 from taskloom.errors import ServerUnreachable, from_problem
 
-SILENCE_S = 40.0  # the server sends a sign of life every 15 s
+SILENCE_S = 40.0  # the server sends a keep-alive every 15 s
 AGAIN_S = 1.0
-TRIES = 5  # to reach the server again
+TRIES = 5  # time to reach the server again
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from taskloom import extras
 from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]
-GRACE_S = 3.0  # between SIGTERM and SIGKILL for a trainer, whose run is not kept
+GRACE_S = 3.0  # between SIGTERM and SIGKILL for a trainer, whose run is lost anyway
 
 
 class Settings(Protocol):

@@ -137,7 +137,7 @@ def stopping(state: StoppingState) -> str:
 
 
 def changes(items: Iterable[StateChange]) -> Table:
-    """Histories, a change a row."""
+    """Table of a history, with one row for each change."""
     table = new_table(None, "at", "run", "what was done", "run is", "attempt", "by", "reason", left=7)
     for item in items:
         attempt = NONE if item.attempt_no is None else f"{item.attempt_no} {item.attempt_state}"

@@ -34,7 +34,7 @@ def read(path: Path, most_bytes: int = MOST_BYTES) -> Trace:
     """Read a trainer's raw trace. Raises UnreadableFile or InputError."""
     try:
         with gzip.open(path) as file:
-            text = file.read(most_bytes + 1)  # limited: a megabyte may unpack to a gigabyte
+            text = file.read(most_bytes + 1)  # limited, because a megabyte may unpack to a gigabyte
         if len(text) > most_bytes:
             raise ValueError(f"unpacked it has more than {most_bytes} bytes")
         return trace_of(json.loads(text))
@@ -51,7 +51,7 @@ def write(path: Path, form: Format, traces: Sequence[tuple[str, Trace]]) -> list
             _write(path, chrome.chrome(traces))
             return [path]
         if len(traces) > 1:
-            raise InputError("Paraver shows one run in a file; write two files and open both")
+            raise InputError("a Paraver file shows only one run; write two files and open both")
         (_, trace), stem = traces[0], path.with_suffix("")
         at = datetime.fromtimestamp(time.time()).astimezone()
         parts = {path: (line + "\n" for line in paraver.prv(trace, at))}

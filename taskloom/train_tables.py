@@ -74,7 +74,7 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
 def _phases(found: Mapping[str, Any], warmup: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("phase")
-    table.add_column("span, median", justify="right")  # from its first tile to its last: spans of a task run overlap
+    table.add_column("span, median", justify="right")  # from its first tile to its last; under task, spans overlap
     table.add_column("busy, all threads", justify="right")
     for phase in PHASES:
         table.add_row(phase, *(seconds(median(found[kind][phase][warmup:])) for kind in ("phase_s", "phase_busy_s")))
@@ -82,7 +82,7 @@ def _phases(found: Mapping[str, Any], warmup: int) -> Table:
 
 
 def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
-    """Rates are those of all threads together, as the node's peaks are."""
+    """Table of ops. Rates are those of all threads together, like the node's peaks."""
     threads = int(found["config"]["threads"])
     precision = str(found["config"]["precision"])
     peaks = peaks_of(found["environment"], threads, precision)
@@ -105,12 +105,12 @@ def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
     else:
         yield (
             f"roof, measured with {threads} threads: {peaks.gflop_per_s:.0f} GFLOP/s in {precision} products, "
-            f"{peaks.triad_gb_per_s:.1f} GB/s; an op that finds its data in a cache may be above it. "
+            f"{peaks.triad_gb_per_s:.1f} GB/s; an op whose data is in a cache may exceed it. "
             f"{_registers(peaks)}"
         )
 
 
 def _registers(peaks: Peaks) -> str:
     if peaks.registers_gflop_per_s is None:
-        return "What registers can do was not measured."
+        return "The peak of registers was not measured."
     return f"Registers: {peaks.registers_gflop_per_s:.0f} GFLOP/s of multiply-adds."

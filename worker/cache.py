@@ -16,4 +16,4 @@ def settle(spool: Path, report: Report) -> None:
         make_cache_folder()
     except ConfigError as error:
         os.environ["TASKLOOM_CACHE_DIR"] = str(spool / "cache")  # trainers inherit it
-        report.say("cache-moved", f"{error}; compiled code and peaks are kept in {make_cache_folder()}")
+        report.say("cache-moved", f"{error}; compiled code and peaks are stored in {make_cache_folder()}")

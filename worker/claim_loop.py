@@ -135,7 +135,7 @@ class ClaimLoop:
             try:
                 self._client.leave(self._settings.worker_id, self._life.boot_id)
             except (Refused, Unreachable) as error:
-                self._report.say("left-untold", f"could not tell the server that this worker leaves: {error}")
+                self._report.say("left-untold", f"could not notify the server that this worker leaves: {error}")
 
     def _idle_left_s(self) -> float:
         """Seconds until --idle-exit."""
@@ -157,7 +157,7 @@ class ClaimLoop:
             match self._inbox.get():
                 case DrainAsked():
                     self._agent.drain()
-                    return None  # leaving closes the connection, so the server gives the poll no run
+                    return None  # leaving this block closes the connection, so the server assigns no run to the poll
                 case ClaimAnswered(lease, None):
                     self._failures = 0
                     return lease

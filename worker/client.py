@@ -26,7 +26,7 @@ from taskloom.contract.attempts import (
 from taskloom.contract.workers import Leaving, WorkerRegistration
 from taskloom.worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
 
-ANSWER_S = 30.0  # in addition to a long poll
+ANSWER_S = 30.0  # in addition to the time of a long poll
 BEAT_ANSWER_S = 10.0  # leaves time for another heartbeat within the lease
 ARTIFACT_S = 120.0  # for the server to sync a large file
 M = TypeVar("M", bound=BaseModel)
@@ -144,7 +144,7 @@ class ServerClient:
             return model.model_validate_json(answer.content)
         except ValidationError as error:
             detail = f"{error.error_count()} errors, first: {error.errors()[0]['loc']} {error.errors()[0]['msg']}"
-            raise Unreachable(f"{answer.request.url}: answer not understood: {detail}") from error
+            raise Unreachable(f"{answer.request.url}: the answer has an unknown form: {detail}") from error
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any] | None:

@@ -19,7 +19,8 @@ Pause = Callable[[float], bool]
 
 
 def _failed_instead(entry: Entry, error: Refused) -> Entry:
-    """The failure to report at once for a result that is too large or malformed; else the run would be retried."""
+    """The failure to report immediately for a result that is too large or malformed; otherwise the run would be
+    retried."""
     detail = str(error.problem.get("detail", error))
     verdict = Verdict("failed", None, {"slug": "result-refused", "detail": detail, "output": []})
     return Entry(entry.attempt_id, upload(entry.upload.worker_id, entry.upload.attempt_no, verdict))
@@ -37,7 +38,7 @@ class Delivery:
             self.deliver(entry)
 
     def deliver(self, entry: Entry) -> None:
-        """Deliver one entry with retries, its artifacts first, so that they are there with the result."""
+        """Deliver one entry with retries, its artifacts first, so that they exist when the result arrives."""
         self.deliver_artifacts(entry)
         try:
             receipt = call_until_answered(

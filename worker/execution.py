@@ -24,7 +24,7 @@ from taskloom.worker.spool import ARTIFACTS
 from taskloom.worker.supervise import Ending, Supervisor
 
 TRACE = "trace.json.gz"  # of a tracing attempt
-Command = Callable[[Path], list[str]]  # from the result file's path: gpt2core.process.launch.command
+Command = Callable[[Path], list[str]]  # derived from the result file's path: gpt2core.process.launch.command
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
 
@@ -167,7 +167,7 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
         slug = "out-of-memory" if oom else "killed"
         error |= {"slug": slug, "detail": f"the trainer was ended by {ending.signal}, {why}"}
     elif ending.code == 0:
-        error |= {"slug": "no-result", "detail": result or "the trainer ended well but left no result"}
+        error |= {"slug": "no-result", "detail": result or "the trainer ended with success but without a result"}
     else:
         error |= {"slug": "exit-status", "detail": f"the trainer ended with exit status {ending.code}"}
     return Verdict(outcome, None, {**error, "output": list(ending.output), "warnings": list(ending.warnings)})
@@ -176,7 +176,7 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
 def _read_result(path: Path, ending: Ending) -> dict[str, Any] | str:
     """Content of the result file, or its error."""
     if ending.result is None:
-        return "the trainer ended well but told of no result"
+        return "the trainer ended with success but reported no result"
     try:
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != ending.result.get("sha256"):
@@ -184,7 +184,7 @@ def _read_result(path: Path, ending: Ending) -> dict[str, Any] | str:
         result = json.loads(content, parse_constant=_refuse_constant)
     except (OSError, ValueError) as error:
         return f"the result file cannot be read: {error}"
-    return result if isinstance(result, dict) else "the result file holds no JSON object"
+    return result if isinstance(result, dict) else "the result file contains no JSON object"
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -96,7 +96,7 @@ class HeartbeatLoop:
                 return
 
     def _rest(self, wait_s: float) -> bool:
-        """Until the next beat; False at the end."""
+        """Wait until the next heartbeat; return False at the end."""
         until = time.monotonic() + wait_s
         soon = time.monotonic() + OUTPUT_EVERY_S
         while True:

@@ -45,7 +45,7 @@ class Life:
 
 
 def new_life() -> Life:
-    """The identity of this process, created now."""
+    """Create the identity of this process."""
     try:
         machine = MACHINE_BOOT.read_text().strip()
     except OSError:  # a sandbox without it: the order of processes is then unknown

@@ -1,7 +1,7 @@
 """A trainer that outlived its worker: recorded on disk, and killed before the next worker claims a run.
 
-A trainer normally ends with its worker (gpt2core.process.child). This is for one that cannot: stopped, or in a call
-that does not return.
+A trainer normally ends with its worker (gpt2core.process.child). This is for one that cannot: a stopped one, or one in
+a call that does not return.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def measure_once(
             report.say("peaks-failed", f"peaks not measured: {error}")
             return
         if code == 0:
-            report.say("peaks-measured", "peaks measured and kept")
+            report.say("peaks-measured", "peaks measured and stored")
         else:
             report.say("peaks-failed", f"peaks not measured: the measurement ended with {code}")
 

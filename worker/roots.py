@@ -35,7 +35,7 @@ def find_file(field: str, name: str, root: Path | None) -> Path:
     except (OSError, RuntimeError) as error:
         raise RefusedName(field, name, f"no such file below the {field} root of this worker") from error
     if not path.is_relative_to(root.resolve()):
-        raise RefusedName(field, name, f"it lies outside the {field} root of this worker")
+        raise RefusedName(field, name, f"it is outside the {field} root of this worker")
     if not path.is_file():
         raise RefusedName(field, name, "a regular file")
     return path

@@ -51,7 +51,7 @@ class Settings:
 
 
 def core_ranges(cores: Sequence[int]) -> str:
-    """Core numbers as the kernel lists them, with "." for "," so that they may stand in a name: 0-3.8"""
+    """Core numbers in Linux's notation, with "." for "," so that they can be part of a name: 0-3.8"""
     parts: list[list[int]] = []
     for core in sorted(cores):
         if parts and core == parts[-1][1] + 1:
@@ -70,7 +70,7 @@ def default_spool(worker_id: str) -> Path:
 def _server(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("server", url, "a URL, as http://127.0.0.1:8321")
+        raise ConfigError("server", url, "a URL such as http://127.0.0.1:8321")
     return url.rstrip("/")
 
 
@@ -116,24 +116,24 @@ def parser() -> argparse.ArgumentParser:
     """The options of `taskloom worker`. The token is no option, since arguments are visible to every user of a node."""
     out = argparse.ArgumentParser(prog="taskloom worker", description=__doc__)
     out.add_argument("--server", help=f"URL of the server [TASKLOOM_SERVER, {DEFAULT_SERVER}]")
-    out.add_argument("--worker-id", help="this worker's lasting name [TASKLOOM_WORKER_ID, node:cores]")
-    out.add_argument("--cores", help="cores a trainer may be pinned to, as 0-3,8 [TASKLOOM_CORES, all it may use]")
-    out.add_argument("--label", action="append", metavar="K=V", help="what runs may require [TASKLOOM_LABELS, a=b,c=d]")
+    out.add_argument("--worker-id", help="permanent name of this worker [TASKLOOM_WORKER_ID, node:cores]")
+    out.add_argument("--cores", help="cores to pin trainers to, such as 0-3,8 [TASKLOOM_CORES, all it may use]")
+    out.add_argument("--label", action="append", metavar="K=V", help="runs may require it [TASKLOOM_LABELS, a=b,c=d]")
     out.add_argument("--once", action="store_true", help="execute one run; exit 0 if it succeeded, 1 if not")
     out.add_argument(
-        "--resend", action="store_true", help="send results again that a server refused, then exit; 1 if it does again"
+        "--resend", action="store_true", help="send rejected results again, then exit; exit 1 if rejected again"
     )
     out.add_argument("--drain", choices=("finish", "release"), help="on SIGTERM [TASKLOOM_DRAIN, finish]")
-    out.add_argument("--spool", metavar="DIR", help="where results wait for the server [TASKLOOM_SPOOL]")
-    out.add_argument("--data-root", metavar="DIR", help="token files that runs may name [TASKLOOM_DATA_ROOT]")
-    out.add_argument("--checkpoint-root", metavar="DIR", help="weights that runs may name [TASKLOOM_CHECKPOINT_ROOT]")
+    out.add_argument("--spool", metavar="DIR", help="folder of undelivered results [TASKLOOM_SPOOL]")
+    out.add_argument("--data-root", metavar="DIR", help="folder of token files for runs [TASKLOOM_DATA_ROOT]")
+    out.add_argument("--checkpoint-root", metavar="DIR", help="folder of weights for runs [TASKLOOM_CHECKPOINT_ROOT]")
     out.add_argument("--wait-s", type=float, help="length of a long poll in seconds, at most 25 [TASKLOOM_WAIT_S, 25]")
-    out.add_argument("--walltime", metavar="TIME", help="it ends after so long: 2h [TASKLOOM_WALLTIME, Slurm's]")
-    out.add_argument("--idle-exit", metavar="TIME", help="leave after so long without a run: 120s [TASKLOOM_IDLE_EXIT]")
+    out.add_argument("--walltime", metavar="TIME", help="remaining lifetime, such as 2h [TASKLOOM_WALLTIME, Slurm's]")
+    out.add_argument("--idle-exit", metavar="TIME", help="exit after this time without a run [TASKLOOM_IDLE_EXIT]")
     out.add_argument(
         "--grace",
         metavar="TIME",
-        help="from asking a trainer to stop to killing it [TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
+        help="from SIGTERM to SIGKILL for a trainer [TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
     )
     out.add_argument("--peaks", choices=get_args(Peaks), help="measure the node's peaks first [TASKLOOM_PEAKS, once]")
     out.add_argument("--json", action="store_true", help="one JSON event a line on standard output")

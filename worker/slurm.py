@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpt2core.spec.errors import ConfigError
 
-ANSWER_S = 10.0  # a slower controller counts as not answering
+ANSWER_S = 10.0  # a slower controller is treated as unreachable
 NO_LIMIT = ("NONE", "UNLIMITED", "N/A")
 KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+)", re.MULTILINE)
 
@@ -36,7 +36,7 @@ def job(environment: Mapping[str, str]) -> SlurmJob | None:
     """The job this process runs in, or None outside of Slurm.
 
     SLURM_JOB_END_TIME is set by Slurm 23.02 and later only; the queue knows the end in every version.
-    Raises ConfigError if the variable holds no time.
+    Raises ConfigError if the variable is not a time.
     """
     job_id = environment.get("SLURM_JOB_ID")
     given = environment.get("SLURM_JOB_END_TIME")

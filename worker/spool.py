@@ -22,7 +22,7 @@ from taskloom.contract.attempts import ResultUpload
 
 REFUSED = "refused"
 SET_ASIDE = re.compile(r"[0-9]+\.json|[0-9]+-.+")  # of results and of artifacts
-ARTIFACTS = "artifacts"  # in an attempt's folder, and for the trainer beside its result.json
+ARTIFACTS = "artifacts"  # within an attempt's folder; for the trainer it is beside its result.json
 
 
 @dataclass(frozen=True)

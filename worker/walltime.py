@@ -9,7 +9,7 @@ from gpt2core.spec.errors import ConfigError
 from taskloom.worker.slurm import SlurmJob
 
 RESERVE_S = 30.0  # at the end, to stop a trainer and deliver its result
-ACCEPTED = "a time as 2h, 90m, 1h30m, 3600s, or as Slurm writes it: 1-12:00:00, 02:00:00"
+ACCEPTED = "a time such as 2h, 90m, 1h30m, 3600s, or in Slurm's form: 1-12:00:00, 02:00:00"
 SLACK_S = 5.0  # part of the reserve for the answer to a claim
 UNITS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 SLURM = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")

@@ -1,4 +1,4 @@
-"""`taskloom demo`: the main job on this machine, from start to table."""
+"""`taskloom demo`: an experiment on this machine, from start to table."""
 
 from __future__ import annotations
 

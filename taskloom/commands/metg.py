@@ -72,7 +72,7 @@ def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
     """Measure the minimum effective task granularity of schedulers, as Task Bench defines it.
 
     METG(50 %) is the smallest time per task (elapsed x threads / tasks) at which the kernel still runs at half of its
-    peak rate. Every task of every timed run checks that its inputs are those of the timestep before.
+    peak rate. Every task of every timed run checks that its inputs are those of the previous timestep.
     """
     if plot is not None and (plot.suffix != ".svg" or not plot.parent.is_dir()):
         raise ConfigError("plot", str(plot), "a file ending in .svg in a folder that exists")

@@ -146,7 +146,7 @@ def log(run_id: int, follow: bool, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def artifacts(run_id: int, name: str | None, output: Path | None, server: str, as_json: bool) -> None:
-    """List the files that a run left, or write the file NAME."""
+    """List the files of a run, or write the file NAME."""
     with Client(server) as client:
         if name is not None:
             target = output or Path(Path(name).name)

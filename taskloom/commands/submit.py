@@ -90,7 +90,7 @@ def submit(
             experiment = watch.until_finished(client, experiment.id, screen, not as_json, follow_logs=follow_logs)
         except KeyboardInterrupt:
             text = (
-                f"experiment {experiment.id} goes on. See it: taskloom experiments show {experiment.id}; "
+                f"experiment {experiment.id} continues. See it: taskloom experiments show {experiment.id}; "
                 f"end it: taskloom experiments cancel {experiment.id}"
             )
             screen.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -143,7 +143,7 @@ def _print_warnings(client: Client, experiment: ExperimentDetail, verbose: bool)
     if experiment.by_state.get("succeeded"):
         try:
             found = client.scaling(experiment.id)
-        except TaskloomError as error:  # the runs have ended nevertheless
+        except TaskloomError as error:  # the runs have ended all the same
             error_console().print(f"disturbances of the runs are unknown: {error}", markup=False, highlight=False)
         else:
             say_warnings(console(), found.warnings, found.brief, verbose)

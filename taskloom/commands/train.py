@@ -40,7 +40,7 @@ def show(bar: Bar, event: Mapping[str, Any]) -> None:
 @train_options(several=False)
 @click.option("--plan", is_flag=True, help="print all sizes; train nothing")
 @click.option("--graph", type=click.Path(path_type=Path), metavar="FILE.dot", help="write the task graph for Graphviz")
-@click.option("--prove", is_flag=True, help="prove the task graph race-free although a proven one is kept")
+@click.option("--prove", is_flag=True, help="prove the task graph race-free even if a proven one is cached")
 @json_option
 def train(plan: bool, graph: Path | None, prove: bool, as_json: bool, **given: Any) -> None:
     """Train on this machine in one child process and print the measurements."""
