@@ -34,7 +34,7 @@ class Server:
         try:
             return Demand.model_validate_json(answer.content)
         except ValidationError as error:
-            raise ServerSilent(f"{answer.request.url}: the answer has an unknown form: {error}") from error
+            raise ServerSilent(f"{answer.request.url}: the answer was not understood: {error}") from error
 
     def report(self, pool: str, report: PoolReport) -> None:
         """Report a pool's state. Raises ServerSilent or ServerRefused."""

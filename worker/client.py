@@ -144,7 +144,7 @@ class ServerClient:
             return model.model_validate_json(answer.content)
         except ValidationError as error:
             detail = f"{error.error_count()} errors, first: {error.errors()[0]['loc']} {error.errors()[0]['msg']}"
-            raise Unreachable(f"{answer.request.url}: the answer has an unknown form: {detail}") from error
+            raise Unreachable(f"{answer.request.url}: answer not understood: {detail}") from error
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any] | None:

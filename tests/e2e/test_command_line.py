@@ -104,7 +104,7 @@ def test_submit_that_is_interrupted_says_that_the_experiment_goes_on(home: House
     until(lambda: "/experiments/1:" in home.server.log.read_text(), "a look at it")
     process.popen.send_signal(signal.SIGINT)
     assert process.wait() == 1
-    assert "experiment 1 goes on" in process.log.read_text()
+    assert "experiment 1 continues" in process.log.read_text()
     assert "taskloom experiments cancel 1" in process.log.read_text()
     assert client.experiment(1).state == "active"
 

@@ -82,7 +82,7 @@ def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
     assert json.loads(path.read_text())["choices"][0] == kept["choices"][0]
     found = diagnosis.products()
     assert (found.status, found.advice.endswith(f"rm {path}")) == ("warn", True)
-    assert "while others kept up to" in found.found
+    assert "while other processes kept up to" in found.found
 
 
 def test_measuring_keeps_no_memory():

@@ -54,7 +54,7 @@ GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "insta
         (wish(cores=4), [offer(2), offer(4, busy=True)], "too-few-cores", "the largest idle worker has 2"),
         (WISH, [offer(busy=True), offer(busy=True)], "all-busy", "all of 2 workers"),
         (wish(kept_by=("n1", "0,1")), [offer(busy=True), offer(node="n2")], "block-bound", "cores 0,1 of n1"),
-        (wish(cores=3, kept_by=("n1", "0,1")), [offer(), offer(4, node="n2")], "block-bound", "has not what it needs"),
+        (wish(cores=3, kept_by=("n1", "0,1")), [offer(), offer(4, node="n2")], "block-bound", "lacks what it needs"),
         (wish(kept_by=("gone", "0,1")), [offer()], "next", "it is the next"),
         (wish(kept_by=("n1", "0,1")), [offer(), offer(node="n2", busy=True)], "next", "it is the next"),
         (WISH, [offer()], "next", "it is the next"),

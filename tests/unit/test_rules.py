@@ -119,7 +119,7 @@ def test_a_lost_lease_is_renewed_until_someone_takes_the_run():
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
 def test_what_is_finished_takes_no_heartbeat(state):
-    with pytest.raises(InvalidTransition, match="takes no heartbeat") as caught:
+    with pytest.raises(InvalidTransition, match="accepts no heartbeat") as caught:
         beat(facts(attempt_state=state, run_state=state))
     assert caught.value.fields["current"] == state
 
