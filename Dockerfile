@@ -1,4 +1,4 @@
-# One image for server and worker; docker-compose.yml says which it is.
+# One image for server and worker; docker-compose.yml selects which.
 FROM python:3.11-slim
 
 WORKDIR /opt/taskloom

@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/installed        ## start a server and a worker, run the comparison, print the table, stop them
 	@$(BIN)/taskloom demo --model $(MODEL)
 
-test: .venv/installed-dev    ## the tests that show that all parts work
+test: .venv/installed-dev    ## the tests that check each promised behaviour once
 	$(BIN)/pytest -m 'not slow and not parity and not slurm and not npm and not ui' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 test-slow: .venv/installed-dev  ## the tests that `make test` leaves out: PostgreSQL, faults, long simulations, installation
@@ -39,7 +39,7 @@ check: .venv/installed-dev   ## lint, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: .venv/installed-dev    ## the documentation as a site in build/site; fails on a broken link or a page outside the nav
+docs: .venv/installed-dev    ## build the documentation as a site in build/site; fails on a broken link or a page outside the nav
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 parity: .venv/installed-parity  ## compare live with PyTorch
@@ -51,59 +51,59 @@ e2e: .venv/installed-dev     ## only the tests with real server, worker and trai
 npm/node_modules/.package-lock.json: npm/package-lock.json
 	cd npm && npm ci --no-fund --no-audit --loglevel=error
 
-ui-vendor: npm/node_modules/.package-lock.json   ## the dashboard's libraries anew, from npm/package-lock.json
+ui-vendor: npm/node_modules/.package-lock.json   ## copy the dashboard's libraries from npm/package-lock.json
 	node npm/vendor.mjs
 
-ui-check: .venv/installed-dev npm/node_modules/.package-lock.json   ## the dashboard's types against those of the API, and its layout
+ui-check: .venv/installed-dev npm/node_modules/.package-lock.json   ## check the dashboard's types against the API, and its formatting
 	npm/types.sh $(BIN)/python
 	$(PRETTIER) --check $(UI_CODE)
 
-ui-format: npm/node_modules/.package-lock.json   ## lay out the dashboard's code
+ui-format: npm/node_modules/.package-lock.json   ## format the dashboard's code
 	$(PRETTIER) --write $(UI_CODE)
 
-ui: .venv/installed-dev      ## the dashboard in a browser (Debian: chromium)
+ui: .venv/installed-dev      ## test the dashboard in a browser (Debian: chromium)
 	$(BIN)/pytest -m ui tests/ui $(ARGS)
 
-screenshots: .venv/installed-dev   ## every page of the dashboard, light and dark, into build/screenshots
+screenshots: .venv/installed-dev   ## write every page of the dashboard, light and dark, to build/screenshots
 	$(BIN)/python tests/ui/screenshots.py $(ARGS)
 
-slurm: .venv/installed-dev   ## workers through a real Slurm (Debian: slurm-wlm, munge)
+slurm: .venv/installed-dev   ## test workers through a real Slurm (Debian: slurm-wlm, munge)
 	$(BIN)/pytest -m slurm tests/slurm $(ARGS)
 
-clients: .venv/installed-dev ## types for TypeScript, generated from the OpenAPI document (takes npm)
+clients: .venv/installed-dev ## generate TypeScript types from the OpenAPI document (needs npm)
 	$(BIN)/pytest -m npm tests/integration/test_generated_clients.py $(ARGS)
 
-bench: .venv/installed-parity   ## paired figures against PyTorch
+bench: .venv/installed-parity   ## compare a step with PyTorch
 	$(BIN)/python -m bench.step $(ARGS)
 
-bench-schedulers: .venv/installed   ## our schedulers against each other
+bench-schedulers: .venv/installed   ## compare our schedulers with each other
 	$(BIN)/python -m bench.schedulers $(ARGS)
 
-bench-slices: .venv/installed   ## automatic slices against a grid of slices
+bench-slices: .venv/installed   ## compare automatic slices with a grid of slices
 	$(BIN)/python -m bench.slices $(ARGS)
 
-bench-start: .venv/installed   ## from the start of a trainer to its first step, compiled and on a fresh installation
+bench-start: .venv/installed   ## time from a trainer's start to its first step, compiled and on a fresh installation
 	$(BIN)/python -m bench.start $(ARGS)
 
 bench-node-time: .venv/installed   ## the timed steps' share of the node's time: small in the demo's shape, 124M
 	$(BIN)/python -m bench.node_time $(ARGS)
 
-bench-ui: .venv/installed-dev  ## the dashboard with 1,000,000 runs stored
+bench-ui: .venv/installed-dev  ## speed of the dashboard with 1,000,000 stored runs
 	$(BIN)/python -m bench.ui $(ARGS)
 
-bench-traces: .venv/installed  ## size of a trace of 20 steps, and how long its exports take
+bench-traces: .venv/installed  ## size and export time of a trace of 20 steps
 	$(BIN)/python -m bench.traces $(ARGS)
 
-bench-metg: .venv/installed-dev  ## METG(50 %) of our tasks against OpenMP's (GCC, and Clang where it is installed)
+bench-metg: .venv/installed-dev  ## compare METG(50 %) of our tasks with OpenMP's (GCC, and Clang if it is installed)
 	$(BIN)/python -m bench.metg $(ARGS)
 
 bench-server: .venv/installed-dev  ## the server under load, on SQLite and PostgreSQL (ARGS=--quick: about a minute)
 	$(BIN)/python -m bench.server $(ARGS)
 
-bench-agent: .venv/installed  ## what the agent's heartbeats cost a run
+bench-agent: .venv/installed  ## cost of heartbeats for a run
 	$(BIN)/python -m bench.agent_cost $(ARGS)
 
-example: .venv/installed   ## the report of docs/examples anew, about 15 minutes (ARGS=calibrate: the node's A/A runs)
+example: .venv/installed   ## repeat the experiment of docs/examples, about 15 minutes (ARGS=calibrate: the node's A/A runs)
 	$(BIN)/python -m bench.example $(ARGS)
 
 clean:

@@ -1,4 +1,4 @@
-"""Agreement of results: a speedup is shown only between results that computed the same.
+"""Agreement of results: a speedup is shown only between results of the same computation.
 
 With equal slices, losses and final weights are bit-identical under every scheduler and thread count. Other slices,
 another processor or another BLAS round differently: then losses agree within LOSS_TOLERANCE.
@@ -15,18 +15,18 @@ from taskloom.analysis.fingerprint import ROUNDING, differing
 from taskloom.analysis.processes import Facts, Process
 
 LOSS_TOLERANCE = 1e-4  # relative, of each step's loss
-# Settings that decide what is computed.
+# Settings that determine the computation.
 PROBLEM = ("model", "batch", "seq", "data", "distribution", "checkpoint", "seed", "precision", "lr", "beta1", "beta2",
            "eps", "weight_decay", "grad_accum", "grad_clip")
-# Settings that decide how it is rounded.
+# Settings that determine its rounding.
 SLICES = ("batch_slice", "token_slice")
-# Settings that decide only where and when it is computed: experiments compare these.
+# Settings that determine only the place and order of the computation: experiments compare these.
 HOW = ("scheduler", "runtime", "sync", "threads", "cores", "blas", *SLICES)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether two results computed the same; `exact`: bit-identity was required."""
+    """Whether two results come from the same computation; `exact`: bit-identity was required."""
 
     holds: bool
     exact: bool

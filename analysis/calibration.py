@@ -1,4 +1,4 @@
-"""Calibration of a node: A/A runs show how much two equal variants differ there by chance.
+"""Calibration of a node: A/A runs show the random differences between two equal variants.
 
 The detectable difference of a design is simulated: complete verdicts (noise floor, tests, interval, correction) on
 pairs that scatter like the A/A pairs, at the upper 95 % bound of their spread.
@@ -28,8 +28,8 @@ MOST_SIMULATED = 60  # pairs; beyond that, the detectable difference falls with 
 
 @dataclass(frozen=True)
 class Detectable:
-    """The smallest relative difference that is detected in four of five experiments of so many pairs; null if so few
-    pairs never detect any."""
+    """The smallest relative difference that is detected in four of five experiments with this number of pairs; null if
+    so few pairs never detect any."""
 
     pairs: int
     relative: float | None
@@ -37,7 +37,7 @@ class Detectable:
 
 @dataclass(frozen=True)
 class Power:
-    """Power: probability that a comparison of so many pairs detects a relative difference."""
+    """Power: probability that a comparison with this number of pairs detects a relative difference."""
 
     pairs: int
     difference: float
@@ -47,9 +47,9 @@ class Power:
 @dataclass(frozen=True)
 class Calibration:
     """Of one node by one A/A experiment. spread: standard deviation of the logarithm of a pair's ratio; spread_upper:
-    its upper 95 % bound, which detectable and power rest on; verdict: what a comparison says of both halves, which
-    should be nothing. false_alarms: of all `comparisons` of the node's A/A experiments, those that called a difference;
-    false_alarm_upper: the upper 95 % bound of their rate."""
+    its upper 95 % bound, the basis of detectable and power; verdict: result of a comparison of both halves, which
+    should be no difference. false_alarms: number of the node's A/A experiments, of `comparisons`, that reported a
+    difference; false_alarm_upper: the upper 95 % bound of their rate."""
 
     experiment_id: int
     node: str
@@ -66,7 +66,7 @@ class Calibration:
     log_ratios: tuple[float, ...]
 
     def at(self, pairs: int, comparisons: int = 1) -> float | None:
-        """The smallest difference that a design of so many pairs detects as one of so many comparisons."""
+        """The smallest difference that a design with this number of pairs detects as one of several comparisons."""
         return detectable(self.log_ratios, pairs, comparisons)
 
 
@@ -93,8 +93,8 @@ def upper_spread(logs: Sequence[float]) -> float:
 def detectable(
     logs: Sequence[float], pairs: int, comparisons: int = 1, noise_floor: float = NOISE_FLOOR
 ) -> float | None:
-    """The smallest relative difference that `pairs` pairs, as one of `comparisons`, detect with a power of 80 % when
-    they scatter like these log ratios; None if they never detect any."""
+    """The smallest relative difference that `pairs` pairs, as one of `comparisons`, detect with a power of 80 % if they
+    vary like these log ratios; None if they never detect any."""
     needed = _needed(tuple(logs), pairs, comparisons, noise_floor)
     found = float(np.quantile(needed, POWER, method="higher"))
     return math.expm1(found) if math.isfinite(found) else None
@@ -124,7 +124,8 @@ def _needed(logs: tuple[float, ...], pairs: int, comparisons: int, noise_floor: 
 
 
 def _drawn(logs: tuple[float, ...], rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
-    """Log ratios of equal variants: those seen, of either sign, smoothed, stretched to the spread's upper bound."""
+    """Log ratios of equal variants: the measured ones with either sign, smoothed, and scaled to the spread's upper
+    bound."""
     seen = rng.choice(np.asarray(logs), shape) * rng.choice([-1.0, 1.0], shape)
     width = 0.5 * spread_of(logs) * len(logs) ** -0.2
     smooth = seen + width * rng.standard_normal(shape)
@@ -133,7 +134,7 @@ def _drawn(logs: tuple[float, ...], rng: np.random.Generator, shape: tuple[int, 
 
 
 def calibrate(experiment_id: int, processes: Sequence[Process]) -> Calibration | None:
-    """Calibration from A/A runs in their order: two neighbours are a pair. None for fewer than three pairs.
+    """Calibration from A/A runs in their order: every two consecutive runs are a pair. None for fewer than three pairs.
     """
     values = [process.median_step_s for process in processes]
     a, b = values[: len(values) // 2 * 2 : 2], values[1::2]

@@ -47,8 +47,8 @@ class EfficiencyRow:
 class RooflineRow:
     """Each op's share of its roof, and whether each phase is memory bound.
 
-    mfu: model-FLOP utilisation, the flop of the model in a median step over what the peak of products allows in that
-    time; mfu_registers: over what registers allow, null where that was not measured.
+    mfu: model-FLOP utilisation, the flop of the model in a median step / the flop that the peak of products allows in
+    that time; mfu_registers: the same for the peak of registers, null if that was not measured.
     """
 
     variant: Variant
@@ -150,7 +150,7 @@ def thread_times(group: Group, name: str) -> list[float] | None:
 
 def counted(group: Group) -> Counted | None:
     """Instructions and cycles per timed step, over all threads; None if they were not counted, or if waiting, which is
-    counted too, takes more than MOSTLY_USEFUL leaves."""
+    counted too, takes a share above 1 - MOSTLY_USEFUL."""
     useful_s, elapsed_s = thread_times(group, "useful_s"), math.fsum(math.fsum(p.timed_s) for p in group)
     if useful_s is None or math.fsum(useful_s) < MOSTLY_USEFUL * len(useful_s) * elapsed_s:
         return None

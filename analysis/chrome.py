@@ -21,7 +21,7 @@ WAITING = {
     trace.STARVATION: '"wait: starvation","cat":"waiting","cname":"bad","args":{',
     trace.IDLE: '"idle","cat":"waiting","cname":"grey","args":{',
 }
-COLOURS = (  # names that chrome://tracing knows; Perfetto colours by the event's name
+COLOURS = (  # colours of chrome://tracing; Perfetto chooses colours by the event's name
     "thread_state_running", "thread_state_runnable", "thread_state_iowait", "rail_response", "rail_animation",
     "rail_idle", "rail_load", "startup", "cq_build_running", "cq_build_passed", "heap_dump_stack_frame", "good",
     "vsync_highlight_color", "generic_work", "olive", "yellow", "light_memory_dump",
@@ -90,7 +90,7 @@ class Process:
         return json.dumps({"ph": "M", "pid": self.number, "tid": row, "name": what, "args": args})
 
     def described(self, call: int) -> str:
-        """A call's name, and what is equal in all its events."""
+        """A call's name, and the fields that all its events share."""
         (op, phase), task = self.trace.kind(call), self.trace.call_task[call]
         (number,) = trace.op_numbers([(op, phase)])
         return (

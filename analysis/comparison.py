@@ -1,4 +1,4 @@
-"""Is B faster than A? An interval, a test and a noise floor declared beforehand decide; the answer may be undecided."""
+"""Compares B with A: an interval, a test and a noise floor declared beforehand decide; the verdict may be undecided."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from taskloom.analysis.processes import Facts, Process, distinct
 from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
 from taskloom.analysis.validity import marks, summary
 
-NOISE_FLOOR = 0.01  # relative; smaller differences are called the same
+NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
 
 

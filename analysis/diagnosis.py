@@ -25,9 +25,9 @@ GAP = 2.5  # between two levels, in ranges of the wider one
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """lag1: autocorrelation of neighbours' ranks; drift: how values go with their order, Kendall's tau; levels: centres
-    of the two groups that values fall into, lower first. Null for fewer than FEWEST_VALUES values, and levels where
-    there is one only. broken: findings under which intervals do not hold, in words."""
+    """lag1: autocorrelation of neighbours' ranks; drift: correlation of values with their order (Kendall's tau);
+    levels: centres of the two groups of values, lower first. Null for fewer than FEWEST_VALUES values; levels also if
+    there is only one. broken: findings under which intervals do not hold, in words."""
 
     n: int
     lag1: float | None
@@ -63,7 +63,8 @@ def diagnose(values: Sequence[float] | Floats) -> Diagnosis:
 
 
 def _kendall(ranks: Floats) -> tuple[float, float]:
-    """Tau of values against their order, and its normal deviate, which ties make smaller: the test is conservative."""
+    """Tau of values against their order, and its normal deviate. Ties reduce the deviate, so the test is
+    conservative."""
     n = len(ranks)
     if n > 2000:  # every k-th value: pairs are n^2 / 2
         ranks, n = ranks[:: math.ceil(n / 2000)], len(ranks[:: math.ceil(n / 2000)])

@@ -26,7 +26,7 @@ class Efficiency:
 class WaitingSplit:
     """Share of P T left after each kind of waiting; the product of the three is the parallel efficiency.
 
-    serial: nothing was ready, or one thread alone had work; load_balance: waiting for slower threads at a barrier;
+    serial: no task was ready, or only one thread had work; load_balance: waiting for slower threads at a barrier;
     scheduling: everything else that is not useful.
     """
 
@@ -41,7 +41,7 @@ class WaitingSplit:
 
 @dataclass(frozen=True)
 class Scalability:
-    """Useful time of the reference / useful time here, both over equal work: 1 is no cost of sharing the machine.
+    """Useful time of the reference / useful time here, over equal work: 1 means that sharing the machine costs nothing.
 
     With counters it is the product of three: instructions, instructions per cycle, frequency; else they are null.
     """

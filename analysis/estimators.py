@@ -1,8 +1,8 @@
 """Ratio estimates: Hodges-Lehmann, with intervals that keep their coverage.
 
-All work on logarithms of times, where a ratio is a difference. Intervals invert exact rank tests, so they assume no
-distribution. Fewer than FEWEST pairs allow no interval at 95 %, and none is given.
-Sources: Hodges & Lehmann 1963; Hollander, Wolfe & Chicken 2014; Howard et al. 2021 (confidence sequences).
+All estimates use logarithms of times, so that a ratio is a difference. Intervals invert exact rank tests, so they
+assume no distribution. Fewer than FEWEST pairs allow no interval at 95 %, so there is none. Sources: Hodges & Lehmann
+1963; Hollander, Wolfe & Chicken 2014; Howard et al. 2021 (confidence sequences).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Test = Literal["signed-rank", "mann-whitney", "signs"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A ratio. low, high: null where there are too few values; p_value: null where no test holds. middle: the median
-    of the pairs' ratios or, without pairs, the ratio of the medians. n: what was sampled, in `unit`s; of two samples,
-    the smaller."""
+    """A ratio. low, high: null for too few values; p_value: null if no test is valid. middle: the median
+    of the pairs' ratios or, without pairs, the ratio of the medians. n: sample size in `unit`s; of two samples, the
+    smaller."""
 
     value: float
     low: float | None
@@ -98,7 +98,7 @@ def walsh(logs: Floats, tail: float = TAIL) -> tuple[float, float | None, float 
 
 
 def walsh_rows(rows: Floats, tail: float = TAIL) -> tuple[Floats, Floats, Floats]:
-    """walsh() of each of many short rows at once; infinite bounds where they are too short for an interval."""
+    """walsh() of each of many short rows at once; infinite bounds if rows are too short for an interval."""
     first, second = np.triu_indices(rows.shape[1])
     means = np.sort((rows[:, first] + rows[:, second]) / 2, axis=1)
     count, cut = means.shape[1], signed_rank_cut(rows.shape[1], tail)
@@ -126,13 +126,14 @@ def anytime(logs: Floats, unit: Unit = "pairs") -> Estimate:
 
 
 def e_value(logs: Floats) -> float:
-    """E-value: the worth of a bet of 1 on biased signs. A fair coin ever reaches 20 with probability 1/20 at most."""
+    """E-value: the present value of a bet of 1 on biased signs. For a fair coin it ever reaches 20 with probability
+    1/20 at most."""
     values = rounded(logs)
     return math.exp(log_wealth(int((values > 0).sum()), int((values < 0).sum())))
 
 
 def log_wealth(heads: int, tails: int) -> float:
-    """Of Jeffreys' mixture: 2^n B(heads + 1/2, tails + 1/2) / B(1/2, 1/2)."""
+    """Logarithm of the value of Jeffreys' mixture: 2^n B(heads + 1/2, tails + 1/2) / B(1/2, 1/2)."""
     n = heads + tails
     beta = math.lgamma(heads + 0.5) + math.lgamma(tails + 0.5) - math.lgamma(n + 1) - math.log(math.pi)
     return n * math.log(2) + beta
@@ -190,7 +191,8 @@ def _differences(a: Floats, b: Floats) -> Count:
 
 
 def _bisect(count: Callable[[float], int], k: int, low: float, high: float) -> float:
-    """The smallest limit, to a part in 10^12, that more than k do not exceed: O(n log n) a step, no list of n^2."""
+    """The smallest limit, to a part in 10^12, that more than k values do not exceed: O(n log n) a step, without a list
+    of n^2."""
     while high - low > 1e-12 * max(1.0, abs(low), abs(high)):
         middle = (low + high) / 2
         low, high = (low, middle) if count(middle) > k else (middle, high)

@@ -1,4 +1,4 @@
-"""Comparable or not: what must agree between two results, in one table."""
+"""Comparability of two results: one table of the facts that must agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from taskloom.analysis.processes import Process, distinct
 
-# Keys of a result's `environment`, with what a difference in them concerns.
+# Keys of a result's `environment`, with the meaning of a difference.
 FINGERPRINT: Mapping[str, str] = {
     "node": "the machine",
     "cpu_model": "the processor",
@@ -49,7 +49,7 @@ def differing(values: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[
 
 
 def _all_alike(values: Sequence[Any]) -> bool:
-    """Whether all values are equal, without the cost of making text of them."""
+    """Whether all values are equal, without the cost of formatting them."""
     first, kind = values[0], type(values[0])
     return all(value is first or (type(value) is kind and value == first) for value in values)
 

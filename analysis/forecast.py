@@ -1,7 +1,7 @@
-"""Forecast of a step on more cores: the graph replayed with measured task times, under either scheduler.
+"""Forecast of a step on more cores: the graph is replayed with measured task times, under either scheduler.
 
 An event simulation. A core runs one task at a time, in its measured time. Tasks below the ridge share the bandwidth of
-all cores: if the running tasks want more than that, they slow down in proportion. Not modelled: larger caches of more
+all cores: if the running tasks need more than that, they slow down in proportion. Not modelled: larger caches of more
 cores, falling clocks, and the cost of a barrier beyond waiting.
 """
 
@@ -62,9 +62,9 @@ class Span:
 
 
 class Cores:
-    """Tasks that run now, and the next of them to end. Tasks below the ridge advance by a clock of their own, which
-    slows down while all that runs wants more bandwidth than there is: so an event costs a heap operation, whatever
-    the number of cores."""
+    """Tasks that run now, and the next of them to end. Tasks below the ridge have their own clock, which slows down
+    while the running tasks need more bandwidth than there is. So an event costs a heap operation for any number of
+    cores."""
 
     def __init__(self, profile: Profile, cores: int, ceiling: Ceiling | None, overhead_s: float = 0.0) -> None:
         self.now_s = 0.0
@@ -113,7 +113,8 @@ class Cores:
 def task_step_s(
     profile: Profile, cores: int, ceiling: Ceiling | None = None, overhead_s: float = 0.0, iterations: int = ITERATIONS
 ) -> float:
-    """A step under `task` with the breadth-first policy: the oldest ready task first, fillers when nothing else is.
+    """A step under `task` with the breadth-first policy: the oldest ready task first, fillers if no other task is
+    ready.
 
     The mean of the iterations after the first. Raises ValueError if the graph never completes.
     """
@@ -227,7 +228,7 @@ def fork_join_spans(profile: Profile, cores: int, dynamic: bool = False) -> list
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A forecast step on `cores` cores. error: forecast / measured - 1, where it was measured."""
+    """A forecast step on `cores` cores. error: forecast / measured - 1, if it was measured."""
 
     cores: int
     step_s: float
@@ -260,7 +261,7 @@ def curves(
     dynamic: bool = False,
     schedulers: Sequence[str] = REPLAYED,
 ) -> list[Curve]:
-    """Schedulers on each number of cores, replayed in the order that they keep; measured_s by (scheduler, threads).
+    """Forecasts of schedulers on each number of cores, replayed in their order; measured_s by (scheduler, threads).
     overhead_s: added to each task."""
     found = []
     for scheduler in schedulers:

@@ -1,9 +1,9 @@
-"""Step times over the life of a configuration on a machine: where they changed, and whether a slowdown is real.
+"""Step times of a configuration on a machine over time: finds changes, and decides whether a slowdown is real.
 
 A change point in the history is only a suspicion; fresh runs confirm a regression. If only the trainer's sources
-changed and a worker has kept both builds, the builds before and after run in turn; else the new one runs, and the
-canary has to exclude the machine. A canary is frozen work that no version of Taskloom changes. Where runs have one, the
-series is step time over canary, since a slower machine affects both. Without a canary, a change without different
+changed and a worker has kept both builds, the builds before and after run in turn; otherwise the new one runs, and the
+canary has to exclude the machine. A canary is fixed work that no version of Taskloom changes. If runs have one, the
+series is step time / canary time, since a slower machine affects both. Without a canary, a change without different
 software is attributed to the environment.
 """
 
@@ -30,8 +30,8 @@ State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]
 LIBRARIES = tuple(name for name in SOFTWARE if name not in ("core_version", "core_hash"))
 MIN_SEGMENT = 4  # runs on each side of a change
-MOVES = MIN_SEGMENT // 2  # a change may move by so many runs as more runs arrive; its confirmation stays valid
-PENALTY = 3.0  # x log n, on ranks: see tests/unit/test_history.py for the error rates that it gives
+MOVES = MIN_SEGMENT // 2  # a change may move by this number of runs as more runs arrive; its confirmation stays valid
+PENALTY = 3.0  # x log n, on ranks; tests/unit/test_history.py has the error rates
 MOST_RHO = 0.98
 CONFIRMING_RUNS = 6  # fresh runs of a confirmation
 CONFIRMING_PAIRS = 8  # or blocks of both builds
@@ -53,9 +53,9 @@ class Change:
     """Between two neighbouring runs the level changed. ratio: after / before, above 1 slower; of steps over canary
     where there are canaries. Bounds are null for fewer than six runs a side, and where neighbours resemble each other.
     differs: software that changed with it; builds: if that is the trainer's sources alone, their hashes before and
-    after, so that both can be run in turn. cause: software, if that changed and the canary did not; environment, if
-    nothing changed in software and no canary speaks against it; unproven: software changed, and no canary says that
-    the machine did not; unexplained: neither software nor canary changed."""
+    after, so that both can be run in turn. cause: software, if the software changed and the canary did not;
+    environment, if the software did not change and no canary contradicts; unproven: the software changed, and no canary
+    shows whether the machine changed too; unexplained: neither software nor canary changed."""
 
     last_before: int
     first_after: int
@@ -124,9 +124,9 @@ def change_points(values: Sequence[float], noise_floor: float = NOISE_FLOOR) -> 
     """Index at which each new level begins; levels within the noise floor of each other are merged.
 
     Optimal segmentation of the ranks (so that outliers count no more than any other run), with a penalty for each
-    change; then of each segment's own ranks, as a large change hides small ones from the ranks of all. Neighbours that
-    resemble each other make the penalty dearer, and what a line fits as well is a drift, no change.
-    Sources: Killick, Fearnhead & Eckley 2012; Truong, Oudre & Vayatis 2020 (ruptures); Romano et al. 2022 (AR(1)).
+    change; then of each segment's own ranks, because a large change hides small ones in the ranks of all runs.
+    Autocorrelation increases the penalty. A change that a line fits as well is a drift and is dropped. Sources:
+    Killick, Fearnhead & Eckley 2012; Truong, Oudre & Vayatis 2020 (ruptures); Romano et al. 2022 (AR(1)).
     """
     found = _steps_only(np.log(np.asarray(values, np.float64)), _segments(values))
     while found:
@@ -142,13 +142,13 @@ def _segments(values: Sequence[float]) -> list[int]:
     n = len(values)
     if n < 2 * MIN_SEGMENT or len(set(values)) == 1:
         return []
-    import ruptures  # takes more than a second to load
+    import ruptures  # loading takes more than a second
     from scipy import stats
 
     ranks = (stats.rankdata(values) - (n + 1) / 2) / (n / math.sqrt(12))  # variance 1
     search = ruptures.KernelCPD(kernel="linear", min_size=MIN_SEGMENT).fit(np.asarray(ranks).reshape(-1, 1))
     rho = autocorrelation(ranks, search)
-    penalty = PENALTY * math.log(n) * (1 + rho) / (1 - rho)  # the long-run variance is so many times the variance
+    penalty = PENALTY * math.log(n) * (1 + rho) / (1 - rho)  # the long-run variance is this multiple of the variance
     bounds = [0, *(int(index) for index in search.predict(pen=penalty))]
     if len(bounds) == 2:
         return []
@@ -158,9 +158,9 @@ def _segments(values: Sequence[float]) -> list[int]:
 
 def autocorrelation(values: Floats, search: Any) -> float:
     """Autocorrelation of neighbours, from 0 to MOST_RHO, around the best one, two or three changes, whichever leaves
-    least: changes must not count as autocorrelation. Fitted levels reduce it; k (k + 1) / n corrects that.
+    least, so that changes do not count as autocorrelation. Fitted levels reduce it; k (k + 1) / n corrects that.
 
-    search: a fitted segmentation, which gives the best places for a number of changes.
+    search: a fitted segmentation, which returns the best positions for a number of changes.
     """
     n = len(values)
     found = [MOST_RHO]
@@ -210,7 +210,7 @@ def series(
     processes: Sequence[Process], confirmations: Mapping[int, Confirmation], noise_floor: float = NOISE_FLOOR
 ) -> list[Series]:
     """Every series among processes, which are given oldest first; series with most runs first. confirmations: by the
-    run after the change. Their runs do not count as history, which they judge."""
+    run after the change. Their runs are not part of the history, because they judge it."""
     groups: dict[str, list[Process]] = {}
     for process in processes:
         groups.setdefault(series_key(process.config, process.environment), []).append(process)
@@ -273,7 +273,7 @@ def level(process: Process, relative: bool) -> float:
 def _change(before: Sequence[Process], after: Sequence[Process], relative: bool) -> Change:
     left, right = ([level(process, relative) for process in side] for side in (before, after))
     ratio = unpaired(right, left)
-    surely = before[max(0, len(before) - 1 - MOVES)], after[min(MOVES, len(after) - 1)]  # even if it moves
+    surely = before[max(0, len(before) - 1 - MOVES)], after[min(MOVES, len(after) - 1)]  # even if the change moves
     differs = differing([process.environment for process in surely], SOFTWARE)
     hashes = [str(process.environment.get("core_hash")) for process in surely]
     only_sources = not differing([process.environment for process in surely], LIBRARIES) and hashes[0] != hashes[1]
@@ -298,7 +298,7 @@ def _change(before: Sequence[Process], after: Sequence[Process], relative: bool)
 def interleaved_alert(
     change: Change, confirmation: Confirmation, fresh: Sequence[Process], noise_floor: float = NOISE_FLOOR
 ) -> Alert:
-    """Decision from fresh runs of both builds, paired in blocks on one machine: their difference is due to the
+    """Decision from fresh runs of both builds, paired in blocks on one machine, so that a difference is due to the
     sources."""
     identity = confirmation.experiment_id
     if confirmation.active:

@@ -23,7 +23,7 @@ MOST_ADVISED = 1000
 class Levels:
     """Relative standard deviations: of steps within a process, of processes within an occasion, of occasions; null for
     a single one. steps_advised: optimal number of timed steps per process if starting a process costs as much as
-    `warm_steps` steps; null if processes differ no more than their steps explain."""
+    `warm_steps` steps; null if the variation of steps explains the differences between processes."""
 
     step: float | None
     process: float | None

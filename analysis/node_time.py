@@ -1,4 +1,4 @@
-"""Where a node's time went, in words: the parts of gpt2core.spec.result.NODE_TIME, of one run or of many."""
+"""Describes where a node's time went: the parts of gpt2core.spec.result.NODE_TIME, of one run or of many."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def timed_share(parts: Mapping[str, float]) -> float | None:
 
 
 def sentence(parts: Mapping[str, float] | None, missing: str | None = None) -> str:
-    """The whole time, the timed steps' share and the largest other parts; what is missing of it, and why."""
+    """A sentence with the whole time, the timed steps' share, the largest other parts, and the reason for missing
+    ones."""
     share = timed_share(parts or {})
     if parts is None or share is None:
         return f"Node time is not known: {missing}." if missing else ""

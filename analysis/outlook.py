@@ -44,7 +44,7 @@ class Outlook:
 
 
 def one_thread_runs(processes: Sequence[Process]) -> list[int]:
-    """Runs whose profiles a forecast can come from."""
+    """Runs whose profiles a forecast can use."""
     return [process.run_id for process in processes if process.config["threads"] == 1]
 
 

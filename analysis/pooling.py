@@ -1,8 +1,9 @@
-"""One ratio from the pairs of several strata (places or occasions) that may differ: for others like them, or for these.
+"""One ratio from the pairs of several strata (places or occasions) that may differ. It is about strata like them, or
+only about these.
 
 FEWEST strata or more are a sample: each counts once, with its own estimate (a mixed model whose random effect has any
-symmetric distribution). Fewer say nothing about others: the interval is for the mean over these strata, from the
-variances within each (Welch 1947, Satterthwaite 1946), and the answer says so.
+symmetric distribution). With fewer, the answer is not about others: the interval is for the mean over these strata,
+from the variances within each (Welch 1947, Satterthwaite 1946), and the answer says so.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False) -> Po
 
 
 def _of_these(strata: Sequence[Floats]) -> Estimate:
-    """The mean over the strata; its p-value tests that in none of them there is a difference."""
+    """The mean over the strata; its p-value tests that none of them has a difference."""
     together = np.concatenate(strata)
     centre = float(np.mean([logs.mean() for logs in strata]))
     half = _half_width(strata) if len(together) >= FEWEST else None

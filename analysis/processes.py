@@ -1,4 +1,5 @@
-"""One result as analysis sees it: what one fresh process measured. Processes, not their steps, are what is sampled."""
+"""One result for analyses: the measurements of one fresh process. The sample consists of processes, not of their
+steps."""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ class Process:
 
     @cached_property
     def timed_s(self) -> tuple[float, ...]:
-        """The steps after warm-up, without flagged ones if that is the rule and others remain."""
+        """The steps after warm-up. The rule may exclude flagged ones, if others remain."""
         timed = tuple(float(s) for s in self.result["step_s"][self.config["warmup"] :])
         if not self.leave_out_flagged:
             return timed
@@ -137,8 +138,8 @@ class Process:
     def median_phase_s(self) -> Mapping[str, float]:
         """The median of each phase over the steps after warm-up.
 
-        Where phases overlap (task with sync step or none), a phase's span contains tasks of other phases. There it is
-        the time of the phase's own tasks divided by the threads, without waiting.
+        If phases overlap (task with sync step or none), a phase's span contains tasks of other phases. The value is
+        then the time of the phase's own tasks divided by the threads, without waiting.
         """
         return self._phase_medians_s("share" if self.phases_overlap else "span")
 

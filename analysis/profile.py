@@ -19,8 +19,8 @@ WAIT = -1  # a node that is no task
 class Profile:
     """Tasks in program order with mean seconds, flop and compulsory bytes; the graph over tasks and waits.
 
-    op_first: where the tasks of each op of the program begin, and at last their number. kinds: (name, phase); kind:
-    each task's. filler: whether the trainer's breadth-first policy keeps a task for idle threads. nodes: a task's
+    op_first: index of the first task of each op of the program, then the number of tasks. kinds: (name, phase); kind:
+    each task's. filler: whether the trainer's breadth-first policy reserves a task for idle threads. nodes: a task's
     number, or WAIT; edges lead forward within a step, crossing ones to the next step.
     """
 
@@ -47,7 +47,7 @@ class Profile:
 
     @cached_property
     def span_s(self) -> float:
-        """The graph's span of a step, where steps overlap by how much each further one adds."""
+        """The graph's span of a step; if steps overlap, the growth with each further step."""
         return steady_span(self.node_s, self.edges, self.crossing)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Exact rank tests with ties, and which order statistics bound an exact interval.
+"""Exact rank tests with ties, and the order statistics that bound an exact interval.
 
 SciPy has exact tests only without ties; with ties it enumerates all permutations, which is feasible for about ten
 pairs. Here the shift algorithm gives the exact null distribution for any ties. Beyond MOST_EXACT values SciPy's normal

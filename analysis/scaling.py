@@ -25,7 +25,7 @@ PLACE = ("threads", "cores")
 
 @dataclass(frozen=True)
 class Row:
-    """One variant. Speedups are null without a base, or if results do not agree. outliers: runs whose median lies far
+    """One variant. Speedups are null without a base, or if results do not agree. outliers: runs whose median is far
     from the others; phases_overlap: forward and backward are the times of their own tasks divided by the threads,
     without waiting; diagnosis: findings against independent runs; levels: components of the variance."""
 

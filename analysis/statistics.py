@@ -94,7 +94,7 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for multiple comparisons: called below 0.05, the family errs at most once in 20.
+    """p-values adjusted for multiple comparisons: with the limit 0.05, the family errs at most once in 20.
 
     For p-values that hold at any time (1 / e-value) this is e-Holm. Sources: Holm 1979; Vovk & Wang 2021.
     """

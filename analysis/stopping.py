@@ -59,7 +59,7 @@ def metric_of(variants: Sequence[Mapping[str, Any]], declared: Metric | None) ->
 
 
 def widest(watched: Sequence[Watched], metric: Metric) -> float | None:
-    """The largest half width of the metric; None while one is missing."""
+    """The largest half width of the metric; None while any is missing."""
     variants = [each.variant for each in watched]
     if metric == "ratio" and varying(variants):
         pairs = opposed(variants, varying(variants)[0])

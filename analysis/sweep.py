@@ -1,7 +1,7 @@
 """Comparison along one axis of an experiment, with everything else equal.
 
 The comparisons are a family: their p-values are adjusted (Holm), so that at most one of 20 sweeps without any
-difference calls one.
+difference reports one.
 """
 
 from __future__ import annotations

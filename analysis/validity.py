@@ -1,4 +1,4 @@
-"""Describe doubts about a run's samples: flagged steps, and other processes on its cores."""
+"""Describes doubts about a run's samples: flagged steps, and other processes on its cores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def marks(processes: Sequence[Process]) -> list[str]:
 
 
 def summary(processes: Sequence[Process]) -> list[str]:
-    """The lines of `marks` in one: how many runs were disturbed, and how much; none if no run was."""
+    """The lines of `marks` in one: the number of disturbed runs, and how much; none if no run was disturbed."""
     beside = [process for process in processes if disturbed(process)]
     loads = [process.foreign_share or 0.0 for process in beside]
     flagged = sum(bool(process.flagged) for process in processes)

@@ -1,4 +1,4 @@
-"""Variants: processes that repeat each other, and the columns that describe them in every table."""
+"""Variants: processes of the same configuration, and the columns that describe them in every table."""
 
 from __future__ import annotations
 

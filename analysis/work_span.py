@@ -71,7 +71,7 @@ def span(cost_s: Sequence[float], edges: Iterable[Edge]) -> float:
 
 
 def steady_span(cost_s: Sequence[float], edges: Sequence[Edge], crossing: Sequence[Edge], iterations: int = 4) -> float:
-    """Growth of the span with each further iteration: the span of a step where steps overlap.
+    """Growth of the span with each further iteration: the span of a step if steps overlap.
 
     crossing: edges from a node of one iteration to a node of the next.
     """

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the dashboard's types against the API's: what the server describes becomes build/ui/api.d.ts.
+# Checks the dashboard's types against the API's: build/ui/api.d.ts is generated from the OpenAPI document.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p build/ui

@@ -28,7 +28,7 @@ waits until the other process has left or is silent, and says so.
 
 The trainer reads `TASKLOOM_CACHE_DIR` (compiled code, proven task graphs, measured peaks, the table of products;
 default `~/.cache/taskloom`), `TASKLOOM_CLOCK` (`clock_gettime`: time tasks without the processor's counter),
-`TASKLOOM_PROVE` (`always`: prove each task graph race-free although a proven one is kept, as `taskloom train --prove`
+`TASKLOOM_PROVE` (`always`: prove each task graph race-free even if a proven one is cached, as `taskloom train --prove`
 does) and `TASKLOOM_STALL_S` (a run is stopped after this many seconds without a finished task; default 120).
 """
 

@@ -1,4 +1,4 @@
-"""Report card: which measuring rules hold for an experiment (docs/methodology.md), with the evidence."""
+"""Report card: the rules of measurement that an experiment meets (docs/methodology.md), with the evidence."""
 
 from __future__ import annotations
 

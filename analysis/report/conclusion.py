@@ -1,4 +1,4 @@
-"""The answer from the verdicts: no figure that is not in the document, no claim that a verdict does not make."""
+"""The answer, assembled from the verdicts: every figure is in the document, and every claim is a verdict's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
 
 
-LARGE_ERROR = 0.1  # of a forecast against measured steps: with a larger one it is no answer
+LARGE_ERROR = 0.1  # largest error of a forecast against measured steps that is an answer
 
 
 def answer(document: Document) -> list[str]:
@@ -46,7 +46,7 @@ def faster_above_1(sweep: Mapping[str, Any]) -> str:
 
 
 def place(sweep: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """What a row of a sweep is about: task, 2 threads; without its value where all rows have the same one."""
+    """The subject of a row of a sweep: task, 2 threads; without the value that all rows share."""
     several = len({each["b"] for each in sweep["rows"]}) > 1
     return f"{row['b']}, {at(row)}" if several else at(row)
 
@@ -209,7 +209,7 @@ def _forecast(document: Document) -> Iterator[str]:
 
 
 def doubt(error: float) -> str:
-    """What a forecast's caption adds where its error is too large."""
+    """Addition to a forecast's caption if its error is too large."""
     return "" if error <= LARGE_ERROR else f", more than {LARGE_ERROR:.0%}: this forecast is no answer"
 
 

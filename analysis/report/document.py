@@ -1,4 +1,4 @@
-"""Content of a report as JSON; page and plots are drawn from it alone."""
+"""Content of a report as JSON; page and plots are rendered from it alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = "taskloom.report/1"
 
 @dataclass(frozen=True)
 class Asked:
-    """The experiment as it was submitted, and how far it is."""
+    """The experiment as it was submitted, and its progress."""
 
     experiment_id: int
     name: str
@@ -54,8 +54,8 @@ def build(
     traces: Mapping[int, Trace] | None = None,
     unreadable: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The report's document. calibration: what the node can see, if it was calibrated. traces: of `to_show`, by run.
-    unreadable: what runs left that cannot be read, in words.
+    """The report's document. calibration: of the node, if it was calibrated. traces: of `to_show`, by run. unreadable:
+    descriptions of unreadable files of runs.
 
     leave_out_disturbed: whether runs beside foreign load are left out. They stay among the raw samples.
     """

@@ -25,7 +25,7 @@ def framed(head: str, body: Sequence[str]) -> str:
 
 
 def figure(svg: str, caption: str) -> str:
-    """A plot with its caption, which the keyboard can scroll; nothing without a plot."""
+    """A plot with its caption, which the keyboard can scroll; empty without a plot."""
     return f"<figure tabindex=0>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
 
 

@@ -22,7 +22,7 @@ COUNTS = 300  # points of the curve of busy cores
 
 
 def replayed(ahead: Outlook, profiles: Mapping[int, Profile]) -> dict[str, Any] | None:
-    """One step under both schedulers on a few cores, replayed; None without a profile."""
+    """One step under both schedulers, replayed on a few cores; None without a profile."""
     if not ahead.forecasts:
         return None
     source = max(ahead.forecasts, key=lambda forecast: forecast.tasks)
@@ -45,8 +45,8 @@ def replayed(ahead: Outlook, profiles: Mapping[int, Profile]) -> dict[str, Any] 
 
 
 def to_show(processes: Sequence[Process], traced_runs: Collection[int]) -> list[int]:
-    """One traced run for each scheduler: on the most threads, with the slices that most schedulers have traces of, and
-    of those the fastest."""
+    """One traced run for each scheduler: the fastest with the most threads and with the slices for which most
+    schedulers have traces."""
     places: dict[tuple[int, str], dict[str, list[Group]]] = {}
     for group in by_variant(processes):
         traced = [process for process in group if process.run_id in traced_runs]

@@ -66,5 +66,5 @@ def stylesheet() -> str:
 
 
 def light(name: str) -> str:
-    """A colour on light ground, for files that follow no scheme."""
+    """A colour on a light ground, for files without a colour scheme."""
     return COLOURS[name][0]
