@@ -14,22 +14,10 @@ from taskloom.contract.workers import MOST_LABELS, Short
 Values = list[Any]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
 MOST_BUILDS = 8
-KEPT = "kept"  # value of the labels of builds
-RUNTIME, INSTALLED = "runtime-", "installed"  # how keys of the labels of OpenMP runtimes begin; their value
 Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/@+-]{1,60}$")]
 Tags = Annotated[list[Tag], Field(max_length=20)]
 Notes = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]
-
-
-def build_label(build: str) -> str:
-    """Key of the label of workers that have kept a build."""
-    return f"build-{build[:16]}"
-
-
-def runtime_label(runtime: str) -> str:
-    """Key of the label of workers whose node has an OpenMP runtime; for `auto`, any runtime."""
-    return f"{RUNTIME}{runtime}"
 
 
 class Requirements(Request):

@@ -21,7 +21,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.settings import cache_folder
 from gpt2core.spec.sources import ROOT, source_hash
-from taskloom.contract.experiments import KEPT, build_label
+from taskloom.contract.labels import KEPT, build_label
 
 MOST = 8  # builds per node; the least recently used one is deleted first
 PACKAGE, ABOUT, NAME = "gpt2core", "build.json", "[0-9a-f]{64}"

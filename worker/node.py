@@ -13,7 +13,7 @@ from pathlib import Path
 from gpt2core.node import host, openmp
 from gpt2core.spec.schedulers import AUTO
 from gpt2core.spec.sources import source_hash
-from taskloom.contract.experiments import INSTALLED, runtime_label
+from taskloom.contract.labels import INSTALLED, runtime_label
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker import builds
 from taskloom.worker.settings import Settings

@@ -3,7 +3,7 @@
 import pytest
 from patience import until
 
-from taskloom.contract.experiments import KEPT, build_label
+from taskloom.contract.labels import KEPT, build_label
 from taskloom.server.read.analysis import service
 
 

@@ -1,11 +1,30 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-from taskloom import reference
+import click
+
+from taskloom import cli, reference
 
 PAGE = Path(__file__).parents[2] / "docs/reference/cli.md"
 
 
 def test_the_command_line_is_documented_as_it_is() -> None:
     assert PAGE.read_text() == reference.render(), "make it again: python -m taskloom.reference > docs/reference/cli.md"
+
+
+def test_the_list_of_commands_says_how_the_help_of_each_begins() -> None:
+    for name, brief in cli.COMMANDS.items():
+        command = cli.main.get_command(click.Context(cli.main), name)
+        assert command is not None
+        assert (command.help or "").startswith(brief), name
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    looked = "import sys, taskloom.cli as cli; cli.main(['--help'], standalone_mode=False); print(*sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", looked], capture_output=True, text=True, check=True).stdout
+    assert "Compare two runs or two selections of runs" in printed
+    loaded = printed.splitlines()[-1].split()
+    assert not {"taskloom.client", "httpx", "pydantic", "numpy", "rich"} & set(loaded)

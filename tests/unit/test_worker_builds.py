@@ -12,7 +12,7 @@ import pytest
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.sources import source_hash
-from taskloom.contract.experiments import build_label
+from taskloom.contract.labels import build_label
 from taskloom.worker import builds
 
 MINE = source_hash()

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
-from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, RUNTIME, ExperimentRequest, runtime_label
+from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
+from taskloom.contract.labels import RUNTIME, runtime_label
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
 from taskloom.server.queue.experiments.refusals import SETTINGS, Refusals

@@ -15,8 +15,6 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.result import median
 from taskloom.contract.experiments import (
-    INSTALLED,
-    KEPT,
     DryRun,
     ExperimentChange,
     ExperimentDetail,
@@ -24,9 +22,8 @@ from taskloom.contract.experiments import (
     ExperimentSummary,
     PlannedRun,
     StoppingState,
-    build_label,
-    runtime_label,
 )
+from taskloom.contract.labels import INSTALLED, KEPT, build_label, runtime_label
 from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull

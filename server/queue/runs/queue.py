@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.schedulers import AUTO
 from taskloom.contract.demand import PoolSummary
-from taskloom.contract.experiments import RUNTIME
+from taskloom.contract.labels import RUNTIME
 from taskloom.contract.runs import QueuePlace, WaitingReason
 from taskloom.server.db import now
 from taskloom.server.queue.attempts.models import Attempt, is_active

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.attempts import ProgressSeen
-from taskloom.contract.experiments import RUNTIME
+from taskloom.contract.labels import RUNTIME
 from taskloom.contract.workers import CurrentAttempt, WorkerPage, WorkerRegistration, WorkerState, WorkerSummary
 from taskloom.server import paging, values
 from taskloom.server.access.keys.service import Caller

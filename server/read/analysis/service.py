@@ -29,7 +29,8 @@ from taskloom.analysis.sweep import sweep as sweep_processes
 from taskloom.analysis.variants import Group, by_variant, variant_of
 from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.artifacts import ArtifactSummary
-from taskloom.contract.experiments import ExperimentRequest, build_label
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.labels import build_label
 from taskloom.server.db import Database
 from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
 from taskloom.server.queue.artifacts.store import Store

@@ -1,0 +1,16 @@
+"""Labels that a worker gives itself: for the builds that it has kept and the OpenMP runtimes of its node."""
+
+from __future__ import annotations
+
+KEPT = "kept"  # value of the labels of builds
+RUNTIME, INSTALLED = "runtime-", "installed"  # how keys of the labels of OpenMP runtimes begin; their value
+
+
+def build_label(build: str) -> str:
+    """Key of the label of workers that have kept a build."""
+    return f"build-{build[:16]}"
+
+
+def runtime_label(runtime: str) -> str:
+    """Key of the label of workers whose node has an OpenMP runtime; for `auto`, any runtime."""
+    return f"{RUNTIME}{runtime}"
