@@ -17,10 +17,10 @@ from gpt2core.spec.errors import UnreadableFile
 def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     """Execute the request. Raises CoreError."""
     spent = NodeTime(process_started_s())
+    from gpt2core.run import train  # takes a while: a worker may start us before it has settings
+
     config = TrainConfig.from_dict(trainer.read_settings())
     trainer.started()
-    from gpt2core.run import train  # takes a while: after the cheap checks
-
     spent.went_to("starting")
     if arguments.graph is not None:
         text = train.graph_dot(config)

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from gpt2core.process import launch
-from gpt2core.process.child import Child, Exited, Printed, Told
+from gpt2core.process.child import Child, Exited, Printed, Told, Waiting
 from gpt2core.spec.errors import ConfigError
 from taskloom import extras
 from taskloom.stopping import Stopped, Stopping
@@ -70,7 +70,7 @@ def run(
         with stopping.listening():
             try:
                 with stopping.held_back():
-                    child = Child(command(path), config.to_dict(), inbox, config.cores)
+                    child = Child(Waiting(command(path), config.cores), config.to_dict(), inbox)
                 return _listen(inbox, path, on_event, on_line)
             except Stopped:
                 if child is not None:

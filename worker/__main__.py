@@ -14,10 +14,11 @@ from taskloom.worker import affinity, builds, cache, orphan, peaks, signals
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop
 from taskloom.worker.client import ServerClient
-from taskloom.worker.execution import Command, Executor
+from taskloom.worker.execution import Executor
 from taskloom.worker.report import Report
 from taskloom.worker.settings import parse
 from taskloom.worker.spool import Spool, SpoolTaken
+from taskloom.worker.standby import Command
 from taskloom.worker.supervise import Supervisor
 
 EXIT_STOPPED_AT_ONCE, EXIT_BAD_INPUT = 1, 2

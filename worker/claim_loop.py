@@ -75,6 +75,7 @@ class ClaimLoop:
                 lease = self._claim()
                 self._spent.went_to("claiming")
                 if lease is None:
+                    self._executor.standby.dismiss()  # an idle node is left alone
                     continue
                 verdict = self._execute(lease)
                 self._idle_since = time.monotonic()
@@ -88,6 +89,7 @@ class ClaimLoop:
             return EXIT_REFUSED
         finally:
             self._agent.stop()
+            self._executor.standby.dismiss()
             self._leave()
         return EXIT_OK
 
@@ -194,7 +196,7 @@ class ClaimLoop:
         beats.start()
         try:
             verdict = self._executor.execute(lease, self._spent, beats.nudge, beats.printed)
-            self._spent = NodeTime()
+            self._spent = NodeTime(self._spent.until_s)
             agent.finish()
             if verdict is None:
                 self._spool.remove(lease.attempt_id)
@@ -205,6 +207,8 @@ class ClaimLoop:
                 self._report.say("finished", text, outcome=verdict.outcome, slug=slug, **fields)
                 entry = Entry(lease.attempt_id, execution.upload(self._settings.worker_id, lease.attempt_no, verdict))
                 self._keep(entry)
+                if not (self._settings.once or agent.draining):
+                    self._executor.standby.prepare()  # no trainer runs now, and until the next lease none will
                 beats.send_last_lines()
                 self._delivery.deliver(entry)  # with heartbeats, since it may take longer than the lease
         finally:

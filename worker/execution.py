@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
-import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +21,10 @@ from taskloom.worker import affinity, builds, orphan, roots
 from taskloom.worker.agent import StopReason
 from taskloom.worker.settings import Settings
 from taskloom.worker.spool import ARTIFACTS
+from taskloom.worker.standby import Command, Standby
 from taskloom.worker.supervise import Ending, Supervisor
 
 TRACE = "trace.json.gz"  # of a tracing attempt
-Command = Callable[[Path], list[str]]  # derived from the result file's path: gpt2core.process.launch.command
 Outcome = Literal["succeeded", "failed", "cancelled"]
 
 
@@ -59,13 +59,14 @@ class Executor:
     ) -> None:
         self._settings, self._supervisor, self._command = settings, supervisor, command
         self._process_cores, self._new_folder = tuple(process_cores), new_folder
+        self.standby = Standby(command, settings.cores)
 
     def execute(
         self, lease: Lease, spent: NodeTime, entered_stage: Callable[[], None], printed: Callable[[str], None]
     ) -> Verdict | None:
         """Execute the lease and return its outcome. None: the lease was lost and nothing is delivered.
 
-        spent: where the node's time went since the previous trainer ended.
+        spent: where the node's time went since the previous trainer ended; afterwards, until this one ended.
         """
         if not self._settings.walltime.fits(lease.deadline_s):
             detail = f"handed back: it may take {lease.deadline_s:g} s, longer than this worker has left"
@@ -79,39 +80,44 @@ class Executor:
         except CoreError as error:
             return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
         placement = self._place_agent(team)
-        with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
-            result = Path(folder) / "result.json"  # not in the spool, whose disk may be full
+        try:
+            trainer = self.standby.take(command)
+        except OSError as error:
+            return _not_started(error)
+        with trainer.folder as folder:
             try:
                 artifacts = self._new_folder(lease.attempt_id) / ARTIFACTS
                 (Path(folder) / ARTIFACTS).symlink_to(artifacts)
                 if lease.purpose == "tracing":
                     config = dataclasses.replace(config, trace=str(artifacts / TRACE))
                 spent.went_to("starting")
+                ahead_s = time.monotonic() - trainer.since_s
                 ending = self._supervisor.run(
-                    command(result),
+                    trainer.process,
                     {name: value for name, value in config.to_dict().items() if name not in unknown},
-                    self._settings.cores,
                     lease.deadline_s,
                     lambda pid: orphan.remember(self._settings.spool, pid),
                     entered_stage,
                     printed,
                 )
             except OSError as error:
-                return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
+                trainer.withdraw()
+                return _not_started(error)
             finally:
                 orphan.forget(self._settings.spool)
-            if ending.reason is StopReason.LEASE_LOST:
-                return None
-            verdict = judge(ending, result, lease, self._about(placement), {**restored(asked, files), **unknown})
-            if verdict.result is not None and verdict.result.get("node_time"):  # older builds do not report it
-                spent.went_to_parts(verdict.result["node_time"], ending.at_s)
+            about, names = self._about(placement), {**restored(asked, files), **unknown}
+            verdict = judge(ending, trainer.result, lease, about, names)
+            parts = (verdict.result or {}).get("node_time") or {}  # older builds do not report it
+            start_s = max(0.0, parts.get("starting_s", 0.0) - ahead_s)  # what came before is in earlier parts
+            spent.went_to_parts({**parts, "starting_s": start_s}, ending.at_s)
+            if verdict.result is not None and parts:
                 verdict.result["node_time"] = spent.to_dict()
-            return verdict
+            return None if ending.reason is StopReason.LEASE_LOST else verdict
 
-    def _of_build(self, build: str | None, config: TrainConfig) -> tuple[Command, dict[str, Any]]:
-        """Command of a build's trainer, and the settings that it does not know. Raises ConfigError."""
+    def _of_build(self, build: str | None, config: TrainConfig) -> tuple[Command | None, dict[str, Any]]:
+        """Command of another build's trainer, and the settings that it does not know. Raises ConfigError."""
         if build is None:
-            return self._command, {}
+            return None, {}
         started = partial(builds.command, build)
         return lambda result: started(self._command(result)), builds.unknown(build, config.to_dict())
 
@@ -129,6 +135,10 @@ class Executor:
             "agent_shared_measured_cores": placement.shared,
             "agent_nice": os.getpriority(os.PRIO_PROCESS, 0),
         }
+
+
+def _not_started(error: OSError) -> Verdict:
+    return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
 
 
 def restored(asked: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:

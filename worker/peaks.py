@@ -11,13 +11,13 @@ from queue import SimpleQueue
 from typing import Any
 
 from gpt2core.node import load, peaks
-from gpt2core.process.child import Child, Exited, Told
+from gpt2core.process.child import Child, Exited, Told, Waiting
 from gpt2core.spec.settings import make_cache_folder
 from taskloom.worker import orphan
 from taskloom.worker.agent import Agent, DrainAsked
-from taskloom.worker.execution import Command
 from taskloom.worker.report import Report
 from taskloom.worker.settings import Settings
+from taskloom.worker.standby import Command
 
 
 def measure_once(
@@ -60,7 +60,7 @@ def _alone() -> Iterator[None]:
 def _run(settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command) -> int:
     """Exit status of the measurement. A worker that is stopping does not wait for it."""
     with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
-        child = Child(command(Path(folder) / "peaks.json"), {}, inbox, settings.cores)
+        child = Child(Waiting(command(Path(folder) / "peaks.json"), settings.cores), {}, inbox)
         orphan.remember(settings.spool, child.pid)
         if agent.draining:
             child.kill()

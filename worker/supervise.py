@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from gpt2core.node import host
-from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told
+from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told, Waiting
 from taskloom.worker.agent import Agent, DrainAsked, StopAsked, StopReason
 
 OUTPUT_LINES = 40  # the last ones, kept for a failure's report
@@ -45,20 +45,19 @@ class Supervisor:
 
     def run(
         self,
-        command: Sequence[str],
+        trainer: Waiting,
         settings: Mapping[str, Any],
-        cores: Sequence[int],
         deadline_s: float,
         started: Callable[[int], None],
         entered_stage: Callable[[], None],
         printed: Callable[[str], None],
     ) -> Ending:
-        """Return the trainer's ending, once it and all its children have ended. deadline_s counts from now.
+        """Give a trainer its settings; return its ending, once it and all its children have ended.
 
-        Raises OSError if it cannot be started.
+        deadline_s counts from now.
         """
         oom_kills = host.cgroup_oom_kills()
-        child = self._child = Child(command, settings, self._inbox, cores)
+        child = self._child = Child(trainer, settings, self._inbox)
         started(child.pid)
         deadline = time.monotonic() + deadline_s
         kill_at: float | None = None

@@ -1,4 +1,4 @@
-"""A trainer as a child process: started on chosen cores, read line by line, stopped as a group, reaped.
+"""A trainer as a child process: started on chosen cores, given its settings, read, stopped as a group, reaped.
 
 A pipe, the lifeline, connects the two. It closes when the starter ends, even by SIGKILL, and then the trainer ends.
 (PR_SET_PDEATHSIG would not do: it fires when the thread ends that started the child.)
@@ -67,24 +67,17 @@ def spawning_on(cores: Sequence[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-class Child:
-    """One trainer process. Its messages arrive in `inbox` as Told, Printed and, last, Exited.
+class Waiting:
+    """A trainer process that waits for its settings. Nobody reads what it says until a `Child` is made of it.
 
     Raises OSError if the process cannot be started or may not use the cores.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        settings: Mapping[str, Any],
-        inbox: SimpleQueue[Any],
-        cores: Sequence[int] | None = None,
-    ) -> None:
-        self._inbox = inbox
-        theirs, self._lifeline = os.pipe()
+    def __init__(self, command: Sequence[str], cores: Sequence[int] | None = None) -> None:
+        theirs, self.lifeline = os.pipe()
         try:
             with spawning_on(cores):
-                self._process = subprocess.Popen(
+                self.process = subprocess.Popen(
                     list(command),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -97,10 +90,28 @@ class Child:
                     errors="replace",
                 )
         except BaseException:
-            os.close(self._lifeline)
+            os.close(self.lifeline)
             raise
         finally:
             os.close(theirs)
+
+    def lives(self) -> bool:
+        """Whether the process has not ended."""
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def withdraw(self) -> None:
+        """End the process and all it started; return once it is gone."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        with self.process:  # closes its pipes and waits
+            pass
+        os.close(self.lifeline)
+
+
+class Child:
+    """A trainer process that has its settings. Its messages arrive in `inbox`: Told, Printed and, last, Exited."""
+
+    def __init__(self, waiting: Waiting, settings: Mapping[str, Any], inbox: SimpleQueue[Any]) -> None:
+        self._process, self._lifeline, self._inbox = waiting.process, waiting.lifeline, inbox
         self.pid = self._process.pid
         process = self._process
         assert process.stdin

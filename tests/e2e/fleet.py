@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import fake_trainer
@@ -33,6 +34,8 @@ from taskloom.worker.spool import Spool
 
 class NullExecutor:
     """Every run succeeds at once."""
+
+    standby = SimpleNamespace(prepare=lambda: None, dismiss=lambda: None)
 
     def execute(
         self, lease: Lease, _spent: NodeTime, entered_stage: Callable[[], None], _printed: Callable[[str], None]

@@ -15,14 +15,14 @@ import psutil
 import pytest
 
 from gpt2core.process import launch
-from gpt2core.process.child import LINE_CHARS, Child, Exited, Printed, Told, spawning_on
+from gpt2core.process.child import LINE_CHARS, Child, Exited, Printed, Told, Waiting, spawning_on
 
 DEADLINE_S = 30.0
 
 
 def start(program: str, settings: dict[str, Any] | None = None, cores: list[int] | None = None) -> tuple[Child, Any]:
     inbox: SimpleQueue[Any] = SimpleQueue()
-    return Child([sys.executable, "-c", program], settings or {}, inbox, cores), inbox
+    return Child(Waiting([sys.executable, "-c", program], cores), settings or {}, inbox), inbox
 
 
 def everything(inbox: SimpleQueue[Any]) -> list[Any]:
@@ -136,9 +136,9 @@ def test_nothing_the_child_started_outlives_it() -> None:
 def test_a_trainer_ends_with_the_process_that_started_it_but_not_with_a_thread() -> None:
     trainer = "from gpt2core.process import trainer; trainer.main(lambda stop: (trainer.started(), stop.wait()))"
     parent = (
-        "import sys, threading; from queue import SimpleQueue; from gpt2core.process.child import Child; "
-        "box = SimpleQueue(); "
-        f"t = threading.Thread(target=Child, args=([sys.executable, '-c', {trainer!r}], {{}}, box)); t.start(); "
+        "import sys, threading; from queue import SimpleQueue; from gpt2core.process.child import Child, Waiting; "
+        f"box = SimpleQueue(); command = [sys.executable, '-c', {trainer!r}]; "
+        "t = threading.Thread(target=lambda: Child(Waiting(command), {}, box)); t.start(); "
         "t.join(); print(box.get().event['pid'], flush=True); box.get()"
     )
     started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)

@@ -1,0 +1,80 @@
+"""The next run's trainer, started while a result is delivered: it loads its libraries and waits for its settings.
+
+Each run has a process of its own. One that waits takes no core, and there is none while another one runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpt2core.process.child import Waiting
+
+Command = Callable[[Path], list[str]]  # derived from the result file's path: gpt2core.process.launch.command
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A trainer that waits for its settings. folder: of its result; since_s: its start, on the monotonic clock."""
+
+    process: Waiting
+    folder: tempfile.TemporaryDirectory[str]
+    since_s: float
+
+    @property
+    def result(self) -> Path:
+        """Path of the result that it will write."""
+        return _result(self.folder)
+
+    def withdraw(self) -> None:
+        """End it before it has got settings."""
+        self.process.withdraw()
+        self.folder.cleanup()
+
+
+class Standby:
+    """Starts trainers on a worker's cores, and holds at most one that waits for the next run."""
+
+    def __init__(self, command: Command, cores: Sequence[int]) -> None:
+        self._command, self._cores = command, cores
+        self.ready: Trainer | None = None
+
+    def prepare(self) -> None:
+        """Have a trainer ready for `take`. For when no trainer runs."""
+        if self.ready is None:
+            with contextlib.suppress(OSError):  # the next run meets it again, and reports it
+                self.ready = self._start(self._command)
+
+    def take(self, command: Command | None = None) -> Trainer:
+        """Return the trainer that is ready, if it still lives, or start one. command: another build's.
+
+        Raises OSError.
+        """
+        if command is None and self.ready is not None and self.ready.process.lives():
+            taken, self.ready = self.ready, None
+            return taken
+        self.dismiss()
+        return self._start(command or self._command)
+
+    def dismiss(self) -> None:
+        """End the trainer that is ready, if there is one."""
+        if self.ready is not None:
+            self.ready.withdraw()
+            self.ready = None
+
+    def _start(self, command: Command) -> Trainer:
+        folder = tempfile.TemporaryDirectory(prefix="taskloom-")  # not in the spool, whose disk may be full
+        try:
+            since_s = time.monotonic()
+            return Trainer(Waiting(command(_result(folder)), self._cores), folder, since_s)
+        except BaseException:
+            folder.cleanup()
+            raise
+
+
+def _result(folder: tempfile.TemporaryDirectory[str]) -> Path:
+    return Path(folder.name) / "result.json"
