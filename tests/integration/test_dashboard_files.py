@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from taskloom.server.read.dashboard.files import FOLDER, read
+from taskloom.server.read.dashboard.files import FOLDER, read, without_comments
 
 FILES = read()
 MODULES = sorted(name for name in FILES.by_path if name.endswith(".js") and not name.startswith("vendor/"))
@@ -46,7 +46,34 @@ def test_a_file_below_its_version_stays_what_it_is(empty_api):
         assert answer.headers["vary"] == "Accept-Encoding"
     plain = empty_api.http.get(f"/ui/{FILES.version}/app.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in plain.headers
-    assert plain.content == (FOLDER / "app.js").read_bytes()
+    assert plain.content == without_comments((FOLDER / "app.js").read_text()).encode()
+
+
+def test_code_is_sent_without_comments_and_with_its_line_numbers():
+    code = """// what it does
+import {a} from './a.js'; // why
+/** @type {Map<string, {data: any}>} */
+const kept = new Map();
+/**
+ * Of several lines.
+ * @param {string} name
+ */
+export const one = name => /** @type {any} */ (kept.get(name));
+const two =
+\t/** @type {string} */ (one('//'));
+"""
+    assert without_comments(code) == """
+import {a} from './a.js'; // why
+
+const kept = new Map();
+
+
+
+
+export const one = name => /** @type {any} */ (kept.get(name));
+const two =
+\t/** @type {string} */ (one('//'));
+"""
 
 
 NOTHING = (
@@ -87,7 +114,7 @@ def test_what_a_module_imports_is_served(name):
 @pytest.mark.parametrize("name", MODULES)
 def test_lines_have_at_most_120_columns(name):
     """`make ui-format` formats them; a tab is one column."""
-    lines = FILES.by_path[name].plain.decode().splitlines()
+    lines = (FOLDER / name).read_text().splitlines()
     assert [line for line in lines if len(line) > 120] == []
 
 

@@ -17,6 +17,7 @@ FOLDER = Path(__file__).parents[2] / "ui"
 SHELL, TOKENS, VERSION, MODULES = "index.html", "tokens.css", "%VERSION%", "%MODULES%"
 FIRST = "now"
 IMPORT = re.compile(rb"^(?:import|export)\s(?:[^'\"();=]*\sfrom\s)?\s*'(\.[^']+)'", re.MULTILINE)
+COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/[ \t]*)$", re.MULTILINE | re.DOTALL)
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -62,12 +63,20 @@ class Files:
         return found
 
 
+def without_comments(code: str) -> str:
+    """Code whose lines of comment and types are empty; all others keep their numbers. Comments behind code stay."""
+    return COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), code)
+
+
 def read(folder: Path = FOLDER) -> Files:
     """Files of the dashboard. A page is a module of `pages/`. Its HTML shell names the version and all modules of the
     page, so the browser requests them at once instead of import by import.
     """
     paths = (path for path in sorted(folder.rglob("*")) if path.suffix in MEDIA_TYPES)
     plain = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    for name, content in plain.items():
+        if name.endswith(".js") and not name.startswith("vendor/"):
+            plain[name] = without_comments(content.decode()).encode()
     plain[TOKENS] = tokens.stylesheet().encode()
     whole = hashlib.sha256()
     for name, content in sorted(plain.items()):
