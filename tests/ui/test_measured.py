@@ -135,6 +135,17 @@ def test_steps_are_drawn_while_their_run_is_under_way(api, new_tab):
     expect(rows.last).to_contain_text("250")
 
 
+def test_a_plot_of_many_runs_says_how_many_it_shows_and_its_intervals_rest_on_all(api, make_result, new_tab, tmp_path):
+    node = api.worker()
+    made = api.submit(base=SPEC, axes={"scheduler": ["fork-join", "task"]}, repetitions=251)["id"]
+    run_all(node, make_result, [NOISE[i % 6] for i in range(502)], "abc")
+    page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={made}")
+    figure = page.locator("figure.plot", has=page.get_by_role("heading", name="Median step", exact=True))
+    expect(figure).to_contain_text("500 of 502 runs shown")
+    rows = list(csv.DictReader(io.StringIO(saved(page, figure.get_by_role("button", name="CSV").click, tmp_path))))
+    assert [row["processes"] for row in rows] == ["251", "251"]
+
+
 INSTRUCTIONS = {"fork-join": 3.0e9, "task": 2.5e9}
 
 

@@ -136,6 +136,14 @@ def test_a_trace(world, tab, tmp_path):
     assert told == pytest.approx({name: ns / 1e6 for name, ns in wanted.items()}, rel=1e-5)
 
 
+WIDE = 4  # pixels from which a span is drawn by itself
+
+
+def share(since, until, pixel):
+    """How much of a pixel a span takes."""
+    return max(0.0, min(until, pixel + 1) - max(since, pixel))
+
+
 def test_a_pixel_is_given_to_the_span_that_takes_most_of_it(world, tab):
     """Drawing from blocks gives the same picture as drawing span by span."""
     pick = random.Random(0)
@@ -150,22 +158,24 @@ def test_a_pixel_is_given_to_the_span_that_takes_most_of_it(world, tab):
     for (first, last), shown in zip(views, found, strict=True):
         begin, end = first * duration, last * duration
         per_ns = 1000 / (end - begin)
-        most, wide, busy, takes, at = [0.0] * 1000, [], [0.0] * 1000, {}, 0
+        most, wide, busy, spans_at, at = [0.0] * 1000, [], [0.0] * 1000, {}, 0
         for i, (what, gap, took) in enumerate(zip(*(columns[name] for name in COLUMNS), strict=True)):
             since, until = ((max(begin, min(each, end)) - begin) * per_ns for each in (at + gap, at + gap + took))
             at += gap + took
             if since >= 1000 or until <= 0:
                 continue
-            takes[i] = until - since
-            if takes[i] < 1:
-                most[int(since)] = max(most[int(since)], takes[i])
-            else:
+            spans_at[i] = (since, until)
+            if until - since >= WIDE:
                 wide.append(i)
             for pixel in range(int(since), min(1000, int(until) + 1)):
-                busy[pixel] += (what >= 0) * max(0, min(until, pixel + 1) - max(since, pixel))
+                takes = share(since, until, pixel)
+                busy[pixel] += (what >= 0) * takes
+                if until - since < WIDE:
+                    most[pixel] = max(most[pixel], takes)
         assert shown["wide"] == wide
         assert shown["busy"] == pytest.approx(busy, abs=1e-6)
-        assert [takes.get(i, 0.0) for i in shown["owner"]] == pytest.approx(most, abs=1e-9)
+        taken = [share(*spans_at.get(i, (0, 0)), pixel) for pixel, i in enumerate(shown["owner"])]
+        assert taken == pytest.approx(most, abs=1e-9)
 
 
 def test_why_a_task_ran_when_it_did(world, tab):

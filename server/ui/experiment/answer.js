@@ -4,20 +4,17 @@ import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
 import {count, ms, percent, plural, ratio, variantName} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
-import {Medians, Ratios, Shares, Slices, Speedups, nameOf} from '../plots/variants.js';
+import {nameOf} from '../plots/rows.js';
+import {Shares} from '../plots/shares.js';
+import {Medians, Ratios, Slices, Speedups} from '../plots/variants.js';
 import {State, tone} from '../words.js';
-
-const SHOWN = 2000;
 
 /** What stands where nothing has succeeded. @param {{of: any}} props */
 export function Nothing({of}) {
 	return html`<${Empty}>
-		<p>
-			No run of it has succeeded
-			yet. ${of.state === 'active' ? 'What is known will stand here when the first one has.' : ''}
-		</p>
+		<p>No run has succeeded yet. ${of.state === 'active' ? 'Results appear here with the first one.' : ''}</p>
 		${of.state === 'active' &&
-		html`<p>Without a worker nothing runs; on a node:</p><pre>taskloom worker --server ${location.origin}</pre>`}
+		html`<p>Runs need a worker; start one on a node:</p><pre>taskloom worker --server ${location.origin}</pre>`}
 	<//>`;
 }
 
@@ -26,12 +23,11 @@ export const useRuns = (of, topic) => useAnswer('runs', {experiment_id: of.id, l
 
 /** Each run as a cell: a row a block, a column a variant. @param {{of: any, runs: any[]}} props */
 function Grid({of, runs}) {
-	const shown = runs.slice(0, SHOWN);
-	const variants = [...new Map(shown.map(run => [JSON.stringify(run.variant), run.variant])).entries()].sort(
+	const variants = [...new Map(runs.map(run => [JSON.stringify(run.variant), run.variant])).entries()].sort(
 		([, a], [, b]) => variantName(a).localeCompare(variantName(b), 'en', {numeric: true})
 	);
-	const blocks = [...new Set(shown.map(run => run.block))].sort((a, b) => a - b);
-	const places = new Map(shown.map(run => [`${run.block} ${JSON.stringify(run.variant)} `, run]));
+	const blocks = [...new Set(runs.map(run => run.block))].sort((a, b) => a - b);
+	const places = new Map(runs.map(run => [`${run.block} ${JSON.stringify(run.variant)} `, run]));
 	if (variants.length < 2 || blocks.length < 1) return null;
 	return html`<section class="panel">
 		<h2>Blocks and variants</h2>
@@ -73,7 +69,7 @@ function Grid({of, runs}) {
 		</div>
 		<p class="soft">
 			Runs of one block are pairs: they ran on the same node and cores, one after the other. ! has flagged
-			steps.${of.runs > shown.length ? ` ${count(shown.length)} of ${plural(of.runs, 'run')} shown.` : ''}
+			steps.${of.runs > runs.length ? ` ${count(runs.length)} of ${plural(of.runs, 'run')} shown.` : ''}
 		</p>
 	</section>`;
 }
@@ -103,7 +99,14 @@ function Comparisons({rows}) {
 				},
 				...(same
 					? []
-					: [{name: 'what', label: 'Second against first', tight: true, cell: row => `${row.b} against ${row.a}`}]),
+					: [
+							{
+								name: 'what',
+								label: 'Second against first',
+								tight: true,
+								cell: (/** @type {any} */ row) => `${row.b} against ${row.a}`
+							}
+						]),
 				{
 					name: 'verdict',
 					label: 'Verdict',
@@ -168,7 +171,7 @@ export function Answer({of, topic}) {
 							<${Answered} answer=${scaling} height=${240}>
 								${found =>
 									found.rows.length
-										? html`<${Medians} rows=${found.rows} runs=${items} />`
+										? html`<${Medians} rows=${found.rows} runs=${items} all=${of.runs} />`
 										: html`<p class="soft">No results.</p>`}
 							<//>
 						</section>
@@ -178,7 +181,9 @@ export function Answer({of, topic}) {
 				`
 			: html`<${Nothing} of=${of} />`}
 		<${Answered} answer=${runs} height=${160}>${() => html`<${Grid} of=${of} runs=${items} />`}<//>
-		<${Marks} of=${[...(scaling.data?.warnings ?? []), ...(sweep.data?.rows ?? []).flatMap(row => row.marks)]} />
+		<${Marks}
+			of=${[...(scaling.data?.warnings ?? []), ...(sweep.data?.rows ?? []).flatMap((/** @type {any} */ row) => row.marks)]}
+		/>
 	</div>`;
 }
 
@@ -197,7 +202,7 @@ export function Scaling({of, topic}) {
 					['_backward', 'Speedup of backward']
 				].map(
 					([part, title]) =>
-						found.rows.some(row => row[`speedup${part}`] !== null && row.threads > 1) &&
+						found.rows.some((/** @type {any} */ row) => row[`speedup${part}`] !== null && row.threads > 1) &&
 						html`<section key=${part} class="panel"><${Speedups} rows=${found.rows} part=${part} title=${title} /></section>`
 				)}
 				<section class="panel">
@@ -207,11 +212,11 @@ export function Scaling({of, topic}) {
 						label="milliseconds"
 						unit=${v => `${v.toPrecision(4)} ms`}
 						colours=${PHASES}
-						said=${found.rows.some(row => row.phases_overlap)
+						said=${found.rows.some((/** @type {any} */ row) => row.phases_overlap)
 							? 'Where phases overlap, theirs is the time of their own tasks divided by the threads: ' +
 								'waiting is in none of them.'
 							: 'Medians over processes.'}
-						rows=${found.rows.map(row => ({
+						rows=${found.rows.map((/** @type {any} */ row) => ({
 							name: nameOf(row),
 							parts: Object.fromEntries(
 								Object.entries(row.phase_s).map(([name, s]) => [name, /** @type {number} */ (s) * 1e3])
@@ -220,7 +225,7 @@ export function Scaling({of, topic}) {
 						}))}
 					/>
 				</section>
-				${new Set(found.rows.map(row => `${row.batch_slice} ${row.token_slice}`)).size > 1 &&
+				${new Set(found.rows.map((/** @type {any} */ row) => `${row.batch_slice} ${row.token_slice}`)).size > 1 &&
 				html`<section class="panel"><${Slices} rows=${found.rows} /></section>`}
 			</div>
 			<section class="panel">
@@ -268,7 +273,7 @@ export function Scaling({of, topic}) {
 					]}
 				/>
 			</section>
-			<${Marks} of=${[...found.warnings, ...found.rows.flatMap(row => row.diagnosis)]} />
+			<${Marks} of=${[...found.warnings, ...found.rows.flatMap((/** @type {any} */ row) => row.diagnosis)]} />
 		</div>`}
 	<//>`;
 }

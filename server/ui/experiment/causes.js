@@ -3,7 +3,8 @@ import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {number} from '../format.js';
 import {Answered, Table} from '../pieces.js';
-import {Shares, nameOf} from '../plots/variants.js';
+import {nameOf} from '../plots/rows.js';
+import {Shares} from '../plots/shares.js';
 import {NodeTime} from '../run/node-time.js';
 import {Nothing} from './answer.js';
 
@@ -64,8 +65,8 @@ export function Causes({of, topic}) {
 								name,
 								label,
 								number: true,
-								by: r => r.efficiency?.[/** @type {string} */ (name)] ?? 0,
-								cell: r => number(r.efficiency?.[/** @type {string} */ (name)])
+								by: (/** @type {any} */ r) => r.efficiency?.[/** @type {string} */ (name)] ?? 0,
+								cell: (/** @type {any} */ r) => number(r.efficiency?.[/** @type {string} */ (name)])
 							})),
 							{
 								name: 'scalability',

@@ -2,9 +2,9 @@
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {count, plural, setting} from '../format.js';
-import {Answered, Copy, Pairs, Table, Time} from '../pieces.js';
+import {Answered, Pairs, Table, Time} from '../pieces.js';
 import {State} from '../words.js';
-import {commandOf, curlOf} from '../request.js';
+import {Same} from '../request.js';
 
 /** @param {{of: any, topic: string}} props */
 export function Design({of, topic}) {
@@ -21,7 +21,7 @@ export function Design({of, topic}) {
 	return html`<div class="stack">
 		<div class="columns">
 			<section class="panel">
-				<h2>Asked</h2>
+				<h2>Request</h2>
 				<${Pairs}
 					of=${[
 						...asked,
@@ -42,16 +42,7 @@ export function Design({of, topic}) {
 					]}
 				/>
 			</section>
-			<section class="panel stack tight">
-				<h2>The same again</h2>
-				<h3>Command line</h3>
-				<pre class="command">${commandOf(request)}</pre>
-				<h3>curl</h3>
-				<pre class="command">${curlOf(request)}</pre>
-				<h3>JSON</h3>
-				<pre class="command">${JSON.stringify(request, null, 2)}</pre>
-				<div class="row"><${Copy} text=${JSON.stringify(request, null, 2)} label="Copy JSON" /></div>
-			</section>
+			<div class="stack"><${Same} request=${request} /></div>
 		</div>
 		${of.by_state.succeeded > 0 &&
 		html`<${Answered} answer=${report} height=${320}>
@@ -106,7 +97,7 @@ export function Changes({rows, runs = false}) {
 		id=${r => r.id}
 		columns=${[
 			{name: 'at', label: 'When', tight: true, cell: r => html`<${Time} at=${r.at} />`},
-			...(runs ? [{name: 'run', label: 'Run', tight: true, cell: r => r.run_id}] : []),
+			...(runs ? [{name: 'run', label: 'Run', tight: true, cell: (/** @type {any} */ r) => r.run_id}] : []),
 			{name: 'verb', label: 'What', tight: true, cell: r => r.verb},
 			{name: 'state', label: 'State since', tight: true, cell: r => html`<${State} of=${r.state} />`},
 			{name: 'attempt', label: 'Attempt', number: true, cell: r => r.attempt_no ?? '–'},

@@ -4,23 +4,29 @@ import {useAnswer} from '../answers.js';
 import {ms, number, percent} from '../format.js';
 import {Answered, Table} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
-import {XAxis, YAxis, plain, scale, schedulerColour} from '../plots/scale.js';
+import {Label, XAxis, YAxis, plain, scale, schedulerColour} from '../plots/scale.js';
 import {Nothing} from './answer.js';
 
 const LARGE = 0.1; // an error as in analysis/report/conclusion.py: with a larger one a forecast is no answer
 
 /** @param {{of: any}} props */
 function Curves({of}) {
-	const points = of.curves.flatMap(curve =>
-		curve.points.map(point => ({...point, curve, base_s: curve.points[0].step_s}))
+	const points = of.curves.flatMap((/** @type {any} */ curve) =>
+		curve.points.map((/** @type {any} */ point) => ({...point, curve, base_s: curve.points[0].step_s}))
 	);
-	const cores = of.curves[0].points.map(point => point.cores);
+	const cores = of.curves[0].points.map((/** @type {any} */ point) => point.cores);
 	const draw = (/** @type {number} */ width) => {
 		const height = 330;
 		const right = Math.max(width * 0.55, width - 230);
 		const x = scale(1, Math.max(2, ...cores), 52, right, 2);
-		const reached = points.flatMap(p => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
-		const y = scale(Math.min(1, ...reached), 1.15 * Math.max(2, ...points.map(p => p.speedup)), height - 44, 10, 2);
+		const reached = points.flatMap((/** @type {any} */ p) => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
+		const y = scale(
+			Math.min(1, ...reached),
+			1.15 * Math.max(2, ...points.map((/** @type {any} */ p) => p.speedup)),
+			height - 44,
+			10,
+			2
+		);
 		const end = Math.min(x.high, y.high);
 		return {
 			height,
@@ -28,12 +34,14 @@ function Curves({of}) {
 				<${XAxis} x=${x} top=${10} bottom=${height - 44} label="cores" />
 				<${YAxis} y=${y} left=${52} right=${right} label="speedup against one core" />
 				<path d=${`M${x(1)} ${y(1)}L${x(end)} ${y(end)}`} stroke="var(--soft)" stroke-dasharray="2 3" />
-				${of.curves.map((curve, /** @type {number} */ i) => {
+				${of.curves.map((/** @type {any} */ curve, /** @type {number} */ i) => {
 					const colour = schedulerColour(curve.scheduler);
 					const dash = curve.bandwidth === 'grows' ? undefined : '7 4';
 					return html`<g key=${i}>
 						<polyline
-							points=${curve.points.map(p => `${x(p.cores).toFixed(1)},${y(p.speedup).toFixed(1)}`).join(' ')}
+							points=${curve.points
+								.map((/** @type {any} */ p) => `${x(p.cores).toFixed(1)},${y(p.speedup).toFixed(1)}`)
+								.join(' ')}
 							fill="none"
 							stroke=${colour}
 							stroke-width="2.2"
@@ -41,9 +49,9 @@ function Curves({of}) {
 						/>
 						${!dash &&
 						curve.points
-							.filter(p => p.measured_s !== null)
+							.filter((/** @type {any} */ p) => p.measured_s !== null)
 							.map(
-								p => html`<circle
+								(/** @type {any} */ p) => html`<circle
 									key=${p.cores}
 									cx=${x(p.cores)}
 									cy=${y(curve.points[0].step_s / p.measured_s)}
@@ -56,18 +64,16 @@ function Curves({of}) {
 								</circle>`
 							)}
 						<path d=${`M${right + 12} ${40 + 18 * i}h24`} stroke=${colour} stroke-width="2.2" stroke-dasharray=${dash} />
-						<text x=${right + 42} y=${44 + 18 * i} font-size="11.5" fill="var(--ink)">
-							${curve.scheduler}, bandwidth ${curve.bandwidth}
-						</text>
+						<${Label} x=${right + 42} y=${44 + 18 * i} fill="var(--ink)">${curve.scheduler}, bandwidth ${curve.bandwidth}<//>
 					</g>`;
 				})}
-				<text x=${right + 12} y="22" font-size="11.5" fill="var(--soft)">dotted: ideal; rings: measured</text>
-				<text x=${right + 12} y=${56 + 18 * of.curves.length} font-size="11.5" fill="var(--soft)">
+				<${Label} x=${right + 12} y="22">dotted: ideal; rings: measured<//>
+				<${Label} x=${right + 12} y=${56 + 18 * of.curves.length}>
 					T1/T∞, task: ${plain(Number((of.work_s / of.span_s).toPrecision(3)))}
-				</text>
-				<text x=${right + 12} y=${73 + 18 * of.curves.length} font-size="11.5" fill="var(--soft)">
+				<//>
+				<${Label} x=${right + 12} y=${73 + 18 * of.curves.length}>
 					T1/T∞, fork-join: ${plain(Number((of.work_s / of.fork_join_span_s).toPrecision(3)))}
-				</text>
+				<//>
 			`
 		};
 	};
@@ -106,12 +112,14 @@ export function Forecast({of, topic}) {
 	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
 	return html`<${Answered} answer=${answer} height=${400}>
 		${found => html`<div class="stack">
-			${found.forecasts.map(one => html`<${Curves} key=${one.source_run_id} of=${one} />`)}
+			${found.forecasts.map((/** @type {any} */ one) => html`<${Curves} key=${one.source_run_id} of=${one} />`)}
 			${found.forecasts[0] &&
 			html`
 				<section class="panel">
 					<h2>Assumed</h2>
-					<ul class="told">${found.forecasts[0].assumptions.map(each => html`<li key=${each}>${each}</li>`)}</ul>
+					<ul class="told">
+						${found.forecasts[0].assumptions.map((/** @type {string} */ each) => html`<li key=${each}>${each}</li>`)}
+					</ul>
 				</section>
 				<section class="panel">
 					<h2>What tasks gain at most</h2>
@@ -133,7 +141,7 @@ export function Forecast({of, topic}) {
 			${found.missing.length > 0 &&
 			html`<section class="notice">
 				<strong>Not known</strong>
-				${found.missing.map(each => html`<span key=${each}>${each}</span>`)}
+				${found.missing.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}
 			</section>`}
 		</div>`}
 	<//>`;

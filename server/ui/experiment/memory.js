@@ -3,7 +3,8 @@ import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {bytes} from '../format.js';
 import {Answered, Table} from '../pieces.js';
-import {Shares, nameOf} from '../plots/variants.js';
+import {nameOf} from '../plots/rows.js';
+import {Shares} from '../plots/shares.js';
 import {Nothing} from './answer.js';
 
 const ARENAS = {
@@ -41,7 +42,7 @@ export function Memory({of, topic}) {
 				/>
 			</section>
 			<section class="panel">
-				<h2>What the peak consists of</h2>
+				<h2>Peak resident memory by part</h2>
 				<${Table}
 					caption="Resident memory"
 					rows=${rows}
@@ -52,7 +53,7 @@ export function Memory({of, topic}) {
 							name,
 							label: name,
 							number: true,
-							cell: r => bytes(r.memory.resident_bytes[name])
+							cell: (/** @type {any} */ r) => bytes(r.memory.resident_bytes[name])
 						})),
 						{
 							name: 'explained',
@@ -74,7 +75,12 @@ export function Memory({of, topic}) {
 					columns=${[
 						{name: 'batch', label: 'Batch', number: true, cell: r => r.batch},
 						{name: 'seq', label: 'Tokens', number: true, cell: r => r.seq},
-						...Object.keys(ARENAS).map(kind => ({name: kind, label: kind, number: true, cell: r => bytes(r.bytes[kind])})),
+						...Object.keys(ARENAS).map(kind => ({
+							name: kind,
+							label: kind,
+							number: true,
+							cell: (/** @type {any} */ r) => bytes(r.bytes[kind])
+						})),
 						{name: 'total', label: 'all arenas', number: true, cell: r => bytes(r.total_bytes)}
 					]}
 				/>

@@ -5,17 +5,17 @@ import {useAnswer} from '../answers.js';
 import {number, percent} from '../format.js';
 import {Answered, Choice, Table} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
-import {OP_KINDS, XAxis, YAxis, opKind, scale} from '../plots/scale.js';
-import {nameOf} from '../plots/variants.js';
+import {Label, OP_KINDS, XAxis, YAxis, opKind, scale} from '../plots/scale.js';
+import {nameOf} from '../plots/rows.js';
 import {Nothing} from './answer.js';
 
 /** The ops of a variant beneath its roof. @param {{row: any}} props */
 function Roofline({row}) {
-	const ops = row.ops.filter(op => op.intensity && op.achieved_gflop_per_s > 0);
+	const ops = row.ops.filter((/** @type {any} */ op) => op.intensity && op.achieved_gflop_per_s > 0);
 	const {gflop_per_s: peak, triad_gb_per_s: bandwidth} = row.peaks;
 	const ridge = peak / bandwidth;
-	const spread = ops.map(op => op.intensity);
-	const rates = ops.map(op => op.achieved_gflop_per_s);
+	const spread = ops.map((/** @type {any} */ op) => op.intensity);
+	const rates = ops.map((/** @type {any} */ op) => op.achieved_gflop_per_s);
 	const draw = (/** @type {number} */ width) => {
 		const height = 380;
 		const x = scale(Math.min(...spread, ridge) / 1.5, Math.max(...spread, ridge) * 1.5, 60, width - 12, 10);
@@ -31,14 +31,10 @@ function Roofline({row}) {
 					stroke="var(--ink)"
 					stroke-width="2"
 				/>
-				<text x=${x(x.high) - 4} y=${y(peak) - 7} text-anchor="end" font-size="11.5" fill="var(--ink)">
-					${peak.toFixed(0)} GFLOP/s
-				</text>
-				<text x=${x(x.low) + 8} y=${y(x.low * bandwidth) - 14} font-size="11.5" fill="var(--ink)">
-					${bandwidth.toFixed(1)} GB/s
-				</text>
+				<${Label} x=${x(x.high) - 4} y=${y(peak) - 7} text-anchor="end" fill="var(--ink)">${peak.toFixed(0)} GFLOP/s<//>
+				<${Label} x=${x(x.low) + 8} y=${y(x.low * bandwidth) - 14} fill="var(--ink)">${bandwidth.toFixed(1)} GB/s<//>
 				${ops.map(
-					(op, /** @type {number} */ i) => html`
+					(/** @type {any} */ op, /** @type {number} */ i) => html`
 						<circle
 							key=${i}
 							cx=${x(op.intensity)}
@@ -52,7 +48,7 @@ function Roofline({row}) {
 							<title>${op.op}, ${op.phase}: ${percent(op.time_share)} of time, ${percent(op.share, 0)} of its roof</title>
 						</circle>
 						${op.time_share > 0.05 &&
-						html`<text
+						html`<${Label}
 							x=${x(op.intensity)}
 							y=${y(op.achieved_gflop_per_s) + 4}
 							text-anchor="middle"
@@ -61,7 +57,7 @@ function Roofline({row}) {
 							pointer-events="none"
 						>
 							${op.op}
-						</text>`}
+						<//>`}
 					`
 				)}
 			`
@@ -110,9 +106,10 @@ export function Roofs({of, topic}) {
 				name: phase,
 				label: title,
 				tight: true,
-				by: row => row.phases.find(each => each.phase === phase)?.memory_time_share ?? -1,
-				cell: row => {
-					const of = row.phases.find(each => each.phase === phase);
+				by: (/** @type {any} */ row) =>
+					row.phases.find((/** @type {any} */ each) => each.phase === phase)?.memory_time_share ?? -1,
+				cell: (/** @type {any} */ row) => {
+					const of = row.phases.find((/** @type {any} */ each) => each.phase === phase);
 					return (
 						of &&
 						html`<strong>${of.answer}</strong> <small class="soft">

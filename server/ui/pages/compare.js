@@ -2,10 +2,10 @@
 import {html, useState} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {ms, number, percent, plural, ratio, variantName} from '../format.js';
+import {count, ms, number, percent, plural, ratio, variantName} from '../format.js';
 import {Answered, Empty, Head, Pairs, Skeleton} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
-import {Dot, XAxis, YAxis, scale} from '../plots/scale.js';
+import {Dot, Label, XAxis, YAxis, scale} from '../plots/scale.js';
 import {NoTrace, useTrace} from '../run/timed.js';
 import {Timeline} from '../timeline/timeline.js';
 import {State} from '../words.js';
@@ -64,9 +64,9 @@ function Ratio({of}) {
 				${rows.map(
 					(row, i) => html`<g key=${row.metric}>
 						${rows.length > 1 &&
-						html`<text x=${left - 9} y=${29 + 30 * i} text-anchor="end" font-size="12" fill="var(--ink)">
+						html`<${Label} x=${left - 9} y=${29 + 30 * i} text-anchor="end" font-size="12" fill="var(--ink)">
 							${row.metric}
-						</text>`}
+						<//>`}
 						<${Dot}
 							x=${x}
 							y=${25 + 30 * i}
@@ -79,8 +79,8 @@ function Ratio({of}) {
 						/>
 					</g>`
 				)}
-				<text x=${x(1) - 10} y=${bottom + 48} text-anchor="end" font-size="11.5" fill="var(--soft)">← A is faster</text>
-				<text x=${x(1) + 10} y=${bottom + 48} font-size="11.5" fill="var(--soft)">B is faster →</text>
+				<${Label} x=${x(1) - 10} y=${bottom + 48} text-anchor="end">← A is faster<//>
+				<${Label} x=${x(1) + 10} y=${bottom + 48}>B is faster →<//>
 			`
 		};
 	};
@@ -130,8 +130,9 @@ function Processes({of, runs}) {
 	const byId = new Map(runs.map(run => [run.id, run]));
 	const sides = [of.a, of.b].map(side => side.runs.map(id => byId.get(id)).filter(run => run?.median_step_s != null));
 	const every = sides.flat().map(run => run.median_step_s * 1e3);
+	const all = of.a.runs.length + of.b.runs.length;
 	if (!every.length) return null;
-	const key = run => `${run.experiment_id} ${run.block}`;
+	const key = (/** @type {any} */ run) => `${run.experiment_id} ${run.block}`;
 	const pairs = of.paired
 		? (sides[0] ?? []).flatMap(a => {
 				const b = sides[1]?.find(each => key(each) === key(a));
@@ -157,9 +158,9 @@ function Processes({of, runs}) {
 				)}
 				${sides.map(
 					(side, s) => html`<g key=${s}>
-						<text x=${at(s)} y=${height - 8} text-anchor="middle" font-size="12.5" font-weight="600" fill="var(--ink)">
+						<${Label} x=${at(s)} y=${height - 8} text-anchor="middle" font-size="12.5" font-weight="600" fill="var(--ink)">
 							${s ? 'B' : 'A'}
-						</text>
+						<//>
 						${side.map(
 							run => html`<circle
 								key=${run.id}
@@ -184,9 +185,10 @@ function Processes({of, runs}) {
 		name="processes"
 		draw=${draw}
 		rows=${sides.flatMap((side, s) => side.map(run => ({side: 'AB'[s], run})))}
-		said=${of.paired
+		said=${(of.paired
 			? 'Median of each process; a line joins runs of one block. Green lines: B was faster in that block.'
-			: 'Median of each process; nothing pairs them.'}
+			: 'Median of each process; nothing pairs them.') +
+		(every.length < all ? ` ${count(every.length)} of ${plural(all, 'run')} shown.` : '')}
 		fields=${[
 			{label: 'side', value: r => r.side},
 			{label: 'run', value: r => r.run.id},

@@ -2,6 +2,7 @@
 import {html, useLayoutEffect, useRef, useState} from '../vendor/preact.js';
 import {save} from '../api.js';
 import {Table} from '../pieces.js';
+import {vector} from './vector.js';
 
 /** @typedef {import('../vendor/preact.js').ComponentChildren} Children */
 /** @typedef {{label: string, value: (row: any) => string | number | null | undefined}} Field */
@@ -35,6 +36,9 @@ const COPIED = [
 	'text-anchor'
 ];
 
+/** The colour behind an element. @param {Element} of */
+const groundOf = of => getComputedStyle(of.closest('.panel') ?? document.documentElement).backgroundColor;
+
 /** An SVG that needs nothing around it: colours as they are now. @param {SVGSVGElement} svg */
 export function standalone(svg) {
 	const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
@@ -48,7 +52,7 @@ export function standalone(svg) {
 	const ground = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
 	ground.setAttribute('width', '100%');
 	ground.setAttribute('height', '100%');
-	ground.setAttribute('fill', getComputedStyle(svg.closest('.panel') ?? document.documentElement).backgroundColor);
+	ground.setAttribute('fill', groundOf(svg));
 	copy.prepend(ground);
 	copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
 	copy.setAttribute('width', String(width));
@@ -93,11 +97,11 @@ export function csv(fields, rows) {
 
 /**
  * @param {{title: string, said?: Children, name: string, legend?: [string, string][], fields: Field[], rows: any[],
- *   draw?: (width: number) => {height: number, parts: Children}, children?: Children, after?: Children,
- *   level?: 2 | 3}} props
- * legend: (colour token, name). draw: an SVG's parts; children stand in its place for a canvas.
+ *   draw?: (width: number) => {height: number, parts: Children}, after?: Children, level?: 2 | 3,
+ *   paint?: (g: CanvasRenderingContext2D, width: number) => void, height?: number, children?: Children}} props
+ * legend: (colour token, name). draw: an SVG's parts. paint: on a canvas, which children have, of that height.
  */
-export function Plot({title, said, name, legend, fields, rows, draw, children, after, level = 2}) {
+export function Plot({title, said, name, legend, fields, rows, draw, after, level = 2, paint, height = 0, children}) {
 	const place = useRef(/** @type {HTMLElement | null} */ (null));
 	const width = useWidth(place);
 	const [asTable, setAsTable] = useState(false);
@@ -113,8 +117,13 @@ export function Plot({title, said, name, legend, fields, rows, draw, children, a
 				`${name}.png`
 			);
 	};
-	const saveSvg = () =>
-		save(new Blob([standalone(/** @type {SVGSVGElement} */ (svg()))], {type: 'image/svg+xml'}), `${name}.svg`);
+	const saveSvg = () => {
+		const figure = /** @type {HTMLElement} */ (place.current);
+		const text = paint
+			? vector(paint, width, height, groundOf(figure))
+			: standalone(/** @type {SVGSVGElement} */ (svg()));
+		save(new Blob([text], {type: 'image/svg+xml'}), `${name}.svg`);
+	};
 	const saveCsv = () => save(new Blob([csv(fields, rows)], {type: 'text/csv'}), `${name}.csv`);
 	const heading = level === 2 ? html`<h2>${title}</h2>` : html`<h3>${title}</h3>`;
 	return html`<figure class="plot" ref=${place}>
@@ -125,7 +134,7 @@ export function Plot({title, said, name, legend, fields, rows, draw, children, a
 					${asTable ? 'Plot' : 'Table'}
 				</button>
 				<button class="plain" onClick=${saveCsv}>CSV</button>
-				${draw && html`<button class="plain" disabled=${asTable} onClick=${saveSvg}>SVG</button>`}
+				<button class="plain" disabled=${asTable} onClick=${saveSvg}>SVG</button>
 				<button class="plain" disabled=${asTable} onClick=${png}>PNG</button>
 			</span>
 		</figcaption>

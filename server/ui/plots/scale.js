@@ -56,6 +56,10 @@ function rounds(low, high, about) {
 export const plain = value =>
 	Math.abs(value) < 1e4 ? String(Number(value.toPrecision(4))) : Math.round(value).toLocaleString('en-US');
 
+/** A text of a plot, small and soft unless said otherwise. @param {any} props of an SVG's text */
+export const Label = ({children, ...rest}) =>
+	html`<text font-size="11.5" fill="var(--soft)" ...${rest}>${children}</text>`;
+
 /**
  * @param {{x: Scale, top: number, bottom: number, label: string, show?: (value: number) => string,
  *   about?: number}} props
@@ -67,12 +71,10 @@ export function XAxis({x, top, bottom, label, show = plain, about = 6}) {
 			.map(
 				tick => html`<g key=${tick}>
 					<path d=${`M${x(tick).toFixed(1)} ${top}V${bottom}`} stroke="var(--line)" />
-					<text x=${x(tick)} y=${bottom + 15} text-anchor="middle" font-size="11" fill="var(--soft)">${show(tick)}</text>
+					<${Label} x=${x(tick)} y=${bottom + 15} text-anchor="middle" font-size="11">${show(tick)}<//>
 				</g>`
 			)}
-		<text x=${(x.start + x.end) / 2} y=${bottom + 31} text-anchor="middle" font-size="11.5" fill="var(--soft)">
-			${label}
-		</text>
+		<${Label} x=${(x.start + x.end) / 2} y=${bottom + 31} text-anchor="middle">${label}<//>
 	</g>`;
 }
 
@@ -87,19 +89,10 @@ export function YAxis({y, left, right, label, show = plain, about = 6}) {
 			.map(
 				tick => html`<g key=${tick}>
 					<path d=${`M${left} ${y(tick).toFixed(1)}H${right}`} stroke="var(--line)" />
-					<text x=${left - 7} y=${y(tick) + 4} text-anchor="end" font-size="11" fill="var(--soft)">${show(tick)}</text>
+					<${Label} x=${left - 7} y=${y(tick) + 4} text-anchor="end" font-size="11">${show(tick)}<//>
 				</g>`
 			)}
-		<text
-			transform="rotate(-90)"
-			x=${-(y.start + y.end) / 2}
-			y="13"
-			text-anchor="middle"
-			font-size="11.5"
-			fill="var(--soft)"
-		>
-			${label}
-		</text>
+		<${Label} transform="rotate(-90)" x=${-(y.start + y.end) / 2} y="13" text-anchor="middle">${label}<//>
 	</g>`;
 }
 

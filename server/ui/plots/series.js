@@ -63,8 +63,8 @@ export function Lines({title, name, said, fields, rows, x, xLabel, yLabel, serie
 		);
 		const up = scale(low === 0 ? 0 : low - room, high + room, bottom, 8);
 		const place = (/** @type {number} */ i) => along(x[i]);
-		const whole = Object.assign(v => along(v), along, {
-			ticks: about => along.ticks(Math.min(about, x.length)).filter(Number.isInteger)
+		const whole = Object.assign((/** @type {number} */ v) => along(v), along, {
+			ticks: (/** @type {number} */ about) => along.ticks(Math.min(about, x.length)).filter(Number.isInteger)
 		});
 		const nearest = (/** @type {PointerEvent} */ event) => {
 			const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();

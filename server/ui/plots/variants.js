@@ -1,44 +1,17 @@
-// Plots of an experiment's variants: dots with intervals, ratios, speedups, slices, shares.
+// Plots of an experiment's variants: dots with intervals, ratios, speedups, slices.
 import {html} from '../vendor/preact.js';
-import {ms, percent, ratio, variantName} from '../format.js';
+import {count, ms, percent, ratio, variantName} from '../format.js';
 import {Plot} from './plot.js';
-import {Dot, XAxis, YAxis, plain, scale, schedulerColour} from './scale.js';
-
-const ROW = 24;
-/** Room for names at the left: a third of a narrow plot. @param {number} width @param {string[]} names */
-const leftOf = (width, names) => Math.min(Math.max(60, ...names.map(name => name.length * 6.6 + 14)), width * 0.42);
-
-/** @param {{names: string[], left: number, top: number}} props */
-function Names({names, left, top}) {
-	const most = Math.floor((left - 12) / 6.3);
-	return html`<g>
-		${names.map(
-			(name, i) => html`<text
-				key=${i}
-				x=${left - 9}
-				y=${top + ROW * i + 16}
-				text-anchor="end"
-				font-size="12"
-				fill="var(--ink)"
-			>
-				${name.length > most ? `${name.slice(0, most - 1)}…` : name}
-				<title>${name}</title>
-			</text>`
-		)}
-	</g>`;
-}
-
-/** The axes' values that tell a variant from the others. @param {any} row */
-export const nameOf = row =>
-	variantName(Object.keys(row.variant).length ? row.variant : {scheduler: row.scheduler, threads: row.threads});
+import {Names, ROW, leftOf, nameOf} from './rows.js';
+import {Dot, Label, XAxis, YAxis, plain, scale, schedulerColour} from './scale.js';
 
 /**
  * Each variant's median step with its interval; the median of each run as a small dot.
- * @param {{rows: any[], runs: any[]}} props rows of /analysis/scaling; runs of /runs
+ * @param {{rows: any[], runs: any[], all: number}} props rows of /analysis/scaling; runs of /runs: some of all
  */
-export function Medians({rows, runs}) {
+export function Medians({rows, runs, all}) {
 	const names = rows.map(nameOf);
-	const key = variant => JSON.stringify(Object.entries(variant).sort());
+	const key = (/** @type {any} */ variant) => JSON.stringify(Object.entries(variant).sort());
 	const places = new Map(rows.map((row, i) => [key(row.variant), i]));
 	const dots = runs.filter(run => run.median_step_s !== null && places.has(key(run.variant)));
 	const every = [
@@ -98,7 +71,7 @@ export function Medians({rows, runs}) {
 		rows=${rows}
 		legend=${schedulers.map(each => [schedulerColour(each), each])}
 		said=${'Large dots: median over processes with its 95 % interval, where there are enough of them. ' +
-		'Small dots: each process.'}
+		`Small dots: each process${runs.length < all ? `, ${count(runs.length)} of ${count(all)} runs shown` : ''}.`}
 		fields=${[
 			{label: 'variant', value: nameOf},
 			{label: 'median_step_ms', value: r => round(r.step_s.median * 1e3)},
@@ -121,12 +94,12 @@ const at = row => variantName(row.at ?? {}).replace('the only variant', 'everyth
  */
 export function Ratios({sweep}) {
 	const rows = [
-		...sweep.pooled.map(row => ({
+		...sweep.pooled.map((/** @type {any} */ row) => ({
 			...row,
 			name: `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`,
 			pooled: true
 		})),
-		...sweep.rows.map(row => ({...row, name: at(row)}))
+		...sweep.rows.map((/** @type {any} */ row) => ({...row, name: at(row)}))
 	].filter(row => row.ratio !== null);
 	if (!rows.length) return null;
 	const [first, second] = [rows[0].a, rows[0].b];
@@ -154,25 +127,18 @@ export function Ratios({sweep}) {
 				/>
 				<path d=${`M${x(1)} 4V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
 				<${Names} names=${names} left=${left} top=${4} />
-				<text
+				<${Label}
 					x=${x(1) - 10}
 					y=${bottom + 48}
 					text-anchor="end"
-					font-size="11.5"
 					fill=${same ? schedulerColour(first) : 'var(--soft)'}
 					font-weight="600"
 				>
 					← ${same ? first : 'the first'} is faster
-				</text>
-				<text
-					x=${x(1) + 10}
-					y=${bottom + 48}
-					font-size="11.5"
-					fill=${same ? schedulerColour(second) : 'var(--soft)'}
-					font-weight="600"
-				>
+				<//>
+				<${Label} x=${x(1) + 10} y=${bottom + 48} fill=${same ? schedulerColour(second) : 'var(--soft)'} font-weight="600">
 					${same ? second : 'the second'} is faster →
-				</text>
+				<//>
 				${rows.map(
 					(row, i) => html`<${Dot}
 						key=${i}
@@ -249,7 +215,7 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 		const x = scale(1, most, 52, right);
 		const y = scale(0, top, height - 44, 10);
 		const threads = [...new Set(known.map(row => row.threads))];
-		const ticks = Object.assign(v => x(v), x, {ticks: () => threads});
+		const ticks = Object.assign((/** @type {number} */ v) => x(v), x, {ticks: () => threads});
 		return {
 			height,
 			parts: html`
@@ -261,7 +227,7 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 					stroke-dasharray="2 3"
 					stroke-width="1.4"
 				/>
-				<text x=${right + 12} y="20" font-size="11.5" fill="var(--soft)">dotted: ideal</text>
+				<${Label} x=${right + 12} y="20">dotted: ideal<//>
 				${names.map((name, i) => {
 					const line = /** @type {any[]} */ (lines.get(name));
 					const colour = schedulerColour(line[0].scheduler);
@@ -295,7 +261,7 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 							stroke-width="2"
 							stroke-dasharray=${dashOf.get(name)}
 						/>
-						<text x=${right + 40} y=${42 + 17 * i} font-size="11.5" fill="var(--ink)">${name}</text>
+						<${Label} x=${right + 40} y=${42 + 17 * i} fill="var(--ink)">${name}<//>
 					</g>`;
 				})}
 			`
@@ -341,48 +307,38 @@ export function Slices({rows}) {
 				const left = (g % across) * (width / across) + 46;
 				const top = Math.floor(g / across) * group_h + 24;
 				return html`<g key=${name}>
-					<text x=${left} y=${top - 9} font-size="12" font-weight="600" fill="var(--ink)">${name}</text>
+					<${Label} x=${left} y=${top - 9} font-size="12" font-weight="600" fill="var(--ink)">${name}<//>
 					${batches.map(
-						(b, i) => html`<text
-							key=${b}
-							x=${left - 7}
-							y=${top + tall * i + 20}
-							text-anchor="end"
-							font-size="11"
-							fill="var(--soft)"
-						>
+						(b, i) => html`<${Label} key=${b} x=${left - 7} y=${top + tall * i + 20} text-anchor="end" font-size="11">
 							${b}
-						</text>`
+						<//>`
 					)}
 					${tokens.map(
-						(t, j) => html`<text
+						(t, j) => html`<${Label}
 							key=${t}
 							x=${left + cell * (j + 0.5)}
 							y=${top + tall * batches.length + 15}
 							text-anchor="middle"
 							font-size="11"
-							fill="var(--soft)"
 						>
 							${t}
-						</text>`
+						<//>`
 					)}
-					<text
+					<${Label}
 						x=${left + (cell * tokens.length) / 2}
 						y=${top + tall * batches.length + 31}
 						text-anchor="middle"
 						font-size="11"
-						fill="var(--soft)"
 					>
 						token slice
-					</text>
-					<text
+					<//>
+					<${Label}
 						transform=${`translate(${left - 34} ${top + (tall * batches.length) / 2}) rotate(-90)`}
 						text-anchor="middle"
 						font-size="11"
-						fill="var(--soft)"
 					>
 						batch slice
-					</text>
+					<//>
 					${rows
 						.filter(row => `${row.scheduler}, ${row.threads} thread${row.threads === 1 ? '' : 's'}` === name)
 						.map(row => {
@@ -402,16 +358,15 @@ export function Slices({rows}) {
 								>
 									<title>${nameOf(row)}: ${ms(row.step_s.median)}</title>
 								</rect>
-								<text
+								<${Label}
 									x=${left + cell * (j + 0.5)}
 									y=${top + tall * i + 19}
 									text-anchor="middle"
-									font-size="11.5"
 									fill="var(--ink)"
 									pointer-events="none"
 								>
 									${plain(round(row.step_s.median * 1e3))}
-								</text>
+								<//>
 							</g>`;
 						})}
 				</g>`;
@@ -431,81 +386,6 @@ export function Slices({rows}) {
 			{label: 'batch_slice', value: r => r.batch_slice},
 			{label: 'token_slice', value: r => r.token_slice},
 			{label: 'median_step_ms', value: r => round(r.step_s.median * 1e3)}
-		]}
-	/>`;
-}
-
-/**
- * Rows of shares, stacked: phases of a step, where threads spend their time, memory.
- * @param {{title: string, said: string, name: string, rows: {name: string, parts: Record<string, number>,
- *   mark?: number | null, says?: string}[],
- *   colours: Record<string, string>, label: string, unit: (value: number) => string, most?: number,
- *   markSays?: string}} props
- */
-export function Shares({title, said, name, rows, colours, label, unit, most, markSays}) {
-	const names = rows.map(row => row.name);
-	const kinds = Object.keys(colours).filter(kind => rows.some(row => row.parts[kind]));
-	const longest =
-		most ??
-		Math.max(
-			...rows.map(row =>
-				Math.max(
-					row.mark ?? 0,
-					Object.values(row.parts).reduce((a, b) => a + b, 0)
-				)
-			)
-		);
-	const draw = (/** @type {number} */ width) => {
-		const left = leftOf(width, names);
-		const bottom = 8 + ROW * rows.length;
-		const x = scale(0, longest, left, width - 82);
-		return {
-			height: bottom + 40,
-			parts: html`
-				<${XAxis} x=${x} top=${4} bottom=${bottom} label=${label} about=${Math.max(3, width / 150)} />
-				<${Names} names=${names} left=${left} top=${4} />
-				${rows.map((row, i) => {
-					let sum = 0;
-					return html`<g key=${i}>
-						${kinds.map(kind => {
-							const value = row.parts[kind] ?? 0;
-							const from = x(sum);
-							sum += value;
-							return html`<rect
-								key=${kind}
-								x=${from}
-								y=${4 + ROW * i + 4}
-								width=${Math.max(0, x(sum) - from)}
-								height=${ROW - 8}
-								fill=${`var(--${colours[kind]})`}
-							>
-								<title>${kind}: ${unit(value)}</title>
-							</rect>`;
-						})}
-						${row.mark != null &&
-						html`<path d=${`M${x(row.mark)} ${4 + ROW * i + 2}v${ROW - 4}`} stroke="var(--ink)" stroke-width="2.4">
-							<title>${markSays}: ${unit(row.mark)}</title>
-						</path>`}
-						${row.says &&
-						html`<text x=${x(Math.max(sum, row.mark ?? 0)) + 7} y=${4 + ROW * i + 16} font-size="11.5" fill="var(--ink)">
-							${row.says}
-						</text>`}
-					</g>`;
-				})}
-			`
-		};
-	};
-	return html`<${Plot}
-		title=${title}
-		name=${name}
-		said=${said}
-		draw=${draw}
-		rows=${rows}
-		legend=${kinds.map(kind => [colours[kind], kind])}
-		fields=${[
-			{label: 'variant', value: r => r.name},
-			...kinds.map(kind => ({label: kind, value: r => r.parts[kind] ?? null})),
-			...(markSays ? [{label: markSays, value: r => r.mark ?? null}] : [])
 		]}
 	/>`;
 }

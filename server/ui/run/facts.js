@@ -2,10 +2,10 @@
 import {html} from '../vendor/preact.js';
 import {download} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
-import {bytes, duration, setting} from '../format.js';
+import {bytes, setting} from '../format.js';
 import {Answered, Empty, Pairs, Refused, Table, Time} from '../pieces.js';
-import {State} from '../words.js';
 import {Changes} from '../experiment/design.js';
+import {AttemptTable} from '../lists/attempts.js';
 import {commandOf} from '../request.js';
 import {NodeTime} from './node-time.js';
 
@@ -16,30 +16,16 @@ export function Attempts({of, topic}) {
 		<section class="panel">
 			<h2>Attempts</h2>
 			${of.history.length
-				? html`<${Table}
+				? html`<${AttemptTable}
 						caption="Attempts"
 						rows=${of.history}
-						id=${a => a.id}
-						columns=${[
-							{name: 'no', label: 'Attempt', number: true, cell: a => a.attempt_no},
-							{name: 'purpose', label: 'For', cell: a => a.purpose},
-							{name: 'state', label: 'State', cell: a => html`<${State} of=${a.state} />`},
-							{name: 'worker', label: 'Worker', cell: a => a.worker_id},
-							{name: 'claimed', label: 'Claimed', cell: a => html`<${Time} at=${a.claimed_at} />`},
-							{
-								name: 'took',
-								label: 'Took',
-								number: true,
-								cell: a => (a.finished_at ? duration((Date.parse(a.finished_at) - Date.parse(a.claimed_at)) / 1000) : '–')
-							},
-							{name: 'error', label: 'Error', class: 'question', cell: a => a.error?.detail ?? a.error?.slug ?? ''}
-						]}
+						first=${{name: 'worker', label: 'Worker', cell: a => a.worker_id}}
 					/>`
 				: html`<p class="soft">No worker has claimed it yet.</p>`}
 		</section>
 		<${NodeTime} of=${of} name=${`run ${of.id}`} />
 		<section class="panel">
-			<h2>What was done</h2>
+			<h2>Changes of state</h2>
 			<${Answered} answer=${history} height=${120}>${page => html`<${Changes} rows=${page.items} />`}<//>
 		</section>
 	</div>`;
@@ -59,7 +45,7 @@ export function Settings({of}) {
 			/>
 		</section>
 		<section class="panel">
-			<h2>The same again</h2>
+			<h2>Command line</h2>
 			<pre class="command">${commandOf({
 				base: {...base, model: of.spec.model?.name && of.spec.model.name !== 'custom' ? of.spec.model.name : of.spec.model}
 			})}</pre>
@@ -81,7 +67,7 @@ export function Files({of, topic}) {
 						disabled=${busy}
 						onClick=${() => run({path: `runs/${of.id}/result`, params: {}, name: `run-${of.id}.json`})}
 					>
-						Result as the trainer left it (JSON)
+						Raw result (JSON)
 					</button>
 					<button
 						disabled=${busy}

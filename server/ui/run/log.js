@@ -35,7 +35,7 @@ export function Log({of, topic}) {
 						)
 						.join('')}</pre>`
 				: html`<${Empty}>
-						<p>Its trainer printed nothing${['running', 'leased', 'queued'].includes(of.state) ? ' yet' : ''}.</p>
+						<p>The trainer has not printed anything${['running', 'leased', 'queued'].includes(of.state) ? ' yet' : ''}.</p>
 					<//>`}
 		`}
 	<//>`;

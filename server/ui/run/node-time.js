@@ -1,7 +1,7 @@
 // Where the node's time of a run, or of an experiment's runs, went.
 import {html} from '../vendor/preact.js';
 import {duration, percent} from '../format.js';
-import {Shares} from '../plots/variants.js';
+import {Shares} from '../plots/shares.js';
 
 /** Each part's key in a result: its name for people and its colour. */
 const PARTS = /** @type {Record<string, [string, string]>} */ ({

@@ -3,7 +3,7 @@ import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {duration, ms, number, percent} from '../format.js';
 import {Answered, Empty, Pairs, Table} from '../pieces.js';
-import {Shares} from '../plots/variants.js';
+import {Shares} from '../plots/shares.js';
 import {State} from '../words.js';
 
 /** @param {any} of */
@@ -16,8 +16,8 @@ export function Ops({of}) {
 	if (of.median_step_s === null) return none;
 	return html`<${Answered} answer=${answer} height=${420}>
 		${result => {
-			const all = result.ops.reduce((/** @type {number} */ sum, op) => sum + op.time_s, 0) || 1;
-			const threads = (result.threads ?? []).filter(thread => thread.useful_s != null);
+			const all = result.ops.reduce((/** @type {number} */ sum, /** @type {any} */ op) => sum + op.time_s, 0) || 1;
+			const threads = (result.threads ?? []).filter((/** @type {any} */ thread) => thread.useful_s != null);
 			return html`<div class="stack">
 				${threads.length > 0 &&
 				html`<section class="panel">
@@ -34,7 +34,7 @@ export function Ops({of}) {
 							scheduling: 'scheduling',
 							idle: 'idle'
 						}}
-						rows=${threads.map(t => ({
+						rows=${threads.map((/** @type {any} */ t) => ({
 							name: `thread ${t.thread}, core ${t.core}`,
 							parts: {
 								useful: t.useful_s,
@@ -89,25 +89,25 @@ export function Validity({of}) {
 		${result => {
 			const seen = result.validity ?? {steps: {}, unavailable: {}, rule: {}};
 			const names = Object.keys(seen.steps).filter(name => Array.isArray(seen.steps[name]));
-			const rows = result.step_s.map((s, step) => ({step, s}));
+			const rows = result.step_s.map((/** @type {number} */ s, /** @type {number} */ step) => ({step, s}));
 			const foreign = seen.foreign;
 			return html`<div class="stack">
 				${result.warnings.length
 					? html`<section class="notice warn">
 							<strong>Disturbed</strong>
-							${result.warnings.map(each => html`<span key=${each}>${each}</span>`)}
+							${result.warnings.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}
 						</section>`
 					: html`<section class="notice good">
 							<${State} of="yes" says="No step is flagged, and nothing else ran on its cores." />
 						</section>`}
 				${foreign &&
 				html`<section class="panel">
-					<h2>Beside it</h2>
+					<h2>Foreign load</h2>
 					<${Pairs}
 						of=${[
 							['cores', foreign.cores.join(', ')],
 							['busy', duration(foreign.busy_s)],
-							['of it this run', duration(foreign.own_s)],
+							['by this run', duration(foreign.own_s)],
 							[
 								'other processes',
 								`${duration(foreign.foreign_s)} ` + `(${percent(foreign.foreign_s / (foreign.busy_s || 1))} of what was busy)`
@@ -128,7 +128,7 @@ export function Validity({of}) {
 								name,
 								label: name.replaceAll('_', ' ').replace(/ s$/, ''),
 								number: true,
-								cell: r => {
+								cell: (/** @type {any} */ r) => {
 									const value = seen.steps[name][r.step];
 									return value == null ? '–' : name.endsWith('_s') ? ms(value) : String(value);
 								}

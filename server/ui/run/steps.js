@@ -18,7 +18,7 @@ function Times({rows, flagged, busy, threads}) {
 	const overlap = rows.some(
 		row => PHASES.reduce((sum, phase) => sum + (row.phase_s[phase] ?? 0), 0) > row.step_s * 1.02
 	);
-	const phase_s = (row, /** @type {string} */ phase) =>
+	const phase_s = (/** @type {any} */ row, /** @type {string} */ phase) =>
 		overlap ? (busy?.[phase]?.[row.step] ?? 0) / threads : (row.phase_s[phase] ?? 0);
 	const sums = PHASES.map((_, i) =>
 		rows.map(row => PHASES.slice(0, i + 1).reduce((sum, phase) => sum + phase_s(row, phase), 0) * 1e3)
@@ -64,7 +64,7 @@ function Times({rows, flagged, busy, threads}) {
 			{label: 'step', value: r => r.step},
 			{label: 'warmup', value: r => (r.warmup ? 'yes' : 'no')},
 			{label: 'step_ms', value: r => r.step_s * 1e3},
-			...PHASES.map(phase => ({label: `${phase}_ms`, value: r => r.phase_s[phase] * 1e3})),
+			...PHASES.map(phase => ({label: `${phase}_ms`, value: (/** @type {any} */ r) => r.phase_s[phase] * 1e3})),
 			{label: 'loss', value: r => r.loss},
 			{label: 'flags', value: r => (flagged[r.step] ?? []).join(' ')}
 		]}
@@ -178,7 +178,12 @@ export function Steps({of, topic}) {
 								by: r => r.step
 							},
 							{name: 'time', label: 'Time', number: true, cell: r => ms(r.step_s), by: r => r.step_s},
-							...PHASES.map(phase => ({name: phase, label: phase, number: true, cell: r => ms(r.phase_s[phase])})),
+							...PHASES.map(phase => ({
+								name: phase,
+								label: phase,
+								number: true,
+								cell: (/** @type {any} */ r) => ms(r.phase_s[phase])
+							})),
 							{name: 'loss', label: 'Loss', number: true, cell: r => r.loss.toFixed(5), by: r => r.loss},
 							{
 								name: 'flags',

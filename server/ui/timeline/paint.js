@@ -1,73 +1,28 @@
-// Spans on a canvas: what is narrower than a pixel gives that pixel to the one that takes most of it.
+// Spans on a canvas. A pixel that several narrow spans share shows the one that takes most of it.
 import {opKind} from '../plots/scale.js';
-import {BLOCK, WAITS, firstAfter} from './trace.js';
+import {pixelsOf} from './colours.js';
+import {BARRIER, IDLE, STARVING, WAITS, firstAfter} from './trace.js';
 
 /** @typedef {import('./trace.js').Trace} Trace */
 /** @typedef {import('./trace.js').Lane} Lane */
-/** @typedef {{from: number, to: number}} View nanoseconds */
-/** @typedef {Record<string, string>} Colours */
+/** @typedef {import('./panned.js').View} View nanoseconds */
+/** @typedef {import('./colours.js').Colours} Colours */
 /**
  * Where things are on the canvas. right: the last pixel of the lanes; foot: of the busy cores.
  * @typedef {{g: CanvasRenderingContext2D, width: number, right: number, foot: number, view: View, perNs: number,
- *   x: (time: number) => number, colour: (name: string) => string, pixel: (name: string) => number}} Sheet
+ *   x: (time: number) => number, colour: (name: string) => string}} Sheet
  */
 
 export const LEFT = 72;
+export const RIGHT = 8;
 export const TOP = 20;
 export const LANE = 20;
 const CURVE = 34;
-const COLOURS = [
-	'ink',
-	'soft',
-	'line',
-	'lane',
-	'accent',
-	'paper',
-	'at-barrier',
-	'starving',
-	'idle',
-	'useful',
-	'products',
-	'attention',
-	'elementwise',
-	'loss-op',
-	'update-op',
-	'other-op'
-];
+/** Pixels from which a span is drawn by itself, with its op where there is room. */
+const WIDE = 4;
 
 /** @param {Trace} trace */
 export const heightOf = trace => TOP + trace.threads.length * LANE + CURVE + 22;
-
-/** Colours as they are now: a canvas knows no custom properties. @returns {Colours} */
-export function colours() {
-	const probe = document.createElement('span');
-	document.body.append(probe);
-	const found = /** @type {Colours} */ ({});
-	for (const name of COLOURS) {
-		probe.style.color = `var(--${name})`;
-		found[name] = getComputedStyle(probe).color;
-	}
-	probe.remove();
-	return found;
-}
-
-/** Each colour as a pixel of an image. @type {WeakMap<Colours, Record<string, number>>} */
-const asPixels = new WeakMap();
-/** @param {Colours} known */
-function pixelsOf(known) {
-	const before = asPixels.get(known);
-	if (before) return before;
-	const names = Object.keys(known);
-	const g = /** @type {OffscreenCanvasRenderingContext2D} */ (new OffscreenCanvas(names.length, 1).getContext('2d'));
-	names.forEach((name, i) => {
-		g.fillStyle = known[name];
-		g.fillRect(i, 0, 1, 1);
-	});
-	const painted = new Uint32Array(g.getImageData(0, 0, names.length, 1).data.buffer);
-	const found = Object.fromEntries(names.map((name, i) => [name, painted[i]]));
-	asPixels.set(known, found);
-	return found;
-}
 
 /** Numbers of at most so many places; made once, since a scale has many in each frame. */
 const formats = [0, 1, 2].map(places => new Intl.NumberFormat('en-US', {maximumFractionDigits: places}));
@@ -88,9 +43,8 @@ export function timeSaid(ns, span) {
  * @param {number} origin where time is counted from
  */
 export function paint(g, width, trace, view, known, chosen, origin = 0) {
-	const right = width - 8;
+	const right = width - RIGHT;
 	const perNs = (right - LEFT) / (view.to - view.from);
-	const pixels = pixelsOf(known);
 	/** @type {Sheet} */
 	const sheet = {
 		g,
@@ -100,42 +54,61 @@ export function paint(g, width, trace, view, known, chosen, origin = 0) {
 		view,
 		perNs,
 		x: time => LEFT + (time - view.from) * perNs,
-		colour: name => known[name],
-		pixel: name => pixels[name]
+		colour: name => known[name]
 	};
-	g.clearRect(0, 0, width, heightOf(trace));
 	g.font = '11px system-ui, "DejaVu Sans", sans-serif';
 	const busy = new Float64Array(Math.max(1, Math.ceil(right - LEFT)));
-	paintLanes(sheet, trace, busy);
+	paintLanes(sheet, trace, inksOf(trace, known), busy);
 	paintBusy(sheet, busy, trace.threads.length);
 	paintSteps(sheet, trace);
 	paintTicks(sheet, origin);
 	if (chosen) paintChosen(sheet, trace, chosen);
 }
 
+/** What narrow spans are painted on, before it is drawn as one image: thousands of rectangles take longer. */
+const narrow = new OffscreenCanvas(1, 1);
+const narrowly = /** @type {OffscreenCanvasRenderingContext2D} */ (narrow.getContext('2d', {willReadFrequently: true}));
+
 /**
- * All threads' spans. The pixels that narrow ones share are painted as one image: thousands of rectangles take longer.
- * @param {Sheet} sheet @param {Trace} trace @param {Float64Array} busy adds how much of each pixel is worked
+ * The colour of each wait and call, by its number less that of the first wait: its name, and as a pixel.
+ * @typedef {{known: Colours, names: string[], pixels: Uint32Array}} Inks
  */
-function paintLanes(sheet, trace, busy) {
+/** Those of traces that are shown. @type {WeakMap<Trace, Inks>} */
+const inked = new WeakMap();
+/** @param {Trace} trace @param {Colours} known @returns {Inks} */
+function inksOf(trace, known) {
+	const before = inked.get(trace);
+	if (before?.known === known) return before;
+	const pixels = pixelsOf(known);
+	const kinds = trace.kinds.map(([op]) => opKind(op));
+	const waits = [IDLE, STARVING, BARRIER].map(wait => WAITS[wait][1]);
+	const names = [...waits, ...trace.callKind.map(kind => kinds[kind])];
+	const found = {known, names, pixels: Uint32Array.from(names, name => pixels[name])};
+	inked.set(trace, found);
+	return found;
+}
+
+/**
+ * All threads' spans.
+ * @param {Sheet} sheet @param {Trace} trace @param {Inks} inks
+ * @param {Float64Array} busy adds how much of each pixel is worked
+ */
+function paintLanes(sheet, trace, inks, busy) {
 	const {g, right, colour} = sheet;
 	const image = g.createImageData(busy.length, trace.threads.length);
 	const pixels = new Uint32Array(image.data.buffer);
-	const kinds = trace.kinds.map(([op]) => opKind(op));
-	/** What a call, or a wait, is painted in. @param {number} call */
-	const token = call => {
-		if (call < 0) return WAITS[call]?.[1] ?? 'idle';
-		return kinds[trace.callKind[call]];
-	};
 	const wide = trace.threads.map((lane, thread) => {
 		const found = shares(sheet, lane, busy);
-		found.owner.forEach((i, pixel) => {
-			if (i >= 0) pixels[thread * busy.length + pixel] = sheet.pixel(token(lane.what[i]));
-		});
+		const row = thread * busy.length;
+		for (let pixel = 0; pixel < busy.length; pixel += 1) {
+			const i = found.owner[pixel];
+			if (i >= 0) pixels[row + pixel] = inks.pixels[lane.what[i] - IDLE];
+		}
 		return found.wide;
 	});
-	const narrow = new OffscreenCanvas(image.width, image.height);
-	narrow.getContext('2d')?.putImageData(image, 0, 0);
+	if (narrow.width !== image.width) narrow.width = image.width;
+	if (narrow.height !== image.height) narrow.height = image.height;
+	narrowly.putImageData(image, 0, 0);
 	g.imageSmoothingEnabled = false;
 	trace.threads.forEach((lane, thread) => {
 		const y = TOP + thread * LANE;
@@ -148,64 +121,70 @@ function paintLanes(sheet, trace, busy) {
 		for (const i of wide[thread]) {
 			const call = lane.what[i];
 			const op = trace.kinds[trace.callKind[call]]?.[0] ?? '';
-			paintWide(sheet, y, lane, i, colour(token(call)), op);
+			paintWide(sheet, y, lane, i, colour(inks.names[call - IDLE]), op);
 		}
 	});
 }
 
 /**
- * Which span takes most of each pixel that several share, and those that are as wide as a pixel.
+ * Which of the narrow spans takes most of each pixel, and the wide ones.
  * @param {Pick<Sheet, 'view' | 'perNs'>} sheet @param {Lane} lane @param {Float64Array} busy
  */
 export function shares({view, perNs}, lane, busy) {
-	const {begin, end, what, longest, worked} = lane;
+	const {begin, end, what, length, levels} = lane;
 	const most = new Float64Array(busy.length);
 	const owner = new Int32Array(busy.length).fill(-1);
 	/** @type {number[]} */
 	const wide = [];
-	/** @param {number} pixel @param {number} takes @param {number} i */
-	const share = (pixel, takes, i) => {
-		if (takes < most[pixel]) return;
-		most[pixel] = takes;
-		owner[pixel] = i;
-	};
-	for (let i = firstAfter(lane, view.from); i < lane.length; i += 1) {
+	for (let i = firstAfter(lane, view.from), passed = 1; i < length; i += passed) {
+		passed = 1;
 		const begun = Math.max(begin[i], view.from);
 		if (begun >= view.to) break;
+		const pixel = Math.floor((begun - view.from) * perNs);
+		const border = Math.min(view.from + (pixel + 1) / perNs, view.to);
+		if (end[i] <= border) {
+			// all of it is in one pixel; so may be those that follow
+			let span = i;
+			let worked = what[i] < 0 ? 0 : end[i] - begun;
+			for (const {size, longest, worked: of} of levels) {
+				if (i % size || i + size > length || begun !== begin[i] || end[i + size - 1] > border) break;
+				span = longest[i / size];
+				worked = of[i / size];
+				passed = size;
+			}
+			const takes = (end[span] - Math.max(begin[span], view.from)) * perNs;
+			busy[pixel] = busy[pixel] + worked * perNs;
+			if (takes >= most[pixel]) {
+				most[pixel] = takes;
+				owner[pixel] = span;
+			}
+			continue;
+		}
 		const from = (begun - view.from) * perNs;
-		const pixel = Math.floor(from);
-		if (i % BLOCK === 0 && i + BLOCK <= lane.length) {
-			// spans that share one pixel are looked at as a block
-			const last = end[i + BLOCK - 1];
-			if (last <= view.to && Math.floor((last - view.from) * perNs) === pixel) {
-				const long = longest[i / BLOCK];
-				busy[pixel] = busy[pixel] + worked[i / BLOCK] * perNs;
-				share(pixel, (end[long] - begin[long]) * perNs, long);
-				i += BLOCK - 1;
-				continue;
-			}
-		}
 		const until = (Math.min(end[i], view.to) - view.from) * perNs;
-		if (what[i] >= 0) {
-			for (let c = pixel; c < until && c < busy.length; c += 1) {
-				busy[c] = busy[c] + Math.min(until, c + 1) - Math.max(from, c);
+		const isWide = until - from >= WIDE;
+		if (isWide) wide.push(i);
+		for (let c = pixel; c < until && c < busy.length; c += 1) {
+			const takes = Math.min(until, c + 1) - Math.max(from, c);
+			if (what[i] >= 0) busy[c] = busy[c] + takes;
+			if (!isWide && takes >= most[c]) {
+				most[c] = takes;
+				owner[c] = i;
 			}
 		}
-		if (until - from < 1) share(pixel, until - from, i);
-		else wide.push(i);
 	}
 	return {owner, wide};
 }
 
 /**
- * A span that is as wide as a pixel, with its op where there is room.
+ * A wide span, with its op where there is room.
  * @param {Sheet} sheet @param {number} y @param {Lane} lane @param {number} i @param {string} colour @param {string} op
  */
 function paintWide({g, view, perNs}, y, lane, i, colour, op) {
 	const from = (Math.max(lane.begin[i], view.from) - view.from) * perNs;
 	const size = (Math.min(lane.end[i], view.to) - view.from) * perNs - from;
 	g.fillStyle = colour;
-	g.fillRect(LEFT + from, y, size - (size > 4 ? 0.6 : 0), LANE - 4);
+	g.fillRect(LEFT + from, y, size - 0.6, LANE - 4);
 	if (size > 46) paintWords(g, op.slice(0, Math.floor((size - 6) / 6.2)), LEFT + from + 4, y + 12);
 }
 
@@ -264,12 +243,17 @@ function paintSteps({g, foot, view, x, colour}, trace) {
 	g.setLineDash([]);
 }
 
-/** The scale of times. @param {Sheet} sheet @param {number} origin */
+/**
+ * The scale of times, and how much time is shown: on the page itself, it would be laid out in each frame.
+ * @param {Sheet} sheet @param {number} origin
+ */
 function paintTicks({g, width, right, foot, view, x, colour}, origin) {
 	const raw = (view.to - view.from) / Math.max(2, width / 130);
 	const unit = 10 ** Math.floor(Math.log10(raw));
 	const stride = unit * /** @type {number} */ ([1, 2, 5, 10].find(factor => unit * factor >= raw));
 	g.fillStyle = colour('soft');
+	g.textAlign = 'end';
+	g.fillText(timeSaid(view.to - view.from, view.to - view.from), LEFT - 8, foot + 17);
 	g.textAlign = 'center';
 	for (let tick = Math.ceil((view.from - origin) / stride) * stride + origin; tick <= view.to; tick += stride) {
 		g.fillRect(Math.round(x(tick)), foot, 1, 5);

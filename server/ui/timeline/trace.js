@@ -1,9 +1,13 @@
 // A trace as columns of numbers: who ran or waited when (taskloom-trace-1, as analysis/trace.py reads it).
 
 /**
- * A thread's spans, and of each BLOCK of them the longest (its index) and the time that the thread worked.
+ * Of each so many spans the longest (its index) and the time that the thread worked.
+ * @typedef {{size: number, longest: Int32Array, worked: Float64Array}} Level
+ */
+/**
+ * A thread's spans; levels: of 4, 16 and 64 of them, so that spans that share a pixel need not be looked at one by one.
  * @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array, length: number,
- *   longest: Int32Array, worked: Float64Array}} Lane
+ *   levels: Level[]}} Lane
  */
 /** @typedef {{thread: number, index: number}} Place */
 /**
@@ -35,8 +39,35 @@ export const WAITS = /** @type {Record<number, [string, string]>} */ ({
 	[IDLE]: ['idle', 'idle']
 });
 
-/** So many spans are drawn as one where they share a pixel. */
-export const BLOCK = 16;
+/** A level's blocks, of so many of the level before. */
+const FANOUT = 4;
+const LEVELS = 3;
+
+/** @param {Pick<Lane, 'what' | 'begin' | 'end' | 'length'>} lane @returns {Level[]} */
+function levelsOf({what, begin, end, length}) {
+	/** @type {Level[]} */
+	const found = [];
+	for (let size = FANOUT; found.length < LEVELS; size *= FANOUT) {
+		const before = found.at(-1);
+		const blocks = Math.ceil(length / size);
+		const [longest, worked] = [new Int32Array(blocks), new Float64Array(blocks)];
+		const parts = before?.longest.length ?? length;
+		let most = -1;
+		for (let i = 0; i < parts; i += 1) {
+			const block = Math.floor(i / FANOUT);
+			const span = before ? before.longest[i] : i;
+			const took = end[span] - begin[span];
+			if (i % FANOUT === 0) most = -1;
+			if (took >= most) {
+				most = took;
+				longest[block] = span;
+			}
+			worked[block] = worked[block] + (before ? before.worked[i] : what[i] < 0 ? 0 : took);
+		}
+		found.push({size, longest, worked});
+	}
+	return found;
+}
 
 /**
  * A thread's spans, each of which begins a gap after the end of the one before.
@@ -47,23 +78,13 @@ function lane(columns) {
 	const {length} = columns.what;
 	const [what, step] = [new Int32Array(columns.what), new Int32Array(columns.step)];
 	const [begin, end] = [new Float64Array(length), new Float64Array(length)];
-	const blocks = Math.ceil(length / BLOCK);
-	const [longest, worked] = [new Int32Array(blocks), new Float64Array(blocks)];
 	let at = 0;
-	let most = -1;
 	for (let i = 0; i < length; i += 1) {
-		const took = columns.duration_ns[i];
-		const block = Math.floor(i / BLOCK);
-		if (i % BLOCK === 0) most = -1;
-		if (took >= most) {
-			most = took;
-			longest[block] = i;
-		}
-		if (what[i] >= 0) worked[block] = worked[block] + took;
 		begin[i] = at + columns.gap_ns[i];
-		at = end[i] = begin[i] + took;
+		at = end[i] = begin[i] + columns.duration_ns[i];
 	}
-	return {what, step, begin, end, length, longest, worked};
+	const spans = {what, step, begin, end, length};
+	return {...spans, levels: levelsOf(spans)};
 }
 
 /** @param {any} found the artifact's JSON. Raises Error where it is something else. @returns {Trace} */
@@ -79,7 +100,7 @@ export function traceOf(found) {
 		kinds: found.call_ops,
 		callKind: found.calls.op,
 		callTask: found.calls.task,
-		label: taskKind.map((kind, i) =>
+		label: taskKind.map((/** @type {number} */ kind, /** @type {number} */ i) =>
 			(
 				found.ops[kind][0] +
 				(found.tasks.layer[i] == null ? '' : `[${found.tasks.layer[i]}]`) +
