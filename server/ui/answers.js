@@ -6,7 +6,8 @@ import {query} from './address.js';
 /** @typedef {import('./address.js').Params} Params */
 /**
  * @template [T=any]
- * @typedef {{data: T | undefined, problem: Problem | null, loading: boolean, at: number, reload: () => void}} Answer
+ * @typedef {{asked: string, data: T | undefined, problem: Problem | null, loading: boolean, at: number,
+ *   reload: () => void}} Answer asked: the question that the data answers
  */
 
 const KEPT = 60;
@@ -126,6 +127,7 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 	const current = shown.name === name;
 	const data = current || stay ? shown.data : undefined;
 	return {
+		asked: shown.name,
 		data: path === null ? undefined : data,
 		problem: current ? shown.problem : null,
 		loading: path !== null && (!current || (shown.data === undefined && shown.problem === null)),
@@ -205,6 +207,7 @@ export function useGrowing(path, follow) {
 	}, [path, version, round]);
 	const current = shown.path === path;
 	return {
+		asked: shown.path ?? '',
 		data: current ? shown.items : undefined,
 		problem: shown.problem,
 		loading: path !== null && !current && !shown.problem,

@@ -1,7 +1,7 @@
 // What pages are made of: states of answers, tables, tabs, fields, figures in words.
 import {html, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, choose, link} from './address.js';
-import {when} from './format.js';
+import {plural, when} from './format.js';
 
 /** @typedef {import('./vendor/preact.js').ComponentChildren} Children */
 /** @typedef {import('./answers.js').Answer} Answer */
@@ -58,6 +58,10 @@ export function Empty({children}) {
 	return html`<div class="empty panel">${children}</div>`;
 }
 
+/** The command that submits a first experiment. */
+export const Submit = () =>
+	html`<pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre>`;
+
 /**
  * An answer in each of its states: a skeleton of final size, the data (kept beside an error), or the error.
  * @template T
@@ -83,6 +87,12 @@ export function Answered({answer, lines = 5, height = 0, children}) {
 export function Time({at}) {
 	return at ? html`<time datetime=${at} title=${at}>${when(at)}</time>` : html`<span class="soft">–</span>`;
 }
+
+/** @param {{id: number}} props */
+export const RunLink = ({id}) => html`<a href=${link('run', {id})}>${id}</a>`;
+
+/** An experiment by its question. @param {{id: number, name: string | null | undefined}} props */
+export const Question = ({id, name}) => html`<a href=${link('experiment', {id})}>${name || `Experiment ${id}`}</a>`;
 
 /**
  * Tabs whose choice stands in the address.
@@ -111,57 +121,58 @@ export function Tabs({name = 'view', tabs, chosen}) {
  */
 
 /**
- * Rows do not move under the pointer or the focus: what came meanwhile is offered instead.
+ * Rows that do not move under the pointer or the focus: what came meanwhile is offered instead, and shown when both
+ * have left.
  * @template Row
  * @param {Row[]} rows
  * @param {(row: Row) => string | number} id
  * @param {string} view what is listed; another view shows its rows at once
  */
-export function useHeld(rows, id, view) {
+function useHeld(rows, id, view) {
 	const place = useRef(/** @type {HTMLElement | null} */ (null));
-	const shown = useRef({view, ids: /** @type {(string | number)[]} */ ([])});
+	const shown = useRef({view, rows});
 	const [, again] = useState(0);
-	const ids = rows.map(id);
+	const before = shown.current;
 	const held =
-		shown.current.view === view &&
-		shown.current.ids.length > 0 &&
+		before.view === view &&
+		before.rows.length > 0 &&
 		place.current?.matches(':hover, :focus-within') === true &&
-		String(ids) !== String(shown.current.ids);
-	if (!held) shown.current = {view, ids};
-	const byId = new Map(rows.map(row => [id(row), row]));
-	const kept = held
-		? shown.current.ids.flatMap(each => {
-				const row = byId.get(each);
-				return row ? [row] : [];
-			})
-		: rows;
-	const waiting = held ? ids.filter(each => !shown.current.ids.includes(each)).length : 0;
+		String(rows.map(id)) !== String(before.rows.map(id));
+	const now = new Map(rows.map(row => [id(row), row]));
+	const kept = held ? before.rows.map(row => now.get(id(row)) ?? row) : rows;
+	shown.current = {view, rows: kept};
+	kept.forEach(row => now.delete(id(row)));
 	const release = () => {
-		shown.current = {view: '', ids: []};
+		shown.current = {view: '', rows: []};
 		again(n => n + 1);
 	};
-	return {place, rows: kept, waiting, release};
+	/** @param {any} event */
+	const left = event => {
+		if (!event.currentTarget.contains(event.relatedTarget)) again(n => n + 1);
+	};
+	return {place, rows: kept, waiting: now.size, release, left};
 }
 
 /**
  * A table. Its rows are walked with j and k, marked with x.
  * @template Row
- * @param {{columns: Column<Row>[], rows: Row[], id: (row: Row) => string | number, caption: string,
- *   sort?: string | null,
- *   onSort?: (sort: string) => void, hideCaption?: boolean}} props
+ * @param {{columns: Column<Row>[], rows: Row[], id: (row: Row) => string | number, caption: string, what?: string,
+ *   view?: string, sort?: string | null, onSort?: (sort: string) => void}} props what: a row's name; view: the question
+ *   that the rows answer, where there are several
  */
-export function Table({columns, rows, id, caption, sort, onSort, hideCaption = true}) {
+export function Table({columns, rows, id, caption, what = 'row', view = '', sort, onSort}) {
+	const held = useHeld(rows, id, `${view} ${sort}`);
 	const own = useState(/** @type {string | null} */ (null));
 	const chosen = onSort ? (sort ?? null) : own[0];
 	const press = onSort ?? own[1];
-	let ordered = rows;
+	let ordered = held.rows;
 	const column = onSort
 		? undefined
 		: columns.find(each => each.by && (chosen === each.name || chosen === `-${each.name}`));
 	if (column?.by) {
 		const by = column.by;
 		const sign = chosen?.startsWith('-') ? -1 : 1;
-		ordered = [...rows].sort((a, b) => {
+		ordered = [...held.rows].sort((a, b) => {
 			const x = by(a);
 			const y = by(b);
 			return sign * (x < y ? -1 : x > y ? 1 : 0);
@@ -185,27 +196,33 @@ export function Table({columns, rows, id, caption, sort, onSort, hideCaption = t
 			</button>
 		</th>`;
 	};
-	return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
-		<table>
-			<caption class=${hideCaption ? 'unseen' : undefined}>${caption}</caption>
-			<thead><tr>${columns.map(heading)}</tr></thead>
-			<tbody>
-				${ordered.map(
-					row => html`<tr key=${id(row)} data-row>
-						${columns.map(
-							each =>
-								html`<td
-									key=${each.name}
-									class=${[each.number ? 'number' : '', each.tight ? 'tight' : '', each.class ?? ''].join(' ').trim() ||
-									undefined}
-								>
-									${each.cell(row)}
-								</td>`
-						)}
-					</tr>`
-				)}
-			</tbody>
-		</table>
+	return html`<div class="held" ref=${held.place} onPointerLeave=${held.left} onFocusOut=${held.left}>
+		${held.waiting > 0 &&
+		html`<button type="button" class="offer" onClick=${held.release}>
+			${plural(held.waiting, `new ${what}`)}: show
+		</button>`}
+		<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
+			<table>
+				<caption class="unseen">${caption}</caption>
+				<thead><tr>${columns.map(heading)}</tr></thead>
+				<tbody>
+					${ordered.map(
+						row => html`<tr key=${id(row)} data-row>
+							${columns.map(
+								each =>
+									html`<td
+										key=${each.name}
+										class=${[each.number ? 'number' : '', each.tight ? 'tight' : '', each.class ?? ''].join(' ').trim() ||
+										undefined}
+									>
+										${each.cell(row)}
+									</td>`
+							)}
+						</tr>`
+					)}
+				</tbody>
+			</table>
+		</div>
 	</div>`;
 }
 
@@ -279,13 +296,14 @@ export function Narrow({name, label, placeholder = '', first = false, type = 'se
 	</div>`;
 }
 
-/** Copies a text. @param {{text: string, label?: string}} props */
-export function Copy({text, label = 'Copy'}) {
+/** Copies a text. @param {{text: string}} props */
+export function Copy({text}) {
 	const [done, setDone] = useState(false);
 	const press = async () => {
 		await navigator.clipboard?.writeText(text);
 		setDone(true);
 		setTimeout(() => setDone(false), 1500);
 	};
-	return html`<button onClick=${press}>${done ? 'Copied' : label}</button>`;
+	// a button of no type would submit the form around it
+	return html`<button type="button" onClick=${press}>${done ? 'Copied' : 'Copy'}</button>`;
 }

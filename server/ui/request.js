@@ -1,5 +1,7 @@
-// One request as the command line and curl say it.
+// One request as command line, curl and JSON.
+import {html} from './vendor/preact.js';
 import {API} from './api.js';
+import {Copy} from './pieces.js';
 
 /** @param {unknown} value */
 const quoted = value => {
@@ -64,3 +66,16 @@ export const curlOf = request =>
 		"-H 'Content-Type: application/json'",
 		`-d ${quoted(JSON.stringify(request))}`
 	].join(' \\\n    ');
+
+/** @param {{request: any}} props */
+export const Same = ({request}) =>
+	[
+		['Command line', commandOf(request)],
+		['curl', curlOf(request)],
+		['JSON', JSON.stringify(request, null, 2)]
+	].map(
+		([name, text]) => html`<section key=${name} class="panel stack tight">
+			<div class="row between"><h2>${name}</h2><${Copy} text=${text} /></div>
+			<pre class="command">${text}</pre>
+		</section>`
+	);

@@ -4,7 +4,7 @@ import {address, choose, link} from '../address.js';
 import {useList} from '../answers.js';
 import {count, duration, ms, plural, variantName} from '../format.js';
 import {useFollow} from '../live.js';
-import {Answered, Choice, Empty, Narrow, Table, Time, useHeld} from '../pieces.js';
+import {Answered, Choice, Empty, Narrow, RunLink, Submit, Table, Time} from '../pieces.js';
 import {State, STATES} from '../words.js';
 
 /**
@@ -55,13 +55,7 @@ const COLUMNS = [
 			onChange=${() => toggle(row.id)}
 		/>`
 	},
-	{
-		name: 'id',
-		label: 'Run',
-		tight: true,
-		sort: 'id',
-		cell: row => html`<a href=${link('run', {id: row.id})}>${row.id}</a>`
-	},
+	{name: 'id', label: 'Run', tight: true, sort: 'id', cell: row => html`<${RunLink} id=${row.id} />`},
 	{
 		name: 'experiment',
 		label: 'Experiment',
@@ -113,14 +107,13 @@ export function Runs({experimentId}) {
 		node: params.get('node'),
 		flagged: params.get('flagged')
 	};
+	const chosen = filters.length > 0 || ['state', 'node', 'flagged'].some(name => params.has(name));
 	const page = {sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 100};
 	const followed = experimentId ? `experiment:${experimentId}` : 'overview';
 	useFollow(followed);
 	const answer = useList('runs', narrowed, page, followed);
-	const view = JSON.stringify([narrowed, page]);
-	const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), row => row.id, view);
 	const ids = marked();
-	const sides = comparison(ids, held.rows);
+	const sides = comparison(ids, answer.data?.items ?? []);
 	const columns = experimentId ? COLUMNS.filter(column => column.name !== 'experiment') : COLUMNS;
 	return html`
 		<div class="filters">
@@ -150,21 +143,24 @@ export function Runs({experimentId}) {
 			${found =>
 				found.items.length === 0
 					? html`<${Empty}>
-							<p>${found.next_cursor ? 'None so far: a page looks at a part of all runs.' : 'No run is like that.'}</p>
+							<p>
+								${found.next_cursor ? 'None on this page, which searches a part of all runs.' : 'No run matches these filters.'}
+							</p>
+							${!found.next_cursor && !chosen && html`<p>A first experiment:</p><${Submit} />`}
 							<${Pages} page=${found} total=${answer.total} here=${0} what="run" />
 						<//>`
-					: html`<section class="panel" ref=${held.place}>
-							${held.waiting > 0 &&
-							html`<div class="row"><button onClick=${held.release}>${plural(held.waiting, 'new run')}: show</button></div>`}
+					: html`<section class="panel">
 							<${Table}
 								caption="Runs"
 								columns=${columns}
-								rows=${held.rows}
+								rows=${found.items}
+								what="run"
+								view=${answer.asked}
 								id=${row => row.id}
 								sort=${page.sort}
 								onSort=${sort => choose({sort, cursor: null})}
 							/>
-							<${Pages} page=${found} total=${answer.total} here=${held.rows.length} what="run" />
+							<${Pages} page=${found} total=${answer.total} here=${found.items.length} what="run" />
 						</section>`}
 		<//>
 	`;

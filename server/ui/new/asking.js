@@ -16,13 +16,20 @@ export function parts(text) {
 }
 
 /** The schemas that a field may have. @param {any} schema */
-export const kinds = schema => (schema.anyOf ?? [schema]).filter(each => each.type !== 'null');
+export const kinds = schema => (schema.anyOf ?? [schema]).filter((/** @type {any} */ each) => each.type !== 'null');
 /** The values that a field may have, if they are few. @param {any} schema @returns {string[] | null} */
-export const choices = schema => kinds(schema).find(each => each.enum)?.enum ?? null;
+export const choices = schema => kinds(schema).find((/** @type {any} */ each) => each.enum)?.enum ?? null;
+
+/** The limits of a field's numbers in words. @param {any} schema */
+export function limits(schema) {
+	const {minimum: least, maximum: most} = kinds(schema).find((/** @type {any} */ each) => 'minimum' in each) ?? {};
+	if (least === undefined) return '';
+	return most <= Number.MAX_SAFE_INTEGER ? `; ${least} to ${most.toLocaleString('en-US')}` : `; at least ${least}`;
+}
 
 /** @param {string} text @param {any} schema */
 function valueOf(text, schema) {
-	const types = new Set(kinds(schema).map(each => each.type));
+	const types = new Set(kinds(schema).map((/** @type {any} */ each) => each.type));
 	if ((types.has('integer') || types.has('number')) && text !== '' && Number.isFinite(Number(text))) return Number(text);
 	if (types.has('boolean') && (text === 'true' || text === 'false')) return text === 'true';
 	if ((types.has('object') || types.has('array')) && /^[[{]/.test(text))
@@ -66,3 +73,23 @@ export function settingsOf(texts, fields) {
 	}
 	return {base, axes};
 }
+
+/** @param {unknown} value */
+const isEmpty = value => value === '' || value == null || (typeof value === 'object' && !Object.keys(value).length);
+
+/** The request that a form says, without what is left empty. @param {any} request @param {Texts} texts
+ * @param {Record<string, any>} fields */
+export const requestOf = (request, texts, fields) =>
+	Object.fromEntries(Object.entries({...request, ...settingsOf(texts, fields)}).filter(([, value]) => !isEmpty(value)));
+
+/** The labels in `cpu=zen4 rack=3`. @param {string} text */
+export const labelsOf = text =>
+	Object.fromEntries(
+		text
+			.split(/[\s,]+/)
+			.filter(each => each.includes('='))
+			.map(each => [each.slice(0, each.indexOf('=')), each.slice(each.indexOf('=') + 1)])
+	);
+
+/** The field that an error of the server is about. @param {import('../api.js').FieldError} error */
+export const fieldOf = ({pointer, field}) => String(pointer?.split('/')[2] ?? field ?? pointer?.split('/')[1]);

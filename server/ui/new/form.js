@@ -1,0 +1,110 @@
+// The form of a question: settings by the OpenAPI document, rules, and what the dry run says of them.
+import {html, useMemo, useRef, useState} from '../vendor/preact.js';
+import {choose, go, link} from '../address.js';
+import {ask} from '../api.js';
+import {useAction} from '../answers.js';
+import {plural} from '../format.js';
+import {Refused} from '../pieces.js';
+import {Same} from '../request.js';
+import {fieldOf, requestOf, textsOf} from './asking.js';
+import {Setting} from './fields.js';
+import {Order, Plan, useDryRun} from './plan.js';
+import {Limits, Repetitions} from './rules.js';
+
+const PROBLEM = ['model', 'batch', 'seq', 'steps', 'data', 'precision'];
+const PARALLEL = ['scheduler', 'threads', 'batch_slice', 'token_slice', 'sync'];
+const MODELS = ['tiny', 'small', 'gpt2-124m', 'gpt2-350m', 'gpt2-774m', 'gpt2-1.5b'];
+/** Settings of a run that an experiment does not take. */
+export const NOT_HERE = new Set(['save', 'trace']);
+/** Fields at which a refusal is shown, besides those of the schema. */
+const RULES = ['repetitions', 'rel_ci', 'max_repetitions', 'budget_s', 'timeout_s', 'priority', 'labels'];
+
+/** Submits a request once, however often it is pressed. @param {any} request */
+function useSubmit(request) {
+	const text = JSON.stringify(request);
+	const idempotency = useRef({text: '', key: ''});
+	return useAction(async () => {
+		if (idempotency.current.text !== text)
+			idempotency.current = {text, key: crypto.randomUUID?.() ?? String(Math.random()).slice(2)};
+		const headers = {'Idempotency-Key': idempotency.current.key};
+		const made = await ask('experiments', {method: 'POST', body: request, headers});
+		go(link('experiment', {id: made.id}));
+	});
+}
+
+/** @param {{first: any, fields: Record<string, any>}} props first: the request to begin with */
+export function Form({first, fields}) {
+	const [request, setRequest] = useState(first);
+	const [texts, setTexts] = useState(() => textsOf(first));
+	const asked = useMemo(() => requestOf(request, texts, fields), [request, texts]);
+	const text = JSON.stringify(asked);
+	const {plan, problem} = useDryRun(text, () => choose({ask: text, from: null, run: null, calibrate: null}));
+	const submit = useSubmit(asked);
+	const errors = problem?.errors ?? submit.problem?.errors ?? [];
+	const refused = new Map(
+		errors.map(each => [
+			fieldOf(each),
+			`${each.value === undefined ? '' : `${JSON.stringify(each.value)}: `}${each.accepted ?? each.detail}`
+		])
+	);
+	const elsewhere =
+		problem && (!errors.length || errors.some(each => !(fieldOf(each) in fields) && !RULES.includes(fieldOf(each))));
+	/** @param {Record<string, unknown>} changes */
+	const set = changes => setRequest((/** @type {any} */ before) => ({...before, ...changes}));
+	const rules = {request, set, refused};
+	const setting = (/** @type {string} */ name) =>
+		fields[name] &&
+		html`<${Setting}
+			key=${name}
+			name=${name}
+			schema=${fields[name]}
+			text=${texts[name] ?? ''}
+			refused=${refused.get(name)}
+			onText=${said => setTexts(before => ({...before, [name]: said}))}
+		/>`;
+	const rest = Object.keys(fields).filter(name => ![...PROBLEM, ...PARALLEL, ...NOT_HERE].includes(name));
+	return html`<form
+		class="stack"
+		onSubmit=${(/** @type {Event} */ event) => {
+			event.preventDefault();
+			void submit.run(undefined);
+		}}
+	>
+		<${Plan} plan=${plan} problem=${problem} />
+		${elsewhere && html`<${Refused} problem=${problem} />`}
+		${submit.problem && html`<${Refused} problem=${submit.problem} />`}
+		<div class="main-side">
+			<div class="stack">
+				<section class="panel stack tight">
+					<div class="field">
+						<label for="question">Question</label>
+						<input
+							id="question"
+							value=${request.name ?? ''}
+							maxlength="200"
+							placeholder="fork-join or tasks?"
+							onInput=${event => set({name: event.target.value})}
+							data-find
+						/>
+					</div>
+					<p class="soft">Several values, as <code>1, 2, 4</code>, make an axis: every combination of the axes is run.</p>
+				</section>
+				<section class="panel">
+					<h2>What is trained</h2>
+					<div class="fields">${PROBLEM.map(setting)}</div>
+					<datalist id="models">${MODELS.map(name => html`<option key=${name} value=${name}></option>`)}</datalist>
+				</section>
+				<section class="panel"><h2>How it is parallelised</h2><div class="fields">${PARALLEL.map(setting)}</div></section>
+				<${Repetitions} ...${rules} />
+				<details class="panel">
+					<summary>More settings</summary>
+					<div class="fields">${rest.map(setting)}<${Limits} ...${rules} /></div>
+				</details>
+				<div class="row">
+					<button class="first" disabled=${!plan || submit.busy}>Run ${plan ? plural(plan.runs, 'run') : 'it'}</button>
+				</div>
+			</div>
+			<div class="stack"><${Same} request=${asked} />${plan && html`<${Order} plan=${plan} />`}</div>
+		</div>
+	</form>`;
+}

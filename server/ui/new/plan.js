@@ -1,0 +1,85 @@
+// What a dry run says of a request: how many runs, how long, what they can tell apart, in which order.
+import {html, useEffect, useState} from '../vendor/preact.js';
+import {Problem, ask} from '../api.js';
+import {bytes, count, duration, percent, plural, variantName} from '../format.js';
+import {Table} from '../pieces.js';
+
+const PAUSE_MS = 220;
+const SHOWN = 24;
+
+/**
+ * The dry run of a request, asked again when typing pauses. onAsked: called before each.
+ * @param {string} request as JSON
+ * @param {() => void} onAsked
+ */
+export function useDryRun(request, onAsked) {
+	const [plan, setPlan] = useState(/** @type {any} */ (null));
+	const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
+	useEffect(() => {
+		const stop = new AbortController();
+		const timer = setTimeout(async () => {
+			onAsked();
+			const body = JSON.parse(request);
+			try {
+				setPlan(await ask('experiments', {method: 'POST', params: {dry_run: true}, body, signal: stop.signal}));
+				setProblem(null);
+			} catch (error) {
+				if (stop.signal.aborted) return;
+				setPlan(null);
+				setProblem(error instanceof Problem ? error : new Problem({title: String(error)}));
+			}
+		}, PAUSE_MS);
+		return () => {
+			clearTimeout(timer);
+			stop.abort();
+		};
+	}, [request]);
+	return {plan, problem};
+}
+
+/** What a node can tell apart, by its last A/A experiment. @param {any} each */
+const detectable = each => `${each.node}: ${each.relative === null ? 'nothing' : percent(each.relative)}`;
+
+/** A dry run in one sentence. @param {any} plan */
+function planSaid(plan) {
+	const found = plan.detectable.filter((/** @type {any} */ each) => each.relative !== null);
+	const least = found.length ? Math.min(...found.map((/** @type {any} */ each) => each.relative)) : null;
+	const long =
+		plan.estimated_s === null
+			? 'for an unknown time: nothing of this shape has run yet'
+			: `about ${duration(plan.estimated_s)}`;
+	const unclear = plan.detectable.length ? ', too few to tell anything apart' : '';
+	return `${plural(plan.runs, 'run')}, ${long}` + (least === null ? unclear : `, tells apart ${percent(least)} or more`);
+}
+
+/** @param {{plan: any, problem: Problem | null}} props */
+export function Plan({plan, problem}) {
+	return html`<p class=${`verdict ${plan ? '' : 'undecided'}`} role="status">
+		${plan ? planSaid(plan) : problem ? 'It cannot be run as it is.' : 'Planning the runs…'}
+		${plan &&
+		html`<small class="soft">
+			${plural(plan.variants, 'variant')}, arenas of ${bytes(plan.memory_bytes)} at
+			most${plan.detectable.length
+				? `; ${plan.detectable.map(detectable).join(', ')}, by the last A/A experiment`
+				: '; no node is calibrated, so what it can tell apart is not known'}
+		</small>`}
+	</p>`;
+}
+
+/** The first runs, in the order in which they will be queued. @param {{plan: any}} props */
+export function Order({plan}) {
+	return html`<section class="panel">
+		<h2>Order</h2>
+		<${Table}
+			caption="Order of the runs"
+			rows=${plan.order.slice(0, SHOWN)}
+			id=${r => r.position}
+			columns=${[
+				{name: 'p', label: 'Place', number: true, tight: true, cell: r => r.position + 1},
+				{name: 'b', label: 'Block', number: true, tight: true, cell: r => r.block + 1},
+				{name: 'v', label: 'Variant', cell: r => variantName(r.variant)}
+			]}
+		/>
+		${plan.order.length > SHOWN && html`<p class="soft">${SHOWN} of ${count(plan.order.length)} shown.</p>`}
+	</section>`;
+}
