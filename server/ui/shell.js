@@ -58,7 +58,7 @@ export function KeyForm() {
 		input.current?.focus();
 	}, []);
 	return html`
-		<h1 tabindex="-1">${had ? 'This key opens nothing' : 'This server asks for a key'}</h1>
+		<h1 tabindex="-1">${had ? 'This key is not valid' : 'This server asks for a key'}</h1>
 		<p class="lead">
 			${keyWanted.value?.detail || 'A key is made with'} ${!keyWanted.value?.detail &&
 			html`<code>taskloom keys create --scope read</code>`}
@@ -77,7 +77,7 @@ export function KeyForm() {
 					aria-describedby="key-help"
 				/>
 				<span class="help" id="key-help">
-					It stays in this tab until it is closed, and is sent with each question. There is no cookie.
+					It is kept until this tab is closed, and sent with each request. No cookie is set.
 				</span>
 			</div>
 			<div class="row"><button class="first">Open</button></div>

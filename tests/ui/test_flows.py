@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import httpx
 import pytest
@@ -11,8 +12,10 @@ from conftest import PROBLEM, submit
 from patience import until
 from playwright.sync_api import expect
 from processes import house
+from sqlalchemy import text
 
 from taskloom import Client
+from taskloom.server.db import Database
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
@@ -25,10 +28,14 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
         page.get_by_label(name, exact=True).fill(str(value))
     page.get_by_label("threads", exact=True).fill("1, 99")
     expect(page.locator("#set-threads-refused")).to_contain_text("cores of the largest known node")
+    expect(page.locator("#set-threads-help")).to_contain_text("1 to 4,096")  # as the OpenAPI document says
     page.get_by_label("threads", exact=True).fill("2")  # the worker that fails has one core
     page.get_by_label("Repetitions").fill("1")
     expect(page.locator(".verdict")).to_contain_text("2 runs")
     expect(page.locator("pre.command").first).to_contain_text("--scheduler fork-join,task")
+    page.get_by_role("button", name="Copy").first.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    expect(page.get_by_role("heading", name="New experiment")).to_be_visible()  # copying submits nothing
     page.get_by_role("button", name="Run 2 runs").click()
     expect(page.get_by_role("heading", name="asked in a browser")).to_be_visible()
     expect(page.get_by_text("2 succeeded")).to_be_visible(timeout=120_000)  # nobody reloads it
@@ -39,6 +46,21 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     page.get_by_role("button", name="Report").click()
     page.get_by_role("link", name="Ask again").click()
     expect(page.get_by_label("Question")).to_have_value("asked in a browser")
+
+
+def test_a_new_question_begins_with_a_run_or_with_a_node(world, tab):
+    run = world.runs[0]
+    page = tab.open(f"new?run={run.id}")
+    expect(page.get_by_label("Question")).to_have_value(f"run {run.id} again")
+    expect(page.get_by_label("seq", exact=True)).to_have_value(str(PROBLEM["seq"]))
+    expect(page.locator("pre.command").first).to_contain_text(f"--scheduler {run.variant['scheduler']}")
+    page = tab.open("new?calibrate=n7")
+    expect(page.get_by_label("Question")).to_have_value("A/A of n7")
+    page.get_by_text("More settings").click()
+    expect(page.get_by_label("A/A: calibrate the node")).to_be_checked()
+    page.get_by_label("Labels of the node").fill("cpu=zen4")
+    page.get_by_label("Labels of the node").press("Tab")
+    expect(page.locator("pre.command").first).to_contain_text('"labels":{"cpu":"zen4"}')
 
 
 def test_a_failed_run_shows_its_log_and_is_tried_again(world, tab):
@@ -115,6 +137,7 @@ def test_the_first_visit_says_what_to_do(apart, new_tab):
     for page in ("", "experiments", "experiments?view=runs", "history", "fleet"):
         tab.open(page)
         assert tab.violations() == []
+        expect(tab.page.locator("main pre", has_text="taskloom ").first).to_be_visible()  # the next command
     expect(tab.page.get_by_text("taskloom worker --server")).to_be_visible()
     tab.open("")
     expect(tab.page.get_by_text("taskloom submit")).to_be_visible()
@@ -152,13 +175,59 @@ def test_a_key_is_asked_for_and_again_when_it_is_revoked(apart, new_tab):
     assert made["token"] not in page.url
     page.get_by_label("Name").fill("another")
     page.get_by_role("button", name="Create").click()
-    expect(page.get_by_text("shown here and never again")).to_be_visible()
+    expect(page.get_by_text("shown only here, only now")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("another"))).to_be_visible()
     assert tab.violations() == []
     headers = {"Authorization": f"Bearer {made['token']}"}
     httpx.post(f"{home.url}/api/v1/keys/1/revoke", headers=headers).raise_for_status()
     page.reload()
-    expect(page.get_by_role("heading", name="This key opens nothing")).to_be_visible()
+    expect(page.get_by_role("heading", name="This key is not valid")).to_be_visible()
     other = page.context.new_page()
     other.goto(f"{home.url}/ui/access")
     expect(other.get_by_role("heading", name="This server asks for a key")).to_be_visible()
+
+
+def test_a_key_that_expires_is_asked_for_again(apart, new_tab):
+    home, _ = apart
+    made = httpx.post(f"{home.url}/api/v1/keys", json={"scope": "admin", "name": "mine", "expires_in_s": 3600}).json()
+    tab = new_tab(home.url)
+    tab.refusals = {401}
+    page = tab.page
+    page.goto(f"{home.url}/ui/access")
+    page.get_by_label("Key", exact=True).fill(made["token"])
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("mine (key:1)")).to_be_visible()
+    database = Database(home.database_url)
+    with database.write() as session:
+        session.execute(text("UPDATE api_key SET expires_at = :past"), {"past": time.time() - 1})
+    database.close()
+    page.get_by_role("link", name="Fleet").click()
+    expect(page.get_by_role("heading", name="This key is not valid")).to_be_visible()
+
+
+def test_keys_are_revoked_and_old_runs_deleted_after_a_dry_run(apart, new_tab):
+    home, client = apart
+    client.cancel_experiment(submit(client, name="old", base=PROBLEM))
+    tab = new_tab(home.url)
+    tab.refusals = {401}  # from when the first key is made
+    page = tab.open("access")
+    page.get_by_label("days").fill("0")
+    page.get_by_role("button", name="Show what would be deleted").click()
+    told = page.get_by_role("status").filter(has_text="deleted")
+    expect(told).to_contain_text("Would be deleted: 1 run, 1 experiment")
+    assert len(list(client.runs())) == 1
+    page.get_by_role("button", name="Delete 1 run for good").click()
+    expect(page.get_by_role("status").filter(has_text="Deleted: 1 run")).to_be_visible()
+    assert list(client.runs()) == []
+    made = httpx.post(f"{home.url}/api/v1/keys", json={"scope": "admin", "name": "mine"}).json()
+    httpx.post(
+        f"{home.url}/api/v1/keys", json={"scope": "read", "name": "another"},
+        headers={"Authorization": f"Bearer {made['token']}"},
+    ).raise_for_status()  # fmt: skip
+    page.reload()
+    page.get_by_label("Key", exact=True).fill(made["token"])
+    page.keyboard.press("Enter")
+    row = page.get_by_role("row", name=re.compile("another"))
+    row.get_by_role("button", name="Revoke").click()
+    row.get_by_role("button", name="Revoke key 2").click()
+    expect(row).to_contain_text("revoked")

@@ -95,6 +95,32 @@ def test_rows_stay_where_they_are_under_the_pointer(world, tab):
     expect(page.get_by_role("link", name="comes meanwhile")).to_be_visible()
 
 
+def test_rows_of_a_live_table_stay_and_are_let_go_when_the_pointer_leaves(world, tab):
+    page = tab.open("")
+    table = page.get_by_role("table", name="Experiments under way")
+    first = table.locator("tr[data-row]").first
+    first.hover()
+    before, place = table.locator("tr[data-row] a").all_inner_texts(), first.bounding_box()
+    made = submit(world.client, name="goes by", base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
+    offer = page.get_by_role("button", name=re.compile("new row.*: show"))
+    expect(offer).to_be_visible()
+    assert table.locator("tr[data-row] a").all_inner_texts() == before
+    assert first.bounding_box() == place
+    page.get_by_role("heading", level=1).hover()
+    expect(table.get_by_role("link", name="goes by")).to_be_visible()
+    world.client.cancel_experiment(made)
+    expect(table.get_by_role("link", name="goes by")).to_be_hidden()
+
+
+def test_rows_under_the_pointer_go_when_one_narrows_the_list(tab):
+    page = tab.open("experiments")
+    page.locator("tr[data-row]").first.hover()
+    page.keyboard.press("/")
+    page.keyboard.type("fork-join or")
+    expect(page.locator("tr[data-row]")).to_have_count(1)
+    expect(page.get_by_role("button", name=re.compile(": show"))).to_have_count(0)
+
+
 DRAWN = """(canvas) => canvas.width > 0 && canvas.height > 0 && canvas.getContext('2d')
   .getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)"""
 PLOTS = {
@@ -115,13 +141,10 @@ def test_every_plot_can_be_had_as_table_csv_svg_and_png(world, tab, tmp_path, wh
         assert len(rows) > 1
         png = saved_bytes(page, figure.get_by_role("button", name="PNG").click, tmp_path)
         assert png.startswith(b"\x89PNG")
-        svg = figure.get_by_role("button", name="SVG")
-        if figure.locator("svg.drawn").count():
-            text = saved(page, svg.click, tmp_path)
-            assert text.startswith("<svg")
-            assert "var(--" not in text
-        else:
-            expect(figure.locator("canvas[data-painted]").first).to_be_visible()
+        text = saved(page, figure.get_by_role("button", name="SVG").click, tmp_path)
+        assert text.startswith("<svg")
+        assert len(re.findall("<(?:path|rect|circle)", text)) > 1
+        assert "var(--" not in text
         figure.get_by_role("button", name="Table").click()
         expect(figure.get_by_role("row")).to_have_count(len(rows))
         figure.get_by_role("button", name="Plot").click()

@@ -13,10 +13,10 @@ const SCOPES = /** @type {[string, string][]} */ ([
 	['admin', 'everything']
 ]);
 const LASTS = /** @type {[string, string][]} */ ([
-	['', 'until it is revoked'],
-	[String(86400), 'a day'],
-	[String(30 * 86400), '30 days'],
-	[String(365 * 86400), 'a year']
+	['', 'until revoked'],
+	[String(86400), 'for a day'],
+	[String(30 * 86400), 'for 30 days'],
+	[String(365 * 86400), 'for a year']
 ]);
 
 /** @param {any} each */
@@ -49,13 +49,13 @@ function Create() {
 		<div class="fields">
 			<div class="field"><label for="key-name">Name</label><input id="key-name" name="name" maxlength="200" /></div>
 			<div class="field">
-				<label for="key-scope">It allows to</label>
+				<label for="key-scope">Scope</label>
 				<select id="key-scope" name="scope">
 					${SCOPES.map(([scope, says]) => html`<option key=${scope} value=${scope}>${scope}: ${says}</option>`)}
 				</select>
 			</div>
 			<div class="field">
-				<label for="key-lasts">It lasts</label>
+				<label for="key-lasts">Valid</label>
 				<select id="key-lasts" name="lasts">
 					${LASTS.map(([s, says]) => html`<option key=${s} value=${s}>${says}</option>`)}
 				</select>
@@ -64,7 +64,7 @@ function Create() {
 		<div class="row"><button class="first" disabled=${busy}>Create</button></div>
 		${made &&
 		html`<div class="notice good" role="status">
-			<strong>Key ${made.id} is made. It is shown here and never again:</strong>
+			<strong>Key ${made.id} was created. It is shown only here, only now:</strong>
 			<code>${made.token}</code>
 			<span class="row">
 				<${Copy} text=${made.token} />
@@ -110,15 +110,15 @@ function Prune() {
 	};
 	return html`<form class="panel stack tight" onSubmit=${look}>
 		<h2>Delete old runs</h2>
-		<p class="soft">Unfinished experiments are left untouched. First you see what would go.</p>
+		<p class="soft">Unfinished experiments are left untouched. A dry run comes first.</p>
 		${problem && html`<${Refused} problem=${problem} />`}
 		<div class="row">
 			<div class="field">
-				<label for="prune-days">They ended at least so many days ago</label>
+				<label for="prune-days">Ended at least this many days ago</label>
 				<input id="prune-days" name="days" type="number" min="0" max="36500" value="90" required />
 			</div>
 			<fieldset class="row">
-				<legend class="soft">They are</legend>
+				<legend class="soft">State</legend>
 				${['succeeded', 'failed', 'cancelled', 'quarantined'].map(
 					state => html`<label key=${state}>
 						<input type="checkbox" name="states" value=${state} defaultChecked=${state !== 'succeeded'} /> ${state}
@@ -126,11 +126,11 @@ function Prune() {
 				)}
 			</fieldset>
 		</div>
-		<div class="row"><button disabled=${busy}>What would go?</button></div>
+		<div class="row"><button disabled=${busy}>Show what would be deleted</button></div>
 		${found &&
 		html`<div class=${`notice ${found.dry_run ? 'warn' : 'good'}`} role="status">
 			<strong>
-				${found.dry_run ? 'This would go' : 'This is gone'}: ${plural(found.runs, 'run')}, ${plural(
+				${found.dry_run ? 'Would be deleted' : 'Deleted'}: ${plural(found.runs, 'run')}, ${plural(
 					found.experiments,
 					'experiment'
 				)}, ${plural(found.files, 'file')} (${bytes(found.bytes)})${found.more ? ', and more' : ''}

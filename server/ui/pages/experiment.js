@@ -23,7 +23,7 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	roofs: ['Memory bound?', Roofs],
 	forecast: ['More cores', Forecast],
 	memory: ['Memory', Memory],
-	runs: ['Runs', props => html`<${Runs} experimentId=${props.of.id} />`],
+	runs: ['Runs', (/** @type {any} */ props) => html`<${Runs} experimentId=${props.of.id} />`],
 	design: ['Design', Design]
 });
 
@@ -61,7 +61,7 @@ function Verdict({of}) {
 	}
 	return html`<p class="verdict undecided">
 		${of.by_state['succeeded']
-			? 'Its results are being looked at; the verdict follows.'
+			? 'The verdict is being computed.'
 			: 'No run has succeeded: there is nothing to conclude. ' +
 				`${count(of.by_state.failed ?? 0)} failed, ${count(of.by_state.cancelled ?? 0)} cancelled.`}
 	</p>`;

@@ -2,9 +2,9 @@
 import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, plural} from '../format.js';
+import {count} from '../format.js';
 import {useFollow} from '../live.js';
-import {Answered, Choice, Empty, Head, Narrow, Table, Tabs, Time, useHeld} from '../pieces.js';
+import {Answered, Choice, Empty, Head, Narrow, Question, Submit, Table, Tabs, Time} from '../pieces.js';
 import {State, StateBar} from '../words.js';
 import {Known} from '../lists/experiments.js';
 import {Pages, Runs} from '../lists/runs.js';
@@ -23,9 +23,7 @@ const COLUMNS = [
 		label: 'Question and verdict',
 		class: 'question',
 		cell: row => html`
-			<a href=${link('experiment', {id: row.id})}>${row.name || `Experiment ${row.id}`}</a> <small class="soft">
-				#${row.id}
-			</small>
+			<${Question} ...${row} /> <small class="soft">#${row.id}</small>
 			${(row.tags ?? []).map(tag => html` <small class="tag" key=${tag}>${tag}</small>`)}
 			<div class="known"><${Known} of=${row} /></div>
 		`
@@ -75,7 +73,6 @@ function List() {
 	useFollow('overview');
 	const answer = useAnswer('experiments', asked, {follow: 'overview'});
 	const narrowed = Boolean(asked.state || asked.name || asked.submitter || asked.since);
-	const held = useHeld(/** @type {any[]} */ (answer.data?.items ?? []), row => row.id, JSON.stringify(asked));
 	return html`
 		<div class="filters">
 			<${Narrow} name="name" label="Question" placeholder="part of it" first=${true} />
@@ -98,29 +95,27 @@ function List() {
 					? html`<${Empty}>
 							${narrowed
 								? html`
-										<p>No experiment is like that.</p>
+										<p>No experiment matches these filters.</p>
 										<button onClick=${() => choose({state: null, name: null, submitter: null, since: null})}>Show all</button>
 									`
 								: html`
 										<h2>No experiments yet</h2>
 										<p>Ask the first question <a href=${link('new')}>here</a>, or on the command line:</p>
-										<pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre>
+										<${Submit} />
 									`}
 						<//>`
-					: html`<section class="panel" ref=${held.place}>
-							${held.waiting > 0 &&
-							html`<div class="row">
-								<button onClick=${held.release}>${plural(held.waiting, 'new experiment')}: show</button>
-							</div>`}
+					: html`<section class="panel">
 							<${Table}
 								caption="Experiments"
 								columns=${COLUMNS}
-								rows=${held.rows}
+								rows=${found.items}
+								what="experiment"
+								view=${answer.asked}
 								id=${row => row.id}
 								sort=${asked.sort}
 								onSort=${sort => choose({sort, cursor: null})}
 							/>
-							<${Pages} page=${found} total=${found.total} here=${held.rows.length} what="experiment" />
+							<${Pages} page=${found} total=${found.total} here=${found.items.length} what="experiment" />
 						</section>`}
 		<//>
 	`;

@@ -5,7 +5,8 @@ import {ask} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
 import {bytes, count, duration, percent, plural, variantName} from '../format.js';
 import {useFollow} from '../live.js';
-import {Answered, Empty, Head, Pairs, Refused, Table, Time} from '../pieces.js';
+import {AttemptTable} from '../lists/attempts.js';
+import {Answered, Empty, Head, Pairs, Question, Refused, RunLink, Table, Time} from '../pieces.js';
 import {State, tone} from '../words.js';
 
 /** The sentence about the fleet. @param {any} overview */
@@ -15,8 +16,8 @@ export function fleetSaid(overview) {
 	const {queued} = overview.runs;
 	if (!present)
 		return (
-			'No worker is there' +
-			(silent ? ` (${plural(silent, 'worker')} not heard of lately)` : '') +
+			'No worker is running' +
+			(silent ? ` (${plural(silent, 'worker')} silent)` : '') +
 			(queued ? `: ${plural(queued, 'run')} wait.` : '.')
 		);
 	const why = overview.waiting?.[0];
@@ -68,7 +69,7 @@ function Remove({of}) {
  */
 function Node({node, workers, calibration}) {
 	const first = workers[0];
-	const ten = calibration?.detectable?.find(each => each.pairs === 10)?.relative;
+	const ten = calibration?.detectable?.find((/** @type {any} */ each) => each.pairs === 10)?.relative;
 	return html`<section class="panel stack tight">
 		<div class="row between">
 			<h2>${node}</h2>
@@ -84,12 +85,12 @@ function Node({node, workers, calibration}) {
 					<${State} of=${worker.state} />
 					${worker.current
 						? html`<span>
-								run <a href=${link('run', {id: worker.current.run_id})}>${worker.current.run_id}</a>
+								run <${RunLink} id=${worker.current.run_id} />
 								${worker.current.progress?.steps
 									? `, step ${worker.current.progress.step} of ${worker.current.progress.steps}`
 									: ''}
 							</span>`
-						: html`<span class="soft">heard of <${Time} at=${worker.seen_at} /></span>`}
+						: html`<span class="soft">last heartbeat <${Time} at=${worker.seen_at} /></span>`}
 					${worker.ends_at &&
 					html`<span class="soft">ends ${duration((Date.parse(worker.ends_at) - Date.now()) / 1000)} from now</span>`}
 					${worker.state === 'silent' || worker.state === 'left' ? html`<${Remove} of=${worker} />` : null}
@@ -98,7 +99,7 @@ function Node({node, workers, calibration}) {
 					${worker.cores
 						.slice(0, 256)
 						.map(
-							core => html`<span
+							(/** @type {number} */ core) => html`<span
 								key=${core}
 								class=${`core ${tone(worker.state)} ${worker.state}`}
 								title=${`core ${core}: ${worker.state}`}
@@ -121,8 +122,8 @@ function Node({node, workers, calibration}) {
 						by ${percent(calibration.spread)}.
 					`
 				: calibration === null
-					? 'What it can tell apart is being worked out.'
-					: html`Not calibrated: <a href=${link('new', {calibrate: node})}>ask it what it can tell apart</a>.`}
+					? 'The difference that it can detect is being computed.'
+					: html`Not calibrated: <a href=${link('new', {calibrate: node})}>measure the difference that it can detect</a>.`}
 		</p>
 	</section>`;
 }
@@ -146,7 +147,7 @@ function Worker({id}) {
 						['cores', ranges(of.cores)],
 						['memory', bytes(of.memory_bytes)],
 						['registered', html`<${Time} at=${of.registered_at} />`],
-						['heard of', html`<${Time} at=${of.seen_at} />`]
+						['last heartbeat', html`<${Time} at=${of.seen_at} />`]
 					]}
 				/>
 				<${Pairs}
@@ -160,26 +161,12 @@ function Worker({id}) {
 		<${Answered} answer=${attempts} lines=${4}>
 			${page =>
 				page.items.length
-					? html`<${Table}
-							caption="What it ran"
+					? html`<${AttemptTable}
+							caption="Attempts"
 							rows=${page.items}
-							id=${a => a.id}
-							columns=${[
-								{name: 'run', label: 'Run', cell: a => html`<a href=${link('run', {id: a.run_id})}>${a.run_id}</a>`},
-								{name: 'no', label: 'Attempt', number: true, cell: a => a.attempt_no},
-								{name: 'purpose', label: 'For', cell: a => a.purpose},
-								{name: 'state', label: 'State', cell: a => html`<${State} of=${a.state} />`},
-								{name: 'at', label: 'Claimed', cell: a => html`<${Time} at=${a.claimed_at} />`},
-								{
-									name: 'took',
-									label: 'Took',
-									number: true,
-									cell: a => (a.finished_at ? duration((Date.parse(a.finished_at) - Date.parse(a.claimed_at)) / 1000) : '–')
-								},
-								{name: 'error', label: 'Error', class: 'question', cell: a => a.error?.detail ?? ''}
-							]}
+							first=${{name: 'run', label: 'Run', cell: a => html`<${RunLink} id=${a.run_id} />`}}
 						/>`
-					: html`<p class="soft">It ran nothing yet.</p>`}
+					: html`<p class="soft">It has not run anything yet.</p>`}
 		<//>
 	</section>`;
 }
@@ -211,13 +198,13 @@ export default function Fleet() {
 										workers=${those}
 										calibration=${calibrations.data === undefined
 											? null
-											: calibrations.data.items.find(each => each.node === node)}
+											: calibrations.data.items.find((/** @type {any} */ each) => each.node === node)}
 									/>`
 								)}
 							</div>`
 						: html`<${Empty}>
 								<h2>No worker yet</h2>
-								<p>On each node that shall run something:</p>
+								<p>Start one on each node:</p>
 								<pre>taskloom worker --server ${new URL('..', new URL('.', location.href)).href.replace(/\/$/, '')}</pre>
 							<//>`;
 				}}
@@ -235,10 +222,12 @@ export default function Fleet() {
 						{
 							name: 'jobs',
 							label: 'Jobs',
-							cell: p => p.jobs.map(j => `${j.job_id} ${j.state}${j.reason ? ` (${j.reason})` : ''}`).join(', ') || 'none'
+							cell: p =>
+								p.jobs.map((/** @type {any} */ j) => `${j.job_id} ${j.state}${j.reason ? ` (${j.reason})` : ''}`).join(', ') ||
+								'none'
 						},
 						{name: 'problem', label: 'Problem', class: 'question', cell: p => p.problem ?? ''},
-						{name: 'seen', label: 'Heard of', cell: p => html`<${Time} at=${p.seen_at} />`}
+						{name: 'seen', label: 'Last seen', cell: p => html`<${Time} at=${p.seen_at} />`}
 					]}
 				/>
 			</section>`}
@@ -254,14 +243,12 @@ export default function Fleet() {
 										id=${r => r.run_id}
 										columns=${[
 											{name: 'position', label: 'Place', number: true, cell: r => r.position},
-											{name: 'run', label: 'Run', cell: r => html`<a href=${link('run', {id: r.run_id})}>${r.run_id}</a>`},
+											{name: 'run', label: 'Run', cell: r => html`<${RunLink} id=${r.run_id} />`},
 											{
 												name: 'of',
 												label: 'Experiment',
 												class: 'question',
-												cell: r => html`<a href=${link('experiment', {id: r.experiment_id})}>
-													${r.experiment_name || `Experiment ${r.experiment_id}`}
-												</a>`
+												cell: r => html`<${Question} id=${r.experiment_id} name=${r.experiment_name} />`
 											},
 											{name: 'variant', label: 'Variant', class: 'question', cell: r => variantName(r.variant)},
 											{name: 'why', label: 'Waits for', class: 'question', cell: r => r.waiting_for},

@@ -5,7 +5,7 @@ import {ask} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
 import {count, ms, number, percent, plural, setting} from '../format.js';
 import {useFollow} from '../live.js';
-import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, Table, Time} from '../pieces.js';
+import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
 import {Pages} from '../lists/runs.js';
 import {Lines} from '../plots/series.js';
 import {State} from '../words.js';
@@ -80,14 +80,17 @@ function One({id}) {
 	const missing = [series, points, found].find(each => each.data === undefined);
 	if (missing)
 		return html`<section class="panel"><${Answered} answer=${missing} height=${380}>${() => null}<//></section>`;
-	const known = points.data.items.filter(point => point.median_step_s !== null).reverse();
+	const known = points.data.items.filter((/** @type {any} */ point) => point.median_step_s !== null).reverse();
 	return html`<${Points} of=${{...found.data, ...series.data, alerts: found.data.alerts, points: known}} />`;
 }
 
 /** @param {{of: any}} props */
 function Points({of}) {
-	const x = useMemo(() => of.points.map((_, /** @type {number} */ i) => of.runs - of.points.length + i + 1), [of]);
-	const firsts = new Set(of.changes.map(change => change.first_after));
+	const x = useMemo(
+		() => of.points.map((/** @type {any} */ _, /** @type {number} */ i) => of.runs - of.points.length + i + 1),
+		[of]
+	);
+	const firsts = new Set(of.changes.map((/** @type {any} */ change) => change.first_after));
 	const levels = /** @type {number[]} */ ([]);
 	let part = /** @type {number[]} */ ([]);
 	const close = () => {
@@ -101,7 +104,9 @@ function Points({of}) {
 		part.push(point.median_step_s);
 	}
 	close();
-	const changes = of.points.map(point => (firsts.has(point.run_id) ? point.median_step_s * 1e3 : null));
+	const changes = of.points.map((/** @type {any} */ point) =>
+		firsts.has(point.run_id) ? point.median_step_s * 1e3 : null
+	);
 	return html`<section class="panel stack">
 		<${Lines}
 			title=${nameOf(of)}
@@ -129,7 +134,7 @@ function Points({of}) {
 				{
 					label: 'median step',
 					token: 'edge',
-					values: of.points.map(p => p.median_step_s * 1e3),
+					values: of.points.map((/** @type {any} */ p) => p.median_step_s * 1e3),
 					kind: 'points',
 					show: asMs
 				},
@@ -143,11 +148,7 @@ function Points({of}) {
 					rows=${of.changes}
 					id=${c => c.first_after}
 					columns=${[
-						{
-							name: 'at',
-							label: 'Since run',
-							cell: c => html`<a href=${link('run', {id: c.first_after})}>${c.first_after}</a>`
-						},
+						{name: 'at', label: 'Since run', cell: c => html`<${RunLink} id=${c.first_after} />`},
 						{name: 'from', label: 'From', number: true, cell: c => ms(c.before_s)},
 						{name: 'to', label: 'To', number: true, cell: c => ms(c.after_s)},
 						{
@@ -162,7 +163,7 @@ function Points({of}) {
 							name: 'state',
 							label: 'Alert',
 							cell: c => {
-								const alert = of.alerts.find(each => each.change.first_after === c.first_after);
+								const alert = of.alerts.find((/** @type {any} */ each) => each.change.first_after === c.first_after);
 								return alert
 									? html`<${State} of=${alert.state} /> <${Confirm} alert=${alert} />`
 									: c.ratio < 1
@@ -193,15 +194,11 @@ function Alerts({alerts}) {
 						<${Table}
 							caption="Slowdowns"
 							rows=${page.items}
+							view=${alerts.asked}
 							id=${a => a.id}
 							columns=${[
 								{name: 'state', label: 'State', tight: true, cell: a => html`<${State} of=${a.state} />`},
-								{
-									name: 'run',
-									label: 'Since run',
-									tight: true,
-									cell: a => html`<a href=${link('run', {id: a.run_id})}>${a.run_id}</a>`
-								},
+								{name: 'run', label: 'Since run', tight: true, cell: a => html`<${RunLink} id=${a.run_id} />`},
 								{name: 'ratio', label: 'After / before', number: true, cell: a => number(a.ratio)},
 								{name: 'why', label: 'Because', class: 'question', cell: a => a.reason},
 								{name: 'at', label: 'Raised', tight: true, cell: a => html`<${Time} at=${a.raised_at} />`},
@@ -224,7 +221,7 @@ export default function History() {
 	const {params} = address.value;
 	useFollow('overview');
 	const alerts = useAnswer('analysis/alerts', {state: params.get('alert'), limit: 50}, {follow: 'overview'});
-	const states = JSON.stringify(alerts.data?.items.map(each => [each.id, each.state]));
+	const states = JSON.stringify(alerts.data?.items.map((/** @type {any} */ each) => [each.id, each.state]));
 	const before = useRef(states);
 	useEffect(() => {
 		if (before.current !== undefined && before.current !== states) changed('history');
@@ -248,8 +245,8 @@ export default function History() {
 			${confirming &&
 			html`<section class="notice good" role="status">
 				<span>
-					Fresh runs are queued: <a href=${link('experiment', {id: confirming})}>experiment ${confirming}</a> says whether it
-					is so.
+					Fresh runs are queued: <a href=${link('experiment', {id: confirming})}>experiment ${confirming}</a> says whether
+					the slowdown is real.
 				</span>
 			</section>`}
 			<div class="filters">
@@ -268,8 +265,12 @@ export default function History() {
 					page.items.length === 0
 						? html`<${Empty}>
 								${filters.length || asked.node
-									? html`<p>No series is like that.</p>`
-									: html`<h2>No history yet</h2><p>Runs of one configuration on one machine make a series.</p>`}
+									? html`<p>No series matches these filters.</p>`
+									: html`
+											<h2>No history yet</h2>
+											<p>Runs of one configuration on one machine make a series. A first experiment:</p>
+											<${Submit} />
+										`}
 							<//>`
 						: html`<section class="panel">
 								<h2>Series</h2>
@@ -277,6 +278,7 @@ export default function History() {
 									caption="Series"
 									rows=${page.items}
 									id=${s => s.id}
+									view=${answer.asked}
 									sort=${asked.sort ?? '-last_at'}
 									onSort=${sort => choose({sort, cursor: null})}
 									columns=${[
@@ -312,7 +314,11 @@ export default function History() {
 											label: 'Slowdowns',
 											cell: s =>
 												s.alerts.map(
-													a => html`<${State} key=${a.id} of=${a.state} says=${`${a.state}, ${percent(a.ratio - 1)} slower`} />`
+													(/** @type {any} */ a) => html`<${State}
+														key=${a.id}
+														of=${a.state}
+														says=${`${a.state}, ${percent(a.ratio - 1)} slower`}
+													/>`
 												)
 										}
 									]}

@@ -4,7 +4,7 @@ import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
 import {count, duration, number, plural} from '../format.js';
 import {useTopic} from '../live.js';
-import {Answered, Empty, Figures, Head, Table, Time} from '../pieces.js';
+import {Answered, Empty, Figures, Head, Question, RunLink, Submit, Table, Time} from '../pieces.js';
 import {State, StateBar} from '../words.js';
 import {Known} from '../lists/experiments.js';
 
@@ -15,7 +15,7 @@ function said(of) {
 	const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
 	const present = idle + busy + ending;
 	return [
-		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is there',
+		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is running',
 		left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}`}` : 'nothing is queued',
 		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
 		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
@@ -41,12 +41,12 @@ export default function Now() {
 				return html`<div class="stack">
 					${empty
 						? html`<${Empty}>
-								<h2>Nothing was asked yet</h2>
+								<h2>No experiment yet</h2>
 								<p>An experiment is a question: fork-join or tasks? how many threads? sliced how?</p>
-								<p><a class="button first" href=${link('new')}>Ask the first one</a></p>
+								<p><a class="button first" href=${link('new')}>Submit the first one</a></p>
 								<p>or on the command line, with a worker on this machine:</p>
-								<pre>taskloom worker &
-taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre>
+								<pre>taskloom worker &</pre>
+								<${Submit} />
 							<//>`
 						: html`
 								<section class="panel">
@@ -76,7 +76,7 @@ taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetiti
 								html`<section class="notice warn">
 									<strong>Nothing runs</strong>
 									${of.waiting.map(
-										each => html`<span key=${each.reason}>
+										(/** @type {any} */ each) => html`<span key=${each.reason}>
 											${plural(each.runs, 'run')}: ${each.waiting_for}. <a href=${link('fleet')}>See the fleet</a>
 										</span>`
 									)}
@@ -86,12 +86,9 @@ taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetiti
 									<div class="row between"><h2>Slowdowns</h2><a href=${link('history')}>History</a></div>
 									<ul class="stack tight">
 										${of.newest_alerts.map(
-											alert => html`<li key=${alert.id} class="row">
+											(/** @type {any} */ alert) => html`<li key=${alert.id} class="row">
 												<${State} of=${alert.state} />
-												<span>
-													${number(alert.ratio)} times the time since
-													run <a href=${link('run', {id: alert.run_id})}>${alert.run_id}</a>
-												</span>
+												<span>${number(alert.ratio)} times the time since run <${RunLink} id=${alert.run_id} /></span>
 												<small class="soft">${alert.reason}</small>
 											</li>`
 										)}
@@ -106,12 +103,7 @@ taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetiti
 													rows=${of.experiments}
 													id=${e => e.id}
 													columns=${[
-														{
-															name: 'name',
-															label: 'Question',
-															class: 'question',
-															cell: e => html`<a href=${link('experiment', {id: e.id})}>${e.name || `Experiment ${e.id}`}</a>`
-														},
+														{name: 'name', label: 'Question', class: 'question', cell: e => html`<${Question} ...${e} />`},
 														{
 															name: 'bar',
 															label: 'Runs',
@@ -142,7 +134,7 @@ taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetiti
 													</a>.
 												</p>`}
 											`
-										: html`<p class="soft">Nothing is under way.</p>`}
+										: html`<p class="soft">No experiment is running.</p>`}
 								</section>
 								<section class="panel">
 									<div class="row between"><h2>Latest verdicts</h2><a href=${link('experiments')}>All experiments</a></div>
@@ -156,10 +148,7 @@ taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetiti
 														name: 'name',
 														label: 'Question and verdict',
 														class: 'question',
-														cell: e => html`
-															<a href=${link('experiment', {id: e.id})}>${e.name || `Experiment ${e.id}`}</a>
-															<div class="known"><${Known} of=${e} /></div>
-														`
+														cell: e => html`<${Question} ...${e} /><div class="known"><${Known} of=${e} /></div>`
 													},
 													{name: 'state', label: 'State', tight: true, cell: e => html`<${State} of=${e.state} />`},
 													{name: 'runs', label: 'Runs', number: true, cell: e => count(e.runs)},

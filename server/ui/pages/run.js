@@ -32,16 +32,20 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 function Among({of}) {
 	const siblings = useAnswer('runs', {experiment_id: of.experiment_id, state: 'succeeded', limit: 500});
 	const same = (siblings.data?.items ?? []).filter(
-		each => each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant)
+		(/** @type {any} */ each) =>
+			each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant)
 	);
-	const times = same.map(each => each.median_step_s).sort((a, b) => a - b);
-	const rank = times.filter(each => each < (of.median_step_s ?? 0)).length + 1;
+	const times = same
+		.map((/** @type {any} */ each) => each.median_step_s)
+		.sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
+	const rank = times.filter((/** @type {number} */ each) => each < (of.median_step_s ?? 0)).length + 1;
 	const middle = times.length ? (times[(times.length - 1) >> 1] + times[times.length >> 1]) / 2 : null;
 	return html`<p class="verdict">
 		<${State} of="succeeded" /> ${ms(of.median_step_s)} a
 		step${times.length > 1
 			? `, number ${rank} of ${plural(times.length, 'run')} of its variant, fastest first; ` +
-				`their median is ${ms(middle)}`
+				`their median is ${ms(middle)}` +
+				(siblings.data.next_cursor ? `; compared with the first ${count(siblings.data.items.length)} runs` : '')
 			: ', the only run of its variant so far'}.${!!of.flagged_steps &&
 		html`<small class="state warn">
 			${plural(of.flagged_steps, 'timed step')} disturbed: they count, and are marked.
@@ -59,12 +63,12 @@ function First({of, live}) {
 		return html`<p class="verdict undecided">
 			<${State} of="queued" /> ${of.queue
 				? `Number ${count(of.queue.position)} in the queue, waiting: ${of.queue.waiting_for}.`
-				: 'It waits to be traced.'}
+				: 'It is queued for tracing.'}
 		</p>`;
 	if (of.error)
 		return html`<p class="verdict refused">
 			<${State} of=${of.state} /> ${of.error.detail ?? of.error.slug}
-			<small class="soft">${of.error.slug ?? ''}; the log below has the trainer's last words.</small>
+			<small class="soft">${of.error.slug ?? ''}; the log below ends with what the trainer printed last.</small>
 		</p>`;
 	const progress = live?.progress ?? of.history.at(-1)?.progress;
 	if (of.state === 'running' || of.state === 'leased') {
@@ -74,7 +78,7 @@ function First({of, live}) {
 					(progress.loss == null ? '' : `, loss ${progress.loss.toFixed(4)}`) +
 					(progress.tokens_per_s == null ? '' : `, ${count(progress.tokens_per_s)} tokens/s`) +
 					'.'
-				: 'A worker has it; the trainer is starting.'}
+				: 'A worker has claimed it; the trainer is starting.'}
 		</p>`;
 	}
 	return html`<p class="verdict undecided">

@@ -5,4 +5,10 @@ export type { ComponentChildren, VNode } from 'preact';
 export { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffect } from '@preact/signals';
 export type { ReadonlySignal, Signal } from '@preact/signals';
-export function html(strings: TemplateStringsArray, ...values: unknown[]): VNode;
+/** What stands in a template. A function in it is called by an element or a component with what it likes. */
+type Hole =
+  | ((...given: any[]) => unknown)
+  | Hole[]
+  | { [name: string]: Hole }
+  | {} | null | undefined;
+export function html(strings: TemplateStringsArray, ...values: Hole[]): VNode;
