@@ -47,10 +47,10 @@ class Arrow(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace. A task is one or more calls, which a thread makes one after the other.
+    """A trace. A task is one or more successive calls of a thread.
 
-    kinds: (op, phase) that calls are of; call_kind, call_task: of each call. label, layer: of each task. threads: each
-    thread's spans in order; they do not overlap. step_end_ns: one for each timed step.
+    kinds: (op, phase) of calls; call_kind, call_task: kind and task of each call. label, layer: of each task. threads:
+    each thread's spans in order; they do not overlap. step_end_ns: one for each timed step.
     """
 
     profile: Profile

@@ -1,5 +1,5 @@
-"""Insert many rows with few statements. Their values travel as one JSON text, which the database takes apart: with a
-parameter for each value, drivers and SQLAlchemy spend several times as long.
+"""Insert many rows with few statements. The values are one JSON text, which the database unpacks. With a parameter for
+each value, drivers and SQLAlchemy take several times as long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spools of real workers: results that reach the server whatever happens meanwhile, and whose spool it is."""
+"""Spools of real workers: results reach the server despite faults, and a spool belongs to one worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_result_outlives_a_server_that_is_gone(home: House, client: Client) ->
     gate.touch()
     worker.event("finished")
     until(lambda: list(home.spool.glob("*.json")), "the result in the spool")
-    worker.popen.kill()  # nor does it need the worker that made it
+    worker.popen.kill()  # the worker that executed the run is not needed
     worker.wait()
     home.start_server()
     assert client.run(run_id).state == "running"
@@ -49,7 +49,7 @@ def test_a_result_sent_twice_is_one_result(home: House, client: Client) -> None:
     worker = home.start_worker("gated", FAKE_TRAINER_GATE=str(gate))
     run_id = submit(client)
     training(client, run_id)
-    home.server.popen.send_signal(signal.SIGSTOP)  # nothing it is sent is answered
+    home.server.popen.send_signal(signal.SIGSTOP)  # it answers no request
     gate.touch()
     worker.event("finished")
     waiting = until(lambda: list(home.spool.glob("*.json")), "the result in the spool")
@@ -83,7 +83,7 @@ def test_a_lease_is_kept_while_its_result_is_on_its_way(home: House, client: Cli
     with Wire(home.url, carry) as wire:
         worker = home.start_worker("quick", "--server", wire.url)
         assert arrived.wait(DEADLINE_S)
-        for _ in range(3):  # one beat may have been under way
+        for _ in range(3):  # one heartbeat may have been in flight
             before = lease_end()
             until(lambda before=before: lease_end() > before, "another beat")
         go_on.set()
@@ -126,7 +126,7 @@ def test_a_result_that_is_refused_is_set_aside_and_changes_nothing(home: House, 
     home.start_worker("gated", FAKE_TRAINER_GATE=str(home.folder / "gate"))
     run_id = submit(client, steps=4)
     attempt = training(client, run_id).history[-1]
-    # Somebody else's result under this attempt: the server must not take it.
+    # Another result for this attempt: the server must not accept it.
     foreign = ServerClient(home.url, None)
     spool = Spool(home.folder / "other")
     entry = Entry(attempt.id, upload("someone:0", attempt.attempt_no, Verdict("failed", None, {"slug": "x"})))
@@ -151,7 +151,7 @@ def test_a_worker_that_was_replaced_kills_its_trainer_and_leaves(home: House, cl
     run_id = submit(client)
     training(client, run_id)
     trainer = trainer_of(old)
-    same = home.folder / "same"  # the same spool for the server; its lock is not seen, as on some network file systems
+    same = home.folder / "same"  # the same spool for the server; its lock is invisible, as on some network file systems
     same.mkdir()
     shutil.copy(home.spool / "id", same / "id")
     home.start_worker("quick", "--spool", str(same))

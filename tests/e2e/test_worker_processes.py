@@ -1,4 +1,4 @@
-"""A real server, a real worker and trainer processes: runs that end as they should, and processes that stop."""
+"""A real server, a real worker and trainer processes: runs end with the right outcome, and processes stop."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def test_a_second_sigterm_stops_a_worker_and_its_trainer_at_once(home: House, cl
     training(client, run_id)
     trainer = trainer_of(worker)
     worker.popen.send_signal(signal.SIGTERM)
-    worker.popen.send_signal(signal.SIGINT)  # another number, so that the two cannot become one
-    assert worker.wait(deadline_s=9) == 1  # less than the grace that a trainer gets otherwise
+    worker.popen.send_signal(signal.SIGINT)  # another signal, since two equal ones may merge
+    assert worker.wait(deadline_s=9) == 1  # less than a trainer's default grace
     gone(trainer)
 
 

@@ -1,4 +1,4 @@
-"""Rows that are inserted many at a time are those that were given, in their order."""
+"""Rows that are inserted many at a time equal the given ones, in their order."""
 
 import pytest
 

@@ -33,7 +33,7 @@ STEPS = 300
 
 
 def pairs_of_turns(tmp_path: Path, code: int = 0) -> tuple[list[dict[str, Turn]], dict[str, list[float]]]:
-    """Turns of two processes, and when each of their steps ended."""
+    """Turns of two processes, and the times at which their steps ended."""
     results = {name: tmp_path / name for name in ("ours", "before")}
     with ExitStack() as running:
         runners, last = {}, {}
@@ -86,7 +86,7 @@ def turn(first: int, last: int, pause_s: float = 0.2) -> Turn:
 def test_the_step_that_was_stopped_does_not_count() -> None:
     step_s = [9.0, 0.01, 0.25, 0.02, 0.03, 0.3]
     assert turn(1, 5).whole(step_s) == [0.01, 0.02, 0.03]
-    assert turn(1, 5, pause_s=0.0).whole(step_s) == [0.01, 0.25, 0.02, 0.03]  # it followed a turn of its own
+    assert turn(1, 5, pause_s=0.0).whole(step_s) == [0.01, 0.25, 0.02, 0.03]  # it was not stopped before
 
 
 def test_a_turn_counts_by_its_median_and_only_beside_one_of_the_other_tree() -> None:
