@@ -1,4 +1,4 @@
-// Answers as components see them: loading, there, there but stale, or refused. Hidden tabs ask nothing.
+// The state of a request as components see it: loading, loaded, stale, or failed. Hidden tabs send no requests.
 import {signal, useEffect, useLayoutEffect, useRef, useState} from './vendor/preact.js';
 import {Problem, ask, key} from './api.js';
 import {query} from './address.js';
@@ -7,18 +7,18 @@ import {query} from './address.js';
 /**
  * @template [T=any]
  * @typedef {{asked: string, data: T | undefined, problem: Problem | null, loading: boolean, at: number,
- *   reload: () => void}} Answer asked: the question that the data answers
+ *   reload: () => void}} Answer asked: the request that the data belongs to
  */
 
 const KEPT = 60;
-const PAGE = 500; // items of a list that grows which are asked for at once
+const PAGE = 500; // items per request of a growing list
 /**
- * What was answered before: shown at once when one comes back, and asked again.
+ * Earlier data by request: a page that is opened again shows it at once and requests it anew.
  * @type {Map<string, {data: any, at: number}>}
  */
 const kept = new Map();
 
-/** Counts up when something may have changed on the server; answers that follow a topic are asked again. */
+/** A counter for each topic. It goes up when the server's data may have changed; answers that follow it load again. */
 const topics = /** @type {Record<string, import('./vendor/preact.js').Signal<number>>} */ ({});
 /** @param {string} name */
 export const topic = name => (topics[name] ??= signal(0));
@@ -28,7 +28,7 @@ export const changed = name => {
 };
 
 /**
- * Since when what is shown may be out of date; null while it is not.
+ * Since when the shown data may be out of date; null if it is current.
  * @type {import('./vendor/preact.js').Signal<number | null>}
  */
 export const staleSince = signal(null);
@@ -41,12 +41,12 @@ function keep(name, data) {
 }
 
 /**
- * The answer to a question, asked again every so often and when its topic changes, while the page can be seen.
- * A null path asks nothing.
+ * Load a path, and load it again every `everyS` seconds and when its topic changes, while the page is visible.
+ * A null path loads nothing.
  * @param {string | null} path
  * @param {Params} [params]
  * @param {{everyS?: number, follow?: string,
- *   keep?: boolean}} [options] keep: what was shown stays until the next is there
+ *   keep?: boolean}} [options] keep: earlier data stays until the next has come
  * @returns {Answer}
  */
 export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: stay = true} = {}) {
@@ -66,7 +66,7 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 
 	const asking = useRef({again: () => {}});
 	useLayoutEffect(() => {
-		// before the paint: what one waits for is asked first
+		// before the paint: the request starts earlier
 		if (path === null) return undefined;
 		const stop = new AbortController();
 		let busy = false;
@@ -82,7 +82,7 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 			if (busy) {
 				onceMore = true;
 				return;
-			} // what takes long is not begun anew each time something changes
+			} // a change does not restart a slow request
 			busy = true;
 			try {
 				const data = await ask(path, {params, signal: stop.signal});
@@ -137,7 +137,7 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 }
 
 /**
- * A page of a list; how many there are in all is asked apart, since that may take longer than the page.
+ * Load a page of a list. Its total is a request of its own, since that may take longer than the page.
  * @param {string} path
  * @param {Params} filters
  * @param {Params} page its sort, cursor and limit
@@ -151,7 +151,8 @@ export function useList(path, filters, page, follow) {
 }
 
 /**
- * A list that only grows, page by page; when its topic changes, what came since is asked for. A null path asks nothing.
+ * Load a list that only grows, page by page. When its topic changes, only new items are loaded. A null path loads
+ * nothing.
  * @param {string | null} path
  * @param {string} follow
  * @returns {Answer<any[]>}
@@ -217,7 +218,7 @@ export function useGrowing(path, follow) {
 }
 
 /**
- * Something that is done on a click: whether it is under way, and what came of it.
+ * An action on a click: whether it is running, and its problem if it failed.
  * @template A
  * @param {(argument: A) => Promise<void>} act
  */

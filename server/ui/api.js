@@ -1,4 +1,4 @@
-// Questions to the public API, with the key of this tab. Nothing here knows a page.
+// Requests to the public API, with the key of this tab. This module knows no page.
 import {signal} from './vendor/preact.js';
 import {FOLDER, query} from './address.js';
 
@@ -8,10 +8,10 @@ import {FOLDER, query} from './address.js';
 export const API = new URL('../api/v1/', FOLDER);
 const KEY = 'taskloom-key';
 
-/** Why a key is asked for; null while none is. @type {import('./vendor/preact.js').Signal<Problem | null>} */
+/** Why the user must enter a key; null if not. @type {import('./vendor/preact.js').Signal<Problem | null>} */
 export const keyWanted = signal(null);
 
-/** The key lives as long as the tab: no cookie, since cookies ignore ports and SSH tunnels all end on localhost. */
+/** The key is kept for this tab only, not in a cookie: cookies ignore ports, and SSH tunnels all end on localhost. */
 export const key = {
 	get: () => sessionStorage.getItem(KEY),
 	/** @param {string} token */
@@ -24,7 +24,7 @@ export const key = {
 	}
 };
 
-/** What went wrong, as the server says it (RFC 9457), or that it cannot be reached. */
+/** A problem document of the server (RFC 9457), or the failure to reach it. */
 export class Problem extends Error {
 	/**
 	 * @param {{title: string, detail?: string, status?: number, type?: string, requestId?: string | null,
@@ -58,8 +58,8 @@ async function problemOf(response) {
 }
 
 /**
- * The response to a question. Raises Problem, or AbortError where the signal says so.
- * @param {string} path below /api/v1, or absolute for what stands beside it
+ * Send a request and return its response. Raises Problem, or AbortError if the signal aborts it.
+ * @param {string} path below /api/v1, or absolute for other addresses of this server
  * @param {{params?: Params, method?: string, body?: unknown, headers?: Record<string, string>,
  *   signal?: AbortSignal}} [options]
  */
@@ -92,7 +92,7 @@ export async function request(path, {params = {}, method = 'GET', body, headers 
 }
 
 /**
- * The JSON that answers a question.
+ * Send a request and return the JSON of its response.
  * @param {string} path
  * @param {Parameters<typeof request>[1]} [options]
  * @returns {Promise<any>}
@@ -102,7 +102,7 @@ export async function ask(path, options) {
 }
 
 /**
- * Save what is at an address as a file: a link could not carry the key.
+ * Download an address as a file. A link would not send the key.
  * @param {string} path
  * @param {Params} params
  * @param {string} name

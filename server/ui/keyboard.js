@@ -1,4 +1,4 @@
-// What the keyboard does, on every page. Single letters can be turned off (WCAG 2.1.4).
+// Keyboard shortcuts of every page. Those of a single letter can be turned off (WCAG 2.1.4).
 import {signal} from './vendor/preact.js';
 import {address, go, link} from './address.js';
 
@@ -24,7 +24,7 @@ export const KEYS = /** @type {[string, string][]} */ ([
 ]);
 
 const SETTING = 'taskloom-letters';
-/** Whether single letters do anything. */
+/** Whether shortcuts of a single letter are on. */
 export const letters = signal(localStorage.getItem(SETTING) !== 'off');
 /** @param {boolean} on */
 export function setLetters(on) {

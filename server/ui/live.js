@@ -35,9 +35,9 @@ export async function* events(body) {
 	}
 }
 
-/** Who listens to which topic. @type {Map<string, Set<(told: Told) => void>>} */
+/** Listeners by topic. @type {Map<string, Set<(told: Told) => void>>} */
 const listeners = new Map();
-/** Topics of which nothing more will come, unless somebody does something. @type {Set<string>} */
+/** Topics that have ended: they send no more events until an action reopens them. @type {Set<string>} */
 const over = new Set();
 /** The topics of this page's one stream. */
 const topics = signal(/** @type {string[]} */ ([]));
@@ -45,7 +45,7 @@ const settle = () => {
 	topics.value = [...listeners.keys()].filter(topic => !over.has(topic)).sort();
 };
 
-/** What had ended may go on: a run is tried again. @param {string} topic */
+/** Reopen a topic that had ended: a run is retried. @param {string} topic */
 export function goesOn(topic) {
 	over.delete(topic);
 	settle();
@@ -53,8 +53,8 @@ export function goesOn(topic) {
 }
 
 /**
- * Hear of a topic: `overview`, `workers`, `experiment:7`, `run:12`. All topics come through one stream.
- * @param {string | null} topic null hears nothing
+ * Subscribe to a topic: `overview`, `workers`, `experiment:7`, `run:12`. One stream carries all topics.
+ * @param {string | null} topic null subscribes to nothing
  * @param {(told: Told) => void} heard
  */
 export function useTopic(topic, heard) {
@@ -77,7 +77,7 @@ export function useTopic(topic, heard) {
 	}, [topic]);
 }
 
-/** Ask again what follows a topic when it has changed, at most once a second. @param {string | null} topic */
+/** Reload the answers that follow a topic when it has changed, at most once a second. @param {string | null} topic */
 export function useFollow(topic) {
 	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
 	const last = useRef(0);
@@ -96,7 +96,7 @@ export function useFollow(topic) {
 	useEffect(() => () => clearTimeout(timer.current), []);
 }
 
-/** Keep the stream of all topics open while the page can be seen; it goes on after the last event that came. */
+/** Keep the stream of all topics open while the page is visible; it resumes after the last event received. */
 export function useStream() {
 	const wanted = topics.value.join(' ');
 	useEffect(() => {

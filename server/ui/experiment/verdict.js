@@ -1,10 +1,10 @@
-// The one sentence that an experiment's comparisons amount to, and no more than they say.
+// The verdict of an experiment's comparisons in one sentence, which claims no more than they show.
 import {ratio, variantName} from '../format.js';
 
 /** @typedef {import('../schemas').Schemas['Sweep']} Sweep */
 const FIRST = ['refused', 'faster', 'slower', 'same', 'undecided'];
 
-/** Where a comparison holds. @param {any} row */
+/** The settings at which a comparison was made, in words. @param {any} row */
 function where(row) {
 	if (row.places) return ` with ${row.threads} thread${row.threads === 1 ? '' : 's'}, over ${row.places} slicings`;
 	const at = variantName(row.at ?? {});

@@ -1,4 +1,4 @@
-// Lines over steps or runs. Where there are more values than pixels, each pixel shows its least and its most.
+// Line plots over steps or runs. With more values than pixels, each pixel shows its smallest and its largest value.
 import {html, useState} from '../vendor/preact.js';
 import {Plot} from './plot.js';
 import {XAxis, YAxis, plain, scale} from './scale.js';
@@ -6,7 +6,7 @@ import {XAxis, YAxis, plain, scale} from './scale.js';
 /**
  * @typedef {{label: string, token: string, values: (number | null)[], kind?: 'line' | 'area' | 'points',
  *   dash?: string, show?: (value: number) => string, told?: (number | null)[]}} Series
- * told: the values that are said, where others are drawn
+ * told: the values of the legend, if others are drawn
  */
 const LEFT = 54;
 
@@ -45,7 +45,7 @@ function path(values, x, y) {
  * @param {{title: string, name: string, said?: import('../vendor/preact.js').ComponentChildren,
  *   fields: import('./plot.js').Field[], rows: any[], x: number[], xLabel: string, yLabel: string,
  *   series: Series[], height?: number, href?: (i: number) => string, zero?: boolean}} props
- * series: drawn one over the other; areas stand on zero. href: where a click leads.
+ * series: drawn on top of each other; areas start at zero. href: the target of a click.
  */
 export function Lines({title, name, said, fields, rows, x, xLabel, yLabel, series, height = 260, href, zero = false}) {
 	const [at, setAt] = useState(-1);
@@ -161,7 +161,7 @@ export function Lines({title, name, said, fields, rows, x, xLabel, yLabel, serie
 }
 
 /**
- * Least or most of any number of values, in parts that fit a call.
+ * Smallest or largest of any number of values. One call takes a limited number of arguments, so it works in parts.
  * @param {number[]} values
  * @param {(...some: number[]) => number} of
  */
