@@ -22,4 +22,5 @@ def sha256(value: object) -> str:
 
 def key(value: object) -> bytes:
     """A key that is equal for equal JSON values, as `text` is, but is made in a tenth of the time and never stored."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return bytes(memoryview(written))  # a copy: orjson's own keeps a buffer of 8 kB in use
