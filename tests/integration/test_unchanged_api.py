@@ -1,7 +1,7 @@
 """Every JSON answer has an ETag, and unchanged answers are a 304."""
 
 import pytest
-from test_access_matrix import OPERATIONS, REQUESTS
+from route_requests import OPERATIONS, request_of
 
 from taskloom.server import unchanged
 
@@ -40,7 +40,7 @@ def test_every_json_answer_to_a_reader_has_an_etag_and_says_so(house, monkeypatc
     for name, (declared, route) in OPERATIONS.items():
         if route.methods != {"GET"} or "read" not in route.access.scopes or declared not in document:
             continue
-        answer = house.http.get(REQUESTS[name][1] or declared) if "events" not in name else None
+        answer = house.http.get(request_of(name)[1]) if "events" not in name else None
         if answer is None or answer.status_code != 200 or answer.headers["content-type"] != "application/json":
             continue
         assert "etag" in answer.headers, name
