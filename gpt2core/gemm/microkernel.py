@@ -25,7 +25,8 @@ from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 REGISTER_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # rows of C in registers
 INSTRUCTIONS = {"fp32": "avx512" if REGISTER_ROWS == 8 else "generic"}
-INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else f"{INSTRUCTIONS['fp32']}, rounded"
+INSTRUCTIONS["rounded"] = f"{INSTRUCTIONS['fp32']}, rounded"
+INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else INSTRUCTIONS["rounded"]
 ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
 VECTORS = PANEL // LANES
 HALF = 4  # rows addressed from one base; there are not enough registers for eight
@@ -214,9 +215,7 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
                 a_row, a_word = WORD, LANES * WORD
                 for i in range(0, rows, LANES):
                     source, count = a + WORD * (k0 * lda + m0 + i), min(LANES, rows - i)
-                    pack_depth(words + i * WORD * length, a_word, source, lda, depth, count, LANES, pairs)
-                    if rounded:
-                        round_row(words + i * WORD * length, words + i * WORD * length, LANES * length)
+                    pack_depth(words + i * WORD * length, a_word, source, lda, depth, count, LANES, pairs, rounded)
             elif pairs:
                 pack_rows(words, a + WORD * (m0 * lda + k0), lda, rows, depth)
             elif rounded:
@@ -234,15 +233,13 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
                 width = (columns + LANES - 1) // LANES * LANES
                 if trans_b:
                     source = b + WORD * (j * ldb + k0)
-                    pack_transposed(panel, source, ldb, depth, columns, width, pairs)
+                    pack_transposed(panel, source, ldb, depth, columns, width, pairs, rounded)
                 else:
                     source = b + WORD * (k0 * ldb + j)
                     if columns == PANEL:  # as constants: the inner loop is unrolled
-                        pack_depth(panel, PANEL_ROW, source, ldb, depth, PANEL, PANEL, pairs)
+                        pack_depth(panel, PANEL_ROW, source, ldb, depth, PANEL, PANEL, pairs, rounded)
                     else:
-                        pack_depth(panel, PANEL_ROW, source, ldb, depth, columns, width, pairs)
-                if rounded:
-                    round_row(panel, panel, length * PANEL)
+                        pack_depth(panel, PANEL_ROW, source, ldb, depth, columns, width, pairs, rounded)
                 multiply_panel(
                     at_a, a_row, a_word, a_group, panel, length, c + WORD * (m0 * ldc + j), WORD * ldc, rows, columns,
                     1 if adds or k0 else 0, pairs, source + WORD * step, WORD * ldb, from_rows, places,

@@ -1,8 +1,8 @@
 """Packs float32 matrices into the words that our own product multiplies.
 
-A word is one float32, or two bfloat16 (a pair) that follow each other along the summed dimension; `pairs` says which.
-Where the processor cannot multiply pairs a bfloat16 is a word too, a rounded float32 (`round_row`). Rounding is to
-nearest, ties to even; NaN stays NaN.
+A word is one float32, or with `pairs` two bfloat16 that follow each other along the summed dimension. Where the
+processor cannot multiply pairs, or is slow with them, a bfloat16 is a word too, a float32 that was `rounded`. Rounding
+is to nearest, ties to even; NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -89,6 +89,16 @@ def round_line(typingctx, source, count, to):
 
 
 @intrinsic
+def nearest(typingctx, value):
+    """The nearest bfloat16 of a float32, as float32."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(_rounded(builder, builder.bitcast(args[0], I32)), args[0].type)
+
+    return types.float32(types.float32), codegen
+
+
+@intrinsic
 def pack_line(typingctx, source, count, to):
     """Pairs of the first `count` of 32 floats, an odd one with 0. Nothing else is read or written."""
 
@@ -103,7 +113,7 @@ def pack_line(typingctx, source, count, to):
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-def packer(pairs: bool) -> Any:
+def packer(pairs: bool = False, rounded: bool = False) -> Any:
     """An intrinsic (low, low_count, high, high_count, to): LANES words of a row, or of pairs from two. Elements from
     a count on, which may be negative, are not read but taken as zeros.
     """
@@ -116,7 +126,7 @@ def packer(pairs: bool) -> Any:
             if pairs:
                 more = lanes.masked_load(builder, high, 0, lanes.mask(builder, high_count))
                 words = _interleaved(builder, words, builder.bitcast(more, WORDS))
-            lanes.store(builder, words, to, 0)
+            lanes.store(builder, _rounded(builder, words) if rounded else words, to, 0)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), codegen
@@ -124,10 +134,10 @@ def packer(pairs: bool) -> Any:
     return pack
 
 
-pack_floats, pack_pairs = packer(pairs=False), packer(pairs=True)
+pack_floats, pack_rounded, pack_pairs = packer(), packer(rounded=True), packer(pairs=True)
 
 
-def transposer(pairs: bool) -> Any:
+def transposer(pairs: bool = False, rounded: bool = False) -> Any:
     """An intrinsic (source, source_row, panel): 16 words of each of 16 rows, source_row bytes apart, to 16 columns of a
     panel.
     """
@@ -143,7 +153,7 @@ def transposer(pairs: bool) -> Any:
                 if pairs:
                     more = lanes.load(builder, start, WORDS, LANES * WORD, align=WORD)
                     words = _consecutive(builder, words, more)
-                rows.append(words)
+                rows.append(_rounded(builder, words) if rounded else words)
             size = LANES // 2
             while size:  # exchange the off-diagonal squares of `size` rows, then those within each
                 up = [j - size + LANES if j & size else j for j in LANE]
@@ -163,7 +173,7 @@ def transposer(pairs: bool) -> Any:
     return transpose
 
 
-transpose_floats, transpose_pairs = transposer(pairs=False), transposer(pairs=True)
+transpose_floats, transpose_rounded, transpose_pairs = transposer(), transposer(rounded=True), transposer(pairs=True)
 
 
 # --- parts of a matrix
@@ -187,7 +197,7 @@ def pack_rows(words, source, stride, count, depth):
 
 
 @kernel
-def pack_depth(words, words_row, source, stride, depth, count, width, pairs):
+def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rounded):
     """Words along the rows of (depth, count): a row of words from each row, or from two. Zeros up to `width`, a
     multiple of LANES.
 
@@ -202,6 +212,8 @@ def pack_depth(words, words_row, source, stride, depth, count, width, pairs):
             for i in range(0, whole, LANES):  # LANES as counts: masks that the compiler drops
                 if pairs:
                     pack_pairs(low + WORD * i, LANES, high + WORD * i, LANES, to + WORD * i)
+                elif rounded:
+                    pack_rounded(low + WORD * i, LANES, 0, 0, to + WORD * i)
                 else:
                     pack_floats(low + WORD * i, LANES, 0, 0, to + WORD * i)
             first, there = whole, count
@@ -210,12 +222,14 @@ def pack_depth(words, words_row, source, stride, depth, count, width, pairs):
         for i in range(first, width, LANES):
             if pairs:
                 pack_pairs(low + WORD * i, count - i, high + WORD * i, there - i, to + WORD * i)
+            elif rounded:
+                pack_rounded(low + WORD * i, count - i, 0, 0, to + WORD * i)
             else:
                 pack_floats(low + WORD * i, count - i, 0, 0, to + WORD * i)
 
 
 @kernel
-def pack_transposed(panel, source, stride, depth, count, width, pairs):
+def pack_transposed(panel, source, stride, depth, count, width, pairs, rounded):
     """A panel's first `width` columns, a multiple of LANES, from (count, depth): rows become columns, then zeros.
 
     Rows of the source are `stride` elements apart.
@@ -229,6 +243,9 @@ def pack_transposed(panel, source, stride, depth, count, width, pairs):
             if pairs:
                 transpose_pairs(at, WORD * stride, to)
                 at += 2 * LANES * WORD
+            elif rounded:
+                transpose_rounded(at, WORD * stride, to)
+                at += LANES * WORD
             else:
                 transpose_floats(at, WORD * stride, to)
                 at += LANES * WORD
@@ -239,6 +256,8 @@ def pack_transposed(panel, source, stride, depth, count, width, pairs):
             words, floats = pointer_i32(panel + p * PANEL_ROW), pointer_f32(panel + p * PANEL_ROW)
             if i >= count:
                 words[i] = 0
+            elif rounded:
+                floats[i] = nearest(row[p])
             elif not pairs:
                 floats[i] = row[p]
             elif 2 * p + 1 < depth:

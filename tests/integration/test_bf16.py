@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm.multiply import own_product_of_pairs, own_product_of_rounded
+from gpt2core.gemm.packing import DOT_BF16
 from gpt2core.run.train import train
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import BLAS, ModelConfig, TrainConfig
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=3, heads=4, channels=96, vocab=256, context=64),
     batch=4, seq=32, steps=50, lr=5e-4, precision="bf16", data="stdlib", scheduler="serial",
 )  # fmt: skip
-LIBRARIES = [library.name for library in gemm.available("bf16")]
+LIBRARIES = [library.name for library in gemm.available("bf16") if library.name in BLAS]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -56,3 +58,10 @@ def test_a_library_without_bfloat16_leaves_it_to_our_own_product():
     result = train(dataclasses.replace(SMALL, steps=1, blas="openblas"))
     assert {op.blas for op in result.ops if op.op == "qkv"} == {"own"}
     assert result.environment["blas"]["name"] == "own"
+
+
+def test_rounded_operands_are_a_candidate_beside_pairs():
+    """An Intel Xeon without AMX multiplies pairs at half the rate of float32."""
+    found = {library.name: library.entry for library in gemm.available("bf16")}
+    assert found["own"] is (own_product_of_pairs if DOT_BF16 else own_product_of_rounded)
+    assert found.get("own-rounded") is (own_product_of_rounded if DOT_BF16 else None)
