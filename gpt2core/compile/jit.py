@@ -133,9 +133,9 @@ class Entry:
         return self.loaded.address
 
     @property
-    def was_kept(self) -> bool:
-        """Whether it was loaded rather than compiled."""
-        return self.loaded.was_kept
+    def is_kept(self) -> bool:
+        """Whether it need not be compiled."""
+        return objects.is_kept(self.name, (self.parameters, *self.made_from))
 
     def _compile(self, symbol: str) -> objects.Compiled:
         from gpt2core.compile import compiler

@@ -50,17 +50,26 @@ def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -
 
     `make` compiles it under the given symbol, for one function at a time.
     """
-    key = hashlib.sha256(repr((target.identity(), name, *made_from)).encode()).hexdigest()[:32]
-    symbol = f"taskloom_{name}_{key}"
+    path = _path(name, made_from)
+    symbol = f"taskloom_{path.stem.replace('-', '_')}"
     with _lock:
         if symbol not in _loaded:
-            path = target.compiled_folder() / f"{name}-{key}.o"
             found = read(path)
             compiled = found or make(symbol)
             if found is None:
                 write(path, compiled)
             _loaded[symbol] = Loaded(_link(symbol, compiled), compiled.result, found is not None)
         return _loaded[symbol]
+
+
+def is_kept(name: str, made_from: Sequence[str]) -> bool:
+    """Whether there is a file of this name and these inputs."""
+    return _path(name, made_from).exists()
+
+
+def _path(name: str, made_from: Sequence[str]) -> Path:
+    key = hashlib.sha256(repr((target.identity(), name, *made_from)).encode()).hexdigest()[:32]
+    return target.compiled_folder() / f"{name}-{key}.o"
 
 
 @functools.cache

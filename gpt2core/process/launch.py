@@ -57,6 +57,11 @@ def metg_command(result: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "gpt2core.taskbench.metg", "--result", str(result)]
 
 
+def loop_command(scheduler: str, runtime: str) -> list[str]:
+    """The argument list of gpt2core.taskbench.loop."""
+    return [sys.executable, "-P", "-m", "gpt2core.taskbench.loop", scheduler, "--runtime", runtime]
+
+
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     """The child's environment: the base one, in which every library with its own threads is limited to one."""
     return {**(os.environ if base is None else base), **ONE_THREAD, "PYTHONUNBUFFERED": "1"}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +22,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.network import fusion_of, network_of
 from gpt2core.node import pinning
+from gpt2core.process import launch
 from gpt2core.run import proofs
 from gpt2core.run.memory import check_plan_fits
 from gpt2core.spec.config import TrainConfig
@@ -115,18 +119,39 @@ def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> 
     return table.choose(libraries, products_of(step), emit)
 
 
-def compile_entries(step: Program, libraries: Sequence[Library], emit: Emit) -> None:
-    """Compile or load every kernel. Events report progress if one is not in the cache."""
-    kernels = [kernel_entry(call.kernel) for op in step.ops for call in op.calls]
+def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> None:
+    """Compile or load every kernel. If one is not in the cache, events report progress, and another process compiles
+    the scheduler's loop meanwhile."""
+    kernels = [kernel_entry(call.kernel) for op in planned.program.ops for call in op.calls]
     entries = list(dict.fromkeys([*(library.entry for library in libraries), *kernels]))
-    cold = False
-    for number, entry in enumerate(entries):
-        if cold:
-            emit({"event": "compiling", "done": number, "total": len(entries) + 1, "kernel": entry.name})
-        _ = entry.address
-        cold = cold or not entry.was_kept
-    if cold:
-        emit({"event": "compiling", "done": len(entries), "total": len(entries) + 1, "kernel": "scheduler"})
+    if all(entry.is_kept for entry in entries):
+        for entry in entries:
+            _ = entry.address
+        return
+    with _loop_compiled(planned):
+        for number, name in enumerate([*(entry.name for entry in entries), "scheduler"]):
+            emit({"event": "compiling", "done": number, "total": len(entries) + 1, "kernel": name})
+            if number < len(entries):
+                _ = entries[number].address
+
+
+@contextlib.contextmanager
+def _loop_compiled(planned: Plan) -> Iterator[None]:
+    """Meanwhile another process compiles the scheduler's loop, if this run has a second core; it has ended at the end
+    of the block. If it fails, this process compiles the loop when it runs.
+    """
+    cores = set(planned.cores)
+    if len(cores) < 2:
+        yield
+        return
+    command = launch.loop_command(planned.config.scheduler, planned.config.runtime)
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as other:
+        os.sched_setaffinity(other.pid, cores)
+        try:
+            yield
+        except BaseException:
+            other.kill()
+            raise
 
 
 def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]]) -> None:

@@ -63,7 +63,7 @@ def train(
     spent.went_to("planning")
     libraries = load_libraries(config, planned.program)
     resident.grew_by("blas")
-    compile_entries(planned.program, libraries, emit)
+    compile_entries(planned, libraries, emit)
     resident.grew_by("compiled")
     chosen = choose_products(planned.program, libraries, emit)
     resident.grew_by("blas")

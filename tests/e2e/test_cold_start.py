@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -69,13 +70,38 @@ def test_cold_and_warm_starts_agree_and_only_the_cold_one_compiles(first: Path, 
     assert warm["weights_sha256"] == cold["weights_sha256"]
 
 
+def test_the_loop_is_compiled_once_in_another_process(first: Path) -> None:
+    assert len(list(first.glob("cache/*/task_loop-*.o"))) == 1
+
+
 @pytest.mark.parametrize("scheduler", ["serial", "fork-join", "omp-for", "omp-task"])
-def test_every_scheduler_starts_without_numba_once_it_was_compiled(warmed: Path, scheduler: str) -> None:
-    settings = {"scheduler": scheduler, "threads": 1 if scheduler == "serial" else 2}
-    _, cold = start(warmed, "cold", **settings)  # compiles what `task` does not have
+def test_a_loop_that_another_process_compiled_needs_no_numba(first: Path, warmed: Path, scheduler: str) -> None:
+    environment = {**launch.environment(), "TASKLOOM_CACHE_DIR": str(warmed / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    subprocess.run(launch.loop_command(scheduler, "auto"), env=environment, check=True)
     refuse_numba(warmed)
-    _, warm = start(warmed, "warm", **settings)
-    assert warm["weights_sha256"] == cold["weights_sha256"]
+    _, warm = start(warmed, "warm", scheduler=scheduler, threads=1 if scheduler == "serial" else 2)
+    assert warm["weights_sha256"] == json.loads((first / "cold.json").read_text())["weights_sha256"]
+
+
+def test_a_run_compiles_its_loop_itself_if_the_other_process_fails(warmed: Path) -> None:
+    for name in ("task_loop", "adamw"):
+        (file,) = warmed.glob(f"cache/*/{name}-*.o")
+        file.unlink()
+    result = warmed / "result.json"
+    program = (
+        "from gpt2core import __main__ as trainer; from gpt2core.process import launch, trainer as process\n"
+        "launch.loop_command = lambda *_: ['false']\n"
+        "process.leave(trainer.main())"
+    )
+    environment = {**launch.environment(), "TASKLOOM_CACHE_DIR": str(warmed / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--result", str(result)], input=json.dumps(SETTINGS), env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(list(warmed.glob("cache/*/task_loop-*.o"))) == 1
 
 
 def test_two_trainers_may_compile_at_once(warmed: Path) -> None:

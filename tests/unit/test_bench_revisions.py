@@ -138,5 +138,7 @@ def test_a_case_says_what_is_run_in_turns() -> None:
     tiny, large, sweeps = (Case.parse(name, 20) for name in ("tiny:task:1", "gpt2-124m:fork-join:1", "metg"))
     assert (tiny.report, tiny.turn_s, large.turn_s, sweeps.report, sweeps.turn_s) == ("step", 0.2, 2.5, "sweep", 0.0)
     assert (large.settings["scheduler"], large.settings["threads"]) == ("fork-join", 1)
+    variant = Case.parse("tiny:task none 1x16:2", 20).settings
+    assert (variant["sync"], variant["batch_slice"], variant["token_slice"]) == ("none", 1, 16)
     assert not large.warm({"step": 2})
     assert large.warm({"step": 3})

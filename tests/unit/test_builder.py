@@ -209,7 +209,7 @@ def test_an_entry_is_loaded_from_the_cache_by_the_next_process(monkeypatch: pyte
     monkeypatch.setattr(objects, "_loaded", {})
     again = kernel_entry.__wrapped__(row_sums)
     assert again.address
-    assert again.was_kept
+    assert again.loaded.was_kept
 
 
 def test_each_thread_has_its_own() -> None:
