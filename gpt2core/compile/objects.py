@@ -7,6 +7,7 @@ is read, and a damaged file is compiled again.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import inspect
@@ -19,7 +20,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from gpt2core.compile import target
-from gpt2core.node.files import replacing
+from gpt2core.node.files import replacing, unreadable
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,30 @@ def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -
     with _lock:
         if symbol not in _loaded:
             found = read(path)
-            compiled = found or make(symbol)
-            if found is None:
-                write(path, compiled)
+            compiled = found or _compiled(path, symbol, make)
             _loaded[symbol] = Loaded(_link(symbol, compiled), compiled.result, found is not None)
         return _loaded[symbol]
+
+
+def _compiled(path: Path, symbol: str, make: Callable[[str], Compiled]) -> Compiled:
+    """Compile and store a function, unless another process does; then wait for that. Raises UnreadableFile if it cannot
+    be stored."""
+    beside = path.with_suffix(".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = beside.open("w")
+    except OSError as error:
+        raise unreadable(beside, error) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            found = read(path)
+            if found is None:
+                found = make(symbol)
+                write(path, found)
+        finally:
+            beside.unlink(missing_ok=True)
+    return found
 
 
 def is_kept(name: str, made_from: Sequence[str]) -> bool:
@@ -97,7 +117,6 @@ def write(path: Path, compiled: Compiled) -> None:
     """Store object code. Raises UnreadableFile if it cannot be written."""
     about = json.dumps({"calls": list(compiled.calls), "result": compiled.result}).encode()
     content = about + b"\n" + compiled.code
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part:
         part.write_bytes(_checksum(content) + b"\n" + content)
 

@@ -57,9 +57,9 @@ def metg_command(result: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "gpt2core.taskbench.metg", "--result", str(result)]
 
 
-def loop_command(scheduler: str, runtime: str) -> list[str]:
-    """The argument list of gpt2core.taskbench.loop."""
-    return [sys.executable, "-P", "-m", "gpt2core.taskbench.loop", scheduler, "--runtime", runtime]
+def loop_command(scheduler: str, runtime: str, kernels: Sequence[str] = ()) -> list[str]:
+    """The argument list of gpt2core.taskbench.loop. kernels: each as MODULE:NAME."""
+    return [sys.executable, "-P", "-m", "gpt2core.taskbench.loop", "--runtime", runtime, scheduler, *kernels]
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -30,6 +30,7 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.step import graph, slicing
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
+from gpt2core.step.signature import Kernel
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -121,14 +122,14 @@ def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> 
 
 def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> None:
     """Compile or load every kernel. If one is not in the cache, events report progress, and another process compiles
-    the scheduler's loop meanwhile."""
-    kernels = [kernel_entry(call.kernel) for op in planned.program.ops for call in op.calls]
-    entries = list(dict.fromkeys([*(library.entry for library in libraries), *kernels]))
+    the scheduler's loop and the last kernels."""
+    kernels = list(dict.fromkeys(call.kernel for op in planned.program.ops for call in op.calls))
+    entries = list(dict.fromkeys([*(library.entry for library in libraries), *map(kernel_entry, kernels)]))
     if all(entry.is_kept for entry in entries):
         for entry in entries:
             _ = entry.address
         return
-    with _loop_compiled(planned):
+    with _compiling_beside(planned, kernels[::-1]):
         for number, name in enumerate([*(entry.name for entry in entries), "scheduler"]):
             emit({"event": "compiling", "done": number, "total": len(entries) + 1, "kernel": name})
             if number < len(entries):
@@ -136,15 +137,16 @@ def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> 
 
 
 @contextlib.contextmanager
-def _loop_compiled(planned: Plan) -> Iterator[None]:
-    """Meanwhile another process compiles the scheduler's loop, if this run has a second core; it has ended at the end
-    of the block. If it fails, this process compiles the loop when it runs.
+def _compiling_beside(planned: Plan, kernels: Sequence[Kernel]) -> Iterator[None]:
+    """Meanwhile another process compiles the scheduler's loop and then these kernels, if this run has a second core.
+    It has ended at the end of the block. What it did not compile, this process compiles when it is first used.
     """
     cores = set(planned.cores)
     if len(cores) < 2:
         yield
         return
-    command = launch.loop_command(planned.config.scheduler, planned.config.runtime)
+    names = [f"{kernel.__module__}:{kernel.__name__}" for kernel in kernels]
+    command = launch.loop_command(planned.config.scheduler, planned.config.runtime, names)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as other:
         os.sched_setaffinity(other.pid, cores)
         try:

@@ -1,13 +1,15 @@
-"""Compile a scheduler's loop and end: `python -m gpt2core.taskbench.loop SCHEDULER`.
+"""Compile a scheduler's loop, then kernels: `python -m gpt2core.taskbench.loop SCHEDULER MODULE:KERNEL...`.
 
-A trainer on a fresh installation starts it as a process, so that the loop is compiled while it compiles its kernels.
-The loop's arguments have the same types for every program, so the smallest program is run.
+A trainer on a fresh installation starts it as a process and compiles kernels meanwhile, in the opposite order. The
+loop's arguments have the same types for every program, so the smallest program is run.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 
+from gpt2core.compile.entries import kernel_entry
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
 from gpt2core.spec import schedulers
@@ -19,9 +21,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m gpt2core.taskbench.loop", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("scheduler", choices=schedulers.SCHEDULERS)
+    parser.add_argument("kernels", nargs="*", help="kernels that are compiled next")
     parser.add_argument("--runtime", default=schedulers.AUTO, help="of a scheduler that has one")
     given = parser.parse_args()
     TaskBench("trivial", given.scheduler, 1, allowed_cores()[:1], runtime=given.runtime).run(1, 1)
+    for module, _, name in (kernel.partition(":") for kernel in given.kernels):
+        entry = kernel_entry(getattr(importlib.import_module(module), name))
+        if not entry.is_kept:
+            _ = entry.address
     return 0
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +98,21 @@ def test_kept_code_is_not_made_again(folder: Path) -> None:
     assert (first.was_kept, again.was_kept, len(made)) == (False, True, 1)
     assert not objects.load("seven", ("b",), make).was_kept
     assert len(list(folder.glob("seven-*.o"))) == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_code_that_another_process_compiles_is_waited_for() -> None:
+    def make(_: str) -> Compiled:
+        raise AssertionError("it was compiled twice")
+
+    path = objects._path("seven", ("waited",))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor() as pool:
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            waiting = pool.submit(objects.load, "seven", ("waited",), make)
+            objects.write(path, seven(f"taskloom_{path.stem.replace('-', '_')}"))
+        assert waiting.result(60).address
 
 
 @pytest.mark.parametrize(
