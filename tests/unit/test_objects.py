@@ -117,8 +117,8 @@ def test_code_that_another_process_compiles_is_waited_for() -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda b: b[:-1], lambda b: b[:0], lambda b: b[:200] + bytes([b[200] ^ 1]) + b[201:], lambda b: b"0" + b[1:],
-     lambda b: b.replace(b'"none"', b'"bool"', 1)],
+    [lambda b: b[:-1], lambda b: b[:0], lambda b: b[:200] + bytes([b[200] ^ 1]) + b[201:],
+     lambda b: bytes([b[0] ^ 1]) + b[1:], lambda b: b.replace(b'"none"', b'"bool"', 1)],
 )  # fmt: skip
 def test_damaged_code_is_made_again(folder: Path, damage) -> None:  # type: ignore[no-untyped-def]
     objects.load("seven", ("damaged",), seven)
