@@ -140,25 +140,21 @@ def place(session: Session, settings: Settings, run: Run) -> QueuePlace | None:
         return None
     ahead = select(func.count()).where(is_queued(), tuple_(Run.rank, Run.id) < tuple_(run.rank, run.id))
     before = session.execute(ahead).scalar_one()
-    reason, text = Outlook(session, settings).waiting_for(run, before)
+    reason, text = Outlook(session, settings, [run]).waiting_for(run, before)
     return QueuePlace(position=before + 1, reason=reason, waiting_for=text)
 
 
 class Outlook:
-    """Reasons why queued runs wait; workers and pools are read once."""
+    """Reasons why queued runs wait; workers, pools, and the blocks of all runs are read once."""
 
-    def __init__(self, session: Session, settings: Settings) -> None:
-        self._session = session
+    def __init__(self, session: Session, settings: Settings, runs: Sequence[Run]) -> None:
         self._registered = session.execute(select(func.count()).select_from(Worker)).scalar_one()
         self._offers, self._pools = _offers(session, settings), demand.heard_of(session)
-        self._wishes: dict[tuple[int, int], Wish] = {}
+        self._wishes = _wishes(session, runs)
 
     def waiting_for(self, run: Run, runs_before: int) -> Answer:
-        """Reason why a queued run with `before` runs ahead of it waits."""
-        block = (run.experiment_id, run.block)
-        if block not in self._wishes:
-            self._wishes[block] = _wish(self._session, run)
-        wish = self._wishes[block]
+        """Reason why one of the runs waits, with `runs_before` runs ahead of it."""
+        wish = self._wishes[run.experiment_id, run.block]
         found = waiting_for(wish, self._offers, self._registered, runs_before)
         return waiting_for_pool(wish, self._pools, found)
 
@@ -199,17 +195,26 @@ def _job_of(pool: PoolSummary) -> Offer:
     )
 
 
-def _wish(session: Session, run: Run) -> Wish:
-    labels = session.scalars(select(RequiredLabel.label).where(RequiredLabel.experiment_id == run.experiment_id))
-    block = session.get_one(Block, (run.experiment_id, run.block))
-    return Wish(
-        labels=frozenset((key, value) for key, value in map(json.loads, labels)),
-        cores=block.cores_needed,
-        pinned_cores=frozenset(map(int, filter(None, block.pinned_cores.split(",")))),
-        memory_bytes=block.memory_needed_bytes,
-        timeout_s=run.timeout_s,
-        kept_by=None if block.node is None or block.core_set is None else (block.node, block.core_set),
-    )
+def _wishes(session: Session, runs: Sequence[Run]) -> dict[tuple[int, int], Wish]:
+    """Requirements of the runs' blocks, by experiment and number; a run's timeout is that of its block's first."""
+    first = {(run.experiment_id, run.block): run for run in reversed(runs)}
+    labels: dict[int, set[tuple[str, str]]] = {experiment_id: set() for experiment_id, _ in first}
+    required = select(RequiredLabel.experiment_id, RequiredLabel.label)
+    for experiment_id, label in session.execute(required.where(RequiredLabel.experiment_id.in_(labels))):
+        key, value = json.loads(label)
+        labels[experiment_id].add((key, value))
+    blocks = session.scalars(select(Block).where(tuple_(Block.experiment_id, Block.number).in_(first)))
+    return {
+        (block.experiment_id, block.number): Wish(
+            labels=frozenset(labels[block.experiment_id]),
+            cores=block.cores_needed,
+            pinned_cores=frozenset(map(int, filter(None, block.pinned_cores.split(",")))),
+            memory_bytes=block.memory_needed_bytes,
+            timeout_s=first[block.experiment_id, block.number].timeout_s,
+            kept_by=None if block.node is None or block.core_set is None else (block.node, block.core_set),
+        )
+        for block in blocks
+    }
 
 
 def _offers(session: Session, settings: Settings) -> list[Offer]:

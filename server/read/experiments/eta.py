@@ -1,10 +1,11 @@
-"""Remaining time of the queue: open runs times their experiments' mean run time, over the present workers."""
+"""Remaining time of the queue: open runs times the mean time of their experiments' latest runs, over the present
+workers. The work grows with the queue, not with the ended runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.server.db import db_now
@@ -14,6 +15,7 @@ from taskloom.server.queue.runs.states import OPEN
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
+OF_EXPERIMENT = 30  # latest runs of an experiment, whose mean is used
 LATEST = 200  # latest ended runs, whose mean is used for experiments without an ended run
 
 
@@ -34,9 +36,7 @@ def eta(session: Session, settings: Settings) -> Eta:
     left = select(Run.experiment_id, func.count(), func.min(Run.id))
     left = left.where(Run.experiment_id.in_(active), Run.state.in_(OPEN)).group_by(Run.experiment_id)
     open_runs = {row[0]: (row[1], row[2]) for row in session.execute(left)}
-    took = select(Run.experiment_id, func.avg(Run.finished_at - Run.started_at))
-    took = took.where(Run.experiment_id.in_(active), Run.state == "succeeded").group_by(Run.experiment_id)
-    mean_s = {row[0]: row[1] for row in session.execute(took)}
+    mean_s = {row[0]: row[1] for row in session.execute(select(Experiment.id, _mean_s()).where(is_active))}
     usual_s = _usual_s(session)
     workers = _present(session, settings)
     found: dict[int, float | None] = dict.fromkeys(priorities)
@@ -47,6 +47,14 @@ def eta(session: Session, settings: Settings) -> Eta:
         total_s = None if total_s is None or each_s is None else total_s + count * each_s / workers
         found[experiment_id] = total_s
     return Eta(found, total_s)
+
+
+def _mean_s() -> ScalarSelect[float | None]:
+    """SQL: mean time of an experiment's latest runs."""
+    took = select((Run.finished_at - Run.started_at).label("took_s"))
+    took = took.where(Run.experiment_id == Experiment.id, Run.state == "succeeded")
+    latest = took.order_by(Run.id.desc()).limit(OF_EXPERIMENT).correlate(Experiment).subquery()
+    return select(func.avg(latest.c.took_s)).scalar_subquery()
 
 
 def _usual_s(session: Session) -> float | None:

@@ -27,7 +27,8 @@ def queue(database: Database, settings: Settings, cursor: str | None, limit: int
         query = select(Run, Experiment.name).join(Experiment, Experiment.id == Run.experiment_id)
         rows = {run.id: (run, name) for run, name in session.execute(query.where(Run.id.in_(ids)))}
         total = session.execute(select(func.count()).where(is_queued())).scalar_one()
-        outlook, items, before = Outlook(session, settings), [], 0
+        outlook = Outlook(session, settings, [rows[run_id][0] for run_id in ids])
+        items, before = [], 0
         if ids:
             first, _ = rows[ids[0]]
             ahead = select(func.count()).where(is_queued(), tuple_(Run.rank, Run.id) < tuple_(first.rank, first.id))

@@ -125,10 +125,11 @@ def _ended(session: Session, since: float) -> dict[str, int]:
 def _waiting(session: Session, settings: Settings) -> list[Waiting]:
     """Reasons why the first queued runs wait, the most frequent first."""
     first = select(Run).where(is_queued()).order_by(Run.rank, Run.id).limit(FIRST_QUEUED)
-    outlook = Outlook(session, settings)
+    runs = session.scalars(first).all()
+    outlook = Outlook(session, settings, runs)
     texts: dict[WaitingReason, str] = {}
     counts: Counter[WaitingReason] = Counter()
-    for before, run in enumerate(session.scalars(first)):
+    for before, run in enumerate(runs):
         reason, text = outlook.waiting_for(run, before)
         texts.setdefault(reason, text)
         counts[reason] += 1
