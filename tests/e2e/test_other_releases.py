@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from patience import until
+from patience import DEADLINE_S, until
 from processes import House, Process
 from runs import ended, submit
 
@@ -71,7 +71,7 @@ def test_an_earlier_client_reads_todays_server(home: House, client: Client, rele
     assert until(lambda: ended(client, run_id), "the run", TRAINING_S).state == "succeeded"
     done = subprocess.run(
         [sys.executable, "-P", "-c", CLIENT, home.url], env={"PYTHONPATH": str(release(OPEN_ANSWERS))},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["succeeded", {"succeeded": 1}, 1]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from patience import until
+from patience import DEADLINE_S, until
 from postgres_server import Postgres
 from processes import House, Process, house
 from runs import check_books, ended, submit, submit_many, succeeded, training
@@ -106,7 +106,7 @@ def test_a_server_killed_between_result_and_acknowledgement(home: House, client:
     carry = LoseOneAnswer("PUT", "/result", 200, then=lambda: kill(home.server))
     with Wire(home.url, carry) as wire:
         worker = home.start_worker("quick", "--server", wire.url)
-        assert carry.lost.wait(30)
+        assert carry.lost.wait(DEADLINE_S)
         assert list(home.spool.glob("*.json"))
         home.start_server()
         worker.event("delivered")
@@ -123,7 +123,7 @@ def test_a_server_killed_between_claim_and_answer(home: House, client: Client) -
     carry = LoseOneAnswer("POST", "/leases", 201, then=lambda: kill(home.server))
     with Wire(home.url, carry) as wire:
         worker = home.start_worker("quick", "--server", wire.url)
-        assert carry.lost.wait(30)
+        assert carry.lost.wait(DEADLINE_S)
         home.start_server()
         assert ended(client, run_id).attempts == 1  # the claim existed: the worker got the same lease again
         worker.end()

@@ -133,11 +133,11 @@ def test_a_body_that_does_not_come_ends(keyed, connect, path):
 def test_a_body_that_keeps_up_may_take_long(start_server):
     """Each piece extends the time by a minute, so only the sum of the pauses exceeds the time of a body without a
     rate."""
-    api = start_server(body_timeout_s=0.5, min_body_rate=100.0)
+    api = start_server(body_timeout_s=1.0, min_body_rate=100.0)
 
     def slowly():
         yield b"{" + b" " * 6000
-        for _ in range(3):
+        for _ in range(4):
             time.sleep(0.3)
             yield b" " * 6000
         yield b"}"

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from patience import until
+from patience import DEADLINE_S, until
 
 from taskloom.server.queue.experiments import service
 
@@ -188,7 +188,7 @@ def test_work_stops_when_the_client_that_asked_for_it_has_gone(api, monkeypatch)
 
     def look():
         started.set()
-        go_on.wait(20)
+        go_on.wait(DEADLINE_S)
         try:
             check()
         except BaseException:
@@ -200,11 +200,11 @@ def test_work_stops_when_the_client_that_asked_for_it_has_gone(api, monkeypatch)
     for _ in range(3):  # one is running, two wait for their turn
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{api.http.base_url}/api/v1/experiments", json=body, timeout=0.3)
-    assert started.is_set()
+    assert started.wait(DEADLINE_S)
     turns = api.context.expanding._limiter
     until(lambda: turns.statistics().tasks_waiting == 0, "those that wait to be given up")
     go_on.set()
-    assert stopped.wait(20)
+    assert stopped.wait(DEADLINE_S)
     until(lambda: turns.borrowed_tokens == 0, "the expansion to stop")
     assert api.sql("SELECT count(*) FROM experiment") == [(0,)]
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import psutil
 import pytest
-from patience import DEADLINE_S
+from patience import DEADLINE_S, until
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
@@ -140,11 +140,11 @@ def test_what_takes_too_long_is_given_up_and_its_process_ends(start_server, meas
     api = start_server(analysis_processes=1)
     measured(api)
     ask(api)
-    api.reading.answers.pool.deadline_s = 2.0  # the process has started
+    api.reading.answers.pool.deadline_s = 0.5  # the process has started
     (child,) = children()
     child.suspend()
     problem = ask(api, "memory", 504)
-    assert (problem["type"], problem["max_s"]) == ("/problems/analysis-too-long", 2.0)
+    assert (problem["type"], problem["max_s"]) == ("/problems/analysis-too-long", 0.5)
     child.wait(DEADLINE_S)
     assert not children()
 
@@ -157,7 +157,7 @@ def test_with_the_last_client_that_waits_its_work_ends(start_server, measured):
     child.suspend()
     for _ in range(3):
         with pytest.raises(httpx.ReadTimeout):
-            api.http.get("/api/v1/analysis/memory?experiment_id=1", timeout=1)
+            api.http.get("/api/v1/analysis/memory?experiment_id=1", timeout=0.5)
     child.wait(DEADLINE_S)
     assert ask(api, "memory")
 
@@ -180,16 +180,15 @@ def test_more_questions_than_may_wait_are_refused(start_server, measured):
     api = start_server(analysis_processes=1, max_questions=1)
     measured(api)
     ask(api)
-    api.reading.answers.pool.deadline_s = 3.0
     (child,) = children()
     child.suspend()
     with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(ask, api, "memory", 504)
-        while not len(api.reading.answers.pool.flights):
-            time.sleep(0.01)
+        waits = pool.submit(ask, api, "memory")
+        until(lambda: len(api.reading.answers.pool.flights))
         refused = api.http.get("/api/v1/analysis/roofline?experiment_id=1")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-        waits.result()
+        child.resume()
+        assert waits.result(DEADLINE_S)
 
 
 @pytest.mark.both_databases

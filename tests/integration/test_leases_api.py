@@ -2,7 +2,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import until
+from patience import DEADLINE_S, until
 from sqlalchemy import text
 
 from taskloom.server.neighbours import LISTENER
@@ -170,7 +170,7 @@ def test_cores_that_overlap_are_not_given_twice_at_the_same_moment(api):
             session.execute(text("LOCK TABLE attempt IN SHARE MODE"))  # read it, but add nothing to it
             claims = [pool.submit(claim, node) for node in nodes]
             until(lambda: api.sql(waiting) == [(2,)])
-        assert sorted(one.result(10) for one in claims) == [201, 204]
+        assert sorted(one.result(DEADLINE_S) for one in claims) == [201, 204]
 
 
 def test_a_waiting_worker_is_woken_by_a_submission(api):
@@ -179,7 +179,7 @@ def test_a_waiting_worker_is_woken_by_a_submission(api):
         waiting = pool.submit(node.claim, 201, 20)
         until_waiting(api)
         made = api.submit()
-        assert waiting.result(10)["experiment_id"] == made["id"]
+        assert waiting.result(18)["experiment_id"] == made["id"]
 
 
 def test_a_waiting_worker_is_woken_by_what_another_server_queues(start_server):
@@ -189,7 +189,7 @@ def test_a_waiting_worker_is_woken_by_what_another_server_queues(start_server):
         waiting = pool.submit(node.claim, 201, 20)
         until_waiting(ours)
         made = theirs.submit()
-        assert waiting.result(10)["experiment_id"] == made["id"]
+        assert waiting.result(18)["experiment_id"] == made["id"]
 
 
 @pytest.mark.on_postgres
@@ -204,7 +204,7 @@ def test_servers_on_postgresql_tell_each_other_at_once_and_again_after_a_lost_co
             waiting = pool.submit(node.claim, 201, 20)
             until_waiting(ours)
             made = theirs.submit()
-            lease = waiting.result(10)
+            lease = waiting.result(18)
         assert lease["experiment_id"] == made["id"]
         node.upload(lease, error={"slug": "null-trainer"})
         if round_no == 0:
@@ -251,7 +251,7 @@ def test_waiting_workers_leave_the_api_its_threads(api):
         for _ in range(20):
             assert api.get("/runs")["items"] == []
         api.context.waiting.close_soon()
-        assert [one.result(10) for one in waiting] == [None] * 60
+        assert [one.result(DEADLINE_S) for one in waiting] == [None] * 60
 
 
 def test_a_worker_gets_no_run_that_may_take_longer_than_it_lives(api):

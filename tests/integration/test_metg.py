@@ -21,6 +21,7 @@ from gpt2core.taskbench.metg import measure
 
 CORES = sorted(os.sched_getaffinity(0))
 WIDTH, ITERATIONS = 6, 40
+SMALL_CACHE_BYTES = 20 << 20  # gigabytes of streams prove no more
 
 
 def cores(threads: int) -> list[int]:
@@ -57,9 +58,11 @@ def test_the_memory_kernel_goes_over_each_threads_buffer(scheduler: str) -> None
         streams.check()
 
 
-def test_streams_are_larger_than_the_caches() -> None:
+def test_streams_are_larger_than_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     used = cores(2)
     assert stream_bytes(used) * 2 >= 8 * host.last_level_cache_bytes(used)
+    monkeypatch.setattr(host, "last_level_cache_bytes", lambda _: SMALL_CACHE_BYTES)
+    assert stream_bytes(used) * 2 == 8 * SMALL_CACHE_BYTES
     assert Streams(used).buffer.nbytes == 2 * (stream_bytes(used) // 512 * 512)
 
 
@@ -101,7 +104,8 @@ def test_a_task_that_did_not_run_is_caught() -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("kernel", [KERNELS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in KERNELS[1:])])
-def test_a_sweep_tells_its_points_and_ends_in_a_result(kernel: str) -> None:
+def test_a_sweep_tells_its_points_and_ends_in_a_result(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "last_level_cache_bytes", lambda _: SMALL_CACHE_BYTES)
     config = MetgConfig(pattern=("fft", "tree"), width=4, kernel=kernel, repetitions=2, max_grain=64, point_s=1e-4)
     events: list[dict[str, object]] = []
     found = measure(config, events.append, threading.Event())

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from patience import DEADLINE_S
 from stages import run_program
 from toys import toy, wide
 
@@ -247,7 +248,7 @@ def test_fork_join_stops_though_a_thread_reads_the_decision_late():
         control=Reduce(Tensor("control")), seen=Reduce(Tensor("seen")), last=last,
     )  # fmt: skip
     control = memory.arrays["control"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE_S
 
     def watch() -> None:
         if time.monotonic() > deadline:
@@ -290,7 +291,7 @@ def test_a_failing_watch_is_called_on_and_its_first_failure_is_raised():
         raise RuntimeError(f"call {len(calls)}")
 
     with pytest.raises(RuntimeError, match="call 1"):
-        Team([0]).run(lambda _: came.append(enough.wait(20)), [], watch, period_s=0.001)
+        Team([0]).run(lambda _: came.append(enough.wait(DEADLINE_S)), [], watch, period_s=0.001)
     assert came == [True]
 
 

@@ -100,7 +100,7 @@ def keys(tmp_path, *arguments, status=0):
     """What `python -m taskloom.server keys` prints."""
     program = [sys.executable, "-P", "-m", "taskloom.server", "keys"]
     command = [*program, "--database-url", f"sqlite:///{tmp_path}/test.db", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout if status == 0 else done.stderr

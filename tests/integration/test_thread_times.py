@@ -47,6 +47,14 @@ def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[Shares]:
     return shares_of(run_program(wide(step, slice(None)), memory, "fork-join", [0, 1], STEPS, **how))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled() -> None:
+    """Compile what these tests run before one of them makes the other process wait."""
+    run_graph([[]], "step")
+    for dynamic in (False, True):
+        run_one_op(1, 2, dynamic)
+
+
 def until_seen(shares: Callable[[], list[Shares]], holds: Callable[[list[Shares]], bool]) -> None:
     """Measure until the shares are as expected: if another process uses a thread's core, they differ."""
     until(lambda: holds(shares()), "a run that nothing disturbed")
@@ -129,7 +137,6 @@ def test_a_wait_is_starvation_until_the_last_task_has_begun(since, until, starve
     assert record.waited[1, [STARVATION, BARRIER]].tolist() == [starved, barrier]
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(("scheduler", "sync"), VARIANTS)
 def test_a_threads_times_add_up_to_the_timed_steps(scheduler, sync):
     threads = 1 if scheduler == "serial" else 2

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from caller import Node
-from patience import until
+from patience import DEADLINE_S, until
 from sqlalchemy import text
 
 pytestmark = pytest.mark.both_databases
@@ -77,7 +77,7 @@ def test_a_first_registration_may_come_twice_at_once(api):
             session.execute(text("LOCK TABLE worker IN SHARE MODE"))  # read it, but add nothing to it
             sent = [pool.submit(api.http.post, "/api/v1/workers", json=identity) for _ in range(2)]
             until(lambda: api.sql("SELECT count(*) FROM pg_locks WHERE NOT granted") == [(2,)], "two registrations")
-        assert sorted(one.result(10).status_code for one in sent) == [200, 201]
+        assert sorted(one.result(DEADLINE_S).status_code for one in sent) == [200, 201]
 
 
 def test_the_address_and_the_body_name_the_same_worker(api):

@@ -6,6 +6,7 @@ Each runtime and number of threads has its own process, because a runtime reads 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import random
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from stages import run_program
 from toys import toy, wide
 
 from gpt2core.node import openmp
-from gpt2core.run import canary, train
+from gpt2core.run import canary, prepare, train
 from gpt2core.spec.config import POLICIES, SYNCS, ModelConfig, TrainConfig
 from gpt2core.spec.result import TrainResult
 from gpt2core.spec.schedulers import RUNTIMES
@@ -40,7 +41,7 @@ ORDERS = [
 KINDS: list[dict[str, Any]] = [
     {"fusion": "all"}, {"fusion": "none"}, {"grad_accum": 3}, {"grad_accum": 2, "grad_clip": 0.5},
 ]  # fmt: skip
-REPEATS = 3
+REPEATS = 2
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("threads", [1, 2, 3, 8])]
 # CI installs all three, and fails if a test is skipped.
@@ -51,6 +52,17 @@ runtimes = pytest.mark.parametrize(
 )  # fmt: skip
 
 
+@functools.cache
+def planned(config: TrainConfig, *rest: int) -> prepare.Plan:
+    return prepare.plan(config, *rest)
+
+
+@functools.cache
+def serially(config: TrainConfig) -> tuple[Any, ...]:
+    """Losses and weights under `serial`."""
+    return outcomes([config])[0][:2]
+
+
 @pytest.fixture(scope="module")
 def apart() -> Iterator[Apart]:
     with processes() as call:
@@ -58,10 +70,11 @@ def apart() -> Iterator[Apart]:
 
 
 def outcomes(configs: list[TrainConfig], stress: str = "") -> list[tuple[Any, ...]]:
-    """Losses, weights and threads' cores of each run."""
+    """Losses, weights and threads' cores of each run. Planning takes longer than such a run, so plans are kept."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TASKLOOM_STRESS", stress)
         patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
+        patch.setattr(train, "plan", planned)
         return [outcome(train.train(config)) for config in configs]
 
 
@@ -94,15 +107,14 @@ def test_losses_and_weights_are_bit_identical(
 
 
 @runtimes
-def test_a_hundred_iterations_under_random_delays(runtime: str, threads: int, apart: Apart) -> None:
+def test_iterations_under_random_delays(runtime: str, threads: int, apart: Apart) -> None:
     small = ModelConfig(layers=2, heads=2, channels=16, vocab=29, context=8)
-    config = dataclasses.replace(SMALL, model=small, batch=2, seq=6, batch_slice=1, steps=100, lr=1e-3)
+    config = dataclasses.replace(SMALL, model=small, batch=2, seq=6, batch_slice=1, steps=30, lr=1e-3)
     if threads == 3:
         config = dataclasses.replace(config, grad_accum=2, grad_clip=0.1)
-    due = outcomes([config])[0][:2]
     configs = [dataclasses.replace(config, threads=threads, runtime=runtime, **order) for order in ORDERS]
     for order, found in zip(configs, apart((runtime, threads), outcomes, configs, str(threads)), strict=True):
-        assert found[:2] == due, order
+        assert found[:2] == serially(config), order
 
 
 def random_graphs(runtime: str, threads: int, seeds: range) -> list[tuple[int, bool]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import DEADLINE_S
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
@@ -143,7 +144,7 @@ def test_processes_that_start_together_share_one_table():
     children = [context.Process(target=load_in_a_process, args=(time.time() + 0.2, answer)) for _ in range(3)]
     for child in children:
         child.start()
-    found = [answer.get(timeout=60) for _ in children]
+    found = [answer.get(timeout=DEADLINE_S) for _ in children]
     for child in children:
         child.join()
     assert found[0] == found[1] == found[2]

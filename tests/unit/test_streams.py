@@ -3,6 +3,8 @@ import contextlib
 import json
 import threading
 
+from patience import DEADLINE_S
+
 from taskloom.contract.events import ExperimentEvent
 from taskloom.server.queue.attempts.waiting import WaitingRoom
 from taskloom.server.read.events.service import Seen, Topic
@@ -23,7 +25,7 @@ class Database:
         assert set(topics) <= {TOPIC}
         self.looks += 1
         runs = self.runs
-        assert self.going.wait(20)
+        assert self.going.wait(DEADLINE_S)
         state = ExperimentEvent(experiment_id=1, state="active", runs=runs, by_state={"queued": runs}, active=[])
         return {TOPIC: Seen(TOPIC, state, ended=False)}
 
