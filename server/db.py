@@ -118,8 +118,11 @@ class Database:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         self._closed = False
         self._writing = self.engine.execution_options(writes=True)
+        # On PostgreSQL a transaction costs two round trips, and statements at READ COMMITTED share nothing by it.
+        autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._reading = self.engine if self.is_sqlite else autocommit
         # SQLite counts commits per connection, so always the same one is asked.
-        self._watching = create_engine(parsed, pool_size=1, max_overflow=0) if self.is_sqlite else self.engine
+        self._watching = create_engine(parsed, pool_size=1, max_overflow=0) if self.is_sqlite else autocommit
         for engine in {self.engine, self._watching}:
             event.listen(engine, "checkin", self._returned)
         self.heard: Callable[[object], None] = lambda _: None  # called with the facts of each committed transaction
@@ -130,8 +133,10 @@ class Database:
 
     @contextlib.contextmanager
     def read(self, snapshot: bool = False) -> Iterator[Session]:
-        """snapshot: all statements see the database as it was at the first one, which on SQLite they always do."""
-        with Session(self.engine, expire_on_commit=False) as session:
+        """snapshot: all statements see the database as it was at the first one, which on SQLite they always do; rows
+        that arrive in pieces need it.
+        """
+        with Session(self.engine if snapshot else self._reading, expire_on_commit=False) as session:
             if snapshot and not self.is_sqlite:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session

@@ -35,3 +35,20 @@ def test_the_mark_changes_where_something_was_committed_and_nowhere_else(api, st
     assert here != before
     start_server().submit()  # by another server
     assert mark() != here
+
+
+def test_a_read_takes_a_transaction_only_for_a_snapshot(database_url):
+    """On SQLite every read is a snapshot."""
+
+    def in_transaction(session):
+        connection = session.connection().connection.driver_connection
+        connection.execute("SELECT 1")
+        return connection.in_transaction if database.is_sqlite else connection.info.transaction_status.name != "IDLE"
+
+    with contextlib.closing(Database(database_url)) as database:
+        with database.read() as session:
+            assert in_transaction(session) == database.is_sqlite
+        with database.read(snapshot=True) as session:
+            assert in_transaction(session)
+        with database.write() as session:
+            assert in_transaction(session)

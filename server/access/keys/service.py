@@ -96,14 +96,14 @@ def identify(database: Database, token: str | None, open_without_keys: bool) -> 
     """The caller with this token; anyone if there never was a key and `open_without_keys`. Raises Unauthenticated."""
     found = TOKEN.fullmatch(token or "")
     with database.read() as session:
-        key = session.get(Key, int(found[1])) if found else None
+        row = session.execute(select(Key, db_now()).where(Key.id == int(found[1]))).one_or_none() if found else None
+        key, at = row or (None, 0.0)
         # Compared in constant time, even if there is no such key.
         known = key.secret_sha256 if key else NO_SECRET_SHA256
         if not hmac.compare_digest(_sha256(found[2]) if found else "", known) or key is None:
             if open_without_keys and not _any(session):
                 return ANYBODY
             raise Unauthenticated("this server does not know this key" if token else None)
-        at = now(session)
     if key.revoked_at is not None:
         raise Unauthenticated(f"key {key.id} was revoked")
     if key.expires_at is not None and key.expires_at <= at:

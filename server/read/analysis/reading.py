@@ -70,8 +70,8 @@ def of_runs(session: Session, run_ids: Sequence[int], causes: bool = False) -> l
 
 
 def processes(session: Session, which: ColumnElement[bool], causes: bool = False) -> list[Process]:
-    """The processes of timed runs, in the order of their ids, from the digests of their results. causes: with ops,
-    threads, memory, graph and counters."""
+    """The processes of timed runs, in the order of their ids, from the digests of their results. The session needs a
+    snapshot. causes: with ops, threads, memory, graph and counters."""
     parts = [Digest.facts, Digest.measured, *([Digest.causes] if causes else [])]
     query = (
         select(Run.id, Run.experiment_id, Run.block, cast(Run.variant, Text), Attempt.node, Attempt.core_set, *parts)
@@ -107,7 +107,7 @@ def processes(session: Session, which: ColumnElement[bool], causes: bool = False
 
 def of_experiment(database: Database, experiment_id: int, causes: bool = False) -> list[Process]:
     """The processes of an experiment's succeeded runs; `causes`: see `processes`. Raises NotFound."""
-    with database.read() as session:
+    with database.read(snapshot=True) as session:
         return selected(session, Selection(experiment_id=experiment_id), causes)
 
 

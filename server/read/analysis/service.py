@@ -52,7 +52,7 @@ def compare(
     database: Database, a: Selection, b: Selection, noise_floor: float, leave_out_flagged: bool = False
 ) -> Comparison:
     """Raises NotFound or NothingToCompare."""
-    with database.read() as session:
+    with database.read(snapshot=True) as session:
         left, right = reading.selected(session, a), reading.selected(session, b)
     for name, side in (("a", left), ("b", right)):
         if not side:
@@ -64,7 +64,7 @@ def compare(
 
 def scaling(database: Database, experiment_id: int) -> ScalingTable:
     """Raises NotFound."""
-    with database.read() as session:
+    with database.read(snapshot=True) as session:
         processes = reading.selected(session, Selection(experiment_id=experiment_id))
         planned = session.get_one(Experiment, experiment_id).runs
     table = dataclasses.asdict(scale_processes(processes))
@@ -190,7 +190,7 @@ def history(
     database: Database, noise_floor: float, limit: int, which: ColumnElement[bool] | None = None
 ) -> list[Series]:
     """Series of the latest succeeded runs, or of a selection of them."""
-    with database.read() as session:
+    with database.read(snapshot=True) as session:
         query = select(Run.id).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
         latest = session.scalars((query if which is None else query.where(which)).limit(limit)).all()
         confirming = Experiment.request["confirms"].as_integer()
@@ -255,7 +255,7 @@ def _kept_builds(database: Database, run_id: int) -> list[str]:
 def calibrations(database: Database) -> list[Calibration]:
     """The latest calibration of each node, from A/A experiments of which enough runs have succeeded."""
     of_nodes: dict[str, list[Calibration]] = {}
-    with database.read() as session:
+    with database.read(snapshot=True) as session:
         for experiment_id in reading.calibrating(session):
             runs = select(Run.id).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
             by_node: dict[str, list[Process]] = {}
