@@ -1,10 +1,12 @@
-"""`taskloom`: the command line. Commands are in taskloom/commands; this module combines them and sets the exit
-codes."""
+"""`taskloom`: the command line. Each module of taskloom/commands declares a command in its first line; this module
+combines them and sets the exit codes."""
 
 from __future__ import annotations
 
 import gc
 import importlib
+import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,25 +15,25 @@ from gpt2core.spec.errors import CoreError
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 
-# Each is taskloom.commands.NAME.NAME, loaded on use: `train` needs no HTTP, and `serve` needs nothing else. The help of
-# all of them needs none.
-COMMANDS = {
-    "serve": "Start the server",
-    "worker": "Execute runs on this machine until stopped",
-    "provision": "Submit Slurm jobs with workers when the queue needs them",
-    "submit": "Queue an experiment from FILE",
-    "runs": "List, show, cancel and retry runs, and read their results",
-    "experiments": "List, show, edit and cancel experiments; their analyses and reports",
-    "compare": "Compare two runs or two selections of runs",
-    "export": "Write a table to FILE",
-    "train": "Train on this machine in one child process",
-    "metg": "Measure the minimum effective task granularity of schedulers",
-    "doctor": "Check whether this machine is fit to measure on",
-    "demo": "Compare serial, fork-join and task on 1 core and on all",
-    "keys": "Create, list and revoke keys",
-    "webhooks": "Create, list and delete webhooks, and list their deliveries",
-    "prune": "Delete old runs with their attempts, results, output and artifacts",
-}
+FIRST_LINE = re.compile(r'"""`taskloom (\w+)`: (.+)\."""')
+
+
+def _declared() -> dict[str, str]:
+    """Name and summary of each command, from the first line of its module.
+
+    That line is read and the module is loaded on use: the list of commands needs none of them, `train` needs no HTTP,
+    and `serve` needs nothing else.
+    """
+    found = {}
+    for file in sorted(Path(__file__).with_name("commands").glob("*.py")):
+        with file.open(encoding="utf-8") as module:
+            declared = FIRST_LINE.match(module.readline())
+        if declared and declared[1] == file.stem:
+            found[file.stem] = declared[2]
+    return found
+
+
+COMMANDS = _declared()  # each is taskloom.commands.NAME.NAME
 
 
 class Taskloom(click.Group):
@@ -39,12 +41,12 @@ class Taskloom(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         del context
-        return sorted(COMMANDS)
+        return list(COMMANDS)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         del context
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         del context

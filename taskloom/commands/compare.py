@@ -1,4 +1,4 @@
-"""`taskloom compare`: verdict on B relative to A."""
+"""`taskloom compare`: Compare two runs or two selections of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom demo`: an experiment on this machine, from start to table."""
+"""`taskloom demo`: Compare serial, fork-join and task on 1 core and on all."""
 
 from __future__ import annotations
 

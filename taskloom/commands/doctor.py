@@ -1,4 +1,4 @@
-"""`taskloom doctor`: is this machine fit to measure on?"""
+"""`taskloom doctor`: Check whether this machine is fit to measure on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom experiments`: list, show and change experiments; their analyses."""
+"""`taskloom experiments`: List, show, edit and cancel experiments; their analyses and reports."""
 
 from __future__ import annotations
 

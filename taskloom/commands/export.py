@@ -1,4 +1,4 @@
-"""`taskloom export`: flat tables for notebooks and spreadsheets."""
+"""`taskloom export`: Write a table to FILE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom keys`: create, list and revoke API keys."""
+"""`taskloom keys`: Create, list and revoke keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom metg`: minimum effective task granularity of the schedulers."""
+"""`taskloom metg`: Measure the minimum effective task granularity of schedulers."""
 
 from __future__ import annotations
 

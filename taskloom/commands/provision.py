@@ -1,4 +1,4 @@
-"""`taskloom provision`: becomes the provisioner's process."""
+"""`taskloom provision`: Submit Slurm jobs with workers when the queue needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom prune`: delete old runs and everything that belongs to them."""
+"""`taskloom prune`: Delete old runs with their attempts, results, output and artifacts."""
 
 from __future__ import annotations
 

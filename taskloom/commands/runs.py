@@ -1,4 +1,4 @@
-"""`taskloom runs`: list and change single runs, and read their results."""
+"""`taskloom runs`: List, show, cancel and retry runs, and read their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom serve`: becomes the server's process."""
+"""`taskloom serve`: Start the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom submit`: queue an experiment, from a file or from options."""
+"""`taskloom submit`: Queue an experiment from FILE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom train`: one run on this machine, without a server."""
+"""`taskloom train`: Train on this machine in one child process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom webhooks`: URLs to which the server sends verdicts and alerts."""
+"""`taskloom webhooks`: Create, list and delete webhooks, and list their deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`taskloom worker`: becomes the worker's process."""
+"""`taskloom worker`: Execute runs on this machine until stopped."""
 
 from __future__ import annotations
 
