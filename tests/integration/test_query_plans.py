@@ -32,7 +32,7 @@ ADDRESSES = [
 @pytest.fixture
 def plans(api, make_result):
     """The statements of a request, each with the tables that it scans."""
-    api.submit(repetitions=3, order="sequential")
+    api.submit(repetitions=6, order="sequential")
     node = api.worker()
     for _ in range(2):
         lease = node.claim()

@@ -203,7 +203,9 @@ def _wishes(session: Session, runs: Sequence[Run]) -> dict[tuple[int, int], Wish
     for experiment_id, label in session.execute(required.where(RequiredLabel.experiment_id.in_(labels))):
         key, value = json.loads(label)
         labels[experiment_id].add((key, value))
-    blocks = session.scalars(select(Block).where(tuple_(Block.experiment_id, Block.number).in_(first)))
+    of_run = (Run.experiment_id == Block.experiment_id) & (Run.block == Block.number)
+    ids = [run.id for run in first.values()]  # SQLite would search pairs of experiment and number in all blocks
+    blocks = session.scalars(select(Block).join(Run, of_run).where(Run.id.in_(ids)))
     return {
         (block.experiment_id, block.number): Wish(
             labels=frozenset(labels[block.experiment_id]),

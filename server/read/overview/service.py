@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, load_only
 
 from taskloom.contract.overview import AlertCounts, EndedRuns, Overview, RunCounts, Waiting, WorkerCounts
 from taskloom.contract.runs import WaitingReason
@@ -125,7 +125,8 @@ def _ended(session: Session, since: float) -> dict[str, int]:
 def _waiting(session: Session, settings: Settings) -> list[Waiting]:
     """Reasons why the first queued runs wait, the most frequent first."""
     first = select(Run).where(is_queued()).order_by(Run.rank, Run.id).limit(FIRST_QUEUED)
-    runs = session.scalars(first).all()
+    needed = load_only(Run.experiment_id, Run.block, Run.timeout_s)  # not the specs, which are most of a run
+    runs = session.scalars(first.options(needed)).all()
     outlook = Outlook(session, settings, runs)
     texts: dict[WaitingReason, str] = {}
     counts: Counter[WaitingReason] = Counter()
