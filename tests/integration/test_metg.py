@@ -28,6 +28,13 @@ def cores(threads: int) -> list[int]:
     return [CORES[i % len(CORES)] for i in range(threads)]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled() -> None:
+    """Compile what these tests run before one of them makes the other process wait."""
+    for scheduler in COMPARED:
+        TaskBench("trivial", scheduler, WIDTH, cores(1)).run(1, ITERATIONS)
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("pattern", patterns.PATTERNS)
 @pytest.mark.parametrize("scheduler", COMPARED)

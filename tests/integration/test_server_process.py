@@ -51,7 +51,7 @@ def test_a_free_port_is_taken_and_told(start, tmp_path):
     assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stop_answers_those_who_wait_and_is_no_failure(start, number):
     process = start("--port", "0")
     url = listening(process)
@@ -140,7 +140,9 @@ def test_keys_are_listed_and_revoked_on_the_machine(start, tmp_path):
         (["--database-url", "mysql://x/y"], "mysql is not known"),
         pytest.param(["--database-url", "sqlite://"], "would forget every result", marks=pytest.mark.slow),
         pytest.param(["--database-url", "nonsense"], "nonsense is no database URL", marks=pytest.mark.slow),
-        (["--database-url", "sqlite:////nowhere/at/all.db"], "unable to open database file"),
+        pytest.param(
+            ["--database-url", "sqlite:////nowhere/at/all.db"], "unable to open database file", marks=pytest.mark.slow
+        ),
         pytest.param(["--port", "99999"], "99999 does not exist", marks=pytest.mark.slow),
         pytest.param(["--host", "no such host"], "no such host", marks=pytest.mark.slow),
     ],

@@ -99,7 +99,7 @@ def test_policies_and_fusion_change_only_the_order(change, reference):
         assert outcome(config) == reference
 
 
-@pytest.mark.parametrize("threads", [2, 8])
+@pytest.mark.parametrize("threads", [pytest.param(2, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize(
     "change", [{"grad_accum": 3}, {"grad_clip": 0.5}, {"grad_accum": 2, "grad_clip": 0.5}], ids=str
 )
