@@ -45,7 +45,7 @@ class EfficiencyRow:
 
 @dataclass(frozen=True)
 class RooflineRow:
-    """Each op's share of its roof, and whether each phase is memory bound.
+    """Each op's share of its roof, and whether each phase is memory-bound.
 
     mfu: model-FLOP utilisation, the flop of the model in a median step / the flop that the peak of products allows in
     that time; mfu_registers: the same for the peak of registers, null if that was not measured.

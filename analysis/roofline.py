@@ -1,4 +1,4 @@
-"""Roofline: attainable and achieved rates of each op on this node, and whether its phases are memory bound.
+"""Roofline: attainable and achieved rates of each op on this node, and whether its phases are memory-bound.
 
 Source: Williams, Waterman & Patterson 2009: attainable = min(peak, intensity x bandwidth). Both limits are measured on
 the node with the same number of threads (GEMM and triad). Bytes are compulsory bytes by the kernels' formulae: data in
@@ -114,7 +114,7 @@ def model_flop(config: Mapping[str, Any]) -> int:
 
 
 def memory_bound(roofs: Sequence[OpRoof], scalability: Mapping[str, float], peaks: Peaks) -> list[MemoryBound]:
-    """Decide whether each phase is memory bound. Two tests must agree for a yes or a no: most of its time is in ops
+    """Decide whether each phase is memory-bound. Two tests must agree for a yes or a no: most of its time is in ops
     below the ridge, and its useful time grows with the number of threads. scalability: by phase, useful time of one
     thread over useful time here; a phase without it is judged by the first test alone."""
     phases = list(dict.fromkeys(roof.phase for roof in roofs))

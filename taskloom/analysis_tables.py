@@ -80,7 +80,7 @@ def efficiency(rows: Sequence[EfficiencyRow]) -> Shown:
 
 
 def roofline(rows: Sequence[RooflineRow]) -> Shown:
-    """Each variant's ops against its roof, and whether its phases are memory bound."""
+    """Each variant's ops against its roof, and whether its phases are memory-bound."""
     for row in rows:
         if row.peaks is None or row.mfu is None:
             continue
@@ -100,7 +100,7 @@ def roofline(rows: Sequence[RooflineRow]) -> Shown:
         for phase in row.phases:
             rates = f"{phase.achieved_gflop_per_s:.1f} GFLOP/s, {phase.achieved_gb_per_s:.1f} GB/s"
             share = f"{phase.bandwidth_share:.0%} of the bandwidth"
-            yield f"{phase.phase} memory bound? {phase.answer}: {phase.reason}; {rates} ({share})"
+            yield f"{phase.phase} memory-bound? {phase.answer}: {phase.reason}; {rates} ({share})"
     yield from _missing((row.variant, row.missing) for row in rows)
 
 

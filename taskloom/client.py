@@ -261,7 +261,7 @@ class Client(Connection):
         return self._rows("efficiency", EfficiencyRow, experiment_id=experiment_id)
 
     def roofline(self, experiment_id: int) -> list[RooflineRow]:
-        """Return each op's share of the node's peak, and whether phases are memory bound."""
+        """Return each op's share of the node's peak, and whether phases are memory-bound."""
         from taskloom.analysis.causes import RooflineRow
 
         return self._rows("roofline", RooflineRow, experiment_id=experiment_id)

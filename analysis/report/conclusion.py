@@ -162,7 +162,7 @@ def _memory_bound(document: Document) -> Iterator[str]:
             continue
         known = {phase["phase"]: phase for phase in row["phases"]}
         for phase in (known[name] for name in PHASES if name in known):
-            answer = {"yes": "is memory bound", "no": "is not memory bound", "partly": "is partly memory bound"}
+            answer = {"yes": "is memory-bound", "no": "is not memory-bound", "partly": "is partly memory-bound"}
             yield f"{phase['phase'].capitalize()} {answer[phase['answer']]}: {phase['reason']}."
 
 

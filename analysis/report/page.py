@@ -224,7 +224,7 @@ def _memory_bound(document: Document) -> str:
     shown = [row for row in document["roofline"] if row["ops"]]
     if not shown:
         reasons = sorted({reason for row in document["roofline"] for reason in row["missing"]})
-        return f'<h2>Is it memory bound?</h2><p class="soft">{escape("; ".join(reasons) or "nothing is known")}</p>'
+        return f'<h2>Is it memory-bound?</h2><p class="soft">{escape("; ".join(reasons) or "nothing is known")}</p>'
     sharing = [row for row in shown if row["variant"]["threads"] > 1]  # one thread shares the memory with no other
     rows = [
         (
@@ -251,10 +251,10 @@ def _memory_bound(document: Document) -> str:
     columns = ["op", "phase", "of time", "flop/byte", "GFLOP/s", "GB/s", "of its roof", "of registers", "bound by"]
     name = variant_name(chosen["variant"])
     return (
-        "<h2>Is it memory bound?</h2>"
-        + table(["variant", "phase", "memory bound", "below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
+        "<h2>Is it memory-bound?</h2>"
+        + table(["variant", "phase", "memory-bound", "below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
                   "of the bandwidth", "flop/byte", "MFU, products", "MFU, registers"], rows, 3)
-        + '<p class="soft">Memory bound: at least half of the time is in ops below the ridge, and the same work takes '
+        + '<p class="soft">Memory-bound: at least half of the time is in ops below the ridge, and the same work takes '
         "more useful time than on one thread (computation scalability below 0.9); one of both: partly. MFU: model-FLOP "
         "utilisation by the step, of what products of 1024 x 1024 and of what multiply-adds in registers reached with "
         "as many threads.</p>"

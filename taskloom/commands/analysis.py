@@ -59,7 +59,7 @@ def efficiency(experiment_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def roofline(experiment_id: int, server: str, as_json: bool) -> None:
-    """Show each op's share of the node's peak, and whether forward and backward are memory bound."""
+    """Show each op's share of the node's peak, and whether forward and backward are memory-bound."""
     with Client(server) as client:
         answer = client.roofline(experiment_id)
     _show(answer, analysis_tables.roofline(answer), as_json)

@@ -74,7 +74,7 @@ def test_the_conclusion_says_what_the_verdicts_do(document):
     assert disturbed.startswith("No run was disturbed. Measuring rules not fully kept: ")
     assert fastest.startswith("The smallest median has task")
     assert "useful" in causes
-    assert "memory bound" in causes
+    assert "memory-bound" in causes
     assert "On 128 cores" in ahead
     assert "The smallest median has task (sync step) 1x64, 2 threads: 4,012 ms a step" in told
     assert "proven faster than " in told  # not faster than all others, so no variant is called the fastest
@@ -82,7 +82,7 @@ def test_the_conclusion_says_what_the_verdicts_do(document):
     assert "times as fast as fork-join" in told
     assert "Its model-FLOP utilisation is 0.0% of what matrix products reached" in told  # a tiny model in 4 s
     assert "Under fork-join 1x64, 2 threads, 66.1% of the threads' time is useful; they wait 33.9% at barriers" in told
-    assert "Forward is partly memory bound" in told or "Forward is not memory bound" in told
+    assert "Forward is partly memory-bound" in told or "Forward is not memory-bound" in told
     assert "forecasts the measured steps on more within 0." in told
     assert "On 128 cores" in told
     assert "rules not fully kept: 7, 8, 11" not in told  # there is evidence: threads' times are split

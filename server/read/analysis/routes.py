@@ -98,7 +98,7 @@ async def efficiency(ask: Asks, experiment_id: ExperimentId) -> Response:
 
 @router.get("/roofline", READERS, errors=(*COMPUTED, NotFound), response_model=RooflineTable)
 async def roofline(ask: Asks, experiment_id: ExperimentId) -> Response:
-    """Each op's share of the node's peaks, and whether forward and backward are memory bound."""
+    """Each op's share of the node's peaks, and whether forward and backward are memory-bound."""
     return await ask("roofline", experiment_id, made_from=of_experiments(experiment_id))
 
 

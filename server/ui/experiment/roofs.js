@@ -1,4 +1,4 @@
-// Is it memory bound? Each op against what the node was measured to reach.
+// Is it memory-bound? Each op against what the node was measured to reach.
 import {html} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {useAnswer} from '../answers.js';
@@ -120,9 +120,9 @@ export function Roofs({of, topic}) {
 			});
 			return html`<div class="stack">
 				<section class="panel">
-					<h2>Is it memory bound?</h2>
+					<h2>Is it memory-bound?</h2>
 					<${Table}
-						caption="Is it memory bound?"
+						caption="Is it memory-bound?"
 						rows=${shown}
 						id=${row => nameOf(row.variant)}
 						columns=${[
@@ -165,7 +165,7 @@ export function Roofs({of, topic}) {
 						id=${p => p.phase}
 						columns=${[
 							{name: 'phase', label: 'Phase', tight: true, cell: p => p.phase},
-							{name: 'answer', label: 'Memory bound', tight: true, cell: p => html`<strong>${p.answer}</strong>`},
+							{name: 'answer', label: 'Memory-bound', tight: true, cell: p => html`<strong>${p.answer}</strong>`},
 							{name: 'below', label: 'Time below the ridge', number: true, cell: p => percent(p.memory_time_share, 0)},
 							{name: 'scal', label: 'Computation scalability', number: true, cell: p => number(p.computation_scalability)},
 							{name: 'flops', label: 'GFLOP/s', number: true, cell: p => number(p.achieved_gflop_per_s)},

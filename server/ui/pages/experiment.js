@@ -20,7 +20,7 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	answer: ['Answer', Answer],
 	scaling: ['Scaling', Scaling],
 	causes: ['Where time goes', Causes],
-	roofs: ['Memory bound?', Roofs],
+	roofs: ['Memory-bound?', Roofs],
 	forecast: ['More cores', Forecast],
 	memory: ['Memory', Memory],
 	runs: ['Runs', (/** @type {any} */ props) => html`<${Runs} experimentId=${props.of.id} />`],
