@@ -72,7 +72,7 @@ def calibration(model: str, steps: int) -> ExperimentRequest:
 
 
 def write(document: Mapping[str, Any], out: Path, name: str) -> None:
-    """The page and its document."""
+    """The report's page and its JSON document."""
     out.mkdir(parents=True, exist_ok=True)
     for suffix, content in ((".html", page(document)), (".json", json.dumps(document) + "\n")):
         (out / f"{name}{suffix}").write_text(content, encoding="utf-8")
@@ -113,7 +113,7 @@ def wait_for(client: Client, experiment_id: int, processes: demo.Processes) -> E
 
 
 def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
-    """Submit, wait, write; the exit code."""
+    """Submit the experiment, wait for its end, write the report, and return the exit code."""
     out, notes = console(), error_console()
     if peaks.read() is None:  # here, since the worker does not measure peaks on a busy machine
         doctor.measured_peaks(as_json=False)
@@ -141,13 +141,13 @@ def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
 
 
 def main() -> None:
-    """Run one of both, then stop all processes."""
+    """Run the experiment or its calibration, then stop all processes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("run", "calibrate"), default="run")
     parser.add_argument("--model", default="gpt2-124m")
-    parser.add_argument("--steps", type=int, default=6, help="of each run, one of them warm-up")
-    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="blocks, and so pairs")
-    parser.add_argument("--runtime", default=AUTO, help="whose OpenMP: " + ", ".join((AUTO, *RUNTIMES)))
+    parser.add_argument("--steps", type=int, default=6, help="steps of each run, including one warm-up step")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="blocks of interleaved runs, each a pair")
+    parser.add_argument("--runtime", default=AUTO, help="OpenMP runtime: " + ", ".join((AUTO, *RUNTIMES)))
     parser.add_argument("--folder", type=Path, default=ROOT / "runs/example", help="database, logs, artifacts")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/examples")
     given = parser.parse_args()

@@ -87,7 +87,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--max-grain", type=int, default=MetgConfig().max_grain)
     parser.add_argument("--point-s", type=float, default=MetgConfig().point_s)
-    parser.add_argument("--seed", type=int, default=1337, help="of the order within rounds")
+    parser.add_argument("--seed", type=int, default=1337, help="seed of the order within rounds")
     parser.add_argument("--out", type=Path, help="path without suffix (default: bench/results/DATE-metg-KERNEL)")
     given = parser.parse_args()
     given.runtimes = given.runtimes.split(",")
@@ -161,7 +161,7 @@ def measure(
     folder: Path,
     order: random.Random,
 ) -> tuple[Sweeps, int]:
-    """Every system's sweep of every pattern, once per round, and the number of disturbed sweeps that count."""
+    """Every system's sweep of every pattern, once per round, and the number of counted sweeps that were disturbed."""
     sweeps: Sweeps = {}
     disturbed = 0
     for round_no in range(rounds):
@@ -294,7 +294,7 @@ def table(report: Mapping[str, Any]) -> str:
         f"average {on['load_average'][0]:.2f} before, {on['load_average_after'][0]:.2f} after; "
         f"{'; '.join(report['compilers'].values())}; {' '.join(report['flags'])}. "
         f"Peaks, G{report['unit']}: {rates}. Sweeps during which other processes took more than {100 * QUIET:.0f} % "
-        f"of the machine were repeated, up to {ATTEMPTS} runs; {report['disturbed']} that count were disturbed.",
+        f"of the machine were repeated, up to {ATTEMPTS} runs; {report['disturbed']} counted ones were disturbed.",
         "",
         f"Ratio: METG / METG of {BASE}, above 1 where {BASE} is finer, {HOW}. {COMPARED}",
         "", "| pattern | system | METG(50 %), us | spread, us | ratio | 95 % |", "|---|---|---|---|---|---|",

@@ -37,8 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.node_time", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--models", default=",".join(REPETITIONS), help="of " + ", ".join(REPETITIONS))
-    parser.add_argument("--repetitions", type=int, help="of each variant (default: 6 of small, 2 of gpt2-124m)")
-    parser.add_argument("--warmup", type=int, choices=(1, 2), help="of the steps (default: the trainer's, 2)")
+    parser.add_argument("--repetitions", type=int, help="runs of each variant (default: 6 of small, 2 of gpt2-124m)")
+    parser.add_argument("--warmup", type=int, choices=(1, 2), help="warm-up steps (default: the trainer's, 2)")
     out_option(parser, "node-time")
     given = parser.parse_args()
     given.out = given.out.absolute()

@@ -1,10 +1,11 @@
-"""Cost of observing a run: evidence and counters, and tracing, each against a run without it.
+"""Cost of observing a run: evidence and counters, and tracing, each compared with a run without it.
 
     python -m bench.observing --model tiny --batch 4 --seq 64 --steps 400 --rounds 8
 
-Variants: `bare` (neither evidence nor counters), `observed` (as every run is), `traced` (a trace besides). Each round
-every variant runs once in a fresh process, in random order, so rounds are pairs. The ratio is median step of `bare` by
-median step of the variant, with a 95 % bootstrap interval over rounds. Results go to bench/results/.
+Variants: `bare` (neither evidence nor counters), `observed` (as every run is), `traced` (with a trace too). Each round
+every variant runs once in a fresh process, in random order, so rounds are pairs. The ratio is the median step of
+`bare` / the median step of the variant, with an exact 95 % interval over the rounds, from six on. Results go to
+bench/results/.
 """
 
 from __future__ import annotations

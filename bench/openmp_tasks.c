@@ -3,13 +3,12 @@
  *   openmp_tasks task|for|task-as-ours|for-as-ours compute|memory WIDTH TIMESTEPS MAX_GRAIN POINT_S GIVE_UP STREAM_BYTES
  *       < dependencies
  *
- * The first two are as one writes them. Those as ours do what gpt2core.schedulers.openmp has a runtime do, and write
- * down what that writes down: each task is called through a table and timed, each wait is timed, and no more than two
- * passes over the TIMESTEPS are under way. What is left between them and ours is the cost of calling a runtime's entry
- * points without a compiler.
+ * The first two are written as usual. The other two make the same calls and records as gpt2core.schedulers.openmp: each
+ * task is called through a table and timed, each wait is timed, and at most two passes over the TIMESTEPS overlap. They
+ * then differ from ours only by the cost of calling a runtime's entry points without a compiler.
  *
- * Standard input: for each timestep and point how many inputs it has, then their points. The pattern goes on after
- * TIMESTEPS timesteps with timestep 0, as gpt2core.taskbench does it: the same graph, kernels, validation, cells.
+ * Standard input: for each timestep and point the number of its inputs, then their points. After TIMESTEPS timesteps
+ * the pattern repeats, as in gpt2core.taskbench: the same graph, kernels, validation and cells.
  * Output: a line "grain tasks elapsed_s violations" for each grain, falling by halves from MAX_GRAIN until the rate is
  * below GIVE_UP of the first. One thread creates all tasks in program order, as in Task Bench's OpenMP version.
  */
@@ -63,7 +62,7 @@ static double stream(long iterations) {
     return own_stream[thread].streamed += iterations;
 }
 
-/* As gpt2core.taskbench has it: huge pages advised, each thread's own touched by itself. */
+/* As in gpt2core.taskbench: with huge pages advised, and each thread's buffer touched first by that thread. */
 static void new_streams(long bytes) {
     chunks = bytes / (long)sizeof(double) / CHUNK;
     own_stream = aligned_alloc(64, omp_get_max_threads() * sizeof *own_stream);
@@ -80,7 +79,7 @@ static void new_streams(long bytes) {
     }
 }
 
-/* Iterations missing or too many, and numbers that do not say how often their thread went over them. */
+/* Missing or surplus iterations, plus the buffers' numbers that differ from their thread's passes over them. */
 static long wrong_numbers(void) {
     long wrong = -due;
     for (int thread = 0; thread < omp_get_max_threads(); thread++) wrong += own_stream[thread].streamed;
@@ -122,7 +121,7 @@ static inline uint64_t ticks(void) {
 #endif
 }
 
-/* As gpt2core.schedulers.dispatch.run_task: call through the table, and write down when. */
+/* Call a task through the table and record its times, as gpt2core.schedulers.dispatch.run_task does. */
 static void run_noted(int thread, long now, int point, long grain) {
     uint64_t begin = ticks();
     __atomic_load_n(&table[now % timesteps * width + point], __ATOMIC_RELAXED)(now, point, grain);
@@ -134,7 +133,7 @@ static void run_noted(int thread, long now, int point, long grain) {
     noted[thread].last_begin = begin;
 }
 
-/* The clauses of up to six inputs are written out, as Task Bench does; more take an iterator. */
+/* Depend clauses of up to six inputs are written out, as in Task Bench; more inputs use an iterator. */
 #define IN(i) read[i][0]
 #define CREATE_(BODY, ...) _Pragma(TEXT(omp task firstprivate(now, x, grain) depend(out : own[0]) __VA_ARGS__)) BODY
 #define CREATE(...) \
@@ -163,7 +162,7 @@ static void create(long now, int x, long grain, const cell *end) {
     }
 }
 
-/* As gpt2core.schedulers.openmp.task_loop: a task ends each pass, and the one before has ended before another begins. */
+/* As in gpt2core.schedulers.openmp.task_loop, a task ends each pass; a pass begins once the last but one has ended. */
 static double run_tasks_as_ours(long first, long last, long grain) {
     static cell ends[2], loss;
     volatile uint64_t ended = 0;
@@ -197,7 +196,7 @@ static double run_tasks_as_ours(long first, long last, long grain) {
     return end - begin;
 }
 
-/* As gpt2core.schedulers.openmp.for_loop: each thread times its tasks, and how long it waits for the others. */
+/* As in gpt2core.schedulers.openmp.for_loop, each thread times its tasks and its waits for the others. */
 static double run_loop_as_ours(long first, long last, long grain) {
     double begin = 0.0, end = 0.0;
 #pragma omp parallel
@@ -224,7 +223,7 @@ static double run_loop_as_ours(long first, long last, long grain) {
     return end - begin;
 }
 
-/* Seconds that timesteps `first` to `last` took; all threads of the team are there before the clock starts. */
+/* Seconds of timesteps `first` to `last`; the clock starts once all threads of the team have arrived. */
 static double run(long first, long last, long grain) {
     if (as_ours) return (as_tasks ? run_tasks_as_ours : run_loop_as_ours)(first, last, grain);
     double begin = 0.0, end = 0.0;

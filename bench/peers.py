@@ -1,8 +1,9 @@
-"""Peers in recordings of bench.metg: the finest one of each pattern, and the order of OpenMP's runtimes.
+"""Summarise the peers in recordings of bench.metg: the one with the smallest METG for each pattern, and the ranking of
+OpenMP's runtimes.
 
     python -m bench.peers bench/results/DATE-metg-compute.json
 
-The order is that of METG, over all patterns and both of our OpenMP schedulers: `auto` takes the first that a node has
+Runtimes are ranked by METG over all patterns and both of our OpenMP schedulers: `auto` takes the first that a node has
 (docs/decisions/0018). Overhead: a thread's time for a task of the finest grain, minus the task's work at the kernel's
 peak.
 """
@@ -70,7 +71,7 @@ def builder(system: str) -> str:
 
 
 def finest(record: Mapping[str, Any]) -> list[Measured]:
-    """For each pattern METG of ours, and of the finest tasks and the finest loop of others with their ratio to task."""
+    """For each pattern: our METG, and the smallest METG of other tasks and of other loops with their ratios to task."""
     found = values(record)
     rows = []
     for pattern in record["config"]["pattern"]:

@@ -77,7 +77,7 @@ class Case:
         return Runner([sys.executable, "-P", "-m", module, "--result", str(result)], self.settings, tree, self.report)
 
     def warm(self, event: Event) -> bool:
-        """Whether a report is of measured work."""
+        """Whether a report belongs to measured work."""
         return self.name == "metg" or event["step"] > self.settings["warmup"]
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--cases", default="tiny:task:2,tiny:fork-join:2,gpt2-124m:task:2,gpt2-124m:fork-join:2,metg",
                         help="MODEL:SCHEDULER:THREADS, MODEL:VARIANT:THREADS (of bench.schedulers), metg")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="pairs of processes of each case")
-    parser.add_argument("--turns", type=int, default=20, help="about as many turns of each process")
+    parser.add_argument("--turns", type=int, default=20, help="approximate number of turns of each process")
     out_option(parser, "revisions")
     given = parser.parse_args()
     trees = {"ours": ROOT, "before": given.before.resolve()}
@@ -157,7 +157,7 @@ def metg(turns: Sequence[Mapping[str, Turn]], got: Mapping[str, Any]) -> Found:
         sweeps = {name: got[name]["sweeps"][turn.since["done"]] for name, turn in pair.items()}
         scheduler, *other = {sweep["scheduler"] for sweep in sweeps.values()}
         if other:
-            raise SystemExit("the two trees' sweeps are in another order")
+            raise SystemExit("the two trees' sweeps differ in their order")
         for name, sweep in sweeps.items():
             swept.setdefault(scheduler, {}).setdefault(name, []).extend(sweep["points"][1:])
     reached = {

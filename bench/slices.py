@@ -158,7 +158,7 @@ class Trial:
                       flush=True)  # fmt: skip
 
     def run_quietly(self, case: Case, way: Slices) -> Measured:
-        """One process, or a second one if others took part of the machine during the first."""
+        """Measure in one process; repeat it if other processes used part of the machine meanwhile."""
         found, others = undisturbed(lambda: self.run(case, way), f"{case}, {name(way)}", ATTEMPTS)
         return {**found, "others": others}
 

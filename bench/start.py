@@ -34,7 +34,7 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--models", default="tiny,gpt2-124m")
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--rounds", type=int, default=5, help="processes with the kernels in the cache")
+    parser.add_argument("--rounds", type=int, default=5, help="processes that find the kernels in the cache")
     out_option(parser, "start")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-start-") as name:
@@ -72,7 +72,7 @@ def prepare(folder: Path, name: str, precision: str) -> TrainConfig:
 
 
 def start(config: TrainConfig, folder: Path, cache: Path | None = None) -> Measured:
-    """Seconds to the first step, and seconds of these for compiling and for measuring matrix products."""
+    """Seconds to the first step, and how many of them went into compiling and into measuring matrix products."""
     result = folder / "result.json"
     environment = launch.environment()
     if cache is not None:
@@ -116,8 +116,8 @@ def table(report: Measured) -> str:
         f"Machine: {report['machine']['cpu_model']}, {report['machine']['cores']} cores, load average at the end "
         f"{report['machine']['load_average'][0]:.1f}; {report['precision']}, B4 T64, all cores, weights from a "
         "checkpoint. Seconds; median (least to most) of the processes with the kernels in the cache.", "",
-        "| model | first step begins after | of these, reading the checkpoint's bytes | less reading "
-        "| fresh installation: first step after | of these, compiling | measuring products |",
+        "| model | first step begins after | of this, reading the checkpoint's bytes | without reading "
+        "| fresh installation: first step after | of this, compiling | measuring products |",
         "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for model, runs in report["warm"].items():

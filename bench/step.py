@@ -81,7 +81,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=6, help="steps of each process, warm-up included")
     parser.add_argument("--warmup", type=int, default=2, help="steps of these that are not timed")
     parser.add_argument("--budget-s", type=float, help="no round except the first begins that would end later")
-    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="most attempts of a disturbed process")
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="how often a disturbed process is tried at most")
     parser.add_argument("--seed", type=int, default=1337, help="seed of the weights and of the order within rounds")
     out_option(parser, "step")
     given = parser.parse_args()
@@ -196,7 +196,7 @@ def run_torch(config: TrainConfig, variant: str, _: Path) -> Measured:
 
 
 def child(command: Sequence[str], stdin: str, environment: dict[str, str]) -> str:
-    """The standard output of a process that must succeed."""
+    """Run a process and return its standard output. Raises SystemExit if it fails."""
     done = subprocess.run(command, input=stdin, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stdout[-2000:] + done.stderr[-2000:]
@@ -229,7 +229,7 @@ def roof_of(case: Case, variant: str, runs: Sequence[Measured]) -> Measured | No
 
 
 def compare(case: Case, variants: Sequence[str], runs: Sequence[Measured], warmup: int) -> Measured:
-    """Medians of a case, and the ratio of every variant to the first one, if their losses agree."""
+    """Medians of a case's variants, and the ratio of each to the first one, if their losses agree."""
     of = {variant: of_case(case, variant, runs) for variant in variants}
     medians = {variant: [median(r["step_s"][warmup:]) for r in mine] for variant, mine in of.items()}
     rows = []
@@ -283,9 +283,10 @@ def table(report: Measured) -> str:
         f"{on['kernel']}; load average {on['load_average'][0]:.1f} before, {on['load_average_after'][0]:.1f} after; "
         f"command: `python -m bench.step {' '.join(report['command'])}`", "",
         f"Ratio: step of the variant / step of {base}, above 1 where {base} is faster, {HOW}. "
-        "Spread: fastest and slowest process's median. Losses: the largest relative "
-        f"difference to {base}'s. Faults: page faults of a step, the median. Bound: each thread that worked to one "
-        f"core. Disturbed: processes that count though others took more than {QUIET:.0%} of the machine.", "",
+        "Spread: the fastest and the slowest process's median. Losses: the largest relative "
+        f"difference from {base}'s. Faults: median page faults of a step. Bound: whether each thread that worked was "
+        "bound to one core. Disturbed: counted processes during which others used more than "
+        f"{QUIET:.0%} of the machine.", "",
     ]  # fmt: skip
     if report["headlines"]:
         lines += [

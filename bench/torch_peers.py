@@ -1,8 +1,8 @@
 """PyTorch's ways of running the step that bench.step compares with: as installed, and tuned as a careful user would.
 
-Tuned: memory that was freed is kept (default malloc gives large blocks back, and each comes again page by page), the
-products of the logits are over a vocabulary padded as ours, with the same loss, and OpenMP's threads are bound. What
-goes beyond that was tried: variants of their own, so that the fastest is known.
+Tuned: malloc keeps freed memory (by default it returns large blocks to the kernel, and each new one costs a page fault
+a page); the logits' products use a vocabulary padded as ours, with the same loss; OpenMP's threads are bound. Further
+settings are variants of their own, so that the fastest is known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # malloc requests hug
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """One way. mode: of torch.compile; settings: of the environment; preload: a library."""
+    """One way to run PyTorch. mode: of torch.compile; settings: of the environment; preload: a library."""
 
     compiled: bool
     tuned: bool = False
@@ -61,7 +61,7 @@ def environment(peer: Peer, cores: Sequence[int]) -> dict[str, str]:
 
 
 def library(name: str) -> str:
-    """A library as LD_PRELOAD takes it. Raises SystemExit if this machine has none of that name."""
+    """The path of a library for LD_PRELOAD. Raises SystemExit if this machine has none of that name."""
     runtime = openmp.find().get(f"lib{name}")
     found = ctypes.util.find_library(name) if runtime is None else str(runtime)
     if found is None:

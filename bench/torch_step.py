@@ -1,7 +1,7 @@
-"""One PyTorch run in its own process: the settings (TrainConfig and a Peer of bench.torch_peers, as JSON) on
+"""Run PyTorch once in its own process: the settings (TrainConfig and a Peer of bench.torch_peers, as JSON) on
 standard input, the measurements as one JSON line on standard output. The model and its step are in bench.torch_gpt2.
 
-PyTorch at its usual best on a CPU: fused AdamW, scaled_dot_product_attention, gradients set to None, optionally
+PyTorch as it is usually fastest on a CPU: fused AdamW, scaled_dot_product_attention, gradients set to None, optionally
 torch.compile, whose compilation falls in the warm-up steps. bf16 is autocast of the forward pass over fp32 weights.
 A tuned run has a padded vocabulary; the rest of its tuning is in the environment of its process.
 """

@@ -80,7 +80,7 @@ class Runner:
         return None
 
     def stop(self) -> None:
-        """Return once all threads of the process stand still."""
+        """Return once all threads of the process are stopped."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self.stopped_s = time.monotonic()
@@ -105,7 +105,7 @@ class Runner:
 def alternate(
     runners: Mapping[str, Runner], last: Mapping[str, Event], least_s: float, order: random.Random
 ) -> list[dict[str, Turn]]:
-    """Pairs of turns, each in random order, until a process ends. Then the others run to their ends.
+    """Return pairs of turns, each in random order, until a process ends. Then the others run to their ends.
 
     runners: stopped at the reports `last`.
     """

@@ -1,5 +1,5 @@
-// comments.mjs SENT: whether the modules of the folder SENT, which the server sends without comments, are those of
-// server/ui: equal trees at equal lines.
+// comments.mjs SENT: checks that the modules in the folder SENT, from which the server removed the comments, are those
+// of server/ui: equal syntax trees at equal lines.
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

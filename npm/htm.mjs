@@ -1,5 +1,5 @@
-// Prettier, taught to format html`...` as htm reads it: white space with a line break in it, beside a tag or a ${},
-// is nothing; any other is a space. See https://github.com/developit/htm and https://prettier.io/docs/plugins
+// A Prettier plugin that formats html`...` as htm reads it: white space that contains a line break, beside a tag or a
+// ${}, has no effect; any other is a space. See https://github.com/developit/htm and https://prettier.io/docs/plugins
 import { doc } from 'prettier';
 import { parsers as babel } from 'prettier/plugins/babel';
 import { printers as estree } from 'prettier/plugins/estree';
@@ -7,7 +7,7 @@ import { printers as estree } from 'prettier/plugins/estree';
 const { fill, group, indent, join, line, literalline, softline } = doc.builders;
 const HOLE = /\u0001(\d+)\u0002/;
 const FORMAT = 'estree-htm';
-/** The source of each template: the tree says something else, for Prettier's own rules. */
+/** The source of each template, since mark() changes the tree for Prettier's own rules. */
 const sources = new WeakMap();
 
 const isHtm = (node) => node?.type === 'TaggedTemplateExpression' && node.tag.name === 'html';
@@ -32,7 +32,7 @@ class Reader {
     this.at = 0;
   }
 
-  /** What a sticky pattern matches here. */
+  /** The text that the pattern matches at this position; reading goes on after it. */
   take(pattern) {
     const sticky = new RegExp(pattern.source, 'y');
     sticky.lastIndex = this.at;
@@ -76,7 +76,7 @@ const filled = (text, holes) => text.split(/(\u0001\d+\u0002)/).map((part) => {
   return hole ? ['${', holes[Number(hole[1])], '}'] : part;
 });
 
-/** Text as it stands: its line breaks mean something. */
+/** Text with its line breaks, which are significant. */
 const verbatim = (text, holes) =>
   filled(text, holes).map((part) => (typeof part === 'string' ? join(literalline, part.split('\n')) : part));
 

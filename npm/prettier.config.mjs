@@ -1,4 +1,4 @@
-// As few characters as 120 columns allow: the files are sent as they are, and 120 kB is the budget of all of them.
+// As few characters as 120 columns allow: the server removes only comments, and all files share a budget of 120 kB.
 export default {
   printWidth: 120,
   singleQuote: true,
