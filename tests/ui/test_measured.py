@@ -139,11 +139,20 @@ def test_a_plot_of_many_runs_says_how_many_it_shows_and_its_intervals_rest_on_al
     node = api.worker()
     made = api.submit(base=SPEC, axes={"scheduler": ["fork-join", "task"]}, repetitions=251)["id"]
     run_all(node, make_result, [NOISE[i % 6] for i in range(502)], "abc")
-    page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={made}")
+    tab = new_tab(str(api.http.base_url).rstrip("/"))
+    page = tab.open(f"experiment?id={made}")
     figure = page.locator("figure.plot", has=page.get_by_role("heading", name="Median step", exact=True))
     expect(figure).to_contain_text("500 of 502 runs shown")
     rows = list(csv.DictReader(io.StringIO(saved(page, figure.get_by_role("button", name="CSV").click, tmp_path))))
     assert [row["processes"] for row in rows] == ["251", "251"]
+    sides = "&".join(
+        f"{side}=experiment_id%3D{made}%2Cscheduler%3D{name}" for side, name in (("a", "fork-join"), ("b", "task"))
+    )
+    page = tab.open(f"compare?{sides}")
+    expect(page.locator("figure.plot", has_text="Median of each process")).to_contain_text("500 of 502 runs shown.")
+    expect(page.locator("main")).to_contain_text("251 runs")
+    page = tab.open("run?id=1")
+    expect(page.locator("p.verdict").first).to_contain_text("compared with the first 500 runs")
 
 
 INSTRUCTIONS = {"fork-join": 3.0e9, "task": 2.5e9}
