@@ -1,5 +1,6 @@
 """Analyses run in separate processes, once for concurrent callers, within a deadline, and are cached by content."""
 
+import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,8 +40,18 @@ def files(api):
 
 
 def children():
-    """Processes that answer questions."""
-    return [child for child in psutil.Process().children() if "anyio.to_process" in child.cmdline()]
+    """Processes that answer questions, without those that have just ended."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "anyio.to_process" in child.cmdline():
+                found.append(child)
+    return found
+
+
+def only_child():
+    """The one process that answers questions, once those of an earlier test have ended."""
+    return until(lambda: found[0] if len(found := children()) == 1 else None, "a single process")
 
 
 @pytest.mark.both_databases
@@ -127,7 +138,7 @@ def test_a_process_of_its_own_answers_what_the_server_would(start_server, measur
     here, apart = start_server(), start_server(analysis_processes=1)
     measured(here)
     assert ask(apart) == ask(here)
-    assert len(children()) == 1
+    assert only_child()
     assert apart.get("/analysis/scaling", 404, experiment_id=7)["detail"] == "there is no experiment 7"
     request = {"base": {"model": "tiny"}, "repetitions": 2}
     assert apart.post("/experiments?dry_run=true", request) == here.post("/experiments?dry_run=true", request)
@@ -141,7 +152,7 @@ def test_what_takes_too_long_is_given_up_and_its_process_ends(start_server, meas
     measured(api)
     ask(api)
     api.reading.answers.pool.deadline_s = 0.5  # the process has started
-    (child,) = children()
+    child = only_child()
     child.suspend()
     problem = ask(api, "memory", 504)
     assert (problem["type"], problem["max_s"]) == ("/problems/analysis-too-long", 0.5)
@@ -153,7 +164,7 @@ def test_with_the_last_client_that_waits_its_work_ends(start_server, measured):
     api = start_server(analysis_processes=1)
     measured(api)
     ask(api)
-    (child,) = children()
+    child = only_child()
     child.suspend()
     for _ in range(3):
         with pytest.raises(httpx.ReadTimeout):
@@ -167,7 +178,7 @@ def test_a_process_that_is_killed_is_replaced(start_server, measured):
     api = start_server(analysis_processes=1)
     measured(api)
     ask(api)
-    (child,) = children()
+    child = only_child()
     child.suspend()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, api, "memory")
@@ -180,7 +191,7 @@ def test_more_questions_than_may_wait_are_refused(start_server, measured):
     api = start_server(analysis_processes=1, max_questions=1)
     measured(api)
     ask(api)
-    (child,) = children()
+    child = only_child()
     child.suspend()
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(ask, api, "memory")
