@@ -25,12 +25,22 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	files: ['Files', Files]
 });
 
+const MOST_FILTERS = 20; // of a request
+
 /**
  * The median of the runs of the same variant, and where this one stands.
  * @param {{of: import('../schemas').Schemas['RunDetail']}} props
  */
 function Among({of}) {
-	const siblings = useAnswer('runs', {experiment_id: of.experiment_id, state: 'succeeded', limit: 500});
+	const filter = Object.entries(of.variant)
+		.filter(([, value]) => typeof value !== 'object')
+		.map(([name, value]) => `${name}=${value}`);
+	const siblings = useAnswer('runs', {
+		experiment_id: of.experiment_id,
+		state: 'succeeded',
+		filter: filter.slice(0, MOST_FILTERS),
+		limit: 500
+	});
 	const same = (siblings.data?.items ?? []).filter(
 		(/** @type {any} */ each) =>
 			each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant)
