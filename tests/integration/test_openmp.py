@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,29 @@ def test_a_stall_is_told_and_the_process_can_end(name: str, scheduler: str) -> N
 def measured(config: TrainConfig) -> tuple[list[ThreadStat], list[float], list[Any], dict[str, Any]]:
     result = train.train(config)
     return list(result.threads), list(result.step_s[2:]), list(result.ops), dict(result.environment["scheduler"])
+
+
+def measured_with_late_returns(config: TrainConfig) -> list[ThreadStat]:
+    """The threads of a run whose creator returns 20 ms late from waiting for dependences."""
+    address = runtime.load(config.runtime, CORES).address
+    at, kind = openmp.ENTRY_POINTS.index("GOMP_taskwait_depend"), ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    real = kind(int(address[at]))
+
+    def late(clause: int) -> None:
+        real(clause)
+        time.sleep(0.02)
+
+    called = kind(late)
+    address[at] = ctypes.cast(called, ctypes.c_void_p).value
+    return measured(config)[0]
+
+
+def test_waiting_after_the_last_step_does_not_count(apart: Apart) -> None:
+    config = dataclasses.replace(SMALL, runtime="libgomp", scheduler="omp-task", sync="none")
+    creator, _ = apart("libgomp", measured_with_late_returns, config)
+    assert creator.scheduling_s is not None
+    assert creator.scheduling_s >= 0
+    assert creator.waiting_s >= 0.02  # in the other steps
 
 
 @each_runtime

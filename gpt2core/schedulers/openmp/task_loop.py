@@ -105,10 +105,12 @@ def omp_task_loop(thread, tasks, context, record, control, steps, creation, open
         record.begin[0] = ticks()
         for step in range(first, steps):
             create_step(creation, openmp, bodies, frame, argument, record, seen, step)
-            if creation.gated:
-                pass_gate(creation, openmp, bodies, argument, record, seen, step)
-            else:
+            if not creation.gated:
                 end_step(record, address_of(control, STEPS_DONE), step)
+            else:
+                create_end(creation, openmp, bodies, argument, step)
+                if step + 1 < steps:  # the last step's end is awaited at the barrier: waiting after it does not count
+                    pass_gate(openmp, argument, record, seen)
             if load_acquire(address_of(control, STOP)):
                 break
     since = wait(openmp, GOMP_BARRIER, (), record, seen, thread, STARVATION)  # after it all tasks are complete
@@ -135,8 +137,9 @@ def create_step(creation, openmp, bodies, frame, argument, record, seen, step):
 
 
 @inlined
-def pass_gate(creation, openmp, bodies, argument, record, seen, step):
-    """Create the task that ends a step, then wait until its loss is known and the step before it is complete."""
+def create_end(creation, openmp, bodies, argument, step):
+    """Create the task that ends a step. Leave in `argument` the clause of the gate after it: the step's loss is known,
+    and the step before it is complete."""
     end = address_of(creation.markers, ODD if step & 1 else EVEN)
     before = address_of(creation.markers, EVEN if step & 1 else ODD)
     clause = argument[ARGUMENT_CELLS:]
@@ -144,6 +147,12 @@ def pass_gate(creation, openmp, bodies, argument, record, seen, step):
     clause[HEAD], clause[HEAD + 1] = end, before
     create(openmp, bodies[1], argument, DEPEND, clause, 0, 0)
     clause[HEAD] = address_of(creation.markers, LOSS)
+
+
+@inlined
+def pass_gate(openmp, argument, record, seen):
+    """Wait until the gate's clause is fulfilled."""
+    clause = argument[ARGUMENT_CELLS:]
     since = wait(openmp, GOMP_TASKWAIT_DEPEND, (address_of(clause, 0),), record, seen, 0, STARVATION)
     note_waited(record, 0, STARVATION, since, ticks())
 
