@@ -58,8 +58,12 @@ def test_a_new_question_begins_with_a_run_or_with_a_node(world, tab):
     expect(page.get_by_label("Question")).to_have_value("A/A of n7")
     page.get_by_text("More settings").click()
     expect(page.get_by_label("A/A: calibrate the node")).to_be_checked()
-    page.get_by_label("Labels of the node").fill("cpu=zen4")
+    page.get_by_label("Labels of the node").press_sequentially("cpu=")
+    page.evaluate("document.querySelector('#priority').dispatchEvent(new Event('input'))")  # the page is rendered again
+    page.get_by_label("Labels of the node").press_sequentially("zen4  ")
+    expect(page.get_by_label("Labels of the node")).to_have_value("cpu=zen4  ")
     page.get_by_label("Labels of the node").press("Tab")
+    expect(page.get_by_label("Labels of the node")).to_have_value("cpu=zen4")
     expect(page.locator("pre.command").first).to_contain_text('"labels":{"cpu":"zen4"}')
 
 

@@ -1,5 +1,5 @@
 // How often a variant is run, in which order and until when; where, and what else holds for all runs.
-import {html} from '../vendor/preact.js';
+import {html, useState} from '../vendor/preact.js';
 import {labelsOf} from './asking.js';
 import {Amount, Field, OneOf} from './fields.js';
 
@@ -88,8 +88,11 @@ export function Repetitions({request, set, refused}) {
 /** @param {Asked} props */
 export function Limits({request, set, refused}) {
 	const labels = Object.entries(request.requires?.labels ?? {});
+	// What is typed stays as it is until the field is left, also when an answer renders the page in between.
+	const [typed, setTyped] = useState(/** @type {string | null} */ (null));
 	/** @param {string} text */
 	const setLabels = text => {
+		setTyped(text);
 		const requires = {...request.requires, labels: labelsOf(text)};
 		if (!Object.keys(requires.labels).length) delete requires.labels;
 		set({requires});
@@ -122,10 +125,11 @@ export function Limits({request, set, refused}) {
 		>
 			<input
 				id="labels"
-				value=${labels.map(([name, value]) => `${name}=${value}`).join(' ')}
+				value=${typed ?? labels.map(([name, value]) => `${name}=${value}`).join(' ')}
 				placeholder="cpu=zen4"
 				aria-describedby="labels-help"
-				onChange=${event => setLabels(event.target.value)}
+				onInput=${event => setLabels(event.target.value)}
+				onBlur=${() => setTyped(null)}
 			/>
 		<//>
 		<div class="field">
