@@ -153,7 +153,8 @@ def measured_with_late_returns(config: TrainConfig) -> list[ThreadStat]:
     """The threads of a run whose creator returns 20 ms late from waiting for dependences."""
     address = runtime.load(config.runtime, CORES).address
     at, kind = openmp.ENTRY_POINTS.index("GOMP_taskwait_depend"), ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-    real = kind(int(address[at]))
+    before = int(address[at])
+    real = kind(before)
 
     def late(clause: int) -> None:
         real(clause)
@@ -161,7 +162,10 @@ def measured_with_late_returns(config: TrainConfig) -> list[ThreadStat]:
 
     called = kind(late)
     address[at] = ctypes.cast(called, ctypes.c_void_p).value
-    return measured(config)[0]
+    try:
+        return measured(config)[0]
+    finally:
+        address[at] = before  # other tests use this process too
 
 
 def test_waiting_after_the_last_step_does_not_count(apart: Apart) -> None:
