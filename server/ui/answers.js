@@ -11,6 +11,7 @@ import {query} from './address.js';
  */
 
 const KEPT = 60;
+const UNREACHED_S = 3; // pause before a request that did not reach the server is sent again
 const PAGE = 500; // items per request of a growing list
 /**
  * Earlier data by request: a page that is opened again shows it at once and requests it anew.
@@ -84,6 +85,7 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 				return;
 			} // a change does not restart a slow request
 			busy = true;
+			let pauseS = everyS;
 			try {
 				const data = await ask(path, {params, signal: stop.signal});
 				keep(name, data);
@@ -93,7 +95,10 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 				if (stop.signal.aborted) return;
 				const problem =
 					error instanceof Problem ? error : new Problem({title: 'The answer cannot be read', detail: String(error)});
-				if (problem.status === 0) staleSince.value ??= Date.now();
+				if (problem.status === 0) {
+					staleSince.value ??= Date.now();
+					pauseS = UNREACHED_S;
+				}
 				show(before => ({...(before.name === name ? before : {name, data: undefined, at: 0}), name, problem}));
 			}
 			busy = false;
@@ -102,8 +107,7 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 				void look();
 				return;
 			}
-			const failedToReach = latest.current.problem?.status === 0;
-			if (!stop.signal.aborted && (everyS || failedToReach)) timer = setTimeout(look, (failedToReach ? 3 : everyS) * 1000);
+			if (!stop.signal.aborted && pauseS) timer = setTimeout(look, pauseS * 1000);
 		};
 		const seen = () => {
 			if (!document.hidden) void look();
@@ -172,8 +176,14 @@ export function useGrowing(path, follow) {
 	useEffect(() => {
 		if (path === null) return undefined;
 		const stop = new AbortController();
+		/** @type {ReturnType<typeof setTimeout> | undefined} */
+		let timer;
+		let busy = false;
 		if (place.current.path !== path) place.current = {path, cursor: null};
 		const look = async () => {
+			clearTimeout(timer);
+			if (busy) return; // two requests with one cursor would load its items twice
+			busy = true;
 			try {
 				for (let more = true; more && !document.hidden;) {
 					const {items, cursor} = await ask(path, {
@@ -194,7 +204,9 @@ export function useGrowing(path, follow) {
 				const problem =
 					error instanceof Problem ? error : new Problem({title: 'The answer cannot be read', detail: String(error)});
 				show(before => ({...before, problem}));
+				if (problem.status === 0) timer = setTimeout(look, UNREACHED_S * 1000);
 			}
+			busy = false;
 		};
 		const seen = () => {
 			if (!document.hidden) void look();
@@ -203,6 +215,7 @@ export function useGrowing(path, follow) {
 		void look();
 		return () => {
 			stop.abort();
+			clearTimeout(timer);
 			document.removeEventListener('visibilitychange', seen);
 		};
 	}, [path, version, round]);

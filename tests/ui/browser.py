@@ -30,6 +30,7 @@ class Tab:
     refusals: set[int] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)  # requests that failed on their way
 
     def __post_init__(self) -> None:
         self.page.set_default_timeout(PATIENCE_MS)
@@ -37,6 +38,7 @@ class Tab:
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on("request", self._request)
         self.page.on("response", self._response)
+        self.page.on("requestfailed", lambda request: self.unanswered.append(f"{request.failure}: {request.url}"))
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
@@ -67,6 +69,11 @@ class Tab:
         found = Axe().run(self.page).response["violations"]
         return [f"{each['id']}: {node['html'][:160]} {node['failureSummary']}" for each in found
                 for node in each["nodes"]]  # fmt: skip
+
+    def told(self) -> str:
+        """What the page shows, and what went wrong on it: for the report of a test that failed."""
+        shown = self.page.locator("body").inner_text()
+        return "\n".join([self.page.url, *self.wrong, *self.unanswered, "", shown])
 
     def sound(self) -> None:
         """Check that there was no error, and that the browser stores nothing that other sites or ports could read."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))  # for processes.py, 
 
 from browser import ARGUMENTS, Tab, executable, open_tab
 from patience import until
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 from processes import House, house
 
 from taskloom import Client
@@ -80,10 +80,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
+OPENED = pytest.StashKey[list[tuple[BrowserContext, Tab]]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    if report.when == "call" and report.failed:
+        for _, tab in item.stash.get(OPENED, []):
+            report.sections.append(("page", tab.told()))
+    return report
+
+
 @pytest.fixture
-def new_tab(browser: Browser) -> Iterator[Callable[..., Tab]]:
+def new_tab(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Tab]]:
     """Open tabs; after the test nothing may have gone wrong on any."""
-    opened = []
+    opened = request.node.stash[OPENED] = []
 
     def start(url: str, **options: Any) -> Tab:
         context, tab = open_tab(browser, url, **options)

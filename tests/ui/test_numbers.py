@@ -103,7 +103,8 @@ def test_a_comparison(world, tab, tmp_path):
     expect(page.locator(".verdict")).to_contain_text(found["reason"])
     shown = rows_of(saved(page, plot(page, "Ratio").get_by_role("button", name="CSV").click, tmp_path))[0]
     assert (shown["verdict"], float(shown["ratio"])) == (found["verdict"], found["ratio"])
-    pairs = rows_of(saved(page, plot(page, "Pairs").get_by_role("button", name="CSV").click, tmp_path))
+    title = "Pairs" if found["paired"] else "Processes"
+    pairs = rows_of(saved(page, plot(page, title).get_by_role("button", name="CSV").click, tmp_path))
     wanted = {run.id: run.median_step_s * 1e3 for run in world.runs}
     assert {int(row["run"]): float(row["median_step_ms"]) for row in pairs} == pytest.approx(wanted)
 

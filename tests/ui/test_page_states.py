@@ -83,6 +83,30 @@ def test_what_is_known_stays_beside_an_error(world, tab):
     expect(row).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("where", "question", "wanted"),
+    [
+        ("compare?a=RUN&b=RUN", "runs?*", "figure.plot h2:text-is('Pairs'), figure.plot h2:text-is('Processes')"),
+        ("run?id=FAILED&view=log", "runs/*/log?*", "[aria-label=Log]"),
+    ],
+)
+def test_a_question_that_does_not_reach_the_server_is_asked_again(world, tab, where, question, wanted):
+    lost = []
+
+    def lose(route):
+        if lost:
+            route.continue_()
+        else:
+            lost.append(route.request.url)
+            route.abort("connectionreset")
+
+    tab.page.route(pattern(world, question), lose)
+    page = tab.open(address(world, where))
+    expect(page.locator(wanted).first).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert lost
+
+
 def test_rows_stay_where_they_are_under_the_pointer(world, tab):
     page = tab.open("experiments")
     page.locator("tr[data-row]").first.hover()
