@@ -20,7 +20,7 @@ from gpt2core.node import host
 from gpt2core.node.files import replacing
 from gpt2core.spec.settings import cache_folder
 
-SCHEMA = "taskloom.peaks/3"  # 3: with the peak of vector registers
+SCHEMA = "taskloom.peaks/4"  # 3: with the peak of vector registers; 4: with the libraries of bfloat16 products
 PRODUCTS = ("gflop_per_s", "bf16_gflop_per_s")  # figures that depend on the library
 
 

@@ -127,26 +127,28 @@ def triad_gb_per_s(cores: Sequence[int]) -> float:
     return TRIADS * 3 * 4 * elements / seconds / 1e9
 
 
+def named(libraries: Sequence[Library]) -> dict[str, str]:
+    return {key: ", ".join(getattr(library, key) for library in libraries) for key in ("name", "version")}
+
+
 def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The peaks by number of threads, on the first of the cores this process may use."""
     cores, libraries, others = allowed_cores(), gemm.available(), load.Others()
+    of_bf16 = gemm.available("bf16")
     found: dict[str, dict[str, float | None]] = {}
     for done, count in enumerate(counts):
         tell({"event": "peak", "done": done, "total": len(counts), "threads": count})
         team = cores[:count]
         found[str(count)] = {
             "gflop_per_s": max(gflop_per_s(team, library) for library in libraries),
-            "bf16_gflop_per_s": max(gflop_per_s(team, library) for library in gemm.available("bf16")),
+            "bf16_gflop_per_s": max(gflop_per_s(team, library) for library in of_bf16),
             **all_registers_gflop_per_s(team),
             "triad_gb_per_s": triad_gb_per_s(team),
         }
     return {
         "schema": peaks.SCHEMA,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "blas": {
-            "name": ", ".join(blas.name for blas in libraries),
-            "version": ", ".join(blas.version for blas in libraries),
-        },
+        "blas": {**named(libraries), "bf16": named(of_bf16)},
         "load_average": os.getloadavg()[0],
         "busy_cores": others.busy_cores(),
         "threads": found,

@@ -42,6 +42,8 @@ def test_peaks_are_rates_of_work_that_was_done():
         assert (bf16 is None) == registers.TILE_REGISTERS
         assert bf16 is None or bf16 >= reached["registers_gflop_per_s"]
     assert [event["threads"] for event in told] == [1, 2]
+    # Another library of bfloat16 products makes their peak another figure.
+    assert found["blas"]["bf16"]["name"].split(", ") == [library.name for library in gemm.available("bf16")]
 
 
 def test_both_threads_do_their_share():
