@@ -8,7 +8,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import hypothesis
 import pytest
@@ -29,6 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MakeResult = Callable[..., dict[str, Any]]
+STAYS_ALONE = pytest.StashKey[bool]()
 
 ENVIRONMENT = {
     "node": "n1",
@@ -41,18 +42,44 @@ ENVIRONMENT = {
 }
 
 
+@pytest.fixture(scope="session")
+def neighbours_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextIO]:
+    """A file that the processes of pytest-xdist lock."""
+    with (tmp_path_factory.getbasetemp().parent / "neighbours").open("w") as lock:
+        yield lock
+
+
 @pytest.fixture(autouse=True)
-def neighbours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def neighbours(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let a test marked `alone`, which measures times, run without a test in another process of pytest-xdist."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    with (tmp_path_factory.getbasetemp().parent / "neighbours").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH)
-        yield
+    lock = request.getfixturevalue("neighbours_lock")
+    fcntl.flock(lock, fcntl.LOCK_EX if is_alone(request.node) else fcntl.LOCK_SH)
+    yield
+    if not request.node.stash[STAYS_ALONE]:
+        fcntl.flock(lock, fcntl.LOCK_UN)
 
 
-@pytest.fixture
+def is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the tests marked `alone`, in a row: each change between processes waits for a test of the other."""
+    items.sort(key=lambda item: not is_alone(item))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Note whether the process's next test continues alone. A test of another file may first compile for long."""
+    item.stash[STAYS_ALONE] = (
+        nextitem is not None and nextitem.path == item.path and is_alone(item) and is_alone(nextitem)
+    )
+
+
+@pytest.fixture(scope="session")
 def make_result() -> MakeResult:
     """A TrainResult as JSON, with the samples that a test gives. Slices are numbers, as the trainer resolves them."""
 

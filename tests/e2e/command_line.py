@@ -1,13 +1,18 @@
-"""Calls of `taskloom` as a process."""
+"""Calls of `taskloom`: as a process, or in this one, which spares loading it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from click.testing import CliRunner
+
+from taskloom.cli import main
 
 TINY = ("--model", "tiny", "--batch", "2", "--seq", "16", "--steps", "3")
 
@@ -20,6 +25,14 @@ def taskloom(
     return subprocess.run(
         command, capture_output=True, text=True, timeout=240, env=environment, cwd=folder, check=False
     )
+
+
+def cli(*arguments: str, server: str, folder: Path | None = None, token: str = "") -> subprocess.CompletedProcess[str]:
+    """A command that only talks to a server, in this process."""
+    environment = {"TASKLOOM_SERVER": server, "TASKLOOM_TOKEN": token}
+    with contextlib.chdir(folder or Path.cwd()):
+        done = CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
 def told(done: subprocess.CompletedProcess[str]) -> Any:

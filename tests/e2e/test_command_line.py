@@ -1,4 +1,4 @@
-"""`taskloom` and a server as processes: their output and exit codes."""
+"""`taskloom` and a server: output and exit codes. What starts, waits or serves is a process of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from command_line import TINY, taskloom, told
+from command_line import TINY, cli, taskloom, told
 from patience import until
 from processes import House
 from trace_checks import check_chrome, check_paraver
@@ -58,21 +58,21 @@ def test_from_submission_to_comparison(home: House, client: Client) -> None:
         {part: sum(each[part] for each in spent) for part in parts}
     )
 
-    shown = told(taskloom("runs", "show", ids[0], "--json", server=home.url))
+    shown = told(cli("runs", "show", ids[0], "--json", server=home.url))
     assert shown["spec"]["seq"] == 16
-    assert len(told(taskloom("runs", "samples", ids[0], "--json", server=home.url))["items"]) == 3
-    many = taskloom("runs", "samples", f"experiment_id={shown['experiment_id']}", "--json", server=home.url).stdout
+    assert len(told(cli("runs", "samples", ids[0], "--json", server=home.url))["items"]) == 3
+    many = cli("runs", "samples", f"experiment_id={shown['experiment_id']}", "--json", server=home.url).stdout
     assert [len(json.loads(line)["items"]) for line in many.splitlines()] == [3, 3]
-    listed = told(taskloom("runs", "list", "--state", "succeeded", "--json", server=home.url))
+    listed = told(cli("runs", "list", "--state", "succeeded", "--json", server=home.url))
     assert sorted(str(each["id"]) for each in listed) == sorted(ids)
-    assert told(taskloom("experiments", "list", "--json", server=home.url))[0]["runs"] == 2
+    assert told(cli("experiments", "list", "--json", server=home.url))[0]["runs"] == 2
     experiment_id = str(run["experiment"]["id"])
-    rows = told(taskloom("experiments", "scaling", experiment_id, "--json", server=home.url))["rows"]
+    rows = told(cli("experiments", "scaling", experiment_id, "--json", server=home.url))["rows"]
     assert {row["scheduler"] for row in rows} == {"fork-join", "task"}
-    compared = told(taskloom("compare", *ids, "--json", server=home.url))
+    compared = told(cli("compare", *ids, "--json", server=home.url))
     assert compared["verdict"] in ("faster", "slower", "same", "undecided")
     declared = ("--noise-floor", "0.25", "--leave-out-flagged", "--json")
-    assert told(taskloom("compare", *ids, *declared, server=home.url))["noise_floor"] == 0.25
+    assert told(cli("compare", *ids, *declared, server=home.url))["noise_floor"] == 0.25
     for command in (
         ("runs", "list"),
         ("runs", "show", ids[0]),
@@ -83,7 +83,7 @@ def test_from_submission_to_comparison(home: House, client: Client) -> None:
         ("experiments", "scaling", experiment_id),
         ("compare", *ids),
     ):
-        done = taskloom(*command, server=home.url)
+        done = cli(*command, server=home.url)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip()
         assert ("Node time" in done.stdout) == (command[1] == "show")
@@ -111,15 +111,15 @@ def test_submit_that_is_interrupted_says_that_the_experiment_goes_on(home: House
 
 @pytest.mark.slow
 def test_a_trace_of_a_run_that_was_not_traced_names_the_option(home: House, tmp_path: Path) -> None:
-    taskloom("submit", *TINY, server=home.url)
-    done = taskloom("runs", "trace", "1", "-o", str(tmp_path / "t.json"), server=home.url)
+    cli("submit", *TINY, server=home.url)
+    done = cli("runs", "trace", "1", "-o", str(tmp_path / "t.json"), server=home.url)
     assert done.returncode == 2
     assert "run 1 was not traced: submit it with --trace" in done.stderr
-    assert taskloom("runs", "trace", "9", "-o", str(tmp_path / "t.json"), server=home.url).returncode == 2
+    assert cli("runs", "trace", "9", "-o", str(tmp_path / "t.json"), server=home.url).returncode == 2
 
 
 def test_a_setting_that_there_is_not_is_named(home: House) -> None:
-    done = taskloom("compare", "experiment_id=1,schedular=task", "experiment_id=1,scheduler=serial", server=home.url)
+    done = cli("compare", "experiment_id=1,schedular=task", "experiment_id=1,scheduler=serial", server=home.url)
     assert done.returncode == 2
     assert "there is no setting 'schedular' (did you mean 'scheduler'?)" in done.stderr
 
@@ -129,20 +129,20 @@ def test_submit_reads_files_and_dry_runs_queue_nothing(home: House, client: Clie
     request.write_text(
         'repetitions = 2\n[base]\nmodel = "tiny"\nseq = 16\n[axes]\nthreads = [1]\nbatch_slice = [1, 2]\n'
     )
-    plan = told(taskloom("submit", str(request), "--dry-run", "--json", server=home.url))
+    plan = told(cli("submit", str(request), "--dry-run", "--json", server=home.url))
     assert (plan["runs"], plan["variants"]) == (4, 2)
     assert list(client.experiments()) == []
-    told(taskloom("submit", str(request), "--json", server=home.url))
+    told(cli("submit", str(request), "--json", server=home.url))
     assert len(list(client.runs())) == 4
     ruled = ("submit", str(request), "--repetitions", "1", "--trace-first", "--stop", "rel_ci=0.5,max_repetitions=1")
-    asked = told(taskloom(*ruled, "--json", server=home.url))["request"]
+    asked = told(cli(*ruled, "--json", server=home.url))["request"]
     assert (asked["stop"], asked["trace"]) == ({"rel_ci": 0.5, "max_repetitions": 1}, "first")
-    shown = taskloom("experiments", "show", "2", server=home.url).stdout
+    shown = cli("experiments", "show", "2", server=home.url).stdout
     assert "stopping rule: goes on after 0 repetitions and 0 s, no interval yet" in shown
 
 
 def test_what_the_server_refuses_names_the_field(home: House) -> None:
-    done = taskloom("submit", "--model", "tiny", "--seq", "16,4096", "--json", server=home.url)
+    done = cli("submit", "--model", "tiny", "--seq", "16,4096", "--json", server=home.url)
     assert done.returncode == 2
     error = json.loads(done.stderr)
     assert error["errors"][0]["field"] == "seq"
@@ -152,22 +152,22 @@ def test_what_the_server_refuses_names_the_field(home: House) -> None:
 @pytest.mark.slow
 def test_a_calibration_goes_to_the_node_that_is_named(home: House, client: Client) -> None:
     asked = ("experiments", "calibrate", *TINY, "--repetitions", "6", "--json", "--require", "node=a1")
-    made = told(taskloom(*asked, server=home.url))
+    made = told(cli(*asked, server=home.url))
     request = client.experiment(made["id"]).request
     assert (request["calibrates"], request["requires"]) == (True, {"labels": {"node": "a1"}})
-    assert taskloom(*asked, "--require", "a1", server=home.url).returncode == 2
+    assert cli(*asked, "--require", "a1", server=home.url).returncode == 2
 
 
 def test_runs_are_cancelled_and_retried(home: House) -> None:
-    told(taskloom("submit", *TINY, "--json", server=home.url))
-    assert told(taskloom("runs", "cancel", "1", "--json", server=home.url))["state"] == "cancelled"
-    assert told(taskloom("runs", "retry", "1", "--json", server=home.url))["state"] == "queued"
-    again = taskloom("runs", "retry", "1", "--json", server=home.url)
+    told(cli("submit", *TINY, "--json", server=home.url))
+    assert told(cli("runs", "cancel", "1", "--json", server=home.url))["state"] == "cancelled"
+    assert told(cli("runs", "retry", "1", "--json", server=home.url))["state"] == "queued"
+    again = cli("runs", "retry", "1", "--json", server=home.url)
     assert again.returncode == 3
     assert json.loads(again.stderr)["type"] == "/problems/invalid-transition"
-    assert told(taskloom("experiments", "cancel", "1", "--json", server=home.url))["by_state"]["cancelled"] == 1
-    assert told(taskloom("experiments", "retry", "1", "--json", server=home.url))["by_state"] == {"queued": 1}
-    assert taskloom("runs", "show", "99", server=home.url).returncode == 2
+    assert told(cli("experiments", "cancel", "1", "--json", server=home.url))["by_state"]["cancelled"] == 1
+    assert told(cli("experiments", "retry", "1", "--json", server=home.url))["by_state"] == {"queued": 1}
+    assert cli("runs", "show", "99", server=home.url).returncode == 2
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_serve_and_worker_become_the_processes_they_start(home: House, client: C
     listening = server.event("listening")
     assert listening["pid"] == server.popen.pid
     assert listening["url"] != home.url
-    told(taskloom("submit", *TINY, "--json", server=home.url))
+    told(cli("submit", *TINY, "--json", server=home.url))
     options = ("--server", home.url, "--spool", str(home.spool), "--once", "--json")
     worker = home.start("cli-worker", "-m", "taskloom.cli", "worker", *options)
     assert worker.wait() == 0
@@ -226,15 +226,15 @@ def test_doctor_names_every_check() -> None:
 def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(home: House, tmp_path: Path) -> None:
     home.start_worker(None)
     axes = ("--scheduler", "fork-join,task", "--threads", "1", "--trace", "--wait", "--json")
-    done = told(taskloom("submit", *TINY, *axes, server=home.url))
+    done = told(cli("submit", *TINY, *axes, server=home.url))
     assert [run["state"] for run in done["runs"]] == ["succeeded", "succeeded"]
-    run = told(taskloom("runs", "show", "1", "--json", server=home.url))
+    run = told(cli("runs", "show", "1", "--json", server=home.url))
     assert [attempt["purpose"] for attempt in run["history"]] == ["timing", "tracing"]
     one = ("runs", "trace", "1", "--format", "paraver", "-o", "one.prv", "--json")
-    files = told(taskloom(*one, server=home.url, folder=tmp_path))["files"]
+    files = told(cli(*one, server=home.url, folder=tmp_path))["files"]
     assert files == ["one.prv", "one.pcf", "one.row"]
     check_paraver((tmp_path / "one.prv").read_text())
-    told(taskloom("runs", "trace", "1", "2", "-o", "both.json", "--json", server=home.url, folder=tmp_path))
+    told(cli("runs", "trace", "1", "2", "-o", "both.json", "--json", server=home.url, folder=tmp_path))
     events = check_chrome((tmp_path / "both.json").read_text())
     names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert {name.split(": ")[1].split(",")[0] for name in names} == {"fork-join", "task sync step"}
@@ -243,7 +243,7 @@ def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(ho
     assert {pid for pid, _ in begins} == {1, 2}
     with Client(home.url) as client:
         assert client.result(1)["config"]["trace"] is None
-    missing = taskloom("runs", "trace", "99", "-o", "x.json", server=home.url, folder=tmp_path)
+    missing = cli("runs", "trace", "99", "-o", "x.json", server=home.url, folder=tmp_path)
     assert missing.returncode == 2
 
 
@@ -251,18 +251,18 @@ def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(ho
 def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> None:
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
-    told(taskloom("submit", str(request), "--json", server=home.url))
-    assert "position 1: no worker is registered" in taskloom("runs", "show", "1", server=home.url).stdout
+    told(cli("submit", str(request), "--json", server=home.url))
+    assert "position 1: no worker is registered" in cli("runs", "show", "1", server=home.url).stdout
     worker = home.start_worker("leaving", "--once")
     assert worker.wait() == 0
-    items = told(taskloom("runs", "artifacts", "1", "--json", server=home.url))["items"]
+    items = told(cli("runs", "artifacts", "1", "--json", server=home.url))["items"]
     assert [item["name"] for item in items] == ["profile.json.gz", "trace.json.gz"]
-    assert "application/gzip" in taskloom("runs", "artifacts", "1", server=home.url).stdout
-    done = told(taskloom("runs", "artifacts", "1", "profile.json.gz", "--json", server=home.url, folder=tmp_path))
+    assert "application/gzip" in cli("runs", "artifacts", "1", server=home.url).stdout
+    done = told(cli("runs", "artifacts", "1", "profile.json.gz", "--json", server=home.url, folder=tmp_path))
     assert (tmp_path / done["path"]).read_bytes() == b"profile"
-    assert taskloom("runs", "artifacts", "1", "nothing", server=home.url, folder=tmp_path).returncode == 2
+    assert cli("runs", "artifacts", "1", "nothing", server=home.url, folder=tmp_path).returncode == 2
     assert not (tmp_path / "nothing").exists()
-    unwritable = taskloom("runs", "artifacts", "1", "profile.json.gz", "-o", "/proc/x", server=home.url)
+    unwritable = cli("runs", "artifacts", "1", "profile.json.gz", "-o", "/proc/x", server=home.url)
     assert unwritable.returncode == 2
     assert "/proc/x" in unwritable.stderr
 
@@ -271,19 +271,19 @@ def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> N
 def test_histories_are_told(home: House, tmp_path: Path) -> None:
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
-    told(taskloom("submit", str(request), "--json", server=home.url))
+    told(cli("submit", str(request), "--json", server=home.url))
     assert home.start_worker("train", "--once").wait() == 0
-    of_run = told(taskloom("runs", "changes", "1", "--json", server=home.url))
+    of_run = told(cli("runs", "changes", "1", "--json", server=home.url))
     assert [(each["verb"], each["state"]) for each in of_run] == [
         ("submit", "queued"), ("claim", "leased"), ("start", "running"), ("succeed", "succeeded"),
     ]  # fmt: skip
-    assert told(taskloom("experiments", "changes", "1", "--json", server=home.url)) == of_run
-    assert len(told(taskloom("runs", "changes", "1", "--limit", "2", "--json", server=home.url))) == 2
-    shown = taskloom("runs", "changes", "1", server=home.url).stdout
+    assert told(cli("experiments", "changes", "1", "--json", server=home.url)) == of_run
+    assert len(told(cli("runs", "changes", "1", "--limit", "2", "--json", server=home.url))) == 2
+    shown = cli("runs", "changes", "1", server=home.url).stdout
     assert "succeed" in shown
     assert "worker:" in shown
-    assert told(taskloom("experiments", "alerts", "--json", server=home.url)) == []
-    assert taskloom("runs", "changes", "99", server=home.url).returncode == 2
+    assert told(cli("experiments", "alerts", "--json", server=home.url)) == []
+    assert cli("runs", "changes", "99", server=home.url).returncode == 2
 
 
 @pytest.mark.slow
@@ -291,13 +291,13 @@ def test_what_trainers_print_is_followed_and_shown(home: House, tmp_path: Path) 
     request = tmp_path / "two.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}, "axes": {"seed": [1, 2]}}))
     home.start_worker("crash")
-    done = taskloom("submit", str(request), "--wait", "--follow-logs", "--json", server=home.url)
+    done = cli("submit", str(request), "--wait", "--follow-logs", "--json", server=home.url)
     assert done.returncode == 1
     assert sorted(done.stderr.splitlines()) == ["run 1: the reactor is melting", "run 2: the reactor is melting"]
-    assert taskloom("runs", "log", "1", "--follow", server=home.url).stdout == "the reactor is melting\n"
-    line = told(taskloom("runs", "log", "2", "--json", server=home.url))
+    assert cli("runs", "log", "1", "--follow", server=home.url).stdout == "the reactor is melting\n"
+    line = told(cli("runs", "log", "2", "--json", server=home.url))
     assert (line["run_id"], line["line_no"], line["text"]) == (2, 1, "the reactor is melting")
-    assert taskloom("submit", str(request), "--follow-logs", server=home.url).returncode == 2
+    assert cli("submit", str(request), "--follow-logs", server=home.url).returncode == 2
 
 
 @pytest.mark.slow
@@ -305,9 +305,9 @@ def test_old_runs_are_pruned(home: House, tmp_path: Path) -> None:
     request = tmp_path / "two.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}, "axes": {"seed": [1, 2]}}))
     home.start_worker("leaving")
-    told(taskloom("submit", str(request), "--wait", "--json", server=home.url))
-    would = told(taskloom("prune", "--older-than", "0s", "--dry-run", "--json", server=home.url))
+    told(cli("submit", str(request), "--wait", "--json", server=home.url))
+    would = told(cli("prune", "--older-than", "0s", "--dry-run", "--json", server=home.url))
     assert (would["runs"], would["artifacts"], would["files"]) == (2, 4, 2)
-    assert "deleted 2 runs with 2 attempts" in taskloom("prune", "--older-than", "0s", server=home.url).stdout
-    assert told(taskloom("runs", "list", "--json", server=home.url)) == []
-    assert taskloom("prune", "--older-than", "soon", server=home.url).returncode == 2
+    assert "deleted 2 runs with 2 attempts" in cli("prune", "--older-than", "0s", server=home.url).stdout
+    assert told(cli("runs", "list", "--json", server=home.url)) == []
+    assert cli("prune", "--older-than", "soon", server=home.url).returncode == 2

@@ -1,15 +1,13 @@
-"""Creation and use of keys with the command line and a worker, as processes."""
+"""Creation and use of keys with the command line and a worker."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from patience import DEADLINE_S, until
+from command_line import cli
+from patience import until
 from processes import House
 
 from taskloom import Client
@@ -18,14 +16,7 @@ from taskloom.contract.experiments import ExperimentRequest
 
 def taskloom(home: House, *arguments: str, token: str = "", status: int = 0) -> str:
     """The command's standard output, or its standard error if it should fail."""
-    done = subprocess.run(
-        [sys.executable, "-m", "taskloom.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        env={**os.environ, "TASKLOOM_SERVER": home.url, "TASKLOOM_TOKEN": token},
-        check=False,
-    )
+    done = cli(*arguments, server=home.url, token=token)
     assert done.returncode == status, done.stderr
     return done.stderr if status else done.stdout
 

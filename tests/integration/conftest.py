@@ -81,7 +81,8 @@ def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
         servers.append(server)
         server.thread.start()
         assert server.ready.wait(DEADLINE_S)
-        client = httpx.Client(base_url=server.url, timeout=DEADLINE_S)
+        # Certificates are of no use here, and reading them takes as long as a server's start.
+        client = httpx.Client(base_url=server.url, timeout=DEADLINE_S, verify=False)
         clients.append(client)
         return Caller(client, server.app.state.context, server.app.state.reading)
 
@@ -93,6 +94,21 @@ def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
         for server in servers:
             server.app.state.context.waiting.close_soon()
             server.stop()
+
+
+@contextlib.contextmanager
+def server_on_copy(database: Path, folder: Path) -> Iterator[Caller]:
+    """A server on a copy of an SQLite file."""
+    shutil.copy(database, folder / "test.db")
+    with servers_on(f"sqlite:///{folder}/test.db", folder / "artifacts") as start:
+        yield start()
+
+
+@pytest.fixture(scope="module")
+def file_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    """A server shared by tests of one file that read what a fixture of the file stored."""
+    with server_on_copy(migrated, tmp_path_factory.mktemp("file")) as api:
+        yield api
 
 
 @pytest.fixture
@@ -110,10 +126,8 @@ def api(start_server: StartServer) -> Caller:
 @pytest.fixture(scope="session")
 def shared_api(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     """The server of `empty_api`."""
-    path = tmp_path_factory.mktemp("shared") / "test.db"
-    shutil.copy(migrated, path)
-    with servers_on(f"sqlite:///{path}", path.parent / "artifacts") as start:
-        yield start()
+    with server_on_copy(migrated, tmp_path_factory.mktemp("shared")) as api:
+        yield api
 
 
 @pytest.fixture

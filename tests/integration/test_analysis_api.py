@@ -3,12 +3,12 @@ import math
 import pytest
 
 
-@pytest.fixture
-def measured(api, make_result):
+@pytest.fixture(scope="module")
+def measured(file_api, make_result):
     """Six repetitions of fork-join and task on one and two threads, all done."""
     axes = {"scheduler": ["fork-join", "task"], "threads": [1, 2]}
-    made = api.submit(base={"token_slice": 64, "batch_slice": 1}, axes=axes, repetitions=6)
-    node = api.worker()
+    made = file_api.submit(base={"token_slice": 64, "batch_slice": 1}, axes=axes, repetitions=6)
+    node = file_api.worker()
     step_s = {("fork-join", 1): 1.0, ("fork-join", 2): 0.8, ("task", 1): 1.0, ("task", 2): 0.5}
     for i in range(made["runs"]):
         lease = node.claim()
@@ -18,8 +18,8 @@ def measured(api, make_result):
     return made["id"]
 
 
-def test_scaling_has_a_row_for_each_variant(api, measured):
-    table = api.get("/analysis/scaling", experiment_id=measured)
+def test_scaling_has_a_row_for_each_variant(file_api, measured):
+    table = file_api.get("/analysis/scaling", experiment_id=measured)
     assert table["experiment_id"] == measured
     rows = {(row["scheduler"], row["threads"]): row for row in table["rows"]}
     assert set(rows) == {("fork-join", 1), ("fork-join", 2), ("task", 1), ("task", 2)}
@@ -80,24 +80,24 @@ def test_instructions_are_compared_where_they_were_counted(api, make_result, cou
     assert (found["ratio"], found["reason"]) == (ratio, reason)
 
 
-def test_two_selections_are_compared_in_pairs(api, measured):
+def test_two_selections_are_compared_in_pairs(file_api, measured):
     a, b = (f"experiment_id={measured},scheduler={scheduler},threads=2" for scheduler in ("fork-join", "task"))
-    found = api.get("/analysis/compare", a=a, b=b)
+    found = file_api.get("/analysis/compare", a=a, b=b)
     assert (found["verdict"], found["paired"]) == ("faster", True)
     assert found["ratio"] == pytest.approx(1.6)
     assert found["p_value"] == pytest.approx(2 / 64)
     assert (len(found["a"]["runs"]), found["b"]["variant"]) == (6, {"scheduler": "task", "threads": 2})
     assert found["differs"] == []
-    assert api.get("/analysis/compare", a=b, b=a)["verdict"] == "slower"
-    assert api.get("/analysis/compare", a=a, b=b, noise_floor=0.9)["verdict"] == "same"
+    assert file_api.get("/analysis/compare", a=b, b=a)["verdict"] == "slower"
+    assert file_api.get("/analysis/compare", a=a, b=b, noise_floor=0.9)["verdict"] == "same"
 
 
-def test_two_runs_are_compared_by_their_steps(api, measured):
-    runs = api.runs(measured)
+def test_two_runs_are_compared_by_their_steps(file_api, measured):
+    runs = file_api.runs(measured)
     fork, task = (
         next(r["id"] for r in runs if r["variant"] == {"scheduler": s, "threads": 2}) for s in ("fork-join", "task")
     )
-    found = api.get("/analysis/compare", a=str(fork), b=str(task))
+    found = file_api.get("/analysis/compare", a=str(fork), b=str(task))
     assert (found["verdict"], found["a"]["run_ids"], found["b"]["runs"]) == ("undecided", [fork], [task])
     assert found["a"]["step_s"]["over"] == "steps"
 
@@ -113,14 +113,15 @@ def test_two_runs_are_compared_by_their_steps(api, measured):
         ("1", "experiment_id=1,threads=7", 422, "nothing-to-compare"),
     ],
 )
-def test_what_cannot_be_selected_is_a_problem(api, a, b, status, kind):
-    assert api.get("/analysis/compare", status, a=a, b=b)["type"] == f"/problems/{kind}"
+def test_what_cannot_be_selected_is_a_problem(file_api, a, b, status, kind):
+    assert file_api.get("/analysis/compare", status, a=a, b=b)["type"] == f"/problems/{kind}"
 
 
-@pytest.mark.usefixtures("measured")
-def test_a_run_without_a_result_is_not_compared(api):
-    queued = api.runs(api.submit()["id"])[0]["id"]
-    problem = api.get("/analysis/compare", 422, a="1", b=str(queued))
+def test_a_run_without_a_result_is_not_compared(api, make_result):
+    api.submit(repetitions=2, order="sequential")
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    problem = api.get("/analysis/compare", 422, a="1", b="2")
     assert (problem["type"], problem["current"]) == ("/problems/nothing-to-compare", "queued")
 
 
@@ -164,8 +165,8 @@ def test_forecast_comes_from_the_profile_of_one_thread_and_shows_its_error(api, 
     assert found["missing"] == []
 
 
-def test_without_a_profile_there_is_no_forecast(api, measured):
-    found = api.get("/analysis/forecast", experiment_id=measured)
+def test_without_a_profile_there_is_no_forecast(file_api, measured):
+    found = file_api.get("/analysis/forecast", experiment_id=measured)
     assert (found["forecasts"], found["missing"]) == ([], ["slices 1x64: no one-thread run left a profile"])
 
 
@@ -181,14 +182,14 @@ def test_memory_is_what_the_formula_says(api, explained):
         assert (len(totals), totals) == (2, sorted(totals))  # the context ends at 128
 
 
-def test_a_sweep_compares_along_an_axis(api, measured):
-    found = api.get("/analysis/sweep", experiment_id=measured)
+def test_a_sweep_compares_along_an_axis(file_api, measured):
+    found = file_api.get("/analysis/sweep", experiment_id=measured)
     assert (found["axis"], found["comparisons"]) == ("scheduler", 2)
     rows = {row["at"]["threads"]: row for row in found["rows"]}
     assert rows[2]["ratio"] == pytest.approx(1.6)
     assert rows[2]["p_adjusted"] >= rows[2]["p_value"]
-    assert api.get("/analysis/sweep", experiment_id=measured, axis="threads")["axis"] == "threads"
-    problem = api.get("/analysis/sweep", 422, experiment_id=measured, axis="cheese")
+    assert file_api.get("/analysis/sweep", experiment_id=measured, axis="threads")["axis"] == "threads"
+    problem = file_api.get("/analysis/sweep", 422, experiment_id=measured, axis="cheese")
     assert problem["errors"][0]["accepted"].startswith("a setting: ")
 
 

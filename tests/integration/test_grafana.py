@@ -31,25 +31,27 @@ def filled(text):
     return text
 
 
-@pytest.fixture
-def server(api, make_result):
+@pytest.fixture(scope="module")
+def server(file_api, make_result):
     """A server with an ended and a running experiment, a queued run, a slowdown and refused requests."""
-    api.submit(axes={"scheduler": ["fork-join", "task"]}, base={"batch_slice": 1, "token_slice": 64}, repetitions=2,
-               order="sequential", name="ended")  # fmt: skip
-    node = api.worker()
+    file_api.submit(
+        axes={"scheduler": ["fork-join", "task"]}, base={"batch_slice": 1, "token_slice": 64}, repetitions=2,
+        order="sequential", name="ended",
+    )  # fmt: skip
+    node = file_api.worker()
     for _ in range(4):
         lease = node.claim()
         node.beat(lease)
         node.upload(lease, make_result())
-    api.submit(axes={"seed": [1, 2]}, name="under way")
+    file_api.submit(axes={"seed": [1, 2]}, name="under way")
     node.beat(node.claim())
     columns = "run_id, state, ratio, reason, raised_at, changed_at"
-    api.sql(f"INSERT INTO alert ({columns}) VALUES (1, 'confirmed', 1.2, 'slow', 1, 2)")
+    file_api.sql(f"INSERT INTO alert ({columns}) VALUES (1, 'confirmed', 1.2, 'slow', 1, 2)")
     told = json.dumps({"sentence": "task is faster.", "verdict": "faster"})
-    api.sql("UPDATE experiment SET verdict = :told WHERE id = 1", told=told)
-    api.sql("UPDATE run SET started_at = finished_at - 5 WHERE finished_at IS NOT NULL")
-    api.get("/runs/99", 404)
-    return api
+    file_api.sql("UPDATE experiment SET verdict = :told WHERE id = 1", told=told)
+    file_api.sql("UPDATE run SET started_at = finished_at - 5 WHERE finished_at IS NOT NULL")
+    file_api.get("/runs/99", 404)
+    return file_api
 
 
 def names_in(value, path):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from taskloom.analysis.report import tokens
@@ -34,11 +34,11 @@ class File:
     media_type: str
     plain: bytes
 
-    @cached_property
+    @functools.cached_property
     def compressed(self) -> bytes:
         return gzip.compress(self.plain, mtime=0)
 
-    @cached_property
+    @functools.cached_property
     def etag(self) -> str:
         return f'"{hashlib.sha256(self.plain).hexdigest()}"'
 
@@ -68,6 +68,7 @@ def without_comments(code: str) -> str:
     return COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), code)
 
 
+@functools.cache
 def read(folder: Path = FOLDER) -> Files:
     """Files of the dashboard. A page is a module of `pages/`. Its HTML shell names the version and all modules of the
     page, so the browser requests them at once instead of import by import.
