@@ -132,12 +132,12 @@ def test_a_server_killed_between_claim_and_answer(home: House, client: Client) -
 
 def test_many_claimers_execute_every_run_once(home: House, client: Client, database_kind: str) -> None:
     servers = [home.url] if database_kind == "sqlite" else [home.url, home.start_another_server()]
-    experiment = submit_many(client, 200)  # bench.server has 500 on 10,000
+    experiment = submit_many(client, 100)  # bench.server has 500 on 10,000
     fleet = home.start_fleet(50, *servers)
-    succeeded(client, experiment, 200)
+    succeeded(client, experiment, 100)
     fleet.popen.send_signal(signal.SIGTERM)
     assert fleet.wait() == 0
-    check_books(home, 200)
+    check_books(home, 100)
 
 
 def test_servers_killed_while_workers_claim_and_deliver(home: House, client: Client) -> None:

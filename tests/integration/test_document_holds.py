@@ -18,7 +18,7 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 SHORT = {"max_wait_s": 0.01, "stream_s": 0.02, "events_every_s": 0.01, "rate_per_s": 1e6}
 ASKED_OF_A_CALLER = "ignored_auth,missing_required_header,negative_data_rejection"
 EVERYTHING = ("--phases", "examples,coverage,fuzzing", "--max-examples", "2")
-LITTLE = ("--phases", "examples,fuzzing", "--max-examples", "2")
+LITTLE = ("--phases", "examples,fuzzing", "--max-examples", "1")
 
 
 @pytest.fixture

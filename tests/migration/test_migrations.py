@@ -15,7 +15,7 @@ from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.schema import METADATA
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def new_database(request, tmp_path):
     """Make databases of one kind; all are closed at the end."""
     made = []

@@ -27,7 +27,7 @@ RAGGED = TrainConfig(
     batch=3, seq=10, steps=4, warmup=0, lr=1e-2, batch_slice=2, token_slice=4, data="synthetic",
     scheduler="serial", allow_oversubscription=True,
 )  # fmt: skip
-REPEATS = 20  # in `make test-slow`
+REPEATS = 8  # in `make test-slow`
 plan, PLANS = train.plan, {}
 
 

@@ -33,7 +33,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def home(slurm: Cluster, tmp_path: Path, database_url: str) -> Iterator[House]:
     for name, value in slurm.environment.items():
         os.environ[name] = value
-    with house(tmp_path, database_url, heartbeat_s=0.5, lease_s=6, reap_every_s=0.5) as found:
+    # After a block's worker was killed, nothing is submitted for the block before it has left the node.
+    with house(tmp_path, database_url, heartbeat_s=0.5, lease_s=6, reap_every_s=0.5, block_release_s=15) as found:
         yield found
         slurm.cancel_all()
 
