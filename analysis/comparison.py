@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -191,9 +192,16 @@ def weigh(a: Sequence[Process], b: Sequence[Process], value: Value = STEP) -> Ev
 
 
 def matched_pairs(a: Sequence[Process], b: Sequence[Process]) -> list[tuple[Process, Process]]:
-    """Processes that ran in one block, in the order of a's blocks."""
-    by_pair = {process.pair: process for process in b if process.pair is not None}
-    found = [(process, by_pair[process.pair]) for process in a if process.pair in by_pair]
+    """Processes that ran in one block, in the order of a's blocks. Each is in one pair only: pairs that share a process
+    are not independent."""
+    partners: dict[Hashable, deque[Process]] = {}
+    for process in b:
+        partners.setdefault(process.pair, deque()).append(process)
+    found = [
+        (process, partners[process.pair].popleft())
+        for process in a
+        if process.pair is not None and partners.get(process.pair)
+    ]
     return sorted(found, key=lambda pair: pair[0].block)
 
 

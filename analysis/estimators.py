@@ -26,6 +26,7 @@ from taskloom.analysis.rank_tests import (
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 FEWEST = 6  # pairs, or values a side: 2 of 2^6 outcomes are as extreme as all of one sign
+MOST_LOG_WEALTH = 700.0  # beyond 709 a float overflows; a smaller e-value is valid too
 MANY = 400  # more values: Walsh averages are counted instead of listed
 Unit = Literal["pairs", "processes", "occasions", "places"]
 Test = Literal["signed-rank", "mann-whitney", "signs"]
@@ -129,7 +130,7 @@ def e_value(logs: Floats) -> float:
     """E-value: the present value of a bet of 1 on biased signs. For a fair coin it ever reaches 20 with probability
     1/20 at most."""
     values = rounded(logs)
-    return math.exp(log_wealth(int((values > 0).sum()), int((values < 0).sum())))
+    return math.exp(min(MOST_LOG_WEALTH, log_wealth(int((values > 0).sum()), int((values < 0).sum()))))
 
 
 def log_wealth(heads: int, tails: int) -> float:

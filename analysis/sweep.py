@@ -176,7 +176,7 @@ def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noi
         for key, places in families.items()
         if len(places) > 1 and axis != "threads"
     ]
-    adjusted = holm([found.estimate.p_value or 1.0 for *_, found in pooled])
+    adjusted = holm([1.0 if found.estimate.p_value is None else found.estimate.p_value for *_, found in pooled])
     return [
         Pooled(
             threads, first, second, len(places), sum(map(len, places)), of.value, of.low, of.high, p_adjusted,

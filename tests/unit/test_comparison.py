@@ -145,6 +145,25 @@ def test_what_has_no_partner_is_left_out_if_enough_pairs_remain(side):
     assert compare(a, b[3:]).paired is False
 
 
+def test_a_process_is_in_one_pair_only(side):
+    """Several processes of a side may share a block (an axis that the comparison does not fix). Six processes that are
+    all held against the same one are not six pairs."""
+    a = [dataclasses.replace(process, pair="the block") for process in side(1, A_S[:6], True, scheduler="fork-join")]
+    b = [dataclasses.replace(process, pair="the block") for process in side(100, [0.5], True, scheduler="task")]
+    found = compare(a, b)
+    assert (found.verdict, found.n) == ("undecided", 1), found.reason
+    b = [dataclasses.replace(process, pair="the block") for process in side(100, [s / 2 for s in A_S[:6]], True)]
+    found = compare(a, b)
+    assert (found.verdict, found.n, found.ratio_low) == ("faster", 6, pytest.approx(2.0))
+
+
+def test_thousands_of_pairs_of_one_sign_have_a_finite_e_value(side):
+    found = compare(side(1, [1.0] * 1100, True), side(100_000, [0.5] * 1100, True))
+    assert found.verdict == "faster"
+    assert math.isfinite(found.e_value)
+    assert found.e_value > 1e300
+
+
 def test_two_occasions_are_not_compared_side_by_side(side):
     """A difference between the occasions would look like a difference between the variants."""
     a, b = side(1, A_S), side(100, [s * 0.5 for s in A_S], occasion="tomorrow")

@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from taskloom.analysis import sweep as sweep_module
 from taskloom.analysis.processes import Process
 from taskloom.analysis.sweep import axes_of, sweep
 
@@ -111,3 +112,16 @@ def test_the_fastest_of_equals_beats_none(experiment):
             process.result["step_s"] = [9.0, *[1 + 0.01 * rng.standard_normal()] * 2]
         claimed += bool(sweep([dataclasses.replace(process) for process in alike], noise_floor=1e-6).beats_share)
     assert claimed <= 0.05 * sweeps + 2 * (0.05 * 0.95 * sweeps) ** 0.5
+
+
+def test_the_smallest_p_value_of_all_is_not_taken_for_none(experiment, monkeypatch):
+    """The normal approximation of thousands of pairs gives a p-value of exactly 0."""
+    runs = experiment({(2, 64): 1.3, (2, 32): 1.3})
+    real = sweep_module.pool
+    monkeypatch.setattr(
+        sweep_module, "pool", lambda *given: dataclasses.replace(
+            found := real(*given), estimate=dataclasses.replace(found.estimate, p_value=0.0)
+        )
+    )  # fmt: skip
+    (pooled,) = sweep(runs).pooled
+    assert (pooled.p_adjusted, pooled.verdict) == (0.0, "faster")
