@@ -11,9 +11,11 @@ from typing import Any
 
 from gpt2core.node import host
 from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told, Waiting
+from gpt2core.process.launch import EXIT_CANCELLED
 from taskloom.worker.agent import Agent, DrainAsked, StopAsked, StopReason
 
 OUTPUT_LINES = 40  # the last ones, kept for a failure's report
+OWN_SIGNAL_S = 5.0  # between two processes of a job that are signalled together
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class Supervisor:
                     reason = self._agent.drain()
                 case Exited(code):
                     self._child = None
+                    if code == EXIT_CANCELLED:
+                        self._hear_who_stopped_it()
                     return Ending(
                         code=code,
                         signal=message.signal_name,
@@ -114,3 +118,17 @@ class Supervisor:
             elif first:
                 child.terminate()
                 kill_at = time.monotonic() + self._grace_s
+
+    def _hear_who_stopped_it(self) -> None:
+        """Wait for this worker's own SIGTERM. Slurm signals every process of a job, and the trainer may end first."""
+        until = time.monotonic() + OWN_SIGNAL_S
+        while self._agent.stop_reason is None:
+            try:
+                message = self._inbox.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                return
+            if isinstance(message, DrainAsked):
+                reason = self._agent.drain()
+                if reason is None:
+                    return
+                self._agent.ask_to_stop(reason)

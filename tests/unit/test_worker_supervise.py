@@ -1,0 +1,54 @@
+"""Why a trainer ended that was signalled before its worker."""
+
+from __future__ import annotations
+
+import sys
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from test_worker_agent import lease
+
+from gpt2core.process.child import Exited, Waiting
+from gpt2core.process.launch import EXIT_CANCELLED
+from taskloom.worker import supervise
+from taskloom.worker.agent import Agent, DrainAsked, StopReason
+from taskloom.worker.settings import Drain
+from taskloom.worker.supervise import Supervisor
+
+
+class LateSignal(SimpleQueue[Any]):
+    """An inbox in which the worker's own signal arrives after the trainer's end."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        super().put(item, block, timeout)
+        if isinstance(item, Exited):
+            super().put(DrainAsked())
+
+
+def reason_of(inbox: SimpleQueue[Any], drain: Drain, code: int) -> StopReason | None:
+    agent = Agent(drain)
+    agent.claim(lease())
+    trainer = Waiting([sys.executable, "-c", f"raise SystemExit({code})"])
+    ending = Supervisor(agent, inbox).run(trainer, {}, 240.0, lambda _: None, lambda: None, lambda _: None)
+    assert ending.code == code
+    return ending.reason
+
+
+@pytest.mark.parametrize(
+    ("drain", "code", "reason"),
+    [
+        ("release", EXIT_CANCELLED, StopReason.RELEASE),
+        ("finish", EXIT_CANCELLED, None),
+        ("release", 1, None),
+    ],
+)
+def test_a_trainer_that_ends_before_the_workers_own_signal_hands_its_run_back(
+    drain: Drain, code: int, reason: StopReason | None
+) -> None:
+    assert reason_of(LateSignal(), drain, code) is reason
+
+
+def test_a_trainer_that_somebody_else_stops_is_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "OWN_SIGNAL_S", 0.0)
+    assert reason_of(SimpleQueue(), "release", EXIT_CANCELLED) is None
