@@ -33,7 +33,7 @@ PAGES = {
     "History": "history", "Fleet": "fleet", "Access": "access",
 }  # fmt: skip
 LISTS = {"experiments": "experiments", "runs": "experiments?view=runs"}
-ON_A_PAGE = {"experiments": 50_000, "runs": 100}  # runs on a page of each list
+ON_A_PAGE = {"experiments": 50_000, "runs": 50}  # runs on a page of each list
 TRACES = (62_000, 1_000_000)
 SETTLED_S = 120.0
 

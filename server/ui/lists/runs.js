@@ -108,7 +108,7 @@ export function Runs({experimentId}) {
 		flagged: params.get('flagged')
 	};
 	const chosen = filters.length > 0 || ['state', 'node', 'flagged'].some(name => params.has(name));
-	const page = {sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 100};
+	const page = {sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 50};
 	const followed = experimentId ? `experiment:${experimentId}` : 'overview';
 	useFollow(followed);
 	const answer = useList('runs', narrowed, page, followed);
