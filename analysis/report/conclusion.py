@@ -66,7 +66,8 @@ def _fastest(document: Document) -> Iterator[str]:
     row = next(row for row in document["scaling"]["rows"] if row["step_s"]["median"] == sweep["best_step_s"])
     bounds = row["step_s"]
     low, high = bounds["low"], bounds["high"]
-    interval = "" if low is None else f" (95 % interval {milliseconds(low)} to {milliseconds(high)})"
+    over = " over the steps of its only process" if bounds["over"] == "steps" else ""
+    interval = "" if low is None else f" (95 % interval{over} {milliseconds(low)} to {milliseconds(high)})"
     beats = sweep["beats_share"]
     leads = "Fastest is" if beats == 1 else "The smallest median has"
     if len(document["scaling"]["rows"]) == 1:

@@ -153,6 +153,14 @@ def test_without_a_comparison_the_fastest_variant_comes_first(document):
     assert len(points) == 4
 
 
+def test_an_interval_over_steps_of_one_process_says_so(make_result):
+    steps_s = [9.0, *(0.1 + 0.001 * (i % 7) for i in range(20))]
+    result = make_result(steps_s, scheduler="serial", threads=1)
+    result["memory_bytes"] = result["resident_bytes"] = {}
+    one = make_document([Process(1, result, {"scheduler": "serial"})])
+    assert any("95 % interval over the steps of its only process" in text for text in answer(one))
+
+
 def test_disturbed_processes_are_never_passed_over(document):
     document["disturbed"] = "2 of 28 runs disturbed (foreign load 10 to 87 %)"
     told = "2 of 28 runs disturbed (foreign load 10 to 87 %): they count, and are marked."
