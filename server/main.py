@@ -61,6 +61,7 @@ from taskloom.server.read.dashboard.routes import router as dashboard
 from taskloom.server.read.events.routes import router as events
 from taskloom.server.read.events.service import look_at_all
 from taskloom.server.read.events.stream import Streams
+from taskloom.server.read.experiments.eta import Etas
 from taskloom.server.read.experiments.routes import router as experiments_read
 from taskloom.server.read.experiments.verdicts import Verdicts
 from taskloom.server.read.exports.routes import router as exports
@@ -124,7 +125,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     store = Store(settings.artifact_folder)
     pool = Pool(Sources(database, store, settings))
     control = Threads(settings.control_threads)
-    overviews = Overviews(database, settings)
+    etas = Etas(settings)
+    overviews = Overviews(database, settings, etas)
     look = functools.partial(look_at_all, database, settings, overviews)
     reading = Reading(
         streams=Streams(look, database.mark, waiting, settings),
@@ -132,6 +134,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         answers=Answers(settings, database, pool),
         dashboard=dashboard_files.read(),
         overviews=overviews,
+        etas=etas,
     )
 
     def ended() -> bool:

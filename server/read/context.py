@@ -11,6 +11,7 @@ from taskloom.server.read.analysis.alerts import Alerts
 from taskloom.server.read.analysis.answers import Answers
 from taskloom.server.read.dashboard.files import Files
 from taskloom.server.read.events.stream import Streams
+from taskloom.server.read.experiments.eta import Etas
 from taskloom.server.read.overview.service import Overviews
 
 
@@ -21,6 +22,7 @@ class Reading:
     answers: Answers
     dashboard: Files
     overviews: Overviews
+    etas: Etas
 
 
 async def _reading(request: Request) -> Reading:

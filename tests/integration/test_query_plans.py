@@ -137,10 +137,29 @@ def test_the_remaining_time_is_found_without_reading_every_ended_run(api, plans)
         )
         with api.context.database.read() as session:
             asked.clear()
-            assert eta.eta(session, api.context.settings).total_s is not None
+            assert eta.Etas(api.context.settings).estimate(session).total_s is not None
         return rows_read(api, list(asked))
 
     asked = plans.asked
     few = ended(1000, 1000 + eta.LATEST)
     assert few > 100
     assert ended(2000, 5000) < 1.5 * few
+
+
+def test_the_mean_time_of_an_experiment_is_read_again_only_after_a_run_of_it_has_ended(api, plans, make_result):
+    node = api.worker("w2", node="n2")
+    lease = node.claim()
+    kept = eta.Etas(api.context.settings)
+
+    def estimated():
+        plans.asked.clear()
+        with api.context.database.read() as session:
+            found = kept.estimate(session)
+            means = [statement for statement, _ in plans.asked if "avg(" in statement]
+            assert found == eta.Etas(api.context.settings).estimate(session)
+        return len(means)
+
+    assert [estimated(), estimated()] == [1, 0]
+    node.beat(lease)
+    node.upload(lease, make_result())
+    assert [estimated(), estimated()] == [1, 0]

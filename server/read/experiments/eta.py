@@ -1,8 +1,9 @@
 """Remaining time of the queue: open runs times the mean time of their experiments' latest runs, over the present
-workers. The work grows with the queue, not with the ended runs."""
+workers. The work grows with the queue, not with the ended runs, and means are kept between estimates."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import ScalarSelect, func, select
@@ -16,6 +17,7 @@ from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
 OF_EXPERIMENT = 30  # latest runs of an experiment, whose mean is used
+AT_ONCE = 500  # experiments per statement
 LATEST = 200  # latest ended runs, whose mean is used for experiments without an ended run
 
 
@@ -27,26 +29,49 @@ class Eta:
     total_s: float | None
 
 
-def eta(session: Session, settings: Settings) -> Eta:
-    """Estimate with experiments in the order of priority and age, and one run per worker at a time."""
-    is_active = Experiment.finished_at.is_(None)
-    active = select(Experiment.id).where(is_active)
-    priority = func.coalesce(Experiment.request["priority"].as_integer(), 0)
-    priorities = {row[0]: row[1] for row in session.execute(select(Experiment.id, priority).where(is_active))}
-    left = select(Run.experiment_id, func.count(), func.min(Run.id))
-    left = left.where(Run.experiment_id.in_(active), Run.state.in_(OPEN)).group_by(Run.experiment_id)
-    open_runs = {row[0]: (row[1], row[2]) for row in session.execute(left)}
-    mean_s = {row[0]: row[1] for row in session.execute(select(Experiment.id, _mean_s()).where(is_active))}
-    usual_s = _usual_s(session)
-    workers = _present(session, settings)
-    found: dict[int, float | None] = dict.fromkeys(priorities)
-    total_s: float | None = 0.0 if workers else None
-    for experiment_id in sorted(open_runs, key=lambda each: (-priorities.get(each, 0), open_runs[each][1])):
-        each_s = mean_s.get(experiment_id) or usual_s
-        count, _ = open_runs[experiment_id]
-        total_s = None if total_s is None or each_s is None else total_s + count * each_s / workers
-        found[experiment_id] = total_s
-    return Eta(found, total_s)
+@dataclass(frozen=True)
+class _Queued:
+    """An experiment with open runs. open_runs: their number and first id. mean_s: of a run; None: unknown."""
+
+    open_runs: tuple[int, int]
+    priority: int
+    mean_s: float | None
+
+
+class Etas:
+    """Estimates, for any thread. An experiment's mean is read again when its open runs are others: a run has ended."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._queued: Mapping[int, _Queued] = {}  # of the last estimate
+
+    def estimate(self, session: Session) -> Eta:
+        """Estimate with experiments in the order of priority and age, and one run per worker at a time."""
+        active = select(Experiment.id).where(Experiment.finished_at.is_(None))
+        left = select(Run.experiment_id, func.count(), func.min(Run.id))
+        left = left.where(Run.experiment_id.in_(active), Run.state.in_(OPEN)).group_by(Run.experiment_id)
+        queued = self._read(session, {row[0]: (row[1], row[2]) for row in session.execute(left)})
+        usual_s = _usual_s(session)
+        workers = _present(session, self._settings)
+        found: dict[int, float | None] = dict.fromkeys(session.scalars(active))
+        total_s: float | None = 0.0 if workers else None
+        for experiment_id, each in sorted(queued.items(), key=lambda item: (-item[1].priority, item[1].open_runs[1])):
+            each_s = each.mean_s or usual_s
+            total_s = None if total_s is None or each_s is None else total_s + each.open_runs[0] * each_s / workers
+            found[experiment_id] = total_s
+        return Eta(found, total_s)
+
+    def _read(self, session: Session, open_runs: Mapping[int, tuple[int, int]]) -> Mapping[int, _Queued]:
+        queued = {each: known for each, known in self._queued.items() if known.open_runs == open_runs.get(each)}
+        changed = [each for each in open_runs if each not in queued]
+        priority = func.coalesce(Experiment.request["priority"].as_integer(), 0)
+        for first in range(0, len(changed), AT_ONCE):
+            query = select(Experiment.id, priority, _mean_s())
+            query = query.where(Experiment.id.in_(changed[first : first + AT_ONCE]))
+            for experiment_id, rank, mean_s in session.execute(query):
+                queued[experiment_id] = _Queued(open_runs[experiment_id], rank, mean_s)
+        self._queued = queued
+        return queued
 
 
 def _mean_s() -> ScalarSelect[float | None]:

@@ -13,6 +13,7 @@ from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Id, Paged
 from taskloom.server.errors import NotFound
 from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_experiments
+from taskloom.server.read.context import Reads
 from taskloom.server.read.experiments import service
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.parameters import Labels, Periods, Total
@@ -42,6 +43,7 @@ def _filters(
 @router.get("", READERS)
 def index(
     context: Ctx,
+    reading: Reads,
     page: Paged,
     filters: Annotated[service.Filters, Depends(_filters)],
     sort: Annotated[
@@ -50,13 +52,13 @@ def index(
     total: Total = False,
 ) -> ExperimentPage:
     """List experiments, newest first or sorted by `sort`."""
-    return service.page(context.database, context.settings, filters, sort, total, page.cursor, page.limit)
+    return service.page(context.database, reading.etas, filters, sort, total, page.cursor, page.limit)
 
 
 @router.get("/{experiment_id}", READERS, errors=(NotFound,))
-def show(context: Ctx, experiment_id: Id) -> ExperimentDetail:
+def show(context: Ctx, reading: Reads, experiment_id: Id) -> ExperimentDetail:
     """Show an experiment with its request and the number of its runs by state."""
-    return service.show(context.database, context.settings, experiment_id)
+    return service.show(context.database, reading.etas, experiment_id)
 
 
 @router.get("/{experiment_id}/variants", READERS, errors=(*COMPUTED, NotFound), response_model=VariantTable)

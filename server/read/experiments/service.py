@@ -12,11 +12,10 @@ from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, Expe
 from taskloom.server.db import Database
 from taskloom.server.queue.experiments import service as queue
 from taskloom.server.queue.experiments.models import Experiment, ExperimentTag, RequiredLabel
-from taskloom.server.read.experiments.eta import eta
+from taskloom.server.read.experiments.eta import Etas
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
-from taskloom.server.settings import Settings
 
 State = Literal["active", "finished", "cancelled"]
 Sort = Literal["id", "-id", "created_at", "-created_at", "finished_at", "-finished_at"]
@@ -61,7 +60,7 @@ class Filters:
 
 def page(
     database: Database,
-    settings: Settings,
+    etas: Etas,
     filters: Filters,
     sort: Sort,
     with_total: bool,
@@ -74,7 +73,7 @@ def page(
         rows = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids)))}
         items = queue.summaries(session, [rows[experiment_id] for experiment_id in ids])
         if any(item.state == "active" for item in items):
-            left = eta(session, settings)
+            left = etas.estimate(session)
             items = [_with_eta(item, left.by_experiment) for item in items]
         total = None
         if with_total:
@@ -83,13 +82,13 @@ def page(
     return ExperimentPage(items=items, next_cursor=next_cursor, total=total)
 
 
-def show(database: Database, settings: Settings, experiment_id: int) -> ExperimentDetail:
+def show(database: Database, etas: Etas, experiment_id: int) -> ExperimentDetail:
     """Raises NotFound."""
     detail = queue.show(database, experiment_id)
     if detail.state != "active":
         return detail
     with database.read(snapshot=True) as session:
-        return detail.model_copy(update={"eta_s": eta(session, settings).by_experiment.get(experiment_id)})
+        return detail.model_copy(update={"eta_s": etas.estimate(session).by_experiment.get(experiment_id)})
 
 
 def look(filters: Filters, sort: Sort) -> Look:
