@@ -191,9 +191,12 @@ class Client(Connection):
             raise NotUnderstood(f"the answer of {answer.request.url} is not a JSON object")
         return content
 
-    def log(self, run_id: int, cursor: str | None = None) -> LogPage:
-        """Return the output of the run's trainers after `cursor`."""
-        return self._ask("GET", f"/runs/{run_id}/log", LogPage, query={"cursor": cursor} if cursor else {})
+    def log(self, run_id: int, cursor: str | None = None, tail: int | None = None) -> LogPage:
+        """Return the output of the run's trainers after `cursor`; with `tail`, only this many of its last lines."""
+        query: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
+        if tail is not None:
+            query["tail"] = tail
+        return self._ask("GET", f"/runs/{run_id}/log", LogPage, query=query)
 
     def steps(self, run_id: int, cursor: str | None = None) -> StepPage:
         """Steps of a running run, after `cursor`."""

@@ -18,10 +18,10 @@ ENDED = ("succeeded", "failed", "cancelled", "quarantined")
 
 
 class Logs:
-    """Follows the output of runs' trainers and reports each line once."""
+    """Follows the output of runs' trainers and reports each line once, from the last `tail` lines on if given."""
 
-    def __init__(self, client: Client, told: Callable[[LogLine], None]) -> None:
-        self._client, self._told = client, told
+    def __init__(self, client: Client, told: Callable[[LogLine], None], tail: int | None = None) -> None:
+        self._client, self._told, self._tail = client, told, tail
         self._cursors: dict[int, str] = {}
         self._done: set[int] = set()
 
@@ -32,7 +32,8 @@ class Logs:
                 continue
             more = True
             while more:
-                page = self._client.log(run.id, self._cursors.get(run.id))
+                cursor = self._cursors.get(run.id)
+                page = self._client.log(run.id, cursor, tail=self._tail if cursor is None else None)
                 self._cursors[run.id] = page.cursor
                 for line in page.items:
                     self._told(line)

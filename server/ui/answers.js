@@ -159,19 +159,21 @@ export function useList(path, filters, page, follow) {
  * nothing.
  * @param {string | null} path
  * @param {string} follow
+ * @param {number | null} [tail] begin with this many of its last items
  * @returns {Answer<any[]>}
  */
-export function useGrowing(path, follow) {
+export function useGrowing(path, follow, tail = null) {
 	const [shown, show] = useState(
-		/** @type {{path: string | null, items: any[], problem: Problem | null, at: number}} */ ({
-			path: null,
+		/** @type {{name: string | null, items: any[], problem: Problem | null, at: number}} */ ({
+			name: null,
 			items: [],
 			problem: null,
 			at: 0
 		})
 	);
 	const [round, setRound] = useState(0);
-	const place = useRef(/** @type {{path: string | null, cursor: string | null}} */ ({path: null, cursor: null}));
+	const name = path && `${path} ${tail}`;
+	const place = useRef(/** @type {{name: string | null, cursor: string | null}} */ ({name: null, cursor: null}));
 	const version = topic(follow).value;
 	useEffect(() => {
 		if (path === null) return undefined;
@@ -179,7 +181,7 @@ export function useGrowing(path, follow) {
 		/** @type {ReturnType<typeof setTimeout> | undefined} */
 		let timer;
 		let busy = false;
-		if (place.current.path !== path) place.current = {path, cursor: null};
+		if (place.current.name !== name) place.current = {name, cursor: null};
 		const look = async () => {
 			clearTimeout(timer);
 			if (busy) return; // two requests with one cursor would load its items twice
@@ -187,14 +189,14 @@ export function useGrowing(path, follow) {
 			try {
 				for (let more = true; more && !document.hidden;) {
 					const {items, cursor} = await ask(path, {
-						params: {cursor: place.current.cursor, limit: PAGE},
+						params: place.current.cursor === null && tail !== null ? {tail} : {cursor: place.current.cursor, limit: PAGE},
 						signal: stop.signal
 					});
 					place.current.cursor = cursor;
 					more = items.length === PAGE;
 					show(before => ({
-						path,
-						items: before.path === path ? [...before.items, ...items] : items,
+						name,
+						items: before.name === name ? [...before.items, ...items] : items,
 						problem: null,
 						at: Date.now()
 					}));
@@ -218,10 +220,10 @@ export function useGrowing(path, follow) {
 			clearTimeout(timer);
 			document.removeEventListener('visibilitychange', seen);
 		};
-	}, [path, version, round]);
-	const current = shown.path === path;
+	}, [name, version, round]);
+	const current = shown.name === name;
 	return {
-		asked: shown.path ?? '',
+		asked: shown.name ?? '',
 		data: current ? shown.items : undefined,
 		problem: shown.problem,
 		loading: path !== null && !current && !shown.problem,

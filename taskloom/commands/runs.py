@@ -121,16 +121,17 @@ def changes(run_id: int, limit: int, server: str, as_json: bool) -> None:
 @runs.command()
 @click.argument("run_id", metavar="ID", type=int)
 @click.option("--follow", is_flag=True, help="continue until the run has ended")
+@click.option("--tail", type=click.IntRange(1), metavar="N", help="begin with the last N lines [all]")
 @server_option
 @json_option
-def log(run_id: int, follow: bool, server: str, as_json: bool) -> None:
+def log(run_id: int, follow: bool, tail: int | None, server: str, as_json: bool) -> None:
     """Print the output of a run's trainers; with --json one object a line."""
 
     def tell(line: LogLine) -> None:
         click.echo(line.model_dump_json() if as_json else line.text)
 
     with Client(server) as client:
-        logs = watch.Logs(client, tell)
+        logs = watch.Logs(client, tell, tail)
         while True:
             run = client.run(run_id)
             logs.look([run])

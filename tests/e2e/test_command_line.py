@@ -295,6 +295,7 @@ def test_what_trainers_print_is_followed_and_shown(home: House, tmp_path: Path) 
     assert done.returncode == 1
     assert sorted(done.stderr.splitlines()) == ["run 1: the reactor is melting", "run 2: the reactor is melting"]
     assert cli("runs", "log", "1", "--follow", server=home.url).stdout == "the reactor is melting\n"
+    assert cli("runs", "log", "1", "--tail", "1", server=home.url).stdout == "the reactor is melting\n"
     line = told(cli("runs", "log", "2", "--json", server=home.url))
     assert (line["run_id"], line["line_no"], line["text"]) == (2, 1, "the reactor is melting")
     assert cli("submit", str(request), "--follow-logs", server=home.url).returncode == 2

@@ -214,6 +214,14 @@ def test_lines_sent_twice_are_one_and_only_the_first_are_kept(start_server):
     ]  # fmt: skip
     assert api.get("/runs/1/log", cursor=page["cursor"]) == {"items": [], "cursor": page["cursor"]}
     assert [i["text"] for i in api.get("/runs/1/log", limit=1)["items"]] == ["one"]
+    last = api.get("/runs/1/log", tail=2)
+    assert [i["line_no"] for i in last["items"]] == [3, 4]
+    assert last["cursor"] == page["cursor"]
+    assert api.get("/runs/1/log", tail=5) == api.get("/runs/1/log")
+    second = api.get("/runs/1/log", limit=2)["cursor"]
+    assert [i["line_no"] for i in api.get("/runs/1/log", tail=3, cursor=second)["items"]] == [3, 4]
+    api.get("/runs/1/log", 422, tail=0)
+    assert api.get("/runs/1/log", 422, tail=10**6)["type"] == "/problems/page-too-large"
     assert printed(node, lease, 5, "x" * 2001, status=422)["errors"][0]["pointer"] == "/output/lines/0"
     api.get("/runs/9/log", 404)
 

@@ -107,6 +107,23 @@ def test_a_question_that_does_not_reach_the_server_is_asked_again(world, tab, wh
     assert lost
 
 
+def test_a_log_begins_with_its_last_lines(world, tab):
+    run = {"run_id": world.failed_run, "attempt_no": 99, "at": "2026-01-01T00:00:00Z"}
+    lines = [{**run, "line_no": i, "text": f"line {i} of it"} for i in (1, 2, 3)]
+
+    def answer(route):
+        shown = lines[-1:] if "tail=" in route.request.url else [] if "cursor=" in route.request.url else lines
+        route.fulfill(json={"items": shown, "cursor": "YWZ0ZXI6Mw"})
+
+    tab.page.route(pattern(world, "runs/*/log?*"), answer)
+    page = tab.open(address(world, "run?id=FAILED&view=log"))
+    log = page.get_by_label("Log", exact=True)
+    expect(log).to_have_text("── attempt 99 ──\nline 3 of it\n", use_inner_text=True)
+    page.get_by_role("button", name="Show earlier lines").click()
+    expect(log).to_contain_text("line 1 of it\nline 2 of it\nline 3 of it\n", use_inner_text=True)
+    expect(page.get_by_role("button", name="Show earlier lines")).to_have_count(0)
+
+
 def test_rows_stay_where_they_are_under_the_pointer(world, tab):
     page = tab.open("experiments")
     page.locator("tr[data-row]").first.hover()

@@ -42,11 +42,19 @@ def after(session: Session, run_id: int, last_id: int, limit: int) -> list[tuple
     ]
 
 
-def page(database: Database, run_id: int, cursor: str | None, limit: int) -> LogPage:
-    """Raises NotFound or BadCursor."""
+def _before_tail(session: Session, run_id: int, lines: int) -> int:
+    """The id of the line before the last lines of a run; 0 if it has no more than these."""
+    newest = select(OutputLine.id).where(OutputLine.run_id == run_id).order_by(OutputLine.id.desc())
+    return session.execute(newest.offset(lines).limit(1)).scalar() or 0
+
+
+def page(database: Database, run_id: int, cursor: str | None, limit: int, tail: int | None) -> LogPage:
+    """A page of lines; with `tail`, this many of the last ones. Raises NotFound or BadCursor."""
     last_id = paging.decode_id(cursor) or 0
-    with database.read() as session:
+    with database.read(snapshot=True) as session:
         if session.get(Run, run_id) is None:
             raise NotFound(f"there is no run {run_id}")
+        if tail is not None:
+            last_id, limit = max(last_id, _before_tail(session, run_id, tail)), tail
         rows = after(session, run_id, last_id, limit)
     return LogPage(items=[line for _, line in rows], cursor=paging.encode(rows[-1][0] if rows else last_id))

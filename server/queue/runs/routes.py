@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from fastapi import Query
 from fastapi.responses import JSONResponse
 
 from taskloom.contract.results import TrainResult
 from taskloom.contract.runs import LogPage, ProgressCurve, RunDetail, SampleList, StateChangePage, StepPage
+from taskloom.server import paging
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Context, Ctx, Id, Paged
@@ -39,9 +43,18 @@ def result(context: Ctx, run_id: Id) -> JSONResponse:
 
 
 @router.get("/{run_id}/log", READERS, errors=(NotFound,))
-def log(context: Ctx, run_id: Id, page: Paged) -> LogPage:
+def log(
+    context: Ctx,
+    run_id: Id,
+    page: Paged,
+    tail: Annotated[
+        int | None, Query(ge=1, description="at most this many lines, the last ones; replaces `limit`")
+    ] = None,
+) -> LogPage:
     """List the output of the run's trainers, up to a limit for each attempt."""
-    return output.page(context.database, run_id, page.cursor, page.limit)
+    if tail is not None:
+        paging.check_limit(tail, context.settings.max_page)
+    return output.page(context.database, run_id, page.cursor, page.limit, tail)
 
 
 @router.get("/{run_id}/progress", READERS, errors=(NotFound,))

@@ -1,19 +1,27 @@
-// What the trainers of a run printed: from the beginning, and on as it comes.
+// What the trainers of a run printed: the last lines, on as it comes, and all on request.
 import {html, useEffect, useRef, useState} from '../vendor/preact.js';
 import {useGrowing} from '../answers.js';
 import {useTopic} from '../live.js';
 import {Answered, Empty} from '../pieces.js';
 
+const TAIL = 500; // lines that are shown first
+
+/** The order of two lines. @param {any} a @param {any} b */
+const order = (a, b) => a.attempt_no - b.attempt_no || a.line_no - b.line_no;
+
 /** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
 export function Log({of, topic}) {
-	const answer = useGrowing(`runs/${of.id}/log`, topic);
+	const [whole, setWhole] = useState(false);
+	const answer = useGrowing(`runs/${of.id}/log`, topic, whole ? null : TAIL);
 	const [added, add] = useState(/** @type {any[]} */ ([]));
 	const place = useRef(/** @type {HTMLElement | null} */ (null));
 	useTopic(topic, told => {
 		if (told.event === 'line') add(before => [...before.slice(-4000), told.data]);
 	});
-	const known = new Map([...(answer.data ?? []), ...added].map(line => [`${line.attempt_no} ${line.line_no}`, line]));
-	const lines = [...known.values()].sort((a, b) => a.attempt_no - b.attempt_no || a.line_no - b.line_no);
+	const first = answer.data?.[0];
+	const later = first ? added.filter(line => order(first, line) < 0) : added; // events repeat a run's first lines
+	const known = new Map([...(answer.data ?? []), ...later].map(line => [`${line.attempt_no} ${line.line_no}`, line]));
+	const lines = [...known.values()].sort(order);
 	useEffect(() => {
 		const element = place.current;
 		if (element && !element.matches(':hover, :focus-within')) element.scrollTop = element.scrollHeight;
@@ -26,6 +34,10 @@ export function Log({of, topic}) {
 				<span>${of.error.detail}</span>
 				${Array.isArray(of.error.output) && html`<pre class="log" tabindex="0">${of.error.output.join('\n')}</pre>`}
 			</section>`}
+			${!whole &&
+			lines[0] &&
+			(lines[0].line_no > 1 || lines[0].attempt_no > 1) &&
+			html`<button onClick=${() => setWhole(true)}>Show earlier lines</button>`}
 			${lines.length
 				? html`<pre class="log" ref=${place} tabindex="0" aria-label="Log">${lines
 						.map(
