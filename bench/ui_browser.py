@@ -92,7 +92,7 @@ TYPED = """async () => {
 }"""
 NEXT = f"""async () => {{
   {UNTIL}
-  const first = () => document.querySelector('tr[data-row] a')?.textContent;
+  const first = () => document.querySelector('tr[data-row] a')?.href; // rows may have equal names
   const before = first();
   const began = performance.now();
   [...document.querySelectorAll('.more button')].find((each) => each.textContent === 'Next page').click();
