@@ -32,14 +32,15 @@ def _status_bytes(name: str) -> int:
 
 
 class Residency:
-    """Resident memory of the process, split by its growth between points of a run."""
+    """Resident memory of the process, split by its growth between points of a run. The pieces add up to the most that
+    was resident at these points: memory that is released makes none of them smaller."""
 
     def __init__(self) -> None:
         self.pieces = {"interpreter": _status_bytes("VmRSS")}
-        self._last = self.pieces["interpreter"]
+        self._most = self.pieces["interpreter"]
 
     def grew_by(self, piece: str) -> None:
-        """Attribute the change of resident memory since the last call to this piece."""
-        now = _status_bytes("VmRSS")
-        self.pieces[piece] = self.pieces.get(piece, 0) + now - self._last
-        self._last = now
+        """Attribute the resident memory beyond the most before to this piece."""
+        most = max(self._most, _status_bytes("VmRSS"))
+        self.pieces[piece] = self.pieces.get(piece, 0) + most - self._most
+        self._most = most

@@ -177,15 +177,13 @@ def test_an_experiment_says_who_submitted_it_and_when_it_will_have_ended(api, ru
 
 
 def test_the_remaining_time_is_that_of_the_latest_runs(api, make_result, monkeypatch):
-    api.submit(repetitions=4, order="sequential")
+    monkeypatch.setattr(eta, "OF_EXPERIMENT", 3)
+    api.submit(repetitions=5, order="sequential")
     node = api.worker()
-    for _ in range(3):
+    for run_id, took_s, mean_s in ((1, 100, 100), (2, 10, 55), (3, 30, 140 / 3), (4, 20, 20)):
         node.upload(node.claim(), make_result())
-    for run_id, took_s in ((1, 100), (2, 10), (3, 30)):
         api.sql(f"UPDATE run SET started_at = finished_at - {took_s} WHERE id = {run_id}")
-    assert api.get("/experiments/1")["eta_s"] == pytest.approx(140 / 3)
-    monkeypatch.setattr(eta, "OF_EXPERIMENT", 2)
-    assert api.get("/experiments/1")["eta_s"] == pytest.approx(20)
+        assert api.get("/experiments/1")["eta_s"] == pytest.approx((5 - run_id) * mean_s)
 
 
 def test_an_experiment_names_the_key_it_was_submitted_with(house):

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gpt2core.node import host
+from gpt2core.node import host, pages
 from gpt2core.spec.sources import source_hash
 from taskloom import diagnosis
 
@@ -119,3 +119,12 @@ def test_core_times_are_of_the_cores_asked_for() -> None:
     queue = host.runnable()
     assert queue is not None
     assert queue >= 1
+
+
+def test_memory_that_is_released_makes_no_piece_negative(monkeypatch):
+    sizes = iter([100, 90, 130, 120, 150])
+    monkeypatch.setattr(pages, "_status_bytes", lambda _: next(sizes))
+    resident = pages.Residency()
+    for piece in ("plan", "blas", "compiled", "blas"):
+        resident.grew_by(piece)
+    assert resident.pieces == {"interpreter": 100, "plan": 0, "blas": 50, "compiled": 0}
