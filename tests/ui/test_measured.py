@@ -90,7 +90,11 @@ def test_the_new_page_says_what_could_be_told_apart_while_one_types(api, make_re
     expect(page.locator(".verdict")).to_contain_text("too few to tell anything apart")
 
 
-def test_a_log_that_is_longer_than_a_page_is_whole_and_goes_on(api, new_tab):
+def lines_of(log):
+    return [line for line in log.inner_text().splitlines() if line.startswith("line")]
+
+
+def test_a_log_opens_with_its_last_lines_and_shows_the_earlier_ones_and_goes_on(api, new_tab):
     node = api.worker()
     api.submit(base=SPEC)
     lease = node.claim()
@@ -105,9 +109,10 @@ def test_a_log_that_is_longer_than_a_page_is_whole_and_goes_on(api, new_tab):
     page = new_tab(str(api.http.base_url).rstrip("/")).open(f"run?id={lease['run_id']}&view=log")
     log = page.get_by_label("Log", exact=True)
     expect(log).to_contain_text("line 700")
-    shown = log.inner_text().splitlines()
-    assert [line for line in shown if line.startswith("line")] == [f"line {i}" for i in range(1, 701)]
+    assert lines_of(log) == [f"line {i}" for i in range(201, 701)]
     assert log.evaluate("(log) => log.scrollHeight - log.clientHeight - log.scrollTop") < 5  # its end is seen
+    page.get_by_role("button", name="Show earlier lines").click()
+    until(lambda: lines_of(log) == [f"line {i}" for i in range(1, 701)], "all lines")
     printed(701, 1)
     expect(log).to_contain_text("line 701")
 
