@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from browser import saved, saved_bytes
+from browser import hide, saved, saved_bytes
 from conftest import PROBLEM, submit
 from patience import until
 from playwright.sync_api import expect
@@ -105,6 +105,21 @@ def test_a_question_that_does_not_reach_the_server_is_asked_again(world, tab, wh
     expect(page.locator(wanted).first).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
     assert lost
+
+
+def test_a_log_is_asked_for_once_though_its_page_is_hidden_and_seen_meanwhile(world, tab):
+    held = []
+    log = pattern(world, "runs/*/log?tail=*")
+    tab.page.route(log, lambda route: held.append(route))
+    tab.page.route("**/api/v1/events?*", lambda _: None)  # unanswered, so that no event asks again
+    tab.page.goto(f"{world.home.url}/ui/{address(world, 'run?id=FAILED&view=log')}")
+    until(lambda: held or tab.page.wait_for_timeout(50), "the first request")
+    hide(tab.page)
+    hide(tab.page, False)
+    tab.page.unroute(log)
+    held[0].continue_()
+    expect(tab.page.get_by_label("Log", exact=True)).to_be_visible()
+    assert len([url for url in tab.asked if log.match(url)]) == 1
 
 
 def test_a_log_begins_with_its_last_lines(world, tab):
