@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-slices bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
+.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-canary bench-slices bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -78,6 +78,9 @@ bench: .venv/installed-parity   ## compare a step with PyTorch
 
 bench-schedulers: .venv/installed   ## compare our schedulers with each other
 	$(BIN)/python -m bench.schedulers $(ARGS)
+
+bench-canary: .venv/installed   ## how far the canary follows the steps of this host
+	$(BIN)/python -m bench.canary $(ARGS)
 
 bench-slices: .venv/installed   ## compare automatic slices with a grid of slices
 	$(BIN)/python -m bench.slices $(ARGS)
