@@ -227,7 +227,7 @@ def _in_pairs(
         pooled = pool([np.array(values) for values in strata.values()], "occasions", sequential)
         estimate, scope = pooled.estimate, pooled.scope
         told += f" on {len(strata)} occasions: {scope}"
-        found = replace(found, broken=())  # occasions may differ from each other
+        found = replace(found, broken=pooled.broken)  # within occasions, since they may differ from each other
     return Evidence(a_s, b_s, estimate, told, scope, e_value(logs), found.broken, tuple(found.told))
 
 
@@ -248,7 +248,10 @@ def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> E
     if min(len(of_a), len(of_b)) >= FEWEST:
         counts = f"{len(of_a)} and {len(of_b)} occasions, each one value"
         return Evidence(a_s, b_s, estimators.unpaired(of_a, of_b, "occasions"), counts)
-    told += f": not of one interleaved occasion, and it takes {FEWEST} occasions a side to know how much those differ"
+    if interleaved(a, b):
+        told += ": a stopping rule decided their number, and only pairs are valid then"
+    else:
+        told += f": not of one interleaved occasion, and only {FEWEST} occasions a side show how much those differ"
     return Evidence(a_s, b_s, estimators.bare(a_s, b_s), told)
 
 
@@ -313,6 +316,8 @@ def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
 
 def _judge(found: Estimate, noise_floor: float) -> tuple[Verdict, str]:
     if found.low is None or found.high is None:
+        if found.p_value is None and found.n >= FEWEST:
+            return "undecided", f"these processes allow no interval and no test (ratio {found.value:.4f})"
         least = f"at least {FEWEST} {'' if found.paired else 'a side '}on one occasion"
         return "undecided", f"too few processes to tell, whatever they show: {least} (ratio {found.value:.4f})"
     bounds = f"{CONFIDENCE:.0%} interval {found.low:.4f} to {found.high:.4f}"

@@ -51,7 +51,8 @@ class SeriesPoint:
 @dataclass(frozen=True)
 class Change:
     """Between two neighbouring runs the level changed. ratio: after / before, above 1 slower; of steps over canary
-    where there are canaries. Bounds are null for fewer than six runs a side, and where neighbours resemble each other.
+    where there are canaries. Bounds are null for fewer than six runs a side, and where neighbours resemble each other;
+    they take the change to be where it was found, and do not cover a change that is not there.
     differs: software that changed with it; builds: if that is the trainer's sources alone, their hashes before and
     after, so that both can be run in turn. cause: software, if the software changed and the canary did not;
     environment, if the software did not change and no canary contradicts; unproven: the software changed, and no canary

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import FEWEST, TAIL, Estimate, anytime, of_logs, walsh
 from taskloom.analysis.rank_tests import Floats
 
@@ -24,11 +25,13 @@ Strata = Literal["places", "occasions"]
 @dataclass(frozen=True)
 class Pooled:
     """estimate: its unit is the stratum if strata are a sample, else the pair. scope: the population that it describes.
-    between: standard deviation of the strata's own log ratios beyond what their pairs explain."""
+    between: standard deviation of the strata's own log ratios beyond what their pairs explain. broken: findings within
+    the strata under which the interval does not hold; none if strata are the sample."""
 
     estimate: Estimate
     scope: str
     between: float | None
+    broken: tuple[str, ...] = ()
 
 
 def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False) -> Pooled:
@@ -36,14 +39,15 @@ def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False) -> Po
     if not strata or not all(len(logs) for logs in strata):
         raise ValueError("a stratum without pairs")
     between, only = _between(strata), f"these {len(strata)} {kind} only"
+    broken = tuple(dict.fromkeys(text for logs in strata for text in diagnose(np.exp(logs)).broken))
     if len(strata) == 1:
-        return Pooled(anytime(strata[0]) if sequential else of_logs(strata[0]), f"this {kind[:-1]} only", None)
+        return Pooled(anytime(strata[0]) if sequential else of_logs(strata[0]), f"this {kind[:-1]} only", None, broken)
     if sequential:
-        return Pooled(anytime(np.concatenate(strata)), only, between)
+        return Pooled(anytime(np.concatenate(strata)), only, between, broken)
     if len(strata) >= FEWEST:
         centres = np.array([walsh(logs)[0] for logs in strata])
         return Pooled(of_logs(centres, kind), f"{kind} like these {len(strata)}", between)
-    return Pooled(_of_these(strata), only, between)
+    return Pooled(_of_these(strata), only, between, broken)
 
 
 def _of_these(strata: Sequence[Floats]) -> Estimate:

@@ -174,15 +174,16 @@ class _Speedup:
 
 
 def _speedup(base: Group | None, group: Group, value: Value) -> _Speedup:
-    """Speedup by Hodges-Lehmann, with an interval where a comparison has one."""
+    """Speedup by Hodges-Lehmann, with an interval where a comparison has one and can use it."""
     if base is None:
         return _Speedup()
     if base is group:
         return _Speedup(1.0, 1.0, 1.0)
     if min(value(process) for process in (*base, *group)) <= 0:
         return _Speedup()
-    found = weigh(base, group, value=value).estimate
-    return _Speedup(found.value, found.low, found.high)
+    evidence = weigh(base, group, value=value)
+    found = evidence.estimate
+    return _Speedup(found.value) if evidence.broken else _Speedup(found.value, found.low, found.high)
 
 
 def _per_thread(speedup: _Speedup, threads: int) -> float | None:

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from gpt2core.spec.result import median, median_interval
-from taskloom.analysis.estimators import CONFIDENCE
+from taskloom.analysis.estimators import CONFIDENCE, sequential_bounds
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
 
@@ -20,7 +20,8 @@ T = TypeVar("T")
 class Interval:
     """A median with its nonparametric 95 % interval; no bounds if there are too few values.
 
-    The `n` values are the medians of `processes` processes or, for a single process, its steps.
+    The `n` values are the medians of `processes` processes or, for a single process, its steps. If a stopping rule
+    decided the number of processes, the bounds are those of a confidence sequence.
     q1, q3: their quartiles; cv: standard deviation / mean, null for one value.
     """
 
@@ -42,13 +43,21 @@ def step_values(processes: Sequence[Process]) -> list[float]:
     return [process.median_step_s for process in processes]
 
 
+def median_bounds(values: Sequence[float], sequential: bool) -> tuple[float, float] | None:
+    """The 95 % interval of a median; a confidence sequence if a stopping rule looked at the values after every block.
+    None for too few values."""
+    return sequential_bounds(values) if sequential else median_interval(values, CONFIDENCE)
+
+
 def step_interval(processes: Sequence[Process]) -> Interval:
     """The median step time of one or more processes. Raises ValueError for none.
 
-    Source: Hoefler & Belli 2015, rules 6 and 9; the interval is that of gpt2core.result.median_interval.
+    Source: Hoefler & Belli 2015, rules 6 and 9; the interval is that of gpt2core.result.median_interval, or
+    under a stopping rule, where it would cover less than 95 %, a confidence sequence.
     """
     values = step_values(processes)
-    bounds = median_interval(values, CONFIDENCE)
+    sequential = len(processes) > 1 and any(process.stop_rule for process in processes)
+    bounds = median_bounds(values, sequential)
     low, high = (None, None) if bounds is None else bounds
     q1, q3 = _quartiles(values)
     cv = float(np.std(values, ddof=1) / np.mean(values)) if len(values) > 1 else None

@@ -1,7 +1,7 @@
 """Comparison along one axis of an experiment, with everything else equal.
 
-The comparisons are a family: their p-values are adjusted (Holm), so that at most one of 20 sweeps without any
-difference reports one.
+The comparisons are a family: their p-values are adjusted (Holm), so that the rows of at most one of 20 sweeps without
+any difference report one, if pairs are independent. Pooled ratios and the fastest variant are families of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpt2core.spec.result import median
@@ -62,7 +62,8 @@ class Pooled:
     """`b` against `a` over all places with the same number of threads: each pair of runs of a block counts once.
 
     scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these.
-    between_places: standard deviation of the places' log ratios beyond what their pairs explain.
+    between_places: standard deviation of the places' log ratios beyond what their pairs explain. diagnosis: findings
+    within places under which the interval does not hold, so that nothing is decided.
     """
 
     threads: int
@@ -77,13 +78,14 @@ class Pooled:
     verdict: Verdict
     scope: str
     between_places: float | None
+    diagnosis: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Comparisons along one axis, and the fastest variant, which is proven faster than `beats_share` of the others;
-    null if there are too few processes for so many comparisons. sequential: decided by estimates that hold at any
-    time."""
+    """Comparisons along one axis, and the variant with the smallest median, which is proven faster than `beats_share`
+    of the others; null if there are too few processes for so many comparisons. sequential: decided by estimates that
+    hold at any time."""
 
     axis: str | None
     comparisons: int
@@ -180,7 +182,8 @@ def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noi
     return [
         Pooled(
             threads, first, second, len(places), sum(map(len, places)), of.value, of.low, of.high, p_adjusted,
-            verdict_of(of.value, of.low, of.high, p_adjusted, noise_floor), found.scope, found.between,
+            "undecided" if found.broken else verdict_of(of.value, of.low, of.high, p_adjusted, noise_floor),
+            found.scope, found.between, list(found.broken),
         )
         for (threads, first, second, places, found), p_adjusted in zip(pooled, adjusted, strict=True)
         for of in [found.estimate]

@@ -13,7 +13,9 @@ AlertState = Literal["suspected", "confirming", "confirmed", "dismissed"]
 
 
 class Interval(Model):
-    """A median with its nonparametric 95 % interval (null bounds: too few values)."""
+    """A median with its nonparametric 95 % interval (null bounds: too few values). It assumes independent values, so
+    one over steps is too narrow where neighbouring steps resemble each other. Under a stopping rule it is a confidence
+    sequence."""
 
     median: float
     low: float | None
@@ -63,12 +65,18 @@ class Comparison(Model):
     ratio: float | None = Field(
         description="step time of A / step time of B (Hodges-Lehmann on logarithms): above 1, B is faster"
     )
-    ratio_low: float | None = Field(description="exact 95 % interval; null: too few values")
+    ratio_low: float | None = Field(
+        description="95 % interval; null: too few values. Exact for independent pairs or processes of one occasion; "
+        "over two to five occasions Welch's, which assumes normal means; a confidence sequence if `sequential`. It "
+        "does not hold where `diagnosis` finds dependent values"
+    )
     ratio_high: float | None
     paired: bool
     p_value: float | None = Field(None, description="two-sided, exact with ties, of `test`")
     superiority: float | None = Field(
-        None, description="effect size: probability that a process of B is faster than one of A; 0.5 is no difference"
+        None,
+        description="effect size, estimated: probability that a process of B is faster than one of A; 0.5 is no "
+        "difference",
     )
     noise_floor: float | None = Field(
         None, description="declared beforehand, relative: smaller differences are ignored; the margin of equivalence"
@@ -82,7 +90,9 @@ class Comparison(Model):
     test: Literal["signed-rank", "mann-whitney", "signs"] = "signed-rank"
     scope: str = Field("", description="population of the ratio, if it comes from several occasions")
     e_value: float | None = Field(
-        None, description="evidence of the pairs' signs against equality, valid at any look: 20 is 1 in 20"
+        None,
+        description="evidence of the pairs' signs against equality, valid at any look: it reaches 20 for 1 in 20 equal "
+        "pairs of variants at most, if the order within blocks is random",
     )
     sequential: bool = Field(False, description="a stopping rule looked at the results, so the signs decide")
     diagnosis: list[str] = Field(default_factory=list, description="findings against independent values")
@@ -114,9 +124,16 @@ class ScalingRow(Model):
         description="median of each phase; if phases overlap, its tasks' time divided by the threads"
     )
     speedup: float | None = Field(description="T(1) of the same scheduler and slices / T(P), Hodges-Lehmann")
-    speedup_low: float | None = Field(None, description="exact 95 % interval; null for fewer than six pairs")
+    speedup_low: float | None = Field(
+        None,
+        description="95 % interval, as in a comparison of both variants; null for fewer than six pairs, and if they "
+        "are not independent",
+    )
     speedup_high: float | None = None
-    speedup_best_serial: float | None = Field(description="the best one-thread median of the table / T(P)")
+    speedup_best_serial: float | None = Field(
+        description="T(1) of the variant with the best one-thread median / T(P), Hodges-Lehmann. That variant was "
+        "chosen by the same times, which the interval ignores"
+    )
     speedup_best_serial_low: float | None = None
     speedup_best_serial_high: float | None = None
     efficiency: float | None = Field(description="speedup / P")
@@ -162,7 +179,10 @@ class AlertSummary(Model):
     id: int
     run_id: int = Field(description="the first slower run")
     state: AlertState
-    ratio: float = Field(description="median step time after / before: above 1, slower")
+    ratio: float = Field(
+        description="median after / before: above 1, slower; of step times, or of step time over canary where the "
+        "series has canaries"
+    )
     reason: str
     confirming_experiment_id: int | None
     raised_at: datetime

@@ -126,8 +126,8 @@ class Verdict(Model):
     )
     a: str | None = None
     b: str | None = None
-    ratio: float | None = Field(None, description="step time of `a` / step time of `b`")
-    low: float | None = Field(None, description="exact 95 % interval of the ratio")
+    ratio: float | None = Field(None, description="step time of `a` / step time of `b`: above 1, `b` is faster")
+    low: float | None = Field(None, description="95 % interval of the ratio; null: too few pairs")
     high: float | None = None
 
 

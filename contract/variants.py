@@ -25,7 +25,10 @@ class VariantRow(Model):
     quarantined: int
     flagged_runs: int = Field(description="runs with flagged steps, which other processes disturbed")
     median_step_s: float | None
-    low: float | None = Field(description="95 % interval of the median over processes; null: too few")
+    low: float | None = Field(
+        description="95 % interval of the median over processes; a confidence sequence under a stopping rule; null: "
+        "too few"
+    )
     high: float | None
     min_step_s: float | None
     max_step_s: float | None

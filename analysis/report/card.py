@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 Document = Mapping[str, Any]
-FEWEST = 6  # processes that give a 95 % interval of their median
 RULES = (
     "Raw samples are kept, aggregates derived",
     "Warm-up apart; each repetition a fresh process",
@@ -48,14 +47,14 @@ def _warm_up(document: Document) -> tuple[str, str]:
 
 
 def _intervals(document: Document) -> tuple[str, str]:
-    counts = [row["runs"] for row in document["scaling"]["rows"]]
-    if not counts:
+    steps_s = [row["step_s"] for row in document["scaling"]["rows"]]
+    if not steps_s:
         return "no", "no results"
-    if min(counts) >= FEWEST:
-        return "yes", f"at least {min(counts)} processes for each variant"
-    few = sum(count < FEWEST for count in counts)
-    holds = "no" if few == len(counts) else "partly"
-    return holds, f"{few} of {len(counts)} variants have fewer than {FEWEST} processes: no 95 % interval over processes"
+    few = sum(each["low"] is None or each["over"] == "steps" for each in steps_s)
+    if not few:
+        return "yes", f"at least {min(each['processes'] for each in steps_s)} processes for each variant"
+    holds = "no" if few == len(steps_s) else "partly"
+    return holds, f"{few} of {len(steps_s)} variants have too few processes: no 95 % interval over processes"
 
 
 def _bases(document: Document) -> tuple[str, str]:
@@ -72,6 +71,9 @@ def _tests(document: Document) -> tuple[str, str]:
     if not judged:
         return "no", "nothing was compared"
     told = f"{len(judged)} comparisons along {sweep['axis']}, corrected (Holm); noise floor {sweep['noise_floor']:.1%}"
+    untested = len(sweep["rows"]) - len(judged)
+    if untested:
+        return "partly", told + f"; {untested} of {len(sweep['rows'])} rows without a valid test"
     if not all(row["paired"] for row in judged):
         return "partly", told + "; not all are paired"
     if any("too few processes" in row["reason"] for row in judged):
@@ -80,13 +82,18 @@ def _tests(document: Document) -> tuple[str, str]:
 
 
 def _comparable(document: Document) -> tuple[str, str]:
-    differs = document["environment"]["differs"]
+    rows = document["sweep"]["rows"]
+    told = [*document["environment"]["differs"], *(text for row in rows for text in row["differs"])]
+    differs = list(dict.fromkeys(told))
     return ("no", "; ".join(differs)) if differs else ("yes", "one machine, one software, equal settings")
 
 
 def _validity(document: Document) -> tuple[str, str]:
     if not any(row["waiting"] for row in document["efficiency"]):
         return "no", "the results bring no evidence"
+    if document["unwatched"]:
+        told = f"no evidence of other processes in {len(document['unwatched'])} results"
+        return "partly", "; ".join([told, *filter(None, [document["disturbed"]])])
     if not document["marks"]:
         return "yes", "no step flagged, no load"
     return "partly", document["disturbed"] or document["marks"][0]
@@ -126,6 +133,8 @@ def _calibrated(document: Document) -> tuple[str, str]:
     found = document["calibration"]
     if not found:
         return "no", "no A/A experiment was run on this node"
+    if document["design"]["stop"]:
+        return "partly", "calibrated for a fixed number of processes; a stopping rule decides by signs and detects less"
     if found["detectable"] is None:
         return "partly", f"{found['processes']} processes a side call no difference on this node, however large"
     told = f"{found['detectable']:.2%} with {found['processes']} processes a side"

@@ -129,17 +129,25 @@ def _verdict(row: Mapping[str, Any]) -> str:
     figures = f"{row['ratio']:.3f}"
     if row["ratio_low"] is not None:
         figures += f" [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
+    reading = f"{row['a']} time / {row['b']} time {figures}"
     return {
         "faster": f"{row['b']} is {figures} times as fast as {row['a']}",
         "slower": f"{row['b']} is slower than {row['a']}, {figures} times as fast",
-        "same": f"{row['b']} and {row['a']} are equivalent within the noise floor, ratio {figures}",
-        "undecided": f"nothing is decided between {row['b']} and {row['a']}, ratio {figures}{_too_few(row)}",
+        "same": f"{row['b']} and {row['a']} are equivalent within the noise floor, {reading}",
+        "undecided": f"nothing is decided between {row['b']} and {row['a']}, {reading}{_why(row)}",
     }[str(row["verdict"])]
 
 
-def _too_few(row: Mapping[str, Any]) -> str:
+def _why(row: Mapping[str, Any]) -> str:
+    """The reason why nothing is decided, where the interval does not show it."""
     reason = str(row.get("reason", ""))
-    return f" ({reason.partition(',')[0]})" if reason.startswith("too few processes") else ""
+    if reason.startswith("too few processes"):
+        return f" ({reason.partition(',')[0]})"
+    if reason.startswith("would be"):
+        return f" ({reason.partition(' (ratio')[0].partition(' (equivalent')[0]})"
+    if not reason and row.get("diagnosis"):
+        return f" (the values show {' and '.join(row['diagnosis'])})"
+    return f" ({reason.partition(' (')[0]})" if reason.startswith(("one of", "these processes")) else ""
 
 
 def _waiting(document: Document) -> Iterator[str]:
@@ -195,8 +203,11 @@ def _forecast(document: Document) -> Iterator[str]:
         least = min(each["worst_error"] for each in known)
         yield f"Forecasts for more cores miss the steps measured here by {least:.0%} or more: they are no answer."
         return
-    errors = [each["worst_error"] for each in found]
+    errors, missed = [each["worst_error"] for each in found], len(known) - len(found)
     yield f"From one thread, replaying the graph forecasts the measured steps on more within {max(errors):.1%}."
+    if missed:
+        worst = max(each["worst_error"] for each in known)
+        yield f"This leaves out {missed} of {len(known)} slicings, whose forecasts miss by up to {worst:.0%}."
     widest = max(found, key=lambda forecast: forecast["tasks"])
     by_scheduler: dict[str, list[float]] = {}
     for curve in widest["curves"]:
@@ -207,6 +218,11 @@ def _forecast(document: Document) -> Iterator[str]:
     )
     slices = f"{widest['source']['batch_slice']}x{widest['source']['token_slice']}"
     yield f"On {cores} cores, under the assumptions listed, slices {slices} would give a speedup of {told}."
+
+
+def _of_runs(count: int, document: Document) -> str:
+    runs = sum(len(row["processes"]) for row in document["samples"])
+    return f"the {runs} runs" if count == runs else f"{count} of {runs} runs"
 
 
 def doubt(error: float) -> str:
@@ -225,8 +241,11 @@ def _reservations(document: Document) -> Iterator[str]:
             "they are listed and their samples are shown."
         )
     disturbed = document["disturbed"]
+    unwatched = document["unwatched"]
+    if unwatched:
+        yield f"Whether other processes ran beside {_of_runs(len(unwatched), document)} is not known."
     if disturbed is None:
-        yield "No run was disturbed."
+        yield "No run was seen to be disturbed." if unwatched else "No run was disturbed."
     else:
         yield f"{disturbed}: {'the others' if document['left_out'] else 'they'} count, and are marked."
     broken = [rule for rule in document["card"] if rule["holds"] != "yes"]

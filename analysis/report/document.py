@@ -80,6 +80,7 @@ def build(
         "traced": timeline.traced(everyone, traces or {}),
         "marks": [*marks(everyone), *unreadable],
         "disturbed": next(iter(summary(everyone)), None),
+        "unwatched": [process.run_id for process in everyone if process.foreign_share is None],
         "left_out": sorted({p.run_id for p in everyone} - {p.run_id for p in processes}),
         "calibration": None if calibration is None else dict(calibration),
     }

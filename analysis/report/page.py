@@ -97,7 +97,7 @@ def _answer(document: Document) -> str:
     ]
     pooled = [
         (
-            f"all {row['places']} slicings, {threads(row['threads'])}",
+            f"{row['places']} slicings, {threads(row['threads'])}; {row['scope']}",
             f"{row['b']} against {row['a']}",
             row["verdict"],
             number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
@@ -160,7 +160,8 @@ def _runtime(document: Document) -> str:
     overlap = any(row["phases_overlap"] for row in document["scaling"]["rows"])
     return (
         "<h2>Runtime, speedup, samples</h2>"
-        + figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median.")
+        + figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median"
+                  + (", over the steps of a single process where there is only one" if "steps" in over else "") + ".")
         + table(columns, rows)
         + figure(plots.samples(document), "Every timed step (dots) and the median of each process (rings); black ones "
                   "are outliers, more than 1.5 interquartile ranges beyond a quartile: they count like all others.")

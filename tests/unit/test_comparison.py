@@ -280,3 +280,32 @@ def test_runtimes_are_compared_if_asked_for_and_told_if_they_changed_unasked(sid
         200, A_S[:1], scheduler="omp-task", environment=old
     )
     assert any("GOMP_5.0" in difference for difference in compare(task, mixed).differs)
+
+
+def waves(runs):
+    """Log ratios around 3 % that resemble their neighbours, though they do not drift."""
+    return [1 - 0.03 - 0.01 * math.sin(i * math.tau / runs * 2) for i in range(runs)]
+
+
+def test_pairs_that_resemble_each_other_within_two_occasions_decide_nothing(side):
+    a, b = [], []
+    for occasion in ("today", "later"):
+        first = 1 + 1000 * (occasion == "later")
+        a += side(first, [1.0] * 20, True, occasion=occasion, scheduler="fork-join")
+        b += side(first + 100, waves(20), True, occasion=occasion, scheduler="task")
+    found = compare(a, b)
+    assert found.scope == "these 2 occasions only"
+    assert found.verdict == "undecided", found.reason
+    assert "would be faster, but the values show neighbours resemble each other" in found.reason
+
+
+def test_many_processes_without_a_valid_test_are_not_called_few(side):
+    found = compare(side(1, A_S), side(100, [s * 0.7 for s in A_S], occasion="tomorrow"))
+    assert found.verdict == "undecided"
+    assert "too few" not in found.reason
+    assert "no interval and no test" in found.reason
+    stopped = side(1, A_S), side(100, [s * 0.7 for s in A_S])
+    stopped = [[dataclasses.replace(process, stop_rule=True) for process in each] for each in stopped]
+    found = compare(*stopped)
+    assert "a stopping rule decided their number" in found.reason
+    assert "not of one interleaved occasion" not in found.reason

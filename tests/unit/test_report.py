@@ -12,6 +12,7 @@ from taskloom.analysis.memory import MemoryRow, memory
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.report import Asked, build, page, to_show
+from taskloom.analysis.report.card import report_card
 from taskloom.analysis.report.conclusion import answer
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.variants import by_variant, variant_of
@@ -41,6 +42,7 @@ def processes(make_result):
             result["threads"] = [{"thread": i, "useful_s": 15.9 / threads, **rest} for i in range(threads)]
             result["graph"] = {"t1_s": 8.0, "tinf_s": 4.0, "fork_join_tinf_s": 6.0}
             result["ops"] = OPS
+            result["validity"] = {"foreign": {"cores": [0], "foreign_s": 0.0, "busy_s": 1.0, "own_s": 1.0}}
             result["memory_bytes"] = {"weights": 1000, "peak_rss": 2000}
             result["resident_bytes"] = {"interpreter": 900, "arenas": 1000}
             variant = {"scheduler": scheduler, "threads": threads}
@@ -285,3 +287,57 @@ def test_the_page_says_where_the_variance_is(document):
         for row in document["scaling"]["rows"]
     ]}})  # fmt: skip
     assert "<td>1.2%</td><td>3.5%</td><td>17</td>" in shown
+
+
+def test_a_ratio_that_decides_nothing_says_its_direction_and_why(document):
+    (row,) = (row for row in document["sweep"]["rows"] if row["at"]["threads"] == 2)
+    row.update(verdict="same", reason="equivalent within the noise floor of 1.00% (ratio 1.0010)")
+    assert "equivalent within the noise floor, fork-join time / task time 1." in answer(document)[0]
+    for reason, told in (
+        ("would be faster, but the values show a drift over the blocks (ratio 1.4, 95% interval)", "a drift over"),
+        ("one of 6 comparisons: corrected p = 0.19 (ratio 1.4)", "(one of 6 comparisons: corrected p = 0.19)"),
+        ("too few processes to tell, whatever they show: at least 6", "(too few processes to tell)"),
+    ):
+        row.update(verdict="undecided", reason=reason)
+        assert "nothing is decided between task and fork-join, fork-join time / task time 1." in answer(document)[0]
+        assert told in answer(document)[0]
+
+
+def test_a_forecast_that_misses_is_not_left_out_unsaid(document):
+    (good,) = document["forecast"]["forecasts"]
+    document["forecast"]["forecasts"] = [good, {**good, "worst_error": 0.41}]
+    assert "This leaves out 1 of 2 slicings, whose forecasts miss by up to 41%." in answer(document)[4]
+
+
+def test_what_no_result_shows_is_not_called_undisturbed(processes):
+    for process in processes[:3]:
+        del process.result["validity"]
+    blind = make_document(processes)
+    assert blind["unwatched"] == [1, 2, 3]
+    assert "Whether other processes ran beside 3 of 28 runs is not known. No run was seen to be" in blind["conclusion"]
+    assert (blind["card"][6]["holds"], blind["card"][6]["evidence"]) == (
+        "partly", "no evidence of other processes in 3 results",
+    )  # fmt: skip
+
+
+def test_the_card_counts_comparisons_without_a_test_and_settings_that_differ(document):
+    (first, *_) = document["sweep"]["rows"]
+    first.update(p_value=None, p_adjusted=None, paired=False, differs=["clip: 0 and 1"])
+    card = report_card(document)
+    assert card[4]["holds"] == "partly"
+    assert card[4]["evidence"].endswith("; 1 of 2 rows without a valid test")
+    assert (card[5]["holds"], card[5]["evidence"]) == ("no", "clip: 0 and 1")
+    document["scaling"]["rows"][0]["step_s"]["low"] = None
+    assert report_card(document)[2]["holds"] == "partly"
+    document["design"]["stop"] = {"rel_ci": 0.02}
+    document["calibration"] = {"detectable": 0.01, "processes": 7, "false_alarms": 0, "comparisons": 3}
+    assert "a stopping rule decides by signs" in report_card(document)[10]["evidence"]
+
+
+def test_the_page_says_which_slicings_a_pooled_ratio_is_about(document):
+    document["sweep"]["pooled"] = [{
+        "threads": 2, "a": "fork-join", "b": "task", "places": 3, "pairs": 21, "ratio": 1.02, "ratio_low": 1.01,
+        "ratio_high": 1.03, "p_adjusted": 0.01, "verdict": "faster", "scope": "these 3 places only",
+        "between_places": 0.01, "diagnosis": [],
+    }]  # fmt: skip
+    assert "3 slicings, 2 threads; these 3 places only" in page(document)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from taskloom.analysis.processes import Process
@@ -165,3 +167,17 @@ def test_overlapping_phases_count_by_their_own_tasks(make_result):
         result = make_result(scheduler="task", sync=sync, threads=2, step_s=(0.9, 0.2, 0.2))
         result["phase_busy_s"]["forward"] = [0.1, 0.1, 0.1]
         assert Process(1, result).median_phase_s["forward"] == pytest.approx(forward_s)
+
+
+def test_a_speedup_over_pairs_that_resemble_each_other_has_no_interval(make_result):
+    made = []
+    for i in range(20):
+        for threads, step_s in ((1, 2.0), (2, 1.0 + 0.01 * math.sin(i * math.pi / 5))):
+            result = make_result([9.0, step_s, step_s], scheduler="task", threads=threads)
+            made.append(Process(len(made) + 1, result, {"threads": threads}, (1, i), "e", i))
+    (row,) = (row for row in scaling(made).rows if row.threads == 2)
+    assert row.speedup == pytest.approx(2.0, rel=0.01)
+    assert (row.speedup_low, row.speedup_high) == (None, None)
+    steady = [p for p in made if p.block in (0, 5, 10, 1, 11, 6)]
+    (row,) = (row for row in scaling(steady).rows if row.threads == 2)
+    assert row.speedup_low is not None

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from taskloom.analysis import statistics
+from taskloom.analysis.estimators import sequential_bounds
 from taskloom.analysis.processes import Process
 
 
@@ -77,3 +78,14 @@ def test_holms_example():
     assert statistics.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert statistics.holm([0.6, 0.7]) == [1.0, 1.0]
     assert statistics.holm([]) == []
+
+
+@pytest.mark.parametrize("processes", [6, 12])
+def test_a_median_that_a_stopping_rule_looked_at_has_the_bounds_of_a_confidence_sequence(make_result, processes):
+    steps_s = [1.0 + 0.01 * i for i in range(processes)]
+    made = [Process(i, make_result([9.0, s, s]), stop_rule=True) for i, s in enumerate(steps_s)]
+    found = statistics.step_interval(made)
+    assert (found.low, found.high) == (sequential_bounds(steps_s) or (None, None))
+    fixed = statistics.median_interval(steps_s, 0.95)
+    assert found.low is None or (found.low < fixed[0] and fixed[1] < found.high)
+    assert statistics.step_interval(made[:1]).over == "steps"

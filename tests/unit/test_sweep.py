@@ -125,3 +125,20 @@ def test_the_smallest_p_value_of_all_is_not_taken_for_none(experiment, monkeypat
     )  # fmt: skip
     (pooled,) = sweep(runs).pooled
     assert (pooled.p_adjusted, pooled.verdict) == (0.0, "faster")
+
+
+def test_places_whose_pairs_resemble_each_other_decide_nothing_together_either(make_result):
+    made = []
+    for size in (16, 32):
+        for i in range(20):
+            slow = 1.03 + 0.01 * np.sin(i * np.pi / 5)
+            for scheduler, step_s in (("fork-join", slow), ("task", 1.0)):
+                settings = {"scheduler": scheduler, "threads": 2, "token_slice": size}
+                result = make_result([9.0, step_s, step_s], **settings)
+                made.append(Process(len(made) + 1, result, settings, (1, i), "e", i))
+    found = sweep(made)
+    assert [row.verdict for row in found.rows] == ["undecided"] * 2
+    (pooled,) = found.pooled
+    assert pooled.ratio_low > 1.01
+    assert pooled.verdict == "undecided"
+    assert "neighbours resemble each other" in pooled.diagnosis[0]

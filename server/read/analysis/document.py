@@ -129,6 +129,9 @@ class Report(Model):
     traced: list[dict[str, Any]] = Field(description="consecutive steps of a traced run of each scheduler")
     marks: list[str]
     disturbed: str | None = Field(description="the marks of runs in one line; null if no run was disturbed")
+    unwatched: list[int] = Field(
+        default_factory=list, description="runs whose results do not say whether other processes used their cores"
+    )
     left_out: list[int] = Field(description="excluded runs: other processes used their cores")
     calibration: ReportCalibration | None
     card: list[CardRule]

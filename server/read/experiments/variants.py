@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import select
 
 from gpt2core.spec.config import PHASES
-from gpt2core.spec.result import median, median_interval
+from gpt2core.spec.result import median
+from taskloom.analysis.statistics import median_bounds
 from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.server.db import Database
 from taskloom.server.errors import NotFound
@@ -23,26 +24,29 @@ COLUMNS = (
     Run.variant, Run.spec, Run.shape, Run.state, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
     Run.flagged_steps, Run.node, Run.environment_sha256,
 )  # fmt: skip
-CONFIDENCE = 0.95
 
 
 def variants(database: Database, experiment_id: int) -> VariantTable:
     """Raises NotFound."""
     groups: dict[str, list[Any]] = {}
     with database.read() as session:
-        if session.get(Experiment, experiment_id) is None:
+        experiment = session.get(Experiment, experiment_id)
+        if experiment is None:
             raise NotFound(f"there is no experiment {experiment_id}")
         runs = select(*COLUMNS).where(Run.experiment_id == experiment_id).order_by(Run.position)
+        stops = experiment.request.get("stop") is not None
         for run in session.execute(runs):
             groups.setdefault(json.dumps(run.variant, sort_keys=True), []).append(run)
-    return VariantTable(experiment_id=experiment_id, rows=[_row(experiment_id, group) for group in groups.values()])
+    return VariantTable(experiment_id=experiment_id, rows=[
+        _row(experiment_id, group, stops) for group in groups.values()
+    ])  # fmt: skip
 
 
-def _row(experiment_id: int, group: Sequence[Any]) -> VariantRow:
+def _row(experiment_id: int, group: Sequence[Any], stops: bool) -> VariantRow:
     states = Counter(run.state for run in group)
     timed = [run for run in group if run.median_step_s is not None]
     steps_s = [run.median_step_s for run in timed]
-    bounds = median_interval(steps_s, CONFIDENCE) if steps_s else None
+    bounds = median_bounds(steps_s, stops) if steps_s else None
     losses = {run.final_loss for run in timed if run.final_loss is not None}
     ended = ("succeeded", "failed", "cancelled", "quarantined")
     return VariantRow(

@@ -29,7 +29,11 @@ log = logging.getLogger("taskloom.server")
 
 def verdict(database: Database, experiment_id: int) -> Verdict:
     """Verdict of an experiment's sweep. Raises NotFound."""
-    found = service.sweep(database, experiment_id, None, NOISE_FLOOR)
+    return of_sweep(service.sweep(database, experiment_id, None, NOISE_FLOOR))
+
+
+def of_sweep(found: Sweep) -> Verdict:
+    """Verdict of its first comparison, in a sentence."""
     chosen = _first(found)
     if chosen is None:
         best = "" if found.best is None else f": {found.best.name}, {_seconds(found.best_step_s)} a step"
@@ -57,18 +61,23 @@ def _first(found: Sweep) -> Pooled | SweepRow | None:
 def _sentence(found: Sweep, row: Pooled | SweepRow) -> str:
     threads = row.threads if isinstance(row, Pooled) else row.at.get("threads")
     where = "" if threads is None else f" on {threads} thread{'s' * (threads > 1)}"
-    several = f" (first of {found.comparisons} comparisons)" if found.comparisons > 1 else ""
+    several = f" (one of {found.comparisons} comparisons)" if found.comparisons > 1 else ""
+    if isinstance(row, Pooled):
+        several = f" ({row.pairs} pairs of runs, {row.scope})"
     if row.verdict == "refused" or row.ratio is None:
         return f"{row.b} against {row.a}{where} is refused: {getattr(row, 'reason', 'nothing to compare')}."
     interval = "" if row.ratio_low is None else f" [{row.ratio_low:.3f}, {row.ratio_high:.3f}]"
     figures = f"{row.ratio:.3f}{interval} times as fast as {row.a}{where}"
+    reading = f"{row.a} time / {row.b} time {row.ratio:.3f}{interval}"
     told = {
         "faster": f"{row.b} is {figures}",
         "slower": f"{row.b} is slower: {figures}",
-        "same": f"{row.b} and {row.a} are the same within the noise floor{where}: ratio {row.ratio:.3f}{interval}",
-        "undecided": f"Nothing is decided between {row.b} and {row.a}{where}: ratio {row.ratio:.3f}{interval}",
+        "same": f"{row.b} and {row.a} are the same within the noise floor{where}: {reading}",
+        "undecided": f"Nothing is decided between {row.b} and {row.a}{where}: {reading}",
     }
-    return f"{told[row.verdict]}{several}."
+    compared = found.rows if isinstance(row, Pooled) else [row]
+    disturbed = " Some runs were disturbed." if any(each.marks for each in compared) else ""
+    return f"{told[row.verdict]}{several}.{disturbed}"
 
 
 def _seconds(value: float | None) -> str:

@@ -6,7 +6,8 @@ const FIRST = ['refused', 'faster', 'slower', 'same', 'undecided'];
 
 /** The settings at which a comparison was made, in words. @param {any} row */
 function where(row) {
-	if (row.places) return ` with ${row.threads} thread${row.threads === 1 ? '' : 's'}, over ${row.places} slicings`;
+	if (row.places)
+		return ` with ${row.threads} thread${row.threads === 1 ? '' : 's'}, over ${row.places} slicings (${row.scope})`;
 	const at = variantName(row.at ?? {});
 	return at === 'the only variant' ? '' : ` with ${at}`;
 }
@@ -14,14 +15,15 @@ function where(row) {
 /** @param {any} row */
 function said(row) {
 	const of = ratio(row.ratio, row.ratio_low, row.ratio_high);
+	const reading = `${row.a} time / ${row.b} time ${of}`;
 	const pairs = row.pairs ?? row.n;
 	const rests = pairs ? `, ${pairs} ${row.unit ?? 'pairs'}` : '';
 	return (
 		/** @type {Record<string, string>} */ ({
 			faster: `${row.b} is ${of} times as fast as ${row.a}${where(row)}${rests}`,
 			slower: `${row.b} is slower than ${row.a}${where(row)}: ${of} times as fast${rests}`,
-			same: `${row.b} and ${row.a} are equivalent within the noise floor${where(row)}, ratio ${of}`,
-			undecided: `nothing is decided between ${row.b} and ${row.a}${where(row)}, ratio ${of}${rests}`,
+			same: `${row.b} and ${row.a} are equivalent within the noise floor${where(row)}, ${reading}`,
+			undecided: `nothing is decided between ${row.b} and ${row.a}${where(row)}, ${reading}${rests}`,
 			refused: `${row.b} and ${row.a} cannot be compared${where(row)}: ${row.reason ?? ''}`
 		})[row.verdict] ?? row.verdict
 	);

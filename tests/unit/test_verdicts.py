@@ -1,0 +1,48 @@
+"""The stored sentence of an experiment claims no more than its sweep shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskloom.analysis.processes import Process
+from taskloom.analysis.sweep import sweep
+from taskloom.server.read.experiments.verdicts import of_sweep
+
+
+@pytest.fixture
+def found(make_result):
+    """A sweep over both schedulers at some slicings."""
+
+    def build(ratio, sizes, disturbed=False, blocks=8):
+        made = []
+        for size in sizes:
+            for i in range(blocks):
+                for scheduler, of in (("fork-join", ratio), ("task", 1.0)):
+                    step_s = of * (1 + 0.001 * ((3 * i + len(made)) % 5))
+                    settings = {"scheduler": scheduler, "threads": 2, "token_slice": size}
+                    result = make_result([9.0, step_s, step_s], **settings)
+                    if disturbed and not made:
+                        result["flagged"] = [[], ["steal"], []]
+                    made.append(Process(len(made) + 1, result, settings, (1, size, i), "e", i))
+        return sweep(made)
+
+    return build
+
+
+def test_a_pooled_ratio_says_which_places_it_is_about(found):
+    told = of_sweep(found(1.2, (8, 16, 32))).sentence
+    assert told.startswith("task is 1.")
+    assert told.endswith(" times as fast as fork-join on 2 threads (24 pairs of runs, these 3 places only).")
+
+
+@pytest.mark.parametrize(("ratio", "blocks", "verdict"), [(1.002, 8, "same"), (1.1, 3, "undecided")])
+def test_a_ratio_that_decides_nothing_says_its_direction(found, ratio, blocks, verdict):
+    made = of_sweep(found(ratio, (16,), blocks=blocks))
+    assert made.verdict == verdict
+    assert "fork-join time / task time 1." in made.sentence
+
+
+def test_disturbed_runs_are_said(found):
+    assert of_sweep(found(1.2, (16,), disturbed=True)).sentence.endswith(". Some runs were disturbed.")
+    assert of_sweep(found(1.2, (8, 16), disturbed=True)).sentence.endswith(". Some runs were disturbed.")
+    assert "disturbed" not in of_sweep(found(1.2, (16,))).sentence
