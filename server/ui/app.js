@@ -2,8 +2,7 @@
 import {html, render, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, watchLinks} from './address.js';
 import {watchKeys} from './keyboard.js';
-import {Head, Refused, Skeleton} from './pieces.js';
-import {Problem} from './api.js';
+import {Head, Skeleton, Unloadable} from './pieces.js';
 import {Shell} from './shell.js';
 
 /** Each page's module is loaded when it is first opened. @type {Record<string, () => Promise<{default: Function}>>} */
@@ -22,12 +21,8 @@ const PAGES = {
 const loaded = new Map();
 
 /** What stands in place of a page whose module does not come. */
-function Unloadable() {
-	const problem = new Problem({
-		title: 'This page cannot be loaded',
-		detail: 'The server may have been upgraded: load the dashboard anew.'
-	});
-	return html`<${Head} title="Not loaded" /><${Refused} problem=${problem} retry=${() => location.reload()} />`;
+function NoPage() {
+	return html`<${Head} title="Not loaded" /><${Unloadable} />`;
 }
 
 /** @param {string} name */
@@ -38,7 +33,7 @@ async function load(name) {
 			name,
 			await page().then(
 				module => module.default,
-				() => Unloadable
+				() => NoPage
 			)
 		);
 }

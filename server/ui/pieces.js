@@ -1,6 +1,7 @@
 // What pages are made of: states of answers, tables, tabs, fields, figures in words.
 import {html, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, choose, link} from './address.js';
+import {Problem} from './api.js';
 import {plural, when} from './format.js';
 
 /** @typedef {import('./vendor/preact.js').ComponentChildren} Children */
@@ -51,6 +52,41 @@ export function Refused({problem, retry}) {
 			${problem.requestId && html`<small>request <code>${problem.requestId}</code></small>`}
 		</span>
 	</div>`;
+}
+
+/** What stands in place of a page or view whose module does not come. */
+export function Unloadable() {
+	const problem = new Problem({
+		title: 'This page cannot be loaded',
+		detail: 'The server may have been upgraded: load the dashboard anew.'
+	});
+	return html`<${Refused} problem=${problem} retry=${() => location.reload()} />`;
+}
+
+/**
+ * A component whose module is loaded when it is first shown. Its page opens without waiting for the module.
+ * @param {() => Promise<Function>} load
+ */
+export function later(load) {
+	/** @type {Function | null} */
+	let loaded = null;
+	return function Later(/** @type {Record<string, any>} */ props) {
+		const [Shown, show] = useState(() => loaded);
+		useEffect(() => {
+			if (Shown) return undefined;
+			let wanted = true;
+			void load()
+				.catch(() => Unloadable)
+				.then(component => {
+					loaded = component;
+					if (wanted) show(() => component);
+				});
+			return () => {
+				wanted = false;
+			};
+		}, []);
+		return Shown ? html`<${Shown} ...${props} />` : html`<${Skeleton} height=${220} />`;
+	};
 }
 
 /** Nothing is there yet; what to do about it. @param {{children: Children}} props */

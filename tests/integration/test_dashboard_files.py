@@ -97,9 +97,10 @@ def test_the_files_take_no_key_where_others_can_reach_the_server(start_server):
 
 def test_a_page_loads_what_its_modules_import_and_theirs():
     loaded = FILES.loaded("run")
-    assert {"app.js", "pages/run.js", "run/timed.js", "timeline/trace.js", "vendor/preact.js"} <= set(loaded)
+    assert {"app.js", "pages/run.js", "run/steps.js", "plots/series.js", "vendor/preact.js"} <= set(loaded)
     assert len(loaded) == len(set(loaded))
-    assert not {"pages/now.js", "pages/compare.js"} & set(loaded)  # the pages that app.js loads when they are opened
+    when_opened = {"pages/now.js", "pages/compare.js", "run/timed.js", "timeline/trace.js", "run/ops.js"}
+    assert not when_opened & set(loaded)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -107,6 +107,19 @@ def test_a_page_asks_for_all_its_modules_at_once(world, tab, page):
     assert sorted(found) == sorted(linked)
 
 
+def test_a_view_loads_its_module_when_it_is_opened_and_says_if_it_does_not_come(world, tab):
+    page = tab.open(f"run?id={world.runs[0].id}")
+    assert not [each for each in tab.asked if each.endswith("/run/ops.js")]
+    page.route("**/run/timed.js", lambda route: route.abort())
+    page.get_by_role("link", name="Task graph").click()
+    expect(page.get_by_role("alert")).to_contain_text("cannot be loaded")
+    page.get_by_role("link", name="Validity").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    tab.settle()
+    assert [each for each in tab.asked if each.endswith("/run/ops.js")]
+    page.unroute("**/run/timed.js")
+
+
 def test_scripts_and_styles_of_the_first_page_are_within_the_budget(tab):
     """As the browser receives them: at most 45 kB."""
     received = {}

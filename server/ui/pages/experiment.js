@@ -5,24 +5,20 @@ import {ask, download} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
 import {count, duration, plural} from '../format.js';
 import {goesOn, useFollow, useTopic} from '../live.js';
-import {Answered, Figures, Head, Refused, Tabs, Time} from '../pieces.js';
+import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State, StateBar} from '../words.js';
 import {Runs} from '../lists/runs.js';
-import {Causes} from '../experiment/causes.js';
 import {Design} from '../experiment/design.js';
-import {Forecast} from '../experiment/forecast.js';
-import {Memory} from '../experiment/memory.js';
 import {Answer, Scaling} from '../experiment/answer.js';
 import {verdictOf} from '../experiment/verdict.js';
-import {Roofs} from '../experiment/roofs.js';
 
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	answer: ['Answer', Answer],
 	scaling: ['Scaling', Scaling],
-	causes: ['Where time goes', Causes],
-	roofs: ['Memory-bound?', Roofs],
-	forecast: ['More cores', Forecast],
-	memory: ['Memory', Memory],
+	causes: ['Where time goes', later(async () => (await import('../experiment/causes.js')).Causes)],
+	roofs: ['Memory-bound?', later(async () => (await import('../experiment/roofs.js')).Roofs)],
+	forecast: ['More cores', later(async () => (await import('../experiment/forecast.js')).Forecast)],
+	memory: ['Memory', later(async () => (await import('../experiment/memory.js')).Memory)],
 	runs: ['Runs', (/** @type {any} */ props) => html`<${Runs} experimentId=${props.of.id} />`],
 	design: ['Design', Design]
 });

@@ -5,20 +5,18 @@ import {ask} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
 import {count, duration, ms, plural, variantName} from '../format.js';
 import {goesOn, useFollow, useTopic} from '../live.js';
-import {Answered, Figures, Head, Refused, Tabs, Time} from '../pieces.js';
+import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State} from '../words.js';
 import {Log} from '../run/log.js';
 import {Attempts, Files, Settings} from '../run/facts.js';
-import {Ops, Validity} from '../run/ops.js';
 import {Steps} from '../run/steps.js';
-import {Graph, Timed} from '../run/timed.js';
 
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	steps: ['Steps', Steps],
-	timeline: ['Timeline', Timed],
-	graph: ['Task graph', Graph],
-	ops: ['Ops and threads', Ops],
-	validity: ['Validity', Validity],
+	timeline: ['Timeline', later(async () => (await import('../run/timed.js')).Timed)],
+	graph: ['Task graph', later(async () => (await import('../run/timed.js')).Graph)],
+	ops: ['Ops and threads', later(async () => (await import('../run/ops.js')).Ops)],
+	validity: ['Validity', later(async () => (await import('../run/ops.js')).Validity)],
 	log: ['Log', Log],
 	attempts: ['Attempts', Attempts],
 	settings: ['Settings', Settings],
