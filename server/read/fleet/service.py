@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import load_only
 
 from taskloom.contract.demand import QueuedRun, QueuedRunPage
 from taskloom.contract.workers import WorkerAttempt, WorkerAttemptPage
@@ -24,7 +25,9 @@ def queue(database: Database, settings: Settings, cursor: str | None, limit: int
     """Queued runs as they are claimed. Raises BadCursor."""
     with database.read(snapshot=True) as session:
         ids, next_cursor = keyset.page(session, Look(Run.id, Order(Run.rank), [(is_queued(),)]), cursor, limit)
-        query = select(Run, Experiment.name).join(Experiment, Experiment.id == Run.experiment_id)
+        # Not the specs, which are most of a run.
+        needed = load_only(Run.experiment_id, Run.variant, Run.block, Run.rank, Run.queued_at, Run.timeout_s)
+        query = select(Run, Experiment.name).join(Experiment, Experiment.id == Run.experiment_id).options(needed)
         rows = {run.id: (run, name) for run, name in session.execute(query.where(Run.id.in_(ids)))}
         total = session.execute(select(func.count()).where(is_queued())).scalar_one()
         outlook = Outlook(session, settings, [rows[run_id][0] for run_id in ids])
