@@ -50,7 +50,7 @@ def agree(a: Process, b: Process) -> Agreement:
         return Agreement(True, True, "bit-identical")
     other_problem = differing([a.config, b.config], PROBLEM)
     if other_problem:
-        return Agreement(False, False, "they do not train the same: " + "; ".join(other_problem))
+        return Agreement(False, False, "the runs train different problems: " + "; ".join(other_problem))
     exact = not differing([a.config, b.config], SLICES) and not differing([a.environment, b.environment], ROUNDING)
     for step, (left, right) in enumerate(zip(a.losses, b.losses, strict=False)):
         if left != right if exact else abs(left - right) > LOSS_TOLERANCE * max(abs(left), abs(right)):

@@ -95,7 +95,7 @@ def _efficiency(group: Group, reference: Group | None) -> EfficiencyRow:
     spans = _graph(group)
     found = split = scaled = None
     if useful_s is None or max(useful_s) <= 0:
-        missing.append("the results say nothing of their threads")
+        missing.append("the results contain no times of threads")
     else:
         steps = sum(len(process.timed_s) for process in group)
         span_s = min(steps * _executed_span_s(group, spans), elapsed_s)
@@ -109,10 +109,10 @@ def _efficiency(group: Group, reference: Group | None) -> EfficiencyRow:
             split = split_waiting(useful_s, serial, barrier, elapsed_s)
             known = schedulers.facts(group[0].config["scheduler"])
             if threads > 1 and known is not None and not known.tells_scheduling:
-                missing.append("the runtime does not tell looking for a task from having none: both count as waiting")
+                missing.append("the runtime does not separate looking for a task from having none: both are waiting")
         base = None if reference is None else thread_times(reference, "useful_s")
         if base is None or reference is None or math.fsum(base) <= 0:
-            missing.append("no one-thread run of the same tiles: nothing is known of computation scalability")
+            missing.append("no one-thread run of the same tiles: computation scalability is unknown")
         else:
             scaled = scalability(
                 math.fsum(base) / sum(len(process.timed_s) for process in reference),
@@ -122,7 +122,7 @@ def _efficiency(group: Group, reference: Group | None) -> EfficiencyRow:
             )
     bounds = None
     if spans is None:
-        missing.append("the results hold no work and span")
+        missing.append("the results contain no work and span")
     else:
         bounds = work_span(*spans, sorted({1, threads, 2 * threads, 4 * threads}))
     return EfficiencyRow(variant_of(group), found, split, scaled, phase_scalability(group, reference), bounds, missing)
@@ -192,7 +192,8 @@ def _roofline(group: Group, reference: Group | None) -> RooflineRow:
     peaks = next((p for p in known if p is not None), None)
     variant = variant_of(group)
     if peaks is None:
-        return RooflineRow(variant, None, None, [], [], [f"the node's peaks with {threads} threads were not measured"])
+        missing = f"the node's peaks with threads = {threads} were not measured"
+        return RooflineRow(variant, None, None, [], [], [missing])
     ops = roofline(pooled_ops(group), peaks)
     model_gflop_per_s = model_flop(group[0].config) / step_interval(group).median / 1e9
     most = peaks.registers_gflop_per_s

@@ -22,6 +22,7 @@ from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Facts, Process, distinct
 from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
 from taskloom.analysis.validity import marks, summary
+from taskloom.analysis.wording import counted
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
@@ -218,9 +219,9 @@ def _in_pairs(
     for (process, _), log in zip(matched, logs, strict=True):
         strata.setdefault(process.occasion, []).append(log)
     found = diagnose(np.exp(logs))
-    told, scope = f"{len(matched)} pairs of processes", ""
+    told, scope = f"{counted(len(matched), 'pair')} of processes", ""
     if len(matched) < max(len(a), len(b)):
-        told += f", {len(a) + len(b) - 2 * len(matched)} processes without a partner left out"
+        told += f", {counted(len(a) + len(b) - 2 * len(matched), 'process')} without a partner left out"
     if len(strata) == 1:
         estimate = estimators.anytime(logs) if sequential else estimators.of_logs(logs)
     else:
@@ -235,7 +236,7 @@ def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> E
     a_s, b_s = [value(p) for p in a], [value(p) for p in b]
     told = f"{len(a)} and {len(b)} processes, not paired"
     if len(a) == len(b) == 1:
-        told = "one process each: this is about their steps, and another process may be faster or slower as a whole"
+        told = "one process each: the figures describe their steps, and another process may be faster or slower"
         return Evidence(step_values(a), step_values(b), estimators.bare(a_s, b_s), told)
     if interleaved(a, b) and not any(process.stop_rule for process in (*a, *b)):
         sides = [diagnose([value(p) for p in sorted(side, key=lambda p: p.block)]) for side in (a, b)]
@@ -246,7 +247,7 @@ def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> E
         return Evidence(a_s, b_s, estimators.unpaired(a_s, b_s), told, broken=broken, diagnosis=diagnosis)
     of_a, of_b = _by_occasion(a, value), _by_occasion(b, value)
     if min(len(of_a), len(of_b)) >= FEWEST:
-        counts = f"{len(of_a)} and {len(of_b)} occasions, each one value"
+        counts = f"{len(of_a)} and {len(of_b)} occasions, one value each"
         return Evidence(a_s, b_s, estimators.unpaired(of_a, of_b, "occasions"), counts)
     if interleaved(a, b):
         told += ": a stopping rule decided their number, and only pairs are valid then"
@@ -276,10 +277,10 @@ def rejudged(found: Comparison, p_adjusted: float, family: int) -> Comparison:
     """The same comparison as one of `family`: decided by an adjusted p-value. Same and undecided do not change."""
     if found.verdict not in ("faster", "slower") or p_adjusted < 1 - CONFIDENCE:
         return found
-    why = f"one of {family} comparisons: corrected p = {p_adjusted:.2g}"
+    why = f"one of {family} comparisons: adjusted p = {p_adjusted:.2g}"
     if not can_tell(found, family):
         tries = (n for n in itertools.count(FEWEST) if family * smallest_p_value(found.test, n) < 1 - CONFIDENCE)
-        why = f"too few processes for {family} comparisons, whatever they show: it takes {next(tries)} a side"
+        why = f"too few processes: {family} comparisons need at least {next(tries)} per side, whatever the times"
     return replace(found, verdict="undecided", reason=f"{why} ({found.reason})")
 
 
@@ -305,7 +306,7 @@ def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
     """Reason why no ratio may be shown, or None."""
     both = sorted({process.run_id for process in a} & {process.run_id for process in b})
     if both:
-        return "A and B share runs " + ", ".join(map(str, both))
+        return f"A and B share {'run' if len(both) == 1 else 'runs'} {', '.join(map(str, both))}"
     for name, side in (("A", a), ("B", b)):
         mixed = differing([facts.config for facts in distinct(side)], [name for name in HOW if name != "cores"])
         if mixed:
@@ -326,7 +327,7 @@ def _judge(found: Estimate, noise_floor: float) -> tuple[Verdict, str]:
     if verdict == "same":
         return verdict, f"equivalent within the noise floor of {noise_floor:.2%} ({interval})"
     if verdict == "undecided":
-        return verdict, f"the interval leaves room for more than one answer ({interval})"
+        return verdict, f"the interval allows more than one verdict ({interval})"
     return verdict, interval
 
 

@@ -25,6 +25,7 @@ from taskloom.analysis.estimators import CONFIDENCE, unpaired
 from taskloom.analysis.fingerprint import differing
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
+from taskloom.analysis.wording import counted
 
 State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]
@@ -306,15 +307,16 @@ def interleaved_alert(
         return Alert(change, "confirming", identity, f"{len(fresh)} fresh runs of both builds so far")
     old, new = ([p for p in fresh if p.environment.get("core_hash") == build] for build in confirmation.builds)
     if not old or not new:
-        return Alert(change, "suspected", identity, "only one of both builds ran on this machine: ask again")
+        told = "only one of the two builds ran on this machine; queue fresh runs"
+        return Alert(change, "suspected", identity, told)
     found = compare(old, new, noise_floor)
-    told = f"old and new build in turn: {found.reason}"
+    told = f"old and new build, interleaved: {found.reason}"
     if found.verdict == "slower":
         return Alert(replace(change, cause="software"), "confirmed", identity, told)
     if found.verdict in ("same", "faster"):
-        told += "; the old one has become as slow: it is the environment's"
+        told += "; the old build is now as slow, so the environment has changed"
         return Alert(replace(change, cause="environment"), "dismissed", identity, told)
-    return Alert(change, "suspected", identity, f"undecided by {told}")
+    return Alert(change, "suspected", identity, f"undecided: {told}")
 
 
 def alert(
@@ -331,26 +333,27 @@ def alert(
     software and without a canary, slower fresh runs confirm only the environment.
     """
     if confirmation is None:
-        said = "; nothing in the software differs: it is the environment's" if change.cause == "environment" else ""
-        return Alert(change, "suspected", None, f"from history alone; fresh runs have to confirm it{said}")
+        said = "; the software is the same, so the environment has changed" if change.cause == "environment" else ""
+        return Alert(change, "suspected", None, f"found in the history alone; fresh runs must confirm it{said}")
     identity = confirmation.experiment_id
     if confirmation.active:
         return Alert(change, "confirming", identity, f"{len(fresh)} fresh runs so far")
     if len(fresh) < MIN_SEGMENT:
-        return Alert(change, "suspected", identity, f"only {len(fresh)} fresh runs on this machine: ask again")
+        told = f"only {counted(len(fresh), 'fresh run')} on this machine; queue more"
+        return Alert(change, "suspected", identity, told)
     decision = decide(before, fresh, paired=False, noise_floor=noise_floor)
-    told = f"{len(fresh)} fresh runs against {len(before)} before: {decision.reason}"
+    told = f"{counted(len(fresh), 'fresh run')} against {len(before)} before the change: {decision.reason}"
     if decision.verdict in ("same", "faster"):
         return Alert(change, "dismissed", identity, told)
     if decision.verdict != "slower":
-        return Alert(change, "suspected", identity, f"undecided by {told}")
+        return Alert(change, "suspected", identity, f"undecided: {told}")
     if change.cause == "environment":
-        told = f"environment: nothing in the software differs, and no canary was asked; {told}"
+        told = f"environment: the software is the same, and the runs have no canary; {told}"
         return Alert(change, "suspected", identity, told)
     if not _beyond_occasions(before, occasions, fresh):
-        return Alert(change, "suspected", identity, f"{told}; but occasions before the change differ as much")
+        return Alert(change, "suspected", identity, f"{told}; but occasions before the change differed as much")
     if change.cause == "unproven":
-        told += "; no canary was asked whether the machine changed with the software"
+        told += "; without a canary, the machine may have changed with the software"
     return Alert(change, "confirmed", identity, told)
 
 

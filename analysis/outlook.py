@@ -13,6 +13,7 @@ from taskloom.analysis.profile import Profile
 from taskloom.analysis.roofline import Peaks, peaks_of
 from taskloom.analysis.statistics import step_interval
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
+from taskloom.analysis.wording import counted
 
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -79,7 +80,7 @@ def outlook(
         profiled = _profiled(alike, profiles)
         if not profiled:
             name = "x".join(str(alike[0][0].config[n]) for n in ("batch_slice", "token_slice"))
-            missing.append(f"slices {name}: no one-thread run left a profile")
+            missing.append(f"slices {name}: no one-thread run has a profile")
             continue
         found.append(_forecast(profiled, profiles, alike, cores))
     return Outlook(found, list(dict.fromkeys(missing)))
@@ -186,17 +187,17 @@ def _peaks_of(facts: Facts) -> list[Peaks]:
 
 def _assumptions(profile: Profile, peaks: Sequence[Peaks], overhead_s: float) -> list[str]:
     told = [
-        f"each of {len(profile.seconds)} tasks takes as long on any core as on one thread; "
-        f"{overhead_s * 1e6:.2f} us are added to each for scheduling, as measured on one thread",
+        f"each of the {len(profile.seconds):,} tasks of a step takes as long on any core as on one thread; scheduling "
+        f"adds {overhead_s * 1e6:.2f} us to each, as measured on one thread",
         "caches, clocks and NUMA distances do not change with the number of cores",
-        "a barrier costs no more than waiting for it",
+        "a barrier costs only the wait for the last thread",
         f"tasks run in the default breadth-first order with sync = {profile.config.get('sync')}",
     ]
     if not peaks:
-        return [*told, "bandwidth has no limit: the node's peaks were not measured"]
-    measured = ", ".join(f"{p.triad_gb_per_s:.1f} GB/s with {p.threads} threads" for p in peaks)
+        return [*told, "bandwidth is unlimited, since the node's peaks were not measured"]
+    measured = ", ".join(f"{p.triad_gb_per_s:.1f} GB/s with {counted(p.threads, 'thread')}" for p in peaks)
     return [
         *told,
-        f"tasks below the ridge share the measured bandwidth ({measured}); beyond the measured cores it grows with "
-        "them (grows), or stays what it is (held): the truth of a larger machine lies between",
+        f"tasks below the ridge share the measured bandwidth ({measured}); with more cores than measured, it "
+        "grows in proportion (grows) or stays constant (held): a larger machine lies between the two",
     ]

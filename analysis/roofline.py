@@ -130,10 +130,10 @@ def _judge(phase: str, roofs: Sequence[OpRoof], scalability: float | None, peaks
     reason = f"{memory:.0%} of its time is in ops below the ridge"
     if scalability is None:
         answer: Answer = "yes" if below else "no"
-        reason += "; without a one-thread run nothing is known of its computation scalability"
+        reason += "; its computation scalability is unknown without a one-thread run"
     else:
         answer = "yes" if below and costly else "partly" if below or costly else "no"
-        reason += f"; its useful time grew to {1 / scalability:.2f} of one thread's"
+        reason += f"; its useful time is {1 / scalability:.2f} times that of one thread"
         reason += f" (computation scalability {scalability:.2f})"
     return MemoryBound(
         phase, answer, gflop_per_s / gb_per_s if gb_per_s else None, gflop_per_s, gb_per_s,

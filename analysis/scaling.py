@@ -19,6 +19,7 @@ from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.statistics import Interval, outliers, step_interval
 from taskloom.analysis.validity import marks, summary
 from taskloom.analysis.variants import Group, by_variant
+from taskloom.analysis.wording import counted
 
 PLACE = ("threads", "cores")
 
@@ -86,11 +87,11 @@ def scaling(processes: Sequence[Process]) -> Table:
         best = next((other for other in fastest_first if agree(other[0], group[0]).holds), None) if agrees else None
         if agrees and base is None:
             warnings.append(f"no one-thread run of {_name(group[0])}: no speedup")
-        for kind, chosen in (("T(1) of", base), ("best one-thread:", best)):
+        for kind, chosen in (("T(1) of", base), ("best one-thread median:", best)):
             if chosen is not None:
                 bases[f"{kind} {_name(chosen[0])} {step_interval(chosen).median * 1e3:.5g} ms"] = None
         rows.append(_row(group, agrees, base, best))
-    text = "speedup: T(1) of the same scheduler and slices; speedup_best_serial: the fastest one-thread median. "
+    text = "speedup: T(1) of the same scheduler and slices / T(P); speedup_best_serial: best one-thread median / T(P). "
     return Table(
         text + "; ".join(bases) if bases else "no one-thread run: no speedup",
         rows,
@@ -194,16 +195,17 @@ def _warnings(
     processes: Sequence[Process], variants: Sequence[Sequence[Process]], agreeing: Sequence[bool]
 ) -> list[str]:
     """Warnings about the table or one of its variants, without those about single runs."""
-    warnings = [f"measured on unlike machines: {d}" for d in environment_differences(processes)]
-    warnings += [f"equally many threads on other cores: {d}" for d in core_differences(processes)]
+    warnings = [f"the environments of the runs differ: {d}" for d in environment_differences(processes)]
+    warnings += [f"runs with the same number of threads used other cores: {d}" for d in core_differences(processes)]
     for group, agrees in zip(variants, agreeing, strict=True):
         threads = group[0].config["threads"]
         if not agrees:
             warnings.append(
-                f"{_name(group[0])} with {threads} threads disagrees with the other results of its slices: no speedup"
+                f"{_name(group[0])} with {counted(threads, 'thread')} disagrees with the other results of its slices: "
+                "no speedup"
             )
         if any(len(set(f.environment.get("cores", range(threads)))) < threads for f in distinct(group)):
-            warnings.append(f"{_name(group[0])} with {threads} threads had fewer cores than threads")
+            warnings.append(f"{_name(group[0])} with {counted(threads, 'thread')} had fewer cores than threads")
     if processes and all(len(group) == 1 for group in variants):
-        warnings.append("one process a variant: intervals are over its steps, not over processes; speedups have none")
+        warnings.append("one process per variant: intervals are over its steps, not over processes; speedups have none")
     return warnings

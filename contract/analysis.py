@@ -20,7 +20,7 @@ class Interval(Model):
     median: float
     low: float | None
     high: float | None
-    n: int = Field(description="values")
+    n: int = Field(description="number of values")
     processes: int = Field(description="number of fresh processes, the unit of analysis")
     over: Literal["processes", "steps"] | None = Field(
         None, description="kind of the values: medians of processes, or the steps of the only process"
@@ -94,19 +94,21 @@ class Comparison(Model):
         description="evidence of the pairs' signs against equality, valid at any look: it reaches 20 for 1 in 20 equal "
         "pairs of variants at most, if the order within blocks is random",
     )
-    sequential: bool = Field(False, description="a stopping rule looked at the results, so the signs decide")
+    sequential: bool = Field(False, description="true under a stopping rule: the signs of the pairs decide")
     diagnosis: list[str] = Field(default_factory=list, description="findings against independent values")
-    instructions: Instructions | None = Field(None, description="the same for instructions; null if refused")
+    instructions: Instructions | None = Field(None, description="ratio of instructions; null if refused")
     brief: list[str] = Field(default_factory=list, description="`marks` in one line; empty if there are none")
 
 
 class Levels(Model):
     """Relative standard deviations of step times by level; null for a level with only one member."""
 
-    step: float | None = Field(description="of steps within a process")
-    process: float | None = Field(description="of processes within an occasion, beyond their steps")
-    occasion: float | None = Field(description="of occasions, beyond their processes")
-    steps_advised: int | None = Field(description="useful timed steps in each process; more processes help more")
+    step: float | None = Field(description="between the steps of a process")
+    process: float | None = Field(description="between the processes of an occasion, beyond that of their steps")
+    occasion: float | None = Field(description="between occasions, beyond that of their processes")
+    steps_advised: int | None = Field(
+        description="number of timed steps per process that narrows the interval most for the time spent"
+    )
 
 
 class ScalingRow(Model):
@@ -137,7 +139,7 @@ class ScalingRow(Model):
     speedup_best_serial_low: float | None = None
     speedup_best_serial_high: float | None = None
     efficiency: float | None = Field(description="speedup / P")
-    speedup_forward: float | None = Field(None, description="of the forward phase alone, against the same base")
+    speedup_forward: float | None = Field(None, description="speedup of the forward phase alone, over the same base")
     speedup_forward_low: float | None = None
     speedup_forward_high: float | None = None
     efficiency_forward: float | None

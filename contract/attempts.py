@@ -79,7 +79,7 @@ class Lease(Model):
     heartbeat_s: float
     expires_at: datetime
     deadline_at: datetime
-    deadline_s: float = Field(description="seconds from the claim; the worker's own clock suffices")
+    deadline_s: float = Field(description="the deadline, in seconds from the claim by the worker's own clock")
     build: str | None = Field(
         None,
         description="hash of the trainer's sources that must run it; null: any",
@@ -94,7 +94,7 @@ LINE_CHARS = 2000
 class OutputLines(Request):
     """Lines that the trainer printed."""
 
-    first: int = Field(ge=1, le=MOST_ID, description="number of the first of them; 1 is the attempt's first")
+    first: int = Field(ge=1, le=MOST_ID, description="number of the first line; the attempt's first line is 1")
     lines: list[Annotated[str, Field(max_length=LINE_CHARS)]] = Field(min_length=1, max_length=OUTPUT_LINES)
 
 
@@ -104,9 +104,11 @@ STEPS = 1000  # that one heartbeat carries
 class StepsDone(Request):
     """Consecutive steps that the trainer has completed."""
 
-    first: int = Field(ge=1, le=MOST, description="number of the first of them; 1 is the attempt's first")
+    first: int = Field(ge=1, le=MOST, description="number of the first step; the attempt's first step is 1")
     step_s: list[Annotated[float, Field(ge=0, le=1e100)]] = Field(min_length=1, max_length=STEPS)
-    loss: list[Annotated[float, Field(ge=-1e100, le=1e100)] | None] = Field(max_length=STEPS, description="of each")
+    loss: list[Annotated[float, Field(ge=-1e100, le=1e100)] | None] = Field(
+        max_length=STEPS, description="loss of each step"
+    )
 
     @model_validator(mode="after")
     def _of_each(self) -> StepsDone:

@@ -54,7 +54,7 @@ class PoolJob(Request):
 class PoolReport(Request):
     """Report on a pool by its provisioner. It expires after three intervals without another."""
 
-    cores: int = Field(ge=1, le=1 << 16, description="of each of its workers")
+    cores: int = Field(ge=1, le=1 << 16, description="cores of each of its workers")
     memory_bytes: int = Field(ge=1, le=MOST)
     labels: dict[str, str] = Field(default_factory=dict, max_length=100)
     walltime_s: float = Field(gt=0, le=MOST, description="lifetime of one of its workers")

@@ -40,9 +40,9 @@ class Stop(Request):
     rel_ci: float = Field(
         gt=0, lt=1, description="target: half the width of the metric's 95 % confidence sequence, relative"
     )
-    max_repetitions: int = Field(50, ge=1, le=1000, description="most repetitions of every variant")
+    max_repetitions: int = Field(50, ge=1, le=1000, description="maximum number of repetitions of every variant")
     budget_s: float | None = Field(
-        None, gt=0, le=365 * 86400, description="seconds of workers' time that all attempts together may take"
+        None, gt=0, le=365 * 86400, description="limit of the workers' time of all attempts together, in seconds"
     )
     metric: Literal["ratio", "median_step_s"] | None = Field(
         None,
@@ -88,8 +88,8 @@ class ExperimentRequest(Request):
     builds: list[Build] = Field(
         default_factory=list,
         max_length=MOST_BUILDS,
-        description="trainers that run every variant, by the hash of their sources (`environment.core_hash`): those "
-        "that workers have kept, in turn; empty: each worker's own",
+        description="trainer builds that run every variant, by the hash of their sources (`environment.core_hash`); "
+        "workers must have stored them. They are interleaved. Empty: each worker's own build",
     )
     confirms: int | None = Field(
         None, ge=1, le=MOST_ID, description="the run after a suspected change that these runs confirm or dismiss"
@@ -158,7 +158,9 @@ class StoppingState(Model):
     """Progress of an experiment with `stop` after its complete blocks."""
 
     repetitions: int
-    rel_ci: float | None = Field(description="of the widest one; null while one has too few blocks")
+    rel_ci: float | None = Field(
+        description="half the relative width of the widest interval; null while any has too few blocks"
+    )
     spent_s: float = Field(description="workers' time of all attempts so far, in seconds")
     reason: Literal["narrow-enough", "max-repetitions", "budget", "no-results"] | None = Field(
         description="why no block was added; null while it continues"
@@ -199,7 +201,7 @@ class DetectableDifference(Model):
     experiment_id: int = Field(description="the calibration")
     pairs: int = Field(description="number of pairs: the experiment's repetitions")
     relative: float | None = Field(
-        description="smallest relative difference detected in four of five such experiments; null: too few pairs"
+        description="smallest relative difference that four of five such experiments detect; null: too few pairs"
     )
 
 
@@ -208,8 +210,10 @@ class DryRun(Model):
 
     runs: int
     variants: int
-    memory_bytes: int = Field(description="the largest run's arenas")
-    estimated_s: float | None = Field(description="from finished runs of the same shape; null if there are none")
+    memory_bytes: int = Field(description="arenas of the largest run")
+    estimated_s: float | None = Field(
+        description="estimated duration, from finished runs of the same shape; null if there are none"
+    )
     detectable: list[DetectableDifference] = Field(
         default_factory=list, description="of nodes that were calibrated (`calibrates`)"
     )

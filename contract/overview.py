@@ -55,7 +55,7 @@ class Waiting(Model):
 
     reason: WaitingReason
     waiting_for: str = Field(description="reason of the first of them, in words")
-    runs: int = Field(description="of the first 500 in the queue")
+    runs: int = Field(description="number of such runs among the first 500 of the queue")
 
 
 class Overview(Model):

@@ -21,7 +21,7 @@ class SeriesRow(Model):
     runs: int = Field(description="number of its points")
     first_at: datetime | None = Field(description="when its first run ended; null: all are being traced")
     last_at: datetime = Field(description="when its newest result arrived")
-    median_step_s: float | None = Field(description="of the newest run")
+    median_step_s: float | None = Field(description="median step of the newest run")
     recent_s: list[float] = Field(description="median steps of the newest 40 runs, oldest first: a sparkline")
     alerts: list[AlertSummary] = Field(description="its slowdowns, newest first, 5 at most")
 
@@ -50,7 +50,7 @@ class SeriesRun(Model):
     final_loss: float | None
     flagged_steps: int | None
     environment_sha256: str | None = Field(description="differs if machine or software changed")
-    alert: AlertState | None = Field(description="of the slowdown that begins here; null: none begins here")
+    alert: AlertState | None = Field(description="state of the slowdown that begins here; null: none begins here")
 
 
 class SeriesRunPage(Model):

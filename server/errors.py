@@ -71,13 +71,13 @@ class HeadersTooSlow(ServerError):
 
 
 class ServerBusy(ServerError):
-    """This server already holds as many bytes of request bodies as it may; retry after `Retry-After`."""
+    """This server holds its maximum of request bodies in memory; retry after `Retry-After`."""
 
     slug, title, status = "server-busy", "Server busy", 503
 
 
 class ExpansionTooLarge(ServerError):
-    """The experiment would become more runs than this server accepts at once."""
+    """The experiment has more runs than this server accepts at once."""
 
     slug, title, status = "expansion-too-large", "Too many runs", 422
 
@@ -107,7 +107,7 @@ class NotFound(ServerError):
 
 
 class NoResult(ServerError):
-    """The run has no canonical result: it has not succeeded (yet)."""
+    """The run has no canonical result, since it has not succeeded."""
 
     slug, title, status = "no-result", "Run has no result", 404
 
@@ -137,7 +137,7 @@ class IdempotencyConflict(ServerError):
 
 
 class UnknownWorker(ServerError):
-    """The worker is not registered here. It should register and then ask again."""
+    """The worker is not registered here. It must register and then repeat the request."""
 
     slug, title, status = "unknown-worker", "Worker not registered", 409
 
@@ -163,11 +163,11 @@ class WorkerBusy(ServerError):
 class WrongFencingToken(ServerError):
     """The attempt belongs to another worker, or has another attempt_no."""
 
-    slug, title, status = "wrong-fencing-token", "Attempt belongs to someone else", 409
+    slug, title, status = "wrong-fencing-token", "Attempt belongs to another worker", 409
 
 
 class LeaseLost(ServerError):
-    """The lease expired and the run continued without this attempt; the worker must stop it."""
+    """The lease expired, and the run continued without this attempt. The worker must stop its trainer."""
 
     slug, title, status = "lease-lost", "Lease is lost", 409
 
@@ -191,7 +191,7 @@ class ArtifactTooLarge(ServerError):
 
 
 class ArtifactDamaged(ServerError):
-    """The file's SHA-256 differs from `sha256`: it was damaged in transit, or is another file."""
+    """The file's SHA-256 differs from `sha256`: the file was damaged in transit, or is another one."""
 
     slug, title, status = "artifact-damaged", "Artifact damaged", 422
 
@@ -203,7 +203,7 @@ class ArtifactConflict(ServerError):
 
 
 class TooManyArtifacts(ServerError):
-    """The attempt already has as many files as this server allows."""
+    """The attempt already has its maximum number of files."""
 
     slug, title, status = "too-many-artifacts", "Too many artifacts", 422
 
@@ -233,7 +233,7 @@ class InternalError(ServerError):
 
 
 class Unauthenticated(ServerError):
-    """This needs a key: Authorization: Bearer KEY."""
+    """The request needs a key: send Authorization: Bearer KEY."""
 
     slug, title, status = "unauthenticated", "Key missing or not accepted", 401
 
@@ -261,13 +261,13 @@ class NotYourPool(ServerError):
 
 
 class TooManyPools(ServerError):
-    """This server already keeps as many pools as it may."""
+    """This server already has its maximum number of pools."""
 
     slug, title, status = "too-many-pools", "Too many pools", 422
 
 
 class TooManyWebhooks(ServerError):
-    """This server already has as many webhooks as it may; delete one first."""
+    """This server already has its maximum number of webhooks; delete one first."""
 
     slug, title, status = "too-many-webhooks", "Too many webhooks", 422
 
@@ -278,7 +278,7 @@ class WorkerElsewhere(ServerError):
     Once the other worker is silent, this one takes its place.
     """
 
-    slug, title, status = "worker-elsewhere", "Worker works elsewhere", 409
+    slug, title, status = "worker-elsewhere", "Worker is active elsewhere", 409
 
 
 class RateExceeded(ServerError):
@@ -294,7 +294,7 @@ class QueueFull(ServerError):
 
 
 class TooManyStreams(ServerError):
-    """This server already has as many open event streams as it may; retry after `Retry-After`."""
+    """This server already has its maximum number of open event streams; retry after `Retry-After`."""
 
     slug, title, status = "too-many-streams", "Too many event streams", 429
 
@@ -308,7 +308,7 @@ class AnalysisTooLong(ServerError):
 class TooManyQuestions(ServerError):
     """Too many analyses are waiting; try again later."""
 
-    slug, title, status = "too-many-questions", "Too many questions at once", 503
+    slug, title, status = "too-many-questions", "Too many analyses at once", 503
 
 
 class DatabaseUnavailable(ServerError):

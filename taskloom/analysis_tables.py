@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from taskloom.analysis.wording import counted
 from taskloom.tables import NONE, new_table, number, percent, seconds, variant
 
 if TYPE_CHECKING:
@@ -38,9 +39,10 @@ def _missing(rows: Iterable[tuple[Variant, Sequence[str]]]) -> Iterator[str]:
 def sweep(found: Sweep) -> Shown:
     """A line for each comparison, and the fastest variant."""
     if not found.rows:
-        yield f"nothing varies along {found.axis or 'any axis'} in this experiment"
+        yield f"{found.axis or 'no setting'} {'does not vary' if found.axis else 'varies'} in this experiment"
         return
-    table = new_table(None, "where", str(found.axis), "verdict", "ratio [95 %]", "p, corrected", "pairs", left=3)
+    columns = ("other settings", str(found.axis), "verdict", "ratio [95 %]", "p, adjusted", "paired")
+    table = new_table(None, *columns, left=3)
     for row in found.rows:
         bounds = "" if row.ratio_low is None else f" [{number(row.ratio_low, 3)}, {number(row.ratio_high, 3)}]"
         table.add_row(
@@ -76,6 +78,9 @@ def efficiency(rows: Sequence[EfficiencyRow]) -> Shown:
             number(None if row.bounds is None else row.bounds.gain_limit, 2),
         )
     yield table
+    yield "parallel eff. = load balance x serialisation x transfer"
+    yield "no work, at barriers, scheduling: shares of the threads' time"
+    yield "task gain at most: upper bound of fork-join time / task time"
     yield from _missing((row.variant, row.missing) for row in rows)
 
 
@@ -118,15 +123,15 @@ def forecast(found: Outlook) -> Shown:
                 cells.append(f"{seconds(there.step_s)}, x{there.speedup:.2f}{error}")
             table.add_row(str(point.cores), *cells)
         yield table
-        yield "in brackets: the error against what was measured"
-        yield from (f"assumed: {told}" for told in one.assumptions)
+        yield "x: speedup over one core; in brackets: forecast time / measured time - 1"
+        yield from (f"assumption: {told}" for told in one.assumptions)
     yield from found.missing
 
 
 def memory(rows: Sequence[MemoryRow]) -> Shown:
     """Arenas of each variant, their growth with sequences and tokens, and the parts of the peak."""
     kinds = list(rows[0].memory.measured_bytes) if rows else []
-    table = new_table("MiB", "scheduler", "threads", "slices BxT", *kinds, "peak RSS", "arenas of it",
+    table = new_table("sizes in MiB", "scheduler", "threads", "slices BxT", *kinds, "peak RSS", "arenas / peak",
                       "per sequence", "per token")  # fmt: skip
     for row in rows:
         found = row.memory
@@ -143,7 +148,7 @@ def memory(rows: Sequence[MemoryRow]) -> Shown:
         found = row.memory
         if found.explained is not None:
             told = ", ".join(f"{name} {size / MIB:,.1f}" for name, size in found.resident_bytes.items())
-            yield f"{row.variant.name}: resident, MiB: {told}; {found.explained:.0%} of the peak"
+            yield f"{row.variant.name}: resident memory in MiB: {told}; together {found.explained:.0%} of the peak"
 
 
 def history(found: Sequence[Series]) -> Shown:
@@ -152,8 +157,9 @@ def history(found: Sequence[Series]) -> Shown:
         config = one.config
         last = one.points[-1]
         yield (
-            f"{config['model']['name']} {config['scheduler']}, {config['threads']} threads on {one.machine['node']}: "
-            f"{len(one.points)} runs, the last is {last.run_id} with {seconds(last.step_s)}"
+            f"{config['model']['name']} {config['scheduler']}, {counted(config['threads'], 'thread')} on "
+            f"{one.machine['node']}: {counted(len(one.points), 'run')}, the last is run {last.run_id} with "
+            f"{seconds(last.step_s)} a step"
         )
         alerts = {alert.change.first_after: alert for alert in one.alerts}
         for change in one.changes:
@@ -163,27 +169,28 @@ def history(found: Sequence[Series]) -> Shown:
             low, high = number(change.ratio_low, 3), number(change.ratio_high, 3)
             differs = f"; {', '.join(change.differs)}" if change.differs else ""
             yield (
-                f"  from run {change.first_after} on {seconds(change.before_s)} -> {seconds(change.after_s)}, "
-                f"x{change.ratio:.3f} [{low}, {high}]: {state}{differs}"
+                f"  from run {change.first_after} on: {seconds(change.before_s)} -> {seconds(change.after_s)} a step, "
+                f"ratio after / before {change.ratio:.3f} [{low}, {high}]: {state}{differs}"
             )
 
 
 def calibrations(found: Sequence[Calibration]) -> Shown:
     """The detectable difference of each node by number of pairs."""
     if not found:
-        yield "no node was calibrated yet: taskloom experiments calibrate"
+        yield "no node is calibrated; queue a calibration: taskloom experiments calibrate"
     for one in found:
-        told = ", ".join(f"{each.relative:.2%} with {each.pairs} pairs" for each in one.detectable
+        told = ", ".join(f"{each.relative:.2%} with {counted(each.pairs, 'pair')}" for each in one.detectable
                          if each.relative is not None)  # fmt: skip
         yield (
-            f"{one.node} (experiment {one.experiment_id}, {one.pairs} pairs, spread {one.spread:.2%}, at most "
-            f"{one.spread_upper:.2%}, both halves: {one.verdict}): smallest difference called in four of five "
-            f"experiments {told}"
+            f"{one.node} (experiment {one.experiment_id}, {counted(one.pairs, 'pair')}, spread {one.spread:.2%}, at "
+            f"most {one.spread_upper:.2%}, both halves: {one.verdict}): smallest difference detected in four of five "
+            f"experiments: {told}"
         )
         for difference in dict.fromkeys(each.difference for each in one.power):
             powers = ((each.pairs, each.power) for each in one.power if each.difference == difference)
-            yield f"  {difference:.0%} is called by " + ", ".join(f"{pairs} pairs in {p:.0%}" for pairs, p in powers)
+            told = ", ".join(f"with {counted(pairs, 'pair')} in {p:.0%} of experiments" for pairs, p in powers)
+            yield f"  a difference of {difference:.0%} is detected {told}"
         yield (
-            f"  false alarms: {one.false_alarms} of {one.comparisons} A/A experiments "
+            f"  false alarms: {one.false_alarms} of {counted(one.comparisons, 'A/A experiment')} "
             f"(rate at most {one.false_alarm_upper:.0%})"
         )

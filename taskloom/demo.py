@@ -15,6 +15,7 @@ import click
 
 from gpt2core.process import launch
 from taskloom import tables, watch
+from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import console, error_console, print_json, say_warnings
 from taskloom.contract.experiments import ExperimentRequest
@@ -111,7 +112,7 @@ def carry_out(model: str, repetitions: int, folder: Path, processes: Processes, 
     with Client(url) as client:
         experiment = client.submit(request(model, len(cores), repetitions))
         text = f"server {url}, worker on cores {','.join(map(str, cores))}, experiment {experiment.id}: "
-        notes.print(f"{text}{experiment.runs} runs", highlight=False, soft_wrap=True)
+        notes.print(text + counted(experiment.runs, "run"), highlight=False, soft_wrap=True)
         finished = watch.until_finished(client, experiment.id, notes, check=processes.check)
         lost = experiment.runs - finished.by_state.get("succeeded", 0)
         if lost:
@@ -122,16 +123,17 @@ def carry_out(model: str, repetitions: int, folder: Path, processes: Processes, 
     if as_json:
         print_json({"folder": str(folder), "experiment_id": experiment.id, "scaling": table.model_dump(mode="json")})
         return 0
-    title = f"{model}: {finished.runs} runs in {time.monotonic() - began:.0f} s, {repetitions} processes a row"
+    rows = f"{counted(repetitions, 'process')} a row"
+    title = f"{model}: {counted(finished.runs, 'run')} in {time.monotonic() - began:.0f} s, {rows}"
     out.print(tables.scaling(table, title))
     out.print(table.base, markup=False, highlight=False, soft_wrap=True)
     say_warnings(out, table.warnings, table.brief, verbose)
     for line in (
         "",
         f"this table as JSON: {folder / 'scaling.json'}",
-        "the dashboard of these results, and the API under it (/docs):",
+        "to see these results in the dashboard (API documentation: /docs), run",
         f"  taskloom serve --database-url sqlite:///{folder / 'taskloom.db'}",
-        f"  then open http://127.0.0.1:8321/ui/experiment?id={experiment.id}",
+        f"  and open http://127.0.0.1:8321/ui/experiment?id={experiment.id}",
     ):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0

@@ -74,7 +74,7 @@ def run(
                 return _listen(inbox, path, on_event, on_line)
             except Stopped:
                 if child is not None:
-                    on_line(f"stopping: the trainer ends with its step, or is killed after {GRACE_S:g} s")
+                    on_line(f"stopping: the trainer ends after its current step, or is killed after {GRACE_S:g} s")
                     _stop(child, inbox)
                 return LocalEnding(1, None, {"slug": "cancelled", "detail": "stopped on request"})
             finally:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from taskloom.analysis.wording import counted
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 480, 70, 230, 40, 50
 COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#e08e0b", "#7b4fa3", "#00838f", "#8d6e63", "#c2185b", "#5f6f7a", "#827717")
 DASHES = ("", "6 4", "2 3", "9 3 2 3")  # of the schedulers, in their order
@@ -38,7 +40,7 @@ def svg(found: Mapping[str, Any]) -> str:
     patterns = list(dict.fromkeys(row["pattern"] for row in rows))
     schedulers = list(dict.fromkeys(row["scheduler"] for row in rows))
     config = found["config"]
-    title = f"METG: {config['kernel']} kernel, width {config['width']}, {config['threads']} threads"
+    title = f"METG: {config['kernel']} kernel, width {config['width']}, {counted(config['threads'], 'thread')}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
         'font-size="12">',

@@ -96,7 +96,7 @@ def _values(name: str, text: str, kind: type) -> list[Any]:
             out.append(kind(part.strip()))
         except ValueError:
             wanted = "an integer" if kind is int else "a number"
-            raise ConfigError(name, part, f"{wanted}, or several with commas between") from None
+            raise ConfigError(name, part, f"{wanted}, or several separated by commas") from None
     return out
 
 
@@ -110,7 +110,7 @@ def stop_rule(text: str) -> dict[str, int | float]:
         name, _, value = part.strip().partition("=")
         kind = STOP_RULE.get(name)
         if kind is None or name in found:
-            raise ConfigError("stop", text, "each at most once, with commas between: " + ", ".join(STOP_RULE))
+            raise ConfigError("stop", text, "NAME=VALUE,..., each name at most once: " + ", ".join(STOP_RULE))
         try:
             found[name] = kind(value)
         except ValueError:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from taskloom.analysis.wording import counted
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -82,8 +84,8 @@ def runs(items: Iterable[RunSummary]) -> Table:
 
 
 def experiments(items: Iterable[ExperimentSummary]) -> Table:
-    table = new_table(None, "experiment", "name", "tags", "state", "runs by state", "submitted", "ended", "by", "runs",
-                      left=8)  # fmt: skip
+    table = new_table(None, "experiment", "name", "tags", "state", "runs by state", "submitted, UTC", "ended, UTC",
+                      "submitted by", "runs", left=8)  # fmt: skip
     for item in items:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         ended = instant(item.finished_at)
@@ -132,13 +134,14 @@ def plain(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Table:
 def stopping(state: StoppingState) -> str:
     """State of an experiment with a stopping rule, in one line."""
     width = "no interval yet" if state.rel_ci is None else f"widest interval +-{state.rel_ci:.2%}"
-    ended = "goes on" if state.reason is None else f"ended: {state.reason}"
-    return f"stopping rule: {ended} after {state.repetitions} repetitions and {state.spent_s:.0f} s, {width}"
+    ended = "continues" if state.reason is None else f"ended ({state.reason})"
+    spent = f"{counted(state.repetitions, 'repetition')} and {state.spent_s:.0f} s of workers' time"
+    return f"stopping rule: {ended} after {spent}; {width}"
 
 
 def changes(items: Iterable[StateChange]) -> Table:
     """Table of a history, with one row for each change."""
-    table = new_table(None, "at", "run", "what was done", "run is", "attempt", "by", "reason", left=7)
+    table = new_table(None, "at, UTC", "run", "change", "state of run", "attempt", "by", "reason", left=7)
     for item in items:
         attempt = NONE if item.attempt_no is None else f"{item.attempt_no} {item.attempt_state}"
         at = f"{item.at:%Y-%m-%d %H:%M:%S}"
@@ -148,7 +151,7 @@ def changes(items: Iterable[StateChange]) -> Table:
 
 def alerts(items: Iterable[AlertSummary]) -> Table:
     """Table of alerts: changes to slower steps."""
-    table = new_table(None, "alert", "from run", "state", "since", "reason", "slower by", left=5)
+    table = new_table(None, "alert", "from run", "state", "since, UTC", "reason", "slower by", left=5)
     for item in items:
         since = f"{item.changed_at:%Y-%m-%d %H:%M}"
         row = (str(item.id), str(item.run_id), item.state, since, item.reason, f"{item.ratio - 1:.1%}")
@@ -159,7 +162,7 @@ def alerts(items: Iterable[AlertSummary]) -> Table:
 def artifacts(answer: ArtifactList) -> Table:
     table = new_table(None, "name", "kind", "SHA-256", "attempt", "bytes", left=3)
     for item in answer.items:
-        no = f"{item.attempt_no}" if item.chosen else f"({item.attempt_no})"
+        no = f"{item.attempt_no}" if item.chosen else f"{item.attempt_no} (not chosen)"
         table.add_row(item.name, item.media_type, item.sha256[:12], no, f"{item.size_bytes:,}")
     return table
 
@@ -175,12 +178,13 @@ def samples(answer: SampleList) -> Table:
 
 
 def dry_run(plan: DryRun) -> Table:
-    title = f"{plan.runs} runs of {plan.variants} variants; the largest needs {plan.memory_bytes / 2**20:,.0f} MiB"
+    title = f"{counted(plan.runs, 'run')} of {counted(plan.variants, 'variant')}"
+    title += f"; largest run: {plan.memory_bytes / 2**20:,.0f} MiB"
     if plan.estimated_s is not None:
-        title += f"; about {plan.estimated_s:.0f} s"
+        title += f"; estimated time: {duration(plan.estimated_s)}"
     for seen in plan.detectable:
-        told = "no difference" if seen.relative is None else f"{seen.relative:.2%}"
-        title += f"; {seen.node} tells {told} apart with {seen.pairs} pairs"
+        told = "no difference" if seen.relative is None else f"a difference of {seen.relative:.2%}"
+        title += f"; {counted(seen.pairs, 'pair')} on {seen.node} can detect {told}"
     table = new_table(title, "position", "block", "repetition", "variant", left=4)
     for run in plan.order:
         table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))
@@ -190,7 +194,7 @@ def dry_run(plan: DryRun) -> Table:
 def scaling(answer: ScalingTable, title: str | None = None) -> Table:
     """Scheduler, threads, slices, median step with its interval and spread, speedup and efficiencies."""
     table = new_table(title, "scheduler", "threads", "slices BxT", "median step [95 %]", "CV", "tokens/s", "speedup")
-    for column in ("efficiency fwd", "efficiency bwd", "sd process, step", "final loss"):
+    for column in ("efficiency fwd", "efficiency bwd", "SD process, step", "final loss"):
         table.add_column(column, justify="right")
     for row in answer.rows:
         levels = () if row.levels is None else (row.levels.process, row.levels.step)
@@ -211,7 +215,7 @@ def scaling(answer: ScalingTable, title: str | None = None) -> Table:
 
 
 def comparison(answer: Comparison) -> Table:
-    table = new_table(None, "", "runs", "variant", "median step [95 %]", "n", "processes", left=3)
+    table = new_table(None, "side", "runs", "variant", "median step [95 %]", "values", "processes", left=3)
     for name, side in (("A", answer.a), ("B", answer.b)):
         ids = ",".join(map(str, side.runs))
         counts = (str(side.step_s.n), str(side.step_s.processes))
@@ -224,20 +228,20 @@ def instructions(found: Instructions | None) -> list[str]:
     if found is None:
         return []
     if found.ratio is None:
-        return [f"instructions: not known ({found.reason})"]
+        return [f"instructions: unknown ({found.reason})"]
     bounds = "" if found.ratio_low is None else f" [{found.ratio_low:.4f}, {found.ratio_high:.4f}]"
-    return [f"instructions of A / of B: {found.ratio:.4f}{bounds}"]
+    return [f"instructions of A / instructions of B: {found.ratio:.4f}{bounds}"]
 
 
 def webhooks(items: Iterable[WebhookSummary]) -> Table:
-    table = new_table(None, "webhook", "address", "events", "by", "created", left=5)
+    table = new_table(None, "webhook", "URL", "events", "created by", "created, UTC", left=5)
     for item in items:
         table.add_row(str(item.id), item.url, " ".join(item.events), item.owner, instant(item.created_at))
     return table
 
 
 def deliveries(items: Iterable[DeliverySummary]) -> Table:
-    table = new_table(None, "delivery", "event", "state", "known", "again", "why not", "tries", left=6)
+    table = new_table(None, "delivery", "event", "state", "created, UTC", "next try, UTC", "error", "tries", left=6)
     for item in items:
         row = (str(item.id), item.event, item.state, instant(item.created_at), instant(item.next_at))
         table.add_row(*row, item.error or NONE, str(item.tries))
@@ -245,7 +249,7 @@ def deliveries(items: Iterable[DeliverySummary]) -> Table:
 
 
 def keys(items: Iterable[KeySummary]) -> Table:
-    table = new_table(None, "key", "name", "scope", "created", "expires", "last used", "revoked", left=7)
+    table = new_table("times in UTC", "key", "name", "scope", "created", "expires", "last used", "revoked", left=7)
     for key in items:
         instants = (key.created_at, key.expires_at, key.last_used_at, key.revoked_at)
         table.add_row(

@@ -12,6 +12,7 @@ from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median, median_interval, tokens_per_step
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.roofline import Peaks, peaks_of, roofline
+from taskloom.analysis.wording import counted
 from taskloom.tables import NONE, number, percent, seconds
 
 MIB = 1 << 20
@@ -51,8 +52,8 @@ def result(found: Mapping[str, Any]) -> Iterator[Table | str]:
 
 def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     config, timed_s = found["config"], found["step_s"][warmup:]
-    slices = f"{config['batch_slice']}x{config['token_slice']}"
-    table = _pairs(f"{config['model']['name']}, {config['scheduler']}, {config['threads']} threads, slices {slices}")
+    slices, threads = f"{config['batch_slice']}x{config['token_slice']}", counted(config["threads"], "thread")
+    table = _pairs(f"{config['model']['name']}, {config['scheduler']}, {threads}, slices {slices}")
     bounds = median_interval(timed_s)
     around = "" if bounds is None else f"  [{seconds(bounds[0])}, {seconds(bounds[1])}]"
     table.add_row("median step [95 %]", f"{seconds(median(timed_s))}{around}")
@@ -65,7 +66,7 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
         table.add_row("micro-batches a step", str(config["grad_accum"]))
     norms = found.get("gradient_norms")
     if norms:
-        table.add_row("gradients' norm, first to last step", f"{norms[0]:.4g} to {norms[-1]:.4g}")
+        table.add_row("gradient norm, first to last step", f"{norms[0]:.4g} to {norms[-1]:.4g}")
     for name, size in found["memory_bytes"].items():
         table.add_row(f"memory: {name.replace('_', ' ')}", f"{size / MIB:,.1f} MiB")
     return table
@@ -101,11 +102,12 @@ def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
         table.add_row(op["op"], op["phase"], f"{op['calls']:,}", seconds(op["time_s"]), *rates, *share)
     yield table
     if peaks is None:
-        yield f"roof: not measured for {precision} with {threads} threads; `taskloom doctor --peaks` measures it"
+        name = f"{precision} with {counted(threads, 'thread')}"
+        yield f"roof: not measured for {name}; `taskloom doctor --peaks` measures it"
     else:
         yield (
-            f"roof, measured with {threads} threads: {peaks.gflop_per_s:.0f} GFLOP/s in {precision} products, "
-            f"{peaks.triad_gb_per_s:.1f} GB/s; an op whose data is in a cache may exceed it. "
+            f"roof, measured with {counted(threads, 'thread')}: {peaks.gflop_per_s:.0f} GFLOP/s in {precision} "
+            f"products, {peaks.triad_gb_per_s:.1f} GB/s; an op whose data is in a cache may exceed it. "
             f"{_registers(peaks)}"
         )
 

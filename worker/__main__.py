@@ -46,7 +46,7 @@ def main(
     try:
         builds.keep()
     except OSError as error:
-        report.say("build-not-kept", f"this trainer cannot be kept for later comparisons: {error}")
+        report.say("build-not-kept", f"the trainer's build cannot be stored for later comparisons: {error}")
     ended = orphan.end(settings.spool)
     if ended is not None:
         report.say("orphan-killed", f"killed trainer {ended}, left by an earlier worker")

@@ -78,7 +78,7 @@ def command(build: str, plain: list[str]) -> list[str]:
     """The command `plain` with a build instead of the installed trainer. Raises ConfigError if the build is missing."""
     path = folder() / build
     if not re.fullmatch(NAME, build) or _about(path) is None:
-        raise ConfigError("build", build, "a trainer that this node has kept")
+        raise ConfigError("build", build, "a trainer build that this node has stored")
     os.utime(path)
     inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     return ["env", f"PYTHONPATH={os.pathsep.join([str(path), *inherited])}", *plain]
@@ -92,7 +92,7 @@ def unknown(build: str, config: Mapping[str, Any]) -> dict[str, Any]:
     usual = TrainConfig().to_dict()
     for name, value in newer.items():
         if value != usual[name]:
-            raise ConfigError(name, value, f"{usual[name]!r}: build {build[:12]} is older than this setting")
+            raise ConfigError(name, value, f"{usual[name]!r}, since build {build[:12]} is older than this setting")
     return newer
 
 

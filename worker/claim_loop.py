@@ -66,7 +66,7 @@ class ClaimLoop:
             while not self._agent.draining:
                 self._delivery.deliver_waiting()
                 if self._settings.walltime.remaining_s() == 0:
-                    self._report.say("walltime-over", "stopping: the walltime is over")
+                    self._report.say("walltime-over", "stopping: the walltime has ended")
                     return EXIT_OK
                 if self._idle_left_s() == 0:
                     self._report.say("idle", f"stopping: no run for {self._settings.idle_exit_s:g} s")
@@ -83,7 +83,7 @@ class ClaimLoop:
                     succeeded = verdict is not None and verdict.outcome == "succeeded"
                     return EXIT_OK if succeeded else EXIT_RUN_FAILED
         except GaveUp:
-            self._report.say("gave-up", "stopping while the server does not answer; results stay in the spool")
+            self._report.say("gave-up", "stopping: the server does not answer; undelivered results stay in the spool")
         except Refused as error:
             self._report.say("refused", f"the server refuses this worker: {error}", problem=error.problem)
             return EXIT_REFUSED
@@ -96,7 +96,7 @@ class ClaimLoop:
     def _resend(self) -> int:
         """Send waiting and rejected results, once."""
         count = self._spool.take_back()
-        self._report.say("resending", f"{count} refused files are sent again", count=count)
+        self._report.say("resending", f"sending {count} rejected file{'s' * (count != 1)} again", count=count)
         self._delivery.deliver_waiting()
         return EXIT_RUN_FAILED if self._spool.refused() else EXIT_OK
 
@@ -116,7 +116,7 @@ class ClaimLoop:
         """Deliver results of earlier workers of this user from default spools."""
         if self._settings.spool == default_spool(self._settings.worker_id):
             for spool in stranded(self._settings.spool):
-                self._report.say("adopted", f"delivering results from {spool.folder}")
+                self._report.say("adopted", f"delivering results from spool {spool.folder}")
                 Delivery(self._client, spool, self.pause, self._report).deliver_waiting()
 
     def _pause_while_wanted(self, delay_s: float) -> bool:
@@ -137,7 +137,7 @@ class ClaimLoop:
             try:
                 self._client.leave(self._settings.worker_id, self._life.boot_id)
             except (Refused, Unreachable) as error:
-                self._report.say("left-untold", f"could not notify the server that this worker leaves: {error}")
+                self._report.say("left-untold", f"the server could not be notified that this worker leaves: {error}")
 
     def _idle_left_s(self) -> float:
         """Seconds until --idle-exit."""
@@ -200,7 +200,7 @@ class ClaimLoop:
             agent.finish()
             if verdict is None:
                 self._spool.remove(lease.attempt_id)
-                self._report.say("lease-lost", f"{name}: lease lost, trainer killed", **fields)
+                self._report.say("lease-lost", f"{name}: the lease was lost and the trainer killed", **fields)
             else:
                 slug = (verdict.error or {}).get("slug")
                 text = f"{name}: {verdict.outcome}" + (f" ({slug})" if slug else "")
@@ -220,7 +220,8 @@ class ClaimLoop:
         try:
             self._spool.put(entry)
         except OSError as error:  # a full disk: the result in memory can still be sent
-            self._report.say("spool-failed", f"spool {self._spool.folder}: {error}; delivering from memory")
+            text = f"spool {self._spool.folder} is not writable ({error}); delivering from memory"
+            self._report.say("spool-failed", text)
 
     def _tell_retry(self, error: Exception | None, delay_s: float) -> None:
-        self._report.say("retrying", f"server: {error}; again in {delay_s:.1f} s")
+        self._report.say("retrying", f"server: {error}; retrying in {delay_s:.1f} s")

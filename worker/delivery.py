@@ -46,13 +46,13 @@ class Delivery:
             )
         except Refused as error:
             if error.status in KEEP_STATUSES:
-                text = f"result of attempt {entry.attempt_id} kept in the spool: {error}"
+                text = f"result of attempt {entry.attempt_id} stays in the spool: {error}"
                 self._report.say("delivery-forbidden", text)
                 return
             aside = self._spool.set_aside(entry.attempt_id)
             self._report.say(
                 "delivery-refused",
-                f"result of attempt {entry.attempt_id} refused, kept as {aside}: {error}",
+                f"result of attempt {entry.attempt_id} rejected and moved to {aside}: {error}",
                 attempt_id=entry.attempt_id,
                 problem=error.problem,
             )
@@ -86,7 +86,7 @@ class Delivery:
                 aside = self._spool.set_artifact_aside(attempt_id, path)
                 self._report.say(
                     "artifact-refused",
-                    f"{path.name} of attempt {attempt_id} refused, kept as {aside}: {error}",
+                    f"{path.name} of attempt {attempt_id} rejected and moved to {aside}: {error}",
                     attempt_id=attempt_id,
                     name=path.name,
                     problem=error.problem,
@@ -101,4 +101,4 @@ class Delivery:
                 )
 
     def _tell_retry(self, error: Exception, delay_s: float) -> None:
-        self._report.say("delivery-failed", f"not delivered: {error}; again in {delay_s:.1f} s")
+        self._report.say("delivery-failed", f"delivery failed: {error}; retrying in {delay_s:.1f} s")

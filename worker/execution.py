@@ -69,7 +69,7 @@ class Executor:
         spent: where the node's time went since the previous trainer ended; afterwards, until this one ended.
         """
         if not self._settings.walltime.fits(lease.deadline_s):
-            detail = f"handed back: it may take {lease.deadline_s:g} s, longer than this worker has left"
+            detail = f"handed back: the run may take {lease.deadline_s:g} s, longer than this worker has left"
             return Verdict("cancelled", None, {"slug": "too-little-time", "detail": detail})
         try:
             asked = TrainConfig.from_dict(lease.spec)
@@ -150,12 +150,12 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
     """Outcome of an attempt by its trainer's end."""
     result = _read_result(path, ending) if ending.code == 0 else None
     if isinstance(result, dict) and lease.build not in (None, result.get("environment", {}).get("core_hash")):
-        result = f"the result is from another build than {lease.build}"
+        result = f"the result is not from the requested build {lease.build}"
     if isinstance(result, dict):  # also if it ended before the stop reached it
         result["config"] = {**result.get("config", {}), **names}
         result["worker"] = dict(about)  # not in `environment`, which must agree between comparable results
         if about["agent_shared_measured_cores"]:
-            note = "the worker's agent had no core to itself and shared the measured ones"
+            note = "the worker's agent shared the measured cores, since no other core is available"
             result["warnings"] = [*result.get("warnings", []), note]
         return Verdict("succeeded", result, None)
     error: dict[str, Any] = {"exit_code": ending.code if ending.code >= 0 else None, "signal": ending.signal}
@@ -166,18 +166,18 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
         error |= {"slug": "cancelled", "detail": "cancelled on request"}
     elif ending.reason is StopReason.RELEASE:
         outcome = "cancelled"  # without a request to cancel, the server queues the run again
-        error |= {"slug": "released", "detail": "handed back: the worker was told to stop"}
+        error |= {"slug": "released", "detail": "handed back: the worker was asked to stop"}
     elif ending.reason is StopReason.DEADLINE:
         error |= {"slug": "timeout", "detail": f"stopped at the deadline, {lease.deadline_s:g} s after the claim"}
     elif "slug" in told:
         error |= told
     elif ending.signal is not None:
         oom = ending.oom_killed and ending.signal == "SIGKILL"
-        why = "by the kernel, for memory" if oom else "not by the worker"
+        why = "by Linux, since memory ran out" if oom else "not by the worker"
         slug = "out-of-memory" if oom else "killed"
         error |= {"slug": slug, "detail": f"the trainer was ended by {ending.signal}, {why}"}
     elif ending.code == 0:
-        error |= {"slug": "no-result", "detail": result or "the trainer ended with success but without a result"}
+        error |= {"slug": "no-result", "detail": result or "the trainer ended with exit status 0 but without a result"}
     else:
         error |= {"slug": "exit-status", "detail": f"the trainer ended with exit status {ending.code}"}
     return Verdict(outcome, None, {**error, "output": list(ending.output), "warnings": list(ending.warnings)})
@@ -186,7 +186,7 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
 def _read_result(path: Path, ending: Ending) -> dict[str, Any] | str:
     """Content of the result file, or its error."""
     if ending.result is None:
-        return "the trainer ended with success but reported no result"
+        return "the trainer ended with exit status 0 but reported no result"
     try:
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != ending.result.get("sha256"):

@@ -75,7 +75,7 @@ class HeartbeatLoop:
             except Unreachable as error:
                 failures += 1
                 wait_s = min(self._policy.delay_s(failures, error.retry_after_s), self._lease.heartbeat_s)
-                self._report.say("heartbeat-failed", f"heartbeat failed: {error}; again in {wait_s:.1f} s")
+                self._report.say("heartbeat-failed", f"heartbeat failed: {error}; retrying in {wait_s:.1f} s")
             except Refused as error:
                 failures, wait_s = failures + 1, self._lease.heartbeat_s
                 if error.status in LOST_STATUSES:
@@ -83,7 +83,7 @@ class HeartbeatLoop:
                     return
                 if error.names("/steps") and self._steps.leave_out():
                     continue  # an older server does not know this field
-                self._report.say("heartbeat-refused", f"heartbeat refused: {error}")
+                self._report.say("heartbeat-refused", f"heartbeat rejected: {error}")
             else:
                 failures, wait_s = 0, self._lease.heartbeat_s
                 if self._output.pending:

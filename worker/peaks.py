@@ -37,7 +37,7 @@ def measure_once(
             text = f"peaks not measured: other processes keep {busy:.1f} cores busy; later: taskloom doctor --peaks"
             report.say("peaks-skipped", text, busy_cores=busy)
             return
-        report.say("peaks", "measuring the node's peaks, once, before the first claim (--peaks never: not at all)")
+        report.say("peaks", "measuring the node's peaks once, before the first claim (--peaks never skips this)")
         try:
             code = _run(settings, agent, inbox, report, command)
         except OSError as error:
@@ -46,7 +46,7 @@ def measure_once(
         if code == 0:
             report.say("peaks-measured", "peaks measured and stored")
         else:
-            report.say("peaks-failed", f"peaks not measured: the measurement ended with {code}")
+            report.say("peaks-failed", f"peaks not measured: the measurement ended with exit status {code}")
 
 
 @contextlib.contextmanager
@@ -71,7 +71,7 @@ def _run(settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Repo
                         agent.drain()
                         child.kill()
                     case Told(event) if event["event"] == "peak":
-                        text = f"measuring peaks: {event['threads']} threads, {event['done'] + 1} of {event['total']}"
+                        text = f"measuring peaks, {event['done'] + 1} of {event['total']}: threads = {event['threads']}"
                         report.say("peak", text, threads=event["threads"])
                     case Exited(code):
                         return code

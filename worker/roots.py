@@ -26,16 +26,16 @@ class RefusedName(InputError):
 def find_file(field: str, name: str, root: Path | None) -> Path:
     """The regular file below root for a name, with links resolved. Raises RefusedName."""
     if root is None:
-        raise RefusedName(field, name, f"this worker's operator has set no --{field.replace('_', '-')}-root")
+        raise RefusedName(field, name, f"nothing, since this worker has no --{field.replace('_', '-')}-root")
     relative = Path(name)
     if relative.is_absolute() or ".." in relative.parts or "\0" in name or not relative.parts:
         raise RefusedName(field, name, "a name relative to the root, without ..")
     try:
         path = (root / relative).resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise RefusedName(field, name, f"no such file below the {field} root of this worker") from error
+        raise RefusedName(field, name, f"an existing file below the {field} root of this worker") from error
     if not path.is_relative_to(root.resolve()):
-        raise RefusedName(field, name, f"it is outside the {field} root of this worker")
+        raise RefusedName(field, name, f"a file below the {field} root of this worker, also after links are resolved")
     if not path.is_file():
         raise RefusedName(field, name, "a regular file")
     return path
@@ -49,7 +49,7 @@ def find_files(config: TrainConfig, data_root: Path | None, checkpoint_root: Pat
     for field in ("save", "trace"):
         value = getattr(config, field)
         if value is not None:
-            raise RefusedName(field, value, "nothing: only `taskloom train` writes files")
+            raise RefusedName(field, value, "none: only `taskloom train` writes files")
     found: dict[str, str] = {}
     if config.data not in BUILT_IN_DATA:
         found["data"] = str(find_file("data", config.data, data_root))

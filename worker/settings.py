@@ -87,8 +87,8 @@ def _cores(text: str | None, job: SlurmJob | None) -> tuple[int, ...]:
         physical = {host.smt_siblings(core) or str(core) for core in allowed}
         if job is not None and job.cpus is not None and len(physical) > job.cpus:
             accepted = (
-                f"at most the {job.cpus} of Slurm job {job.job_id}, which nothing binds to its cores (TaskPlugin); "
-                "ask for --exclusive, or name them with --cores"
+                f"at most the {job.cpus} of Slurm job {job.job_id}, which Slurm does not bind to its cores "
+                "(TaskPlugin); request --exclusive, or name the cores with --cores"
             )
             raise ConfigError("cores", core_ranges(allowed), accepted)
         return tuple(allowed)

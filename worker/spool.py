@@ -49,7 +49,7 @@ class Spool:
         except OSError as error:
             self._lock.close()
             raise SpoolTaken(
-                f"{folder}: another worker uses this spool; one of them needs another --worker-id"
+                f"another worker uses the spool {folder}; give one of the two another --worker-id or --spool"
             ) from error
         for unfinished in self.folder.glob("*.new"):  # of a worker that was killed while writing
             unfinished.unlink()

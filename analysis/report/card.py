@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from taskloom.analysis.wording import counted
+
 Document = Mapping[str, Any]
 RULES = (
-    "Raw samples are kept, aggregates derived",
-    "Warm-up apart; each repetition a fresh process",
-    "Medians with nonparametric intervals",
-    "Rates from totals; speedups name their base",
-    "Tests, effect sizes, correction, a noise floor declared beforehand",
+    "Raw samples are kept; aggregates are derived from them",
+    "Warm-up is excluded; each repetition is a fresh process",
+    "Medians have nonparametric 95 % intervals",
+    "Rates come from totals; speedups name their base",
+    "Comparisons have adjusted p-values, effect sizes and a noise floor declared beforehand",
     "Only comparable results are compared",
-    "Evidence of validity for each sample",
-    "Stopped when the answer was known",
-    "Agreement of losses first",
-    "Bounds beside results",
+    "Each sample has evidence of its validity",
+    "The experiment stopped when the answer was known",
+    "Losses agree before times are compared",
+    "Results are shown with their upper bounds",
     "The node's smallest detectable difference is known",
 )
 
@@ -36,14 +38,15 @@ def _raw(document: Document) -> tuple[str, str]:
     design = document["design"]
     if not design["processes"]:
         return "no", "no run has succeeded"
-    return "yes", f"{design['timed_steps']} timed steps of {design['processes']} processes, all in this report"
+    steps, processes = counted(design["timed_steps"], "timed step"), counted(design["processes"], "process")
+    return "yes", f"this report contains all {steps} of {processes}"
 
 
 def _warm_up(document: Document) -> tuple[str, str]:
     steps = document["design"]["warmup_steps"]
     if not steps or steps[0] == 0:
         return "no", "a variant has no warm-up step"
-    return "yes", f"{' or '.join(map(str, steps))} warm-up steps are left out; every run is a process of its own"
+    return "yes", f"warm-up steps left out of each run: {' or '.join(map(str, steps))}; each run is a new process"
 
 
 def _intervals(document: Document) -> tuple[str, str]:
@@ -61,8 +64,9 @@ def _bases(document: Document) -> tuple[str, str]:
     rows = document["scaling"]["rows"]
     without = sum(row["speedup"] is None for row in rows)
     if not rows or without == len(rows):
-        return "no", "no one-thread run: no speedups"
-    return ("yes", document["scaling"]["base"]) if not without else ("partly", f"{without} variants have no base")
+        return "no", "there are no speedups, since there is no one-thread run"
+    told = f"variants without a base: {without} of {len(rows)}"
+    return ("yes", document["scaling"]["base"]) if not without else ("partly", told)
 
 
 def _tests(document: Document) -> tuple[str, str]:
@@ -77,7 +81,7 @@ def _tests(document: Document) -> tuple[str, str]:
     if not all(row["paired"] for row in judged):
         return "partly", told + "; not all are paired"
     if any("too few processes" in row["reason"] for row in judged):
-        return "partly", told + "; too few processes for a test to say anything"
+        return "partly", told + "; too few processes for any test to be significant"
     return "yes", told + "; all paired"
 
 
@@ -95,20 +99,21 @@ def _validity(document: Document) -> tuple[str, str]:
         told = f"no evidence of other processes in {len(document['unwatched'])} results"
         return "partly", "; ".join([told, *filter(None, [document["disturbed"]])])
     if not document["marks"]:
-        return "yes", "no step flagged, no load"
+        return "yes", "no step is flagged, and no run had foreign load"
     return "partly", document["disturbed"] or document["marks"][0]
 
 
 def _stopping(document: Document) -> tuple[str, str]:
     stop = document["design"]["stop"]
     if not stop:
-        return "no", f"{document['design']['repetitions']} repetitions were fixed beforehand"
+        return "no", f"the number of repetitions was fixed beforehand: {document['design']['repetitions']}"
     asked, reached = ", ".join(f"{name} = {value}" for name, value in stop.items()), document["design"]["stopping"]
     if not reached or not reached["reason"]:
         return "partly", f"{asked}; not ended yet"
-    width = "no interval yet" if reached["rel_ci"] is None else f"widest interval {reached['rel_ci']:.2%}"
+    width = "no interval yet" if reached["rel_ci"] is None else f"widest interval \u00b1{reached['rel_ci']:.2%}"
     known = "yes" if reached["reason"] == "narrow-enough" else "partly"
-    return known, f"{asked}; ended after {reached['repetitions']} repetitions: {reached['reason']}, {width}"
+    ended = f"ended after {counted(reached['repetitions'], 'repetition')} ({reached['reason']})"
+    return known, f"{asked}; {ended}; {width}"
 
 
 def _agreement(document: Document) -> tuple[str, str]:
@@ -116,17 +121,21 @@ def _agreement(document: Document) -> tuple[str, str]:
     odd = [row for row in rows if not row["agrees"]]
     refused = [row for row in document["sweep"]["rows"] if row["verdict"] == "refused"]
     if odd or refused:
-        return "no", f"{len(odd)} variants disagree and get no speedup; {len(refused)} comparisons are refused"
-    return ("yes", "losses and weights bit-identical with equal slices") if rows else ("no", "no results")
+        return "no", f"variants that disagree and get no speedup: {len(odd)}; refused comparisons: {len(refused)}"
+    if not rows:
+        return "no", "there are no results"
+    return "yes", "losses and weights of equal slices are bit-identical"
 
 
 def _bounds(document: Document) -> tuple[str, str]:
     spans = any(row["bounds"] for row in document["efficiency"])
     peaks = any(row["peaks"] for row in document["roofline"])
     registers = any((row["peaks"] or {}).get("registers_gflop_per_s") for row in document["roofline"])
-    roofs = "roofs of triad, products and registers" if registers else "roofs of triad and products"
+    measured = ("memory bandwidth", "matrix products", *["registers"] * registers)
+    roofs = f"peaks of {', '.join(measured)}"
     told = [name for name, there in (("work and span", spans), (roofs, peaks)) if there]
-    return ("yes" if spans and peaks else "partly" if told else "no"), " and ".join(told) or "neither spans nor peaks"
+    none = "the results contain neither work and span nor peaks"
+    return ("yes" if spans and peaks else "partly" if told else "no"), "; ".join(told) or none
 
 
 def _calibrated(document: Document) -> tuple[str, str]:
@@ -136,6 +145,6 @@ def _calibrated(document: Document) -> tuple[str, str]:
     if document["design"]["stop"]:
         return "partly", "calibrated for a fixed number of processes; a stopping rule decides by signs and detects less"
     if found["detectable"] is None:
-        return "partly", f"{found['processes']} processes a side call no difference on this node, however large"
-    told = f"{found['detectable']:.2%} with {found['processes']} processes a side"
-    return "yes", f"{told}; {found['false_alarms']} false alarms in {found['comparisons']} A/A experiments"
+        return "partly", f"with {counted(found['processes'], 'process')} per side, no difference can be detected"
+    told = f"{found['detectable']:.2%} with {counted(found['processes'], 'process')} per side"
+    return "yes", f"{told}; false alarms: {found['false_alarms']} of {counted(found['comparisons'], 'A/A experiment')}"

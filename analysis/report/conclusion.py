@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpt2core.spec.schedulers import facts
+from taskloom.analysis.wording import counted
 
 Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
@@ -69,25 +70,25 @@ def _fastest(document: Document) -> Iterator[str]:
     over = " over the steps of its only process" if bounds["over"] == "steps" else ""
     interval = "" if low is None else f" (95 % interval{over} {milliseconds(low)} to {milliseconds(high)})"
     beats = sweep["beats_share"]
-    leads = "Fastest is" if beats == 1 else "The smallest median has"
-    if len(document["scaling"]["rows"]) == 1:
-        share = ""
-    else:
-        share = f"; proven faster than {beats:.0%} of the other variants" if beats else "; proven faster than no other"
+    alone = len(document["scaling"]["rows"]) == 1
+    leads = "only variant" if alone else "fastest variant" if beats == 1 else "variant with the smallest median"
     yield (
-        f"{leads} {variant_name(best)}: {milliseconds(bounds['median'])} a step{interval}, "
-        f"{row['tokens_per_s']:,.0f} tokens/s{share}."
+        f"The {leads} is {variant_name(best)}: {milliseconds(bounds['median'])} a step{interval}, "
+        f"{row['tokens_per_s']:,.0f} tokens/s."
     )
+    if not alone:
+        others = "all other variants" if beats == 1 else f"{beats:.0%} of the others" if beats else "no other variant"
+        yield f"It is proven faster than {others}."
     if row["speedup"] is not None and row["threads"] > 1:
         low, high = row["speedup_low"], row["speedup_high"]
         interval = "" if low is None else f" [{low:.2f}, {high:.2f}]"
         yield f"It is {row['speedup']:.2f}{interval} times as fast as one thread of the same scheduler and slices."
     roofs: Document = next((each for each in document["roofline"] if each["variant"] == best), {})
     if roofs.get("mfu") is not None:
-        told = f"{roofs['mfu']:.1%} of what matrix products reached with as many threads"
+        told = f"{roofs['mfu']:.1%} of the peak of matrix products"
         if roofs.get("mfu_registers") is not None:
-            told += f", {roofs['mfu_registers']:.1%} of what vector registers can do"
-        yield f"Its model-FLOP utilisation is {told}."
+            told += f" and {roofs['mfu_registers']:.1%} of the peak of vector registers"
+        yield f"Its model-FLOP utilisation is {told}, measured with as many threads."
 
 
 def _comparisons(document: Document) -> Iterator[str]:
@@ -95,20 +96,20 @@ def _comparisons(document: Document) -> Iterator[str]:
     most = max((row["at"].get("threads", 0) for row in rows), default=0)
     pooled = [row for row in document["sweep"]["pooled"] if row["ratio_low"] is not None]
     for row in pooled:
-        where = f"Over {row['places']} slicings ({row['pairs']} pairs of runs) on {threads(row['threads'])}"
-        yield f"{where} {_verdict(row)}; this is about {row['scope']}."
-    told = [f"with {at(row)} {_verdict(row)}" for row in rows if row["at"].get("threads", most) == most]
+        places = f"{counted(row['places'], 'place')} (combinations of the other settings; {row['pairs']} pairs of runs)"
+        yield f"Over {places} on {threads(row['threads'])}, {_verdict(row)}. This applies to {row['scope']}."
+    told = [f"with {at(row)}, {_verdict(row)}" for row in rows if row["at"].get("threads", most) == most]
     if told:
         listed = "; ".join(told)
-        yield (f"One by one, {listed}" if pooled else listed[0].upper() + listed[1:]) + "."
+        yield (f"Place by place: {listed}" if pooled else listed[0].upper() + listed[1:]) + "."
     for row in document["sweep"]["rows"]:
         if row["verdict"] == "refused":
-            yield f"{row['b']} against {row['a']} is refused: {row['reason']}."
+            yield f"The comparison of {row['b']} with {row['a']} is refused: {row['reason']}."
 
 
 def _runtimes(document: Document) -> Iterator[str]:
     for name, schedulers in document["environment"].get("runtimes", {}).items():
-        yield f"{' and '.join(schedulers)} ran under {name}."
+        yield f"{' and '.join(schedulers)} used the OpenMP runtime {name}."
 
 
 def at(row: Mapping[str, Any]) -> str:
@@ -122,7 +123,7 @@ def at(row: Mapping[str, Any]) -> str:
 
 
 def threads(count: int) -> str:
-    return f"{count} thread{'s' * (count > 1)}"
+    return counted(count, "thread")
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
@@ -160,8 +161,8 @@ def _waiting(document: Document) -> Iterator[str]:
             parts[name] / capacity_s for name in ("useful_s", "serial_s", "load_balance_s", "scheduling_s")
         )
         yield (
-            f"Under {variant_name(row['variant'])}, {useful:.1%} of the threads' time is useful; they wait "
-            f"{barrier:.1%} at barriers and {serial:.1%} for work that is not ready, scheduling takes {scheduling:.2%}."
+            f"Under {variant_name(row['variant'])}, the threads spend {useful:.1%} of their time in tasks, "
+            f"{barrier:.1%} at barriers, {serial:.1%} without a ready task and {scheduling:.2%} in scheduling."
         )
 
 
@@ -201,7 +202,7 @@ def _forecast(document: Document) -> Iterator[str]:
     found = [each for each in known if each["worst_error"] <= LARGE_ERROR]
     if not found:
         least = min(each["worst_error"] for each in known)
-        yield f"Forecasts for more cores miss the steps measured here by {least:.0%} or more: they are no answer."
+        yield f"Forecasts for more cores differ from the measured steps by {least:.0%} or more, so none is given."
         return
     errors, missed = [each["worst_error"] for each in found], len(known) - len(found)
     yield f"From one thread, replaying the graph forecasts the measured steps on more within {max(errors):.1%}."
@@ -214,10 +215,10 @@ def _forecast(document: Document) -> Iterator[str]:
         by_scheduler.setdefault(curve["scheduler"], []).append(curve["points"][-1]["speedup"])
     cores = widest["curves"][0]["points"][-1]["cores"]
     told = " and ".join(
-        f"{scheduler} {_between(min(values), max(values))}" for scheduler, values in by_scheduler.items()
+        f"{_between(min(values), max(values))} under {scheduler}" for scheduler, values in by_scheduler.items()
     )
     slices = f"{widest['source']['batch_slice']}x{widest['source']['token_slice']}"
-    yield f"On {cores} cores, under the assumptions listed, slices {slices} would give a speedup of {told}."
+    yield f"On {cores} cores, slices {slices} would reach a speedup of {told}, under the assumptions listed below."
 
 
 def _of_runs(count: int, document: Document) -> str:
@@ -227,7 +228,7 @@ def _of_runs(count: int, document: Document) -> str:
 
 def doubt(error: float) -> str:
     """Addition to a forecast's caption if its error is too large."""
-    return "" if error <= LARGE_ERROR else f", more than {LARGE_ERROR:.0%}: this forecast is no answer"
+    return "" if error <= LARGE_ERROR else f", more than {LARGE_ERROR:.0%}: too large to rely on this forecast"
 
 
 def _between(low: float, high: float) -> str:
@@ -236,9 +237,10 @@ def _between(low: float, high: float) -> str:
 
 def _reservations(document: Document) -> Iterator[str]:
     if document["left_out"]:
+        several = len(document["left_out"]) > 1
         yield (
-            f"{len(document['left_out'])} runs with foreign load beside them do not count, by the rule asked for; "
-            "they are listed and their samples are shown."
+            f"{counted(len(document['left_out']), 'run')} with foreign load {'are' if several else 'is'} left out, as "
+            f"requested; the report lists {'them with their' if several else 'it with its'} samples."
         )
     disturbed = document["disturbed"]
     unwatched = document["unwatched"]
@@ -247,8 +249,8 @@ def _reservations(document: Document) -> Iterator[str]:
     if disturbed is None:
         yield "No run was seen to be disturbed." if unwatched else "No run was disturbed."
     else:
-        yield f"{disturbed}: {'the others' if document['left_out'] else 'they'} count, and are marked."
+        yield f"{disturbed}; {'the others' if document['left_out'] else 'they'} are marked and included in all figures."
     broken = [rule for rule in document["card"] if rule["holds"] != "yes"]
     if broken:
         numbers = ", ".join(str(rule["number"]) for rule in broken)
-        yield f"Measuring rules not fully kept: {numbers} (see the report card)."
+        yield f"Measurement rules not fully kept: {numbers} (see the report card)."

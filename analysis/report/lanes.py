@@ -61,13 +61,14 @@ def timeline(document: Document) -> str:
         top += found["cores"] * LANE
         parts += _time(x, top)
         top += gap
-    parts.append(text((LANES_LEFT + LANES_RIGHT) / 2, top - gap + 34, "milliseconds from the step's begin", "middle"))
+    middle = (LANES_LEFT + LANES_RIGHT) / 2
+    parts.append(text(middle, top - gap + 34, "milliseconds from the start of the step", "middle"))
     parts += _across(OP_KINDS, height - 12)
     return figure(WIDTH, height, parts, "Timeline of one step")
 
 
 def traced(document: Document) -> str:
-    """Two consecutive traced steps of each scheduler: tasks, waits, and the number of busy cores."""
+    """Two consecutive traced steps of each scheduler: tasks, waits, and the number of busy threads."""
     rows = document["traced"]
     if not rows:
         return ""
@@ -93,10 +94,12 @@ def traced(document: Document) -> str:
         width_s = end_s / len(row["busy"])
         points = [(x(width_s * (i + 0.5)), y(count)) for i, count in enumerate(row["busy"])]
         parts.append(line(points, "var(--useful)", 1.2))
-        parts.append(text(LANES_LEFT - 8, foot - curve / 2 + 8, "busy cores", "end", 11, SOFT))
+        parts.append(text(LANES_LEFT - 8, foot - curve / 2 + 8, "busy threads", "end", 11, SOFT))
+        parts += [text(LANES_RIGHT + 4, y(count) + 4, str(count), size=10, colour=SOFT) for count in (0, threads)]
         parts += _time(x, foot)
         top = foot + gap
-    parts.append(text((LANES_LEFT + LANES_RIGHT) / 2, top - gap + 34, "milliseconds", "middle"))
+    middle = (LANES_LEFT + LANES_RIGHT) / 2
+    parts.append(text(middle, top - gap + 34, "milliseconds from the start of the first step shown", "middle"))
     parts += _across(OP_KINDS, height - 32)
     parts += _across([*WAIT.items(), ("scheduling", EMPTY)], height - 10)
     return figure(WIDTH, height, parts, "Timeline as traced")

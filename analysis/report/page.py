@@ -12,6 +12,7 @@ from taskloom.analysis.node_time import sentence
 from taskloom.analysis.report import lanes, plots, tokens
 from taskloom.analysis.report.conclusion import at, doubt, faster_above_1, milliseconds, ratio_of, threads, variant_name
 from taskloom.analysis.report.elements import figure, framed, interval, mib, ms, ms_interval, number, share, table
+from taskloom.analysis.wording import counted
 
 Document = Mapping[str, Any]
 STYLE = tokens.stylesheet() + """
@@ -37,11 +38,25 @@ table{font-size:7pt;max-width:100%}thead{display:table-header-group}td,th{white-
 td.l{overflow-wrap:anywhere}p,li{orphans:3;widows:3}pre{white-space:pre-wrap;overflow-wrap:anywhere}}
 """
 
-SPEEDUPS = ("variant", "step [95 %]", "per thread", "forward [95 %]", "per thread", "backward [95 %]", "per thread",
-            "to best T(1)")  # fmt: skip
+SPEEDUPS = ("variant", "speedup of the step [95 %]", "efficiency", "of forward [95 %]", "efficiency",
+            "of backward [95 %]", "efficiency", "over best T(1) [95 %]")  # fmt: skip
 OVERLAP = (
-    " Under task with sync step or none phases overlap: theirs is the time of their own tasks divided by the threads, "
-    "so waiting is in no phase, and they tell what sharing the machine costs; the step has all of it."
+    " Under task with sync step or none, phases overlap: the time of a phase is then the time of its own tasks divided "
+    "by the number of threads. It leaves out waiting, which the time of the step includes."
+)
+SPREAD = (
+    "CV: standard deviation / mean. Standard deviations are relative to the step time. Steps advised: number of timed "
+    "steps per process that narrows the interval most for the time spent."
+)
+FACTORS = (
+    "Parallel efficiency = load balance x serialisation x transfer. Computation scalability: useful time of one thread "
+    "/ useful time of all threads. T1/Tinf: work / span. Gain of task: upper bound of fork-join time / task time."
+)
+MEMORY_BOUND = (
+    "A phase is memory-bound if at least half of its time is in ops below the ridge and its computation scalability is "
+    "below 0.9: the same work takes more useful time than on one thread. If only one of the two holds, it is partly "
+    "memory-bound. MFU: model-FLOP utilisation of the step, relative to the measured peak of 1024 x 1024 matrix "
+    "products and to that of multiply-adds in registers, with as many threads."
 )
 
 
@@ -71,8 +86,9 @@ def _subtitle(document: Document) -> str:
         shape = f"{model}, B {problem['batch']}, T {problem['seq']}, {problem['precision']}, data {problem['data']}. "
     counts = ", ".join(f"{count} {state}" for state, count in experiment["by_state"].items())
     told = (
-        f"Experiment {experiment['experiment_id']} of {experiment['created_at'][:16].replace('T', ' ')} UTC, "
-        f"{experiment['state']}: {experiment['runs']} runs ({counts}), {design['variants']} variants. {shape}"
+        f"Experiment {experiment['experiment_id']}, submitted {experiment['created_at'][:16].replace('T', ' ')} UTC, "
+        f"{experiment['state']}: {counted(experiment['runs'], 'run')} ({counts}), "
+        f"{counted(design['variants'], 'variant')}. {shape}"
     )
     spent = sentence(experiment.get("node_time"), experiment.get("node_time_missing"))
     return f'<p class="soft">{escape(told + spent)}</p>'
@@ -91,7 +107,7 @@ def _answer(document: Document) -> str:
             "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
             number(row["superiority"]),
             number((row.get("instructions") or {}).get("ratio"), 3),
-            "pairs" if row["paired"] else "not paired",
+            (f"{row['n']} {row['unit']}" if row["n"] else "-") + ("" if row["paired"] else ", not paired"),
         )
         for row in sweep["rows"]
     ]
@@ -108,16 +124,19 @@ def _answer(document: Document) -> str:
         )
         for row in sweep["pooled"]
     ]
-    columns = ["with", str(sweep["axis"]), "verdict", "ratio [95 %]", "p, corrected", "superiority", "instructions",
-               "processes"]  # fmt: skip
+    columns = ["other settings", str(sweep["axis"]), "verdict", "ratio [95 %]", "p, adjusted", "superiority",
+               "instructions ratio", "sample"]  # fmt: skip
     lacking = sorted({why for row in sweep["rows"] if (why := (row.get("instructions") or {}).get("reason"))})
-    told = f" Instructions are not known: {'; '.join(lacking)}." if lacking else ""
+    told = f" Instructions are unknown: {'; '.join(lacking)}." if lacking else ""
     legend = f"{ratio_of(sweep)} (Hodges-Lehmann); above 1: {faster_above_1(sweep)} is faster"
     return (
-        figure(plots.ratios(document), f"{legend}. Grey band: the noise floor. Grey dots: undecided, or equivalent.")
+        figure(plots.ratios(document), f"{legend}. Lines: 95 % intervals. Grey band: the noise floor. Grey dots: "
+                "undecided or equivalent.")
         + table(columns, [*pooled, *rows], 3)
-        + f'<p class="soft">Ratio: {escape(legend)}; instructions: the same of those of a step.{escape(told)}</p>'
-    )
+        + f'<p class="soft">Ratio: {escape(legend)}. p: two-sided, adjusted for multiple comparisons (Holm). '
+        "Superiority: probability that a process of the first value is faster than one of the second; 0.5: no "
+        f"difference. Instructions ratio: that of the instructions of a step.{escape(told)}</p>"
+    )  # fmt: skip
 
 
 def _runtime(document: Document) -> str:
@@ -138,7 +157,7 @@ def _runtime(document: Document) -> str:
     ]
     columns = ["variant", "median step, ms [95 %]", "quartiles, ms", "CV",
                *(over if len(over) == 1 else ["n"]), "outlier runs", "tokens/s",
-               "sd between processes", "between steps", "steps advised", "final loss"]  # fmt: skip
+               "SD between processes", "SD between steps", "steps advised", "final loss"]  # fmt: skip
     speedups = [
         (
             variant_name({**row, "sync": ""}),
@@ -163,13 +182,14 @@ def _runtime(document: Document) -> str:
         + figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median"
                   + (", over the steps of a single process where there is only one" if "steps" in over else "") + ".")
         + table(columns, rows)
-        + figure(plots.samples(document), "Every timed step (dots) and the median of each process (rings); black ones "
-                  "are outliers, more than 1.5 interquartile ranges beyond a quartile: they count like all others.")
+        + f'<p class="soft">{SPREAD}</p>'
+        + figure(plots.samples(document), "Dots: timed steps. Rings: medians of processes. Black: outliers, more than "
+                  "1.5 interquartile ranges beyond a quartile; all figures include them.")
         + (table(SPEEDUPS, speedups) if speedups else "")
         + f'<p class="soft">{escape(document["scaling"]["base"])}.{OVERLAP if overlap else ""}</p>'
-        + figure(plots.speedup(document), "Speedup against one thread of the same scheduler and slices, with its 95 % "
-                  "interval; short bars: what work and span allow.")
-        + figure(plots.phase_speedups(document), "The same of forward and backward alone."
+        + figure(plots.speedup(document), "Speedup over one thread of the same scheduler and slices, with its 95 % "
+                  "interval. Short horizontal bars: upper bounds from work and span.")
+        + figure(plots.phase_speedups(document), "Speedup of forward and of backward, over the same base."
                   + (OVERLAP if overlap else ""))
     )  # fmt: skip
 
@@ -194,30 +214,32 @@ def _causes(document: Document) -> str:
             number(None if bounds is None else bounds["gain_limit"]),
         ))  # fmt: skip
     columns = ["variant", "parallel efficiency", "load balance", "serialisation", "transfer", "computation scalability",
-               "T1/Tinf, graph", "T1/Tinf, barriers", "tasks gain at most"]  # fmt: skip
+               "T1/Tinf of the graph", "T1/Tinf with barriers", "gain of task, at most"]  # fmt: skip
     return (
         "<h2>Where the time went</h2>"
-        + figure(plots.efficiency(document), "Useful time is spent in tasks; the rest is waiting or scheduling.")
+        + figure(plots.efficiency(document), "Useful: time in tasks. No work: no task is ready. At barriers: waiting "
+                  "for the other threads. Scheduling: all other time.")
         + table(columns, rows)
+        + f'<p class="soft">{FACTORS}</p>'
         + figure(lanes.traced(document), _traced_caption(document["traced"]))
         + figure(
             lanes.timeline(document),
-            "Forecast: one step replayed from the measured task times of a one-thread run, without a bandwidth limit: "
-            "where fork-join leaves cores idle at barriers and tasks go past each other.",
+            "Forecast: one step, replayed with the measured task times of a one-thread run and without a bandwidth "
+            "limit. Under fork-join, cores idle at the barrier after each op; under task, ops overlap.",
         )
-    )
+    )  # fmt: skip
 
 
 def _traced_caption(rows: Sequence[Mapping[str, Any]]) -> str:
     told = [
         f"run {row['run_id']}: median step {milliseconds(row['traced_step_s'])} traced, "
         f"{milliseconds(row['timed_step_s'])} timed"
-        + ("" if row["complete"] else " (the trace is cut off)")
+        + ("" if row["complete"] else " (the trace is incomplete)")
         for row in rows
     ]
     return (
-        "Measured: consecutive steps near the median, traced in an attempt of their own whose times count nowhere "
-        f"({'; '.join(told)}). Dashed lines end steps; what is neither task nor wait is scheduling."
+        "Measured: consecutive steps near the median, traced in a separate attempt whose times are used nowhere else "
+        f"({'; '.join(told)}). Dashed lines: ends of steps. Time that is neither task nor wait is scheduling."
     )
 
 
@@ -225,7 +247,8 @@ def _memory_bound(document: Document) -> str:
     shown = [row for row in document["roofline"] if row["ops"]]
     if not shown:
         reasons = sorted({reason for row in document["roofline"] for reason in row["missing"]})
-        return f'<h2>Is it memory-bound?</h2><p class="soft">{escape("; ".join(reasons) or "nothing is known")}</p>'
+        told = "; ".join(reasons) or "The results contain no rates of ops."
+        return f'<h2>Is it memory-bound?</h2><p class="soft">{escape(told)}</p>'
     sharing = [row for row in shown if row["variant"]["threads"] > 1]  # one thread shares the memory with no other
     rows = [
         (
@@ -249,35 +272,37 @@ def _memory_bound(document: Document) -> str:
         )
         for op in chosen["ops"]
     ]  # fmt: skip
-    columns = ["op", "phase", "of time", "flop/byte", "GFLOP/s", "GB/s", "of its roof", "of registers", "bound by"]
+    columns = ["op", "phase", "share of time", "flop/byte", "GFLOP/s", "GB/s", "share of its roof",
+               "share of register peak", "bound by"]  # fmt: skip
     name = variant_name(chosen["variant"])
     return (
         "<h2>Is it memory-bound?</h2>"
-        + table(["variant", "phase", "memory-bound", "below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
-                  "of the bandwidth", "flop/byte", "MFU, products", "MFU, registers"], rows, 3)
-        + '<p class="soft">Memory-bound: at least half of the time is in ops below the ridge, and the same work takes '
-        "more useful time than on one thread (computation scalability below 0.9); one of both: partly. MFU: model-FLOP "
-        "utilisation by the step, of what products of 1024 x 1024 and of what multiply-adds in registers reached with "
-        "as many threads.</p>"
-        + figure(plots.roofline(chosen), f"Roofline of {name}: roofs measured on the node with as many threads; "
-                  "the area of a circle is its share of time.")
+        + table(["variant", "phase", "memory-bound", "time below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
+                  "share of bandwidth", "flop/byte", "MFU, products", "MFU, registers"], rows, 3)
+        + f'<p class="soft">{MEMORY_BOUND}</p>'
+        + figure(plots.roofline(chosen), f"Roofline of {name}. The roofs were measured on the node with as many "
+                  "threads. Larger circles: larger shares of time.")
         + f"<details><summary>Ops of {escape(name)}</summary>{table(columns, ops, 2)}</details>"
     )  # fmt: skip
 
 
 def _forecast(document: Document) -> str:
     found = document["forecast"]
-    parts = ["<h2>On more cores</h2>"]
+    parts = ["<h2>Forecast for more cores</h2>"]
     for one in found["forecasts"]:
         slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
         worst = one["worst_error"]
         error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}{doubt(worst)}."
         runs = " and ".join(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
-        caption = f"Slices {slices}: forecast from the one-thread runs {runs}.{error}"
+        noun = "run" if len(set(one["source_run_ids"].values())) == 1 else "runs"
+        caption = (
+            f"Slices {slices}: forecast from the one-thread {noun} {runs}. Solid: bandwidth grows with the cores. "
+            f"Dashed: it stays constant.{error}"
+        )
         parts.append(figure(plots.forecast(one), caption))
     if found["forecasts"]:
         assumed = "".join(f"<li>{escape(told)}</li>" for told in found["forecasts"][0]["assumptions"])
-        parts.append(f"<p>Assumed:</p><ul>{assumed}</ul>")
+        parts.append(f"<p>Assumptions:</p><ul>{assumed}</ul>")
         columns = ["scheduler, slices", "bandwidth", "cores", "forecast, ms", "speedup", "measured, ms", "error"]
         rows = [
             (
@@ -322,12 +347,12 @@ def _memory(document: Document) -> str:
         "<h2>Memory</h2>"
         + figure(
             plots.memory(document),
-            "Arenas, exact to the byte, and the peak of the process. Below: what the memory of the run with "
-            "the highest peak consisted of, by when it grew.",
+            "Bars: arenas, exact to the byte. Black lines: peak RSS of the process. The second table splits the memory "
+            "of the run with the highest peak by the part of the run in which it grew.",
         )
-        + table(["MiB", *kinds, "peak RSS", "arenas of it", "as the formula says"], rows)
-        + (table(["resident, MiB", *pieces, "peak RSS", "explained"], resident) if resident else "")
-        + figure(plots.memory_growth(document), "All arenas together, by the formula, against batch and sequence.")
+        + table(["variant (sizes in MiB)", *kinds, "peak RSS", "arenas / peak RSS", "equals the formula"], rows)
+        + (table(["variant (resident, MiB)", *pieces, "peak RSS", "sum / peak RSS"], resident) if resident else "")
+        + figure(plots.memory_growth(document), "Size of all arenas together, by the formula.")
     )
 
 
@@ -337,11 +362,12 @@ def _card(document: Document) -> str:
         f'<td class="l {rule["holds"]}">{rule["holds"]}</td><td class=l>{escape(rule["evidence"])}</td></tr>'
         for rule in document["card"]
     ]
-    head = "<tr><th>no.</th><th class=l>rule</th><th class=l>holds</th><th class=l>what shows it</th></tr>"
+    head = "<tr><th>no.</th><th class=l>rule</th><th class=l>holds</th><th class=l>evidence</th></tr>"
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in (*document["marks"], *document["scaling"]["warnings"]))
     if document["left_out"]:
         runs = ", ".join(map(str, document["left_out"]))
-        marks = f"<li>left out, because other processes used their cores: runs {escape(runs)}</li>{marks}"
+        noun = "run" if len(document["left_out"]) == 1 else "runs"
+        marks = f"<li>left out because other processes used the cores: {noun} {escape(runs)}</li>{marks}"
     listed = f"<details><summary>Marks and warnings</summary><ul>{marks}</ul></details>" if marks else ""
     return f"<h2>Report card</h2>{framed(head, rows)}{listed}"
 
@@ -351,7 +377,7 @@ def _design(document: Document) -> str:
     rows = [(name, json.dumps(value)) for name, value in design.items() if name != "problem"]
     request = escape(json.dumps(document["experiment"]["request"], indent=2))
     return (
-        f"<h2>Design</h2>{table(['what', 'value'], rows, 2)}<details><summary>The request, to run it again</summary>"
+        f"<h2>Design</h2>{table(['what', 'value'], rows, 2)}<details><summary>The request, to submit it again</summary>"
         f"<pre>{request}</pre></details>"
     )
 
@@ -359,7 +385,8 @@ def _design(document: Document) -> str:
 def _environment(document: Document) -> str:
     found = document["environment"]
     rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in found["known"].items()]
-    differs = "; ".join(found["differs"]) or "nothing differs between the runs"
+    told = "; ".join(found["differs"])
+    differs = f"Differences between the runs: {told}." if told else "The environments of all runs are the same."
     return f'<h2>Environment</h2>{table(["what", "value"], rows, 2)}<p class="soft">{escape(differs)}</p>'
 
 
@@ -372,6 +399,6 @@ def _raw(document: Document) -> str:
         for row in document["samples"] for process in row["processes"]
     ]  # fmt: skip
     return (
-        f"<h2>Raw samples</h2><details><summary>{len(rows)} processes</summary>"
-        f"{table(['variant', 'run', 'milliseconds of each timed step (*: an outlier)'], rows, 3)}</details>"
+        f"<h2>Raw samples</h2><details><summary>{counted(len(rows), 'process')}</summary>"
+        f"{table(['variant', 'run', 'time of each timed step, ms (*: outlier)'], rows, 3)}</details>"
     )

@@ -285,7 +285,7 @@ def forecast(found: Mapping[str, Any]) -> str:
     height, bottom, right = 400, 340, WIDTH - 300
     highest = max(point["speedup"] for curve in found["curves"] for point in curve["points"])
     x, y = Scale(1, max(cores), 70, right, 2), Scale(1, highest * 1.2, bottom, 30, 2)
-    parts = [*x_axis(x, 30, bottom, "cores", plain), *y_axis(y, 70, right, "speedup against one core", plain)]
+    parts = [*x_axis(x, 30, bottom, "cores", plain), *y_axis(y, 70, right, "speedup over one core", plain)]
     end = min(x.high, y.high)
     parts.append(line([(x(1), y(1)), (x(end), y(end))], SOFT, 1.5, "2 3"))
     entries = [("ideal", SOFT, "2 3")]
@@ -302,7 +302,7 @@ def forecast(found: Mapping[str, Any]) -> str:
     parts += legend(entries, right + 30, 48)
     at = 48 + 19 * len(entries)
     parts.append(dot(right + 41, at - 4, INK, 4.5, hollow=True))
-    parts.append(text(right + 59, at, "measured"))
+    parts.append(text(right + 59, at, "measured step"))
     for i, (name, span) in enumerate((("task", found["span_s"]), ("fork-join", found["fork_join_span_s"]))):
         told = f"T1/Tinf, {name}: {found['work_s'] / span:.1f}"
         parts.append(text(right + 30, at + 26 + 18 * i, told, size=11, colour=SOFT))
@@ -346,7 +346,7 @@ def memory_growth(document: Document) -> str:
         shapes = found[name]
         x = Scale(shapes[0][key], shapes[-1][key], left, left + 330, 2)
         other = "seq" if key == "batch" else "batch"
-        label = f"{key} ({other} {shapes[0][other]})"
+        label = f"{key}, {'sequences' if key == 'batch' else 'tokens'} ({other} {shapes[0][other]})"
         parts += [*x_axis(x, 20, 220, label, plain), *y_axis(y, left, left + 330, "MiB" if i == 0 else "", plain)]
         places = [(x(shape[key]), y(shape["total_bytes"] / 2**20)) for shape in shapes]
         parts.append(line(places, SCHEDULER["task"]))

@@ -53,7 +53,7 @@ class Facts:
     def check(self, config: TrainConfig) -> None:
         """Raise ConfigError for a setting that the scheduler does not support; by default: too many threads."""
         if self.most_threads is not None and config.threads > self.most_threads:
-            raise ConfigError("threads", config.threads, f"{self.most_threads} with scheduler {self.name}")
+            raise ConfigError("threads", config.threads, f"at most {self.most_threads} with scheduler {self.name}")
 
 
 def scheduler(name: object) -> Any:

@@ -98,12 +98,12 @@ class Pool:
             return await self.flights.join(key, lambda: self._compute(name, args, path))
         except asyncio.CancelledError:
             if self._closed:
-                raise TooManyQuestions("the server stops") from None
+                raise TooManyQuestions("the server is stopping") from None
             raise
 
     async def _compute(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes:
         if self._closed or len(self.flights) > self._settings.max_questions:
-            refusal = TooManyQuestions(f"at most {self._settings.max_questions} questions wait at once")
+            refusal = TooManyQuestions(f"at most {self._settings.max_questions} analyses may wait at once")
             refusal.headers["Retry-After"] = "5"
             raise refusal
         async with self._turns:
@@ -113,7 +113,8 @@ class Pool:
                     found = await self._run(name, args, path)
             except TimeoutError:
                 self._given_up[name, args, path] = time.monotonic() + 10 * self.deadline_s
-                raise AnalysisTooLong(f"it was stopped after {self.deadline_s:g} s", max_s=self.deadline_s) from None
+                told = f"the analysis was stopped after {self.deadline_s:g} s"
+                raise AnalysisTooLong(told, max_s=self.deadline_s) from None
         if isinstance(found, work.Refusal):
             raise _rebuilt(found)
         return found
@@ -124,7 +125,7 @@ class Pool:
         self._given_up = {asked: until for asked, until in self._given_up.items() if until > at}
         if question in self._given_up:
             raise AnalysisTooLong(
-                f"it was stopped after {self.deadline_s:g} s a while ago, and is not tried again yet",
+                f"the analysis was stopped after {self.deadline_s:g} s and is not tried again yet",
                 max_s=self.deadline_s,
             )
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from taskloom import analysis_tables, request_file
 from taskloom.analysis.report import page
+from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option, verbose_option
 from taskloom.options import several_settings, train_options
@@ -107,7 +108,8 @@ def confirm(run_id: int, server: str, as_json: bool) -> None:
     """Queue fresh runs of a change to slower steps at RUN; they confirm or dismiss the alert."""
     with Client(server) as client:
         answer = client.confirm(run_id)
-    text = f"experiment {answer.id}: {answer.runs} runs queued; see: taskloom experiments history --run {run_id}"
+    queued = counted(answer.runs, "run")
+    text = f"experiment {answer.id}: {queued} queued; see: taskloom experiments history --run {run_id}"
     _show(answer, [text], as_json)
 
 
@@ -139,7 +141,8 @@ def calibrate(repetitions: int, require: tuple[str, ...], show: bool, server: st
         if require:
             asked["requires"] = {"labels": dict(_label(text) for text in require)}
         answer = client.submit(request_file.parse(asked))
-    text = f"experiment {answer.id}: {answer.runs} equal runs queued; then: taskloom experiments calibrate --show"
+    queued = counted(answer.runs, "equal run")
+    text = f"experiment {answer.id}: {queued} queued; then see: taskloom experiments calibrate --show"
     _show(answer, [text], as_json)
 
 

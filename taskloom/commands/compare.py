@@ -34,7 +34,7 @@ class Verdicts(click.ParamType[tuple[str, ...]]):
 @click.argument("a")
 @click.argument("b")
 @click.option("--noise-floor", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
-              help="differences below this count as none; declare it beforehand  [default: 0.01]")  # fmt: skip
+              help="smaller relative differences are ignored; declare it beforehand  [default: 0.01]")  # fmt: skip
 @click.option("--leave-out-flagged", is_flag=True, help="exclude steps that the trainer flagged")
 @click.option("--fail-on", type=Verdicts(), default=(), help="exit 1 on these verdicts, such as slower,refused")
 @verbose_option
@@ -68,13 +68,13 @@ def compare(
 def _print(answer: Comparison, verbose: bool) -> None:
     out = console()
     out.print(tables.comparison(answer))
-    verdict = f"B is {answer.verdict}" if answer.verdict in ("faster", "slower") else answer.verdict
+    verdict = f"B is {answer.verdict} than A" if answer.verdict in ("faster", "slower") else answer.verdict
     if answer.ratio is not None:
-        verdict += f": median A / median B = {answer.ratio:.3f}"
+        verdict += f": A time / B time = {answer.ratio:.3f}"
     if answer.ratio_low is not None and answer.ratio_high is not None:
         verdict += f" [{answer.ratio_low:.3f}, {answer.ratio_high:.3f}]"
     lines = [verdict, answer.reason, *tables.instructions(answer.instructions)]
-    lines += [f"differs beside the settings: {', '.join(answer.differs)}"] if answer.differs else []
+    lines += [f"other differences between A and B: {', '.join(answer.differs)}"] if answer.differs else []
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     say_warnings(out, answer.marks, answer.brief, verbose)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from gpt2core.node import load, peaks
 from taskloom import diagnosis, extras, local_run
+from taskloom.analysis.wording import counted
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.errors import EXIT_WORK_FAILED
 from taskloom.progress import Bar
@@ -37,7 +38,7 @@ def doctor(measure: bool, force: bool, as_json: bool) -> None:
         print_json({"fit": fit, "checks": [dataclasses.asdict(check) for check in checks], "peaks": found})
         return
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("", "check", "found", "what to do"):
+    for column in ("result", "check", "finding", "advice"):
         table.add_column(column, overflow="fold")
     for check in checks:
         mark = "[green]ok[/]" if check.status == "ok" else "[yellow]warn[/]"
@@ -58,7 +59,8 @@ def measured_peaks(force: bool, as_json: bool) -> dict[str, Any]:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["event"] == "peak":
-                text = f"measuring the node's peaks with {event['threads']} threads; nothing else should run"
+                threads = counted(event["threads"], "thread")
+                text = f"measuring the node's peaks with {threads}; nothing else should run"
                 bar.update(text, event["done"], event["total"])
 
         ending = local_run.run(peaks.Everything(), peaks.command, show, bar.line)
@@ -75,13 +77,14 @@ def peaks_table(found: Mapping[str, Any]) -> Table:
     title = f"peaks, measured {found['measured_at']} with {blas['name']} {blas['version']}{_beside(found)}"
     earlier = found.get("earlier")
     if earlier:
-        title += f"; {earlier['figures']} figures were better on {earlier['measured_at']}{_beside(earlier)} and stay"
+        figures = counted(earlier["figures"], "better figure")
+        title += f"; {figures} kept from the measurement at {earlier['measured_at']}{_beside(earlier)}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     rates = {
         "gflop_per_s": "fp32 products, GFLOP/s",
-        "registers_gflop_per_s": "in registers",
+        "registers_gflop_per_s": "fp32 registers, GFLOP/s",
         "bf16_gflop_per_s": "bf16 products, GFLOP/s",
-        "bf16_registers_gflop_per_s": "in registers",
+        "bf16_registers_gflop_per_s": "bf16 registers, GFLOP/s",
     }
     for column in ("threads", *rates.values(), "triad, GB/s"):
         table.add_column(column, justify="right")

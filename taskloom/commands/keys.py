@@ -18,7 +18,7 @@ DAY_S = 86400.0
 def keys() -> None:
     """Create, list and revoke keys. Send one as TASKLOOM_TOKEN.
 
-    On the server's machine: python -m taskloom.server keys.
+    On the server's machine, python -m taskloom.server keys does the same without a key.
     """
 
 

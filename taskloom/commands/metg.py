@@ -18,6 +18,7 @@ from gpt2core.spec.schedulers import AUTO, RUNTIMES, parallel
 from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig
 from gpt2core.taskbench.patterns import PATTERNS
 from taskloom import local_run
+from taskloom.analysis.wording import counted
 from taskloom.commands.output import console, error_console, failure, json_option, print_json, say_warnings
 from taskloom.metg_plot import svg
 from taskloom.progress import Bar
@@ -105,13 +106,13 @@ def summary_table(found: Mapping[str, Any]) -> Table:
     """METG(50 %) of each pattern and scheduler."""
     config = found["config"]
     title = (
-        f"METG(50 %), {config['kernel']} kernel, width {config['width']}, {config['threads']} threads; "
+        f"METG(50 %), {config['kernel']} kernel, width {config['width']}, {counted(config['threads'], 'thread')}; "
         f"peak {number(found['peak_per_s'] / 1e9, 1)} {SCALE[found['unit']]}"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("pattern", "scheduler"):
         table.add_column(name)
-    for name in ("METG(50 %)", "smallest", "largest", "reached in"):
+    for name in ("METG(50 %), median", "smallest", "largest", "reached in"):
         table.add_column(name, justify="right")
     for row in found["metg"]:
         values = (seconds(row[name]) for name in ("metg_s", "metg_min_s", "metg_max_s"))
@@ -125,7 +126,7 @@ def grain_tables(found: Mapping[str, Any]) -> list[Table]:
     for pattern in found["config"]["pattern"]:
         rows = {row["scheduler"]: row["grains"] for row in found["metg"] if row["pattern"] == pattern}
         table = Table(title=pattern, title_justify="left", box=box.SIMPLE_HEAD)
-        table.add_column("grain", justify="right")
+        table.add_column("iterations of a task", justify="right")
         for scheduler in rows:
             table.add_column(f"{scheduler}: time per task", justify="right")
             table.add_column("efficiency", justify="right")

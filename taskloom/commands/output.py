@@ -28,7 +28,7 @@ server_option = click.option(
 
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="list every disturbed run")
 limit_option = click.option(
-    "--limit", default=100, show_default=True, type=click.IntRange(1), help="most items to show"
+    "--limit", default=100, show_default=True, type=click.IntRange(1), help="maximum number of items"
 )
 
 

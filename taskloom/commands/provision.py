@@ -13,10 +13,10 @@ from taskloom import extras
 @click.command()
 @click.argument("pools", metavar="POOLS.toml")
 @click.option("--server", metavar="URL", help="the server, instead of the one in the file")
-@click.option("--state", metavar="FILE", help="file of its jobs [~/.local/state/taskloom/provision-NAME.json]")
+@click.option("--state", metavar="FILE", help="file that lists its jobs [~/.local/state/taskloom/provision-NAME.json]")
 @click.option("--metrics-port", type=click.IntRange(0, 65535),
               help="serve Prometheus metrics on this loopback port; 0: a free port, which the log names")  # fmt: skip
-@click.option("--plan", is_flag=True, help="print what would be submitted now, and exit")
+@click.option("--plan", is_flag=True, help="print the jobs that would be submitted now, and exit")
 @click.option("--once", is_flag=True, help="run one round, then exit")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def provision(pools: str, plan: bool, once: bool, as_json: bool, **given: str | int | None) -> None:

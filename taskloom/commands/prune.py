@@ -8,6 +8,7 @@ from typing import get_args
 
 import click
 
+from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
 from taskloom.contract.retention import EndedState, PruneReport, PruneRequest
@@ -58,8 +59,10 @@ def prune(
         return
     verb = "would delete" if dry_run else "deleted"
     console().print(
-        f"{verb} {done.runs} runs with {done.attempts} attempts, {done.results} results, {done.output_lines} lines of "
-        f"output and {done.artifacts} artifacts; {done.experiments} experiments; {done.files} files, {done.bytes:,} B",
+        f"{verb} {counted(done.runs, 'run')} with {counted(done.attempts, 'attempt')}, "
+        f"{counted(done.results, 'result')}, {counted(done.output_lines, 'output line')} and "
+        f"{counted(done.artifacts, 'artifact')}; {counted(done.experiments, 'experiment')} without runs; "
+        f"{counted(done.files, 'file')} of {done.bytes:,} B",
         highlight=False,
         soft_wrap=True,
     )

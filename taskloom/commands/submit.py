@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from taskloom import request_file, tables, watch
+from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import (
     console,
@@ -36,11 +37,11 @@ from taskloom.options import several_settings, stop_rule, train_options
 @click.option(
     "--stop",
     metavar="RULE",
-    help="repeat until the interval is narrow enough: rel_ci=0.02,max_repetitions=30,budget_s=3600 (half the relative "
-    "width of each ratio's interval; limits); --repetitions always run",
+    help="add repetitions, after --repetitions, until each interval is narrow enough or a limit is reached: "
+    "rel_ci=0.02,max_repetitions=30,budget_s=3600 (rel_ci: half the relative width of a ratio's interval)",
 )
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
-@click.option("--wait", is_flag=True, help="wait until it has ended; exit 1 if a run failed")
+@click.option("--wait", is_flag=True, help="wait until the experiment has ended; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print the trainers' output on standard error")
 @click.option("--idempotency-key", help="repeating a request with the same key queues nothing new")
 @verbose_option
@@ -134,7 +135,8 @@ def _print(experiment: ExperimentDetail, as_json: bool) -> None:
         print_json(experiment)
     else:
         text = (
-            f"experiment {experiment.id}: {experiment.runs} runs queued; see: taskloom experiments show {experiment.id}"
+            f"experiment {experiment.id}: {counted(experiment.runs, 'run')} queued; "
+            f"see: taskloom experiments show {experiment.id}"
         )
         console().print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -144,7 +146,7 @@ def _print_warnings(client: Client, experiment: ExperimentDetail, verbose: bool)
         try:
             found = client.scaling(experiment.id)
         except TaskloomError as error:  # the runs have ended all the same
-            error_console().print(f"disturbances of the runs are unknown: {error}", markup=False, highlight=False)
+            error_console().print(f"it is unknown whether runs were disturbed: {error}", markup=False, highlight=False)
         else:
             say_warnings(console(), found.warnings, found.brief, verbose)
 

@@ -26,8 +26,8 @@ from taskloom import extras
 )
 @click.option("--grace", metavar="TIME", help="time between SIGTERM and SIGKILL for a trainer [TASKLOOM_GRACE, 10s]")
 @click.option("--peaks", type=click.Choice(["once", "forced", "never"]),
-              help="measure the node's peaks before the first claim, unless they are known or (but with forced) other "
-              "processes keep it busy [TASKLOOM_PEAKS, once]")  # fmt: skip
+              help="measure the node's peaks before the first claim if they are unknown; once: only while other "
+              "processes leave the cores free; forced: in any case [TASKLOOM_PEAKS, once]")  # fmt: skip
 @click.option("--once", is_flag=True, help="execute one run; exit 0 if it succeeded, 1 if not")
 @click.option("--resend", is_flag=True, help="send rejected results again, then exit; exit 1 if rejected again")
 @click.option("--json", is_flag=True, help="one JSON event a line on standard output")

@@ -138,7 +138,7 @@ def test_submit_reads_files_and_dry_runs_queue_nothing(home: House, client: Clie
     asked = told(cli(*ruled, "--json", server=home.url))["request"]
     assert (asked["stop"], asked["trace"]) == ({"rel_ci": 0.5, "max_repetitions": 1}, "first")
     shown = cli("experiments", "show", "2", server=home.url).stdout
-    assert "stopping rule: goes on after 0 repetitions and 0 s, no interval yet" in shown
+    assert "stopping rule: continues after 0 repetitions and 0 s of workers' time; no interval yet" in shown
 
 
 def test_what_the_server_refuses_names_the_field(home: House) -> None:

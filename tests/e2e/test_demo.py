@@ -43,7 +43,7 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
     assert {(row["scheduler"], row["threads"]) for row in rows} == expected
     assert all(row["agrees"] for row in rows)
     assert all(gone(process) for process in started)
-    told = re.search(r"  taskloom (serve .*)\n  then open http://127\.0\.0\.1:8321(/ui/\S+)\n$", output)
+    told = re.search(r"  taskloom (serve .*)\n  and open http://127\.0\.0\.1:8321(/ui/\S+)\n$", output)
     assert told is not None, output
     serve = [sys.executable, "-P", "-m", "taskloom.cli", *shlex.split(told[1]), "--port", "0"]
     server = Process(serve, tmp_path / "serve.log")

@@ -118,7 +118,7 @@ def test_two_workers_never_share_a_spool(home: House) -> None:
     home.start_worker().event("registered")
     second = home.start_worker()
     assert second.wait() == 2
-    assert "another worker uses this spool" in second.log.read_text()
+    assert "another worker uses the spool" in second.log.read_text()
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ def test_forecast_comes_from_the_profile_of_one_thread_and_shows_its_error(api, 
 
 def test_without_a_profile_there_is_no_forecast(file_api, measured):
     found = file_api.get("/analysis/forecast", experiment_id=measured)
-    assert (found["forecasts"], found["missing"]) == ([], ["slices 1x64: no one-thread run left a profile"])
+    assert (found["forecasts"], found["missing"]) == ([], ["slices 1x64: no one-thread run has a profile"])
 
 
 def test_memory_is_what_the_formula_says(api, explained):

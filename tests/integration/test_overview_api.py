@@ -54,7 +54,7 @@ def test_the_overview_counts_what_is_going_on(api, node, start_server):
     assert found["workers"] == {"idle": 0, "busy": 1, "ending": 0, "silent": 0, "left": 0}
     assert (found["active_experiments"], [e["name"] for e in found["experiments"]]) == (1, ["busy"])
     assert found["experiments"][0]["eta_s"] == found["eta_s"] > 0
-    busy = "all of 1 workers that could run it are busy"
+    busy = "each worker that could run it (1) is busy"
     assert found["waiting"] == [{"reason": "all-busy", "waiting_for": busy, "runs": 1}]
     assert (found["latest"], found["newest_alerts"]) == ([], [])
     assert found["alerts"] == {"suspected": 0, "confirming": 0, "confirmed": 0, "dismissed": 0}

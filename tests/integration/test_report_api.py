@@ -24,7 +24,7 @@ FIGURES = [
 def test_the_report_is_one_document_and_one_page(api, explained):
     document = api.get("/analysis/report", experiment_id=explained)
     assert document["schema"] == "taskloom.report/1"
-    assert any(point.startswith("The smallest median has task") for point in document["answer"])  # too few for proof
+    assert any(point.startswith("The variant with the smallest median is task") for point in document["answer"])
     assert document["timeline"]["rows"][0]["scheduler"] == "fork-join"
     assert len(document["card"]) == 11
     page = api.http.get(f"/reports/{explained}")

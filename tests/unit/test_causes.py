@@ -58,9 +58,9 @@ def test_the_critical_path_is_the_span_where_that_is_longer(processes):
 def test_what_results_lack_is_said(make_result):
     (row,) = efficiencies([Process(1, make_result(), {})])
     assert (row.efficiency, row.waiting, row.bounds) == (None, None, None)
-    assert row.missing == ["the results say nothing of their threads", "the results hold no work and span"]
+    assert row.missing == ["the results contain no times of threads", "the results contain no work and span"]
     (roof,) = rooflines([Process(1, make_result(), {})])
-    assert (roof.peaks, roof.missing) == (None, ["the node's peaks with 1 threads were not measured"])
+    assert (roof.peaks, roof.missing) == (None, ["the node's peaks with threads = 1 were not measured"])
 
 
 def test_rooflines_join_with_computation_scalability(processes):

@@ -141,7 +141,7 @@ def test_what_has_no_partner_is_left_out_if_enough_pairs_remain(side):
     a, b = side(1, A_S, True), side(100, [s / 2 for s in A_S], True)
     found = compare(a, b[1:])
     assert (found.paired, found.n, found.verdict) == (True, 7, "faster")
-    assert "1 processes without a partner left out" in found.reason
+    assert "1 process without a partner left out" in found.reason
     assert compare(a, b[3:]).paired is False
 
 

@@ -119,7 +119,7 @@ def test_each_disturbance_flags_its_step(column, value, reason):
     flagged = evidence.flags(validity, [1.0] * STEPS, cores=2)
     assert flagged == [[], [], [reason], []]
     assert reason in validity["rule"]
-    assert evidence.warnings(validity, flagged, 4.0) == [f"1 timed steps are flagged: {reason} 1"]
+    assert evidence.warnings(validity, flagged, 4.0) == [f"1 of 4 timed steps are flagged ({reason} 1)"]
 
 
 def test_small_disturbances_do_not_flag():

@@ -144,7 +144,7 @@ def test_where_nothing_in_software_differs_slower_runs_confirm_nothing(measured)
     again = {11: Confirmation(7, frozenset(range(21, 27)), active=False)}
     (found,) = series(measured(values), again)
     assert [(a.state, a.change.cause) for a in found.alerts] == [("suspected", "environment")]
-    assert found.alerts[0].reason.startswith("environment: nothing in the software differs, and no canary was asked")
+    assert found.alerts[0].reason.startswith("environment: the software is the same, and the runs have no canary")
 
 
 def test_a_machine_that_became_slower_moves_its_canary_too(measured):
@@ -242,7 +242,7 @@ def test_occasions_that_differ_as_much_confirm_nothing():
     occasions = [day for day in "abc" for _ in BEFORE]
     confirmation, fresh_s = Confirmation(7, frozenset(), False), [s * 1.05 for s in BEFORE]
     found = alert(CHANGE, days, confirmation, fresh_s, occasions=occasions)
-    assert (found.state, "occasions before the change differ as much" in found.reason) == ("suspected", True)
+    assert (found.state, "occasions before the change differed as much" in found.reason) == ("suspected", True)
     assert alert(CHANGE, days, confirmation, [s * 1.3 for s in BEFORE], occasions=occasions).state == "confirmed"
 
 

@@ -32,7 +32,7 @@ GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "insta
 @pytest.mark.parametrize(
     ("asked", "offers", "reason", "text"),
     [
-        (WISH, [], "no-worker", "none of 3 registered workers"),
+        (WISH, [], "no-worker", "no registered worker (3) is present"),
         (wish(labels=frozenset({GPU})), [offer()], "no-label", "no worker has the label arch=gpu"),
         (
             wish(labels=frozenset({GPU, FAST})),
@@ -52,12 +52,12 @@ GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "insta
         (wish(memory_bytes=1000), [offer()], "too-little-memory", "needs 1,000 bytes of memory; the largest"),
         (WISH, [offer(remaining_s=59.0), offer(1)], "too-little-time", "lives longest has 59 s left"),
         (wish(cores=4), [offer(2), offer(4, busy=True)], "too-few-cores", "the largest idle worker has 2"),
-        (WISH, [offer(busy=True), offer(busy=True)], "all-busy", "all of 2 workers"),
+        (WISH, [offer(busy=True), offer(busy=True)], "all-busy", "could run it (2) is busy"),
         (wish(kept_by=("n1", "0,1")), [offer(busy=True), offer(node="n2")], "block-bound", "cores 0,1 of n1"),
-        (wish(cores=3, kept_by=("n1", "0,1")), [offer(), offer(4, node="n2")], "block-bound", "lacks what it needs"),
-        (wish(kept_by=("gone", "0,1")), [offer()], "next", "it is the next"),
-        (wish(kept_by=("n1", "0,1")), [offer(), offer(node="n2", busy=True)], "next", "it is the next"),
-        (WISH, [offer()], "next", "it is the next"),
+        (wish(cores=3, kept_by=("n1", "0,1")), [offer(), offer(4, node="n2")], "block-bound", "which does not meet"),
+        (wish(kept_by=("gone", "0,1")), [offer()], "next", "it is the next run"),
+        (wish(kept_by=("n1", "0,1")), [offer(), offer(node="n2", busy=True)], "next", "it is the next run"),
+        (WISH, [offer()], "next", "it is the next run"),
     ],
 )
 def test_every_reason(asked: Wish, offers: list[Offer], reason: str, text: str) -> None:

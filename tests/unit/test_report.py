@@ -72,18 +72,18 @@ def test_the_conclusion_says_what_the_verdicts_do(document):
     told = document["conclusion"]
     assert told == " ".join(document["answer"])
     verdict, disturbed, fastest, causes, ahead = document["answer"]
-    assert verdict.startswith("With 2 threads task is 1.")
-    assert disturbed.startswith("No run was disturbed. Measuring rules not fully kept: ")
-    assert fastest.startswith("The smallest median has task")
+    assert verdict.startswith("With 2 threads, task is 1.")
+    assert disturbed.startswith("No run was disturbed. Measurement rules not fully kept: ")
+    assert fastest.startswith("The variant with the smallest median is task")
     assert "useful" in causes
     assert "memory-bound" in causes
     assert "On 128 cores" in ahead
-    assert "The smallest median has task (sync step) 1x64, 2 threads: 4,012 ms a step" in told
+    assert "The variant with the smallest median is task (sync step) 1x64, 2 threads: 4,012 ms a step" in told
     assert "proven faster than " in told  # not faster than all others, so no variant is called the fastest
-    assert "With 2 threads task is 1." in told
+    assert "With 2 threads, task is 1." in told
     assert "times as fast as fork-join" in told
-    assert "Its model-FLOP utilisation is 0.0% of what matrix products reached" in told  # a tiny model in 4 s
-    assert "Under fork-join 1x64, 2 threads, 66.1% of the threads' time is useful; they wait 33.9% at barriers" in told
+    assert "Its model-FLOP utilisation is 0.0% of the peak of matrix products" in told  # a tiny model in 4 s
+    assert "Under fork-join 1x64, 2 threads, the threads spend 66.1% of their time in tasks, 33.9% at barriers" in told
     assert "Forward is partly memory-bound" in told or "Forward is not memory-bound" in told
     assert "forecasts the measured steps on more within 0." in told
     assert "On 128 cores" in told
@@ -102,7 +102,7 @@ def test_several_schedulers_are_told_apart_and_their_runtime_is_named(make_resul
             made.append(Process(len(made) + 1, result, {"scheduler": scheduler}, (1, block)))
     document = make_document(made)
     assert document["environment"]["runtimes"] == {"libomp (LLVM OMP 5.0)": ["omp-for", "omp-task"]}
-    assert "omp-for and omp-task ran under libomp (LLVM OMP 5.0)." in document["conclusion"]
+    assert "omp-for and omp-task used the OpenMP runtime libomp (LLVM OMP 5.0)." in document["conclusion"]
     text = page(document)
     assert "fork-join time / other time (Hodges-Lehmann); above 1: the other is faster" in text
     assert ">omp-task, everything else equal<" in text
@@ -127,21 +127,23 @@ def test_the_card_says_which_rules_hold(processes):
 
 
 def test_only_what_is_proven_faster_than_all_others_is_the_fastest(document):
-    assert "Fastest" not in document["conclusion"]
+    assert "fastest" not in document["conclusion"]
     document["sweep"]["beats_share"] = 1.0
-    assert answer(document)[2].startswith("Fastest is task")
+    assert answer(document)[2].startswith("The fastest variant is task")
+    assert "It is proven faster than all other variants." in answer(document)[2]
     document["sweep"]["beats_share"] = 0.0
-    assert "proven faster than no other" in answer(document)[2]
+    assert "It is proven faster than no other variant." in answer(document)[2]
 
 
 def test_a_forecast_that_misses_what_was_measured_is_no_answer(document):
-    assert "is no answer" not in page(document)
+    assert "too large to rely on" not in page(document)
     for forecast in document["forecast"]["forecasts"]:
         forecast["worst_error"] = 0.41
     assert answer(document)[4] == (
-        "Forecasts for more cores miss the steps measured here by 41% or more: they are no answer."
+        "Forecasts for more cores differ from the measured steps by 41% or more, so none is given."
     )
-    assert "Largest error against a measured step: 41.0%, more than 10%: this forecast is no answer." in page(document)
+    doubtful = "Largest error against a measured step: 41.0%, more than 10%: too large to rely on this forecast."
+    assert doubtful in page(document)
     for forecast in document["forecast"]["forecasts"]:
         forecast["worst_error"] = None
     assert len(answer(document)) == 4
@@ -150,7 +152,7 @@ def test_a_forecast_that_misses_what_was_measured_is_no_answer(document):
 def test_without_a_comparison_the_fastest_variant_comes_first(document):
     document["sweep"]["rows"] = document["sweep"]["pooled"] = []
     points = answer(document)
-    assert points[0].startswith("The smallest median has task")
+    assert points[0].startswith("The variant with the smallest median is task")
     assert points[1].startswith("No run was disturbed.")
     assert len(points) == 4
 
@@ -165,7 +167,7 @@ def test_an_interval_over_steps_of_one_process_says_so(make_result):
 
 def test_disturbed_processes_are_never_passed_over(document):
     document["disturbed"] = "2 of 28 runs disturbed (foreign load 10 to 87 %)"
-    told = "2 of 28 runs disturbed (foreign load 10 to 87 %): they count, and are marked."
+    told = "2 of 28 runs disturbed (foreign load 10 to 87 %); they are marked and included in all figures."
     assert answer(document)[1].startswith(told)
     assert f"<li>{told}" in page({**document, "answer": answer(document)})
 
@@ -263,7 +265,7 @@ def test_runs_with_foreign_load_stay_or_are_left_out_as_declared(processes):
     assert (stay["design"]["processes"], left["design"]["processes"]) == (28, 27)
     assert stay["marks"] == left["marks"] == ["run 1: foreign load: other processes used 31.2% of its cores"]
     assert sum(len(row["processes"]) for row in left["samples"]) == 28
-    assert "1 runs with foreign load beside them do not count" in left["answer"][1]
+    assert "1 run with foreign load is left out, as requested; the report lists it with" in left["answer"][1]
     assert stay["disturbed"] == left["disturbed"] == "1 of 28 runs disturbed (foreign load 31 %)"
 
 

@@ -36,7 +36,7 @@ def test_speedup_is_relative_to_one_thread_of_the_same_scheduler_and_to_the_best
     assert (fork.speedup, fork.speedup_best_serial, fork.efficiency) == pytest.approx((1.5, 1.25, 0.75))
     assert row(table, "serial", 1).speedup == 1.0
     assert "T(1) of task 1x64 1100 ms" in table.base
-    assert "best one-thread: serial 1x64 1000 ms" in table.base
+    assert "best one-thread median: serial 1x64 1000 ms" in table.base
 
 
 def test_efficiency_of_each_phase_comes_from_its_own_times(make_result):
@@ -151,7 +151,7 @@ def test_an_unlike_machine_and_too_few_cores_are_warned_of(make_result):
     b = Process(2, make_result(threads=2, allow_oversubscription=True, environment={"kernel": "6.2", "cores": [0]}),
                 {"threads": 2})  # fmt: skip
     warnings = scaling([a, b]).warnings
-    assert "measured on unlike machines: kernel: 6.1 / 6.2" in warnings
+    assert "the environments of the runs differ: kernel: 6.1 / 6.2" in warnings
     assert any("fewer cores than threads" in warning for warning in warnings)
 
 

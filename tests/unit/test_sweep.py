@@ -47,7 +47,7 @@ def test_what_one_comparison_calls_many_do_not(experiment):
     assert [row.verdict for row in one.rows] == ["faster"]
     six = sweep(experiment({(2, size): 1.2 for size in (2, 4, 8, 16, 32, 64)}, repetitions=6))
     assert {row.verdict for row in six.rows} == {"undecided"}
-    assert "too few processes for 6 comparisons, whatever they show: it takes 8 a side" in six.rows[0].reason
+    assert "too few processes: 6 comparisons need at least 8 per side" in six.rows[0].reason
     assert sweep(experiment({(2, 64): 1.2}, repetitions=3)).beats_share is None
     assert six.rows[0].ratio == pytest.approx(1.2)
 
@@ -60,7 +60,7 @@ def test_enough_pairs_for_many_comparisons_may_still_fail_to_agree(experiment):
         made.append(dataclasses.replace(process, run_id=process.run_id + 1000, pair=("again", *process.pair), block=7))
     found = sweep(made)
     assert {row.verdict for row in found.rows} == {"undecided"}
-    assert "one of 6 comparisons: corrected p" in found.rows[0].reason
+    assert "one of 6 comparisons: adjusted p" in found.rows[0].reason
 
 
 def test_another_axis(experiment):

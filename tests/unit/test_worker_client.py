@@ -163,7 +163,7 @@ def test_a_server_that_does_not_know_spools_is_told_nothing_of_them(script: Scri
 
 
 def test_a_worker_waits_while_another_spool_is_at_work_under_its_id(script: Script, client: ServerClient) -> None:
-    refusal = {"type": "/problems/worker-elsewhere", "title": "Worker works elsewhere", "status": 409, "detail": "why"}
+    refusal = {"type": "/problems/worker-elsewhere", "title": "Worker is active elsewhere", "detail": "why"}
     script.answer(409, refusal, Content_Type="application/problem+json")
-    with pytest.raises(Unreachable, match="Worker works elsewhere: why"):
+    with pytest.raises(Unreachable, match="Worker is active elsewhere: why"):
         client.register(REGISTRATION)

@@ -59,7 +59,7 @@ def test_a_result_shows_names_and_no_paths_of_the_node(tmp_path: Path) -> None:
 def test_a_result_says_when_the_agent_had_no_core_to_itself(tmp_path: Path) -> None:
     found = verdict(tmp_path / "r", finished(tmp_path / "r"), {"agent_shared_measured_cores": True})
     assert found.result is not None
-    assert "shared the measured ones" in found.result["warnings"][0]
+    assert "shared the measured cores" in found.result["warnings"][0]
 
 
 def test_who_was_done_before_it_heard_of_the_cancellation_has_succeeded(tmp_path: Path) -> None:

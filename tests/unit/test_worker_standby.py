@@ -111,7 +111,7 @@ def test_a_lease_of_another_build_takes_a_trainer_of_its_own(worker: Worker, mon
     monkeypatch.setattr(builds, "unknown", lambda *_: {})
     found = worker.attempt(lease().model_copy(update={"build": "0" * 64}))
     assert found.error is not None
-    assert "from another build than 0" in found.error["detail"]
+    assert "not from the requested build 0" in found.error["detail"]
     until(lambda: gone(ready), "the end of the trainer that was ready")
 
 

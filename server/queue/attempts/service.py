@@ -154,7 +154,7 @@ def _reason(change: rules.Change, payload: payloads.Payload) -> str | None:
     if change.run in ("requeue", None):
         return "handed back by its worker"
     if change.run == "trace":
-        return "timed; now to be traced"
+        return "timed; a tracing attempt follows"
     slug = str((payload.error or {}).get("slug", ""))
     return slug if re.fullmatch("[a-z][a-z0-9-]{0,59}", slug) else None
 
@@ -226,7 +226,7 @@ def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
 def _check_cores_free(session: Session, attempt: Attempt) -> None:
     """A lost attempt returns only if its cores run no other attempt. Raises LeaseLost."""
     if cores.are_taken(session, attempt.node, attempt.core_set):
-        raise LeaseLost(f"the cores of attempt {attempt.id} run another one", current=attempt.state, allowed=[])
+        raise LeaseLost(f"another attempt runs on the cores of attempt {attempt.id}", current=attempt.state, allowed=[])
 
 
 def lose_attempts_of(session: Session, worker_id: str, settings: Settings) -> bool:
@@ -270,7 +270,7 @@ def _end_all(
             run.losses += 1
             attempt.error = {"slug": "lost", "detail": "no heartbeat before the lease expired, or the worker restarted"}
             if run.state == "quarantined":
-                run.error = {"slug": "quarantined", "detail": f"lost {run.losses} times; not tried again by itself"}
+                run.error = {"slug": "quarantined", "detail": f"lost {run.losses} times; not retried automatically"}
         queued = queued or run.state == "queued"
         log.warning("attempt %s of run %s is %s; the run is %s", attempt.id, run.id, attempt.state, run.state)
     return queued

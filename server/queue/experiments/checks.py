@@ -36,7 +36,7 @@ def _check_axes(request: ExperimentRequest, refusals: Refusals) -> None:
     for i, group in enumerate(request.zip):
         named.extend((["zip", i, name], name, values) for name, values in group.items())
         if len({len(values) for values in group.values()}) != 1:
-            refusals.add(pointer(["zip", i]), "zip", group, "one or more settings with equally many values")
+            refusals.add(pointer(["zip", i]), "zip", group, "one or more settings, each with the same number of values")
     for parts, name, values in named:
         where = pointer(parts)
         if name not in SETTINGS:
@@ -75,7 +75,7 @@ def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
         return
     for name, given in (("axes", request.axes), ("zip", request.zip), ("builds", request.builds)):
         if given:
-            refusals.add(f"/{name}", name, given, "nothing: all runs of a calibration are alike")
+            refusals.add(f"/{name}", name, given, "none: all runs of a calibration are equal")
     if request.repetitions < FEWEST_CALIBRATING_RUNS:
         accepted = f"at least {FEWEST_CALIBRATING_RUNS}: pairs of runs"
         refusals.add("/repetitions", "repetitions", request.repetitions, accepted)
@@ -96,12 +96,12 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
         refuse("runtime", config.runtime, "one of " + ", ".join((AUTO, *RUNTIMES)) + "; no path")
     for name in ("save", "trace"):
         if getattr(config, name) is not None:
-            refuse(name, getattr(config, name), "nothing: a submitted run writes no file of its own")
+            refuse(name, getattr(config, name), "none: a submitted run writes no file")
     cores_needed = variant.cores_needed(asked.cores)
     if not config.allow_oversubscription and asked.cores is not None and config.threads > asked.cores:
-        refuse("threads", config.threads, f"at most the cores asked for (requires.cores = {asked.cores})")
+        refuse("threads", config.threads, f"at most the required cores (requires.cores = {asked.cores})")
     if config.cores is not None and asked.cores is not None and len(config.cores) > asked.cores:
-        refuse("cores", list(config.cores), f"at most as many as asked for (requires.cores = {asked.cores})")
+        refuse("cores", list(config.cores), f"at most as many as required (requires.cores = {asked.cores})")
     if capacity.cores is not None and cores_needed > capacity.cores:
         if asked.cores is None:
             name = "threads" if config.cores is None else "cores"
@@ -128,7 +128,7 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
         refuse(
             "model",
             variant.memory_bytes,
-            f"arenas of at most the memory asked for (requires.memory_bytes = {asked.memory_bytes}); "
+            f"arenas of at most the required memory (requires.memory_bytes = {asked.memory_bytes}); "
             f"this one needs {variant.memory_bytes} bytes",
         )
     if (

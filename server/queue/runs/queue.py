@@ -59,25 +59,25 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
     if not offers:
         if not registered:
             return "no-worker", "no worker is registered"
-        return "no-worker", f"none of {registered} registered workers sent a message recently, or they have left"
+        return "no-worker", f"no registered worker ({registered}) is present: each is silent or has left"
     unfit = _lacking(wish, offers, "worker")
     if unfit is not None:
         return unfit
     fitting = [offer for offer in offers if _lacking(wish, [offer], "worker") is None]
     if wish.kept_by is not None and any((offer.node, offer.core_set) == wish.kept_by for offer in offers):
         fitting = [offer for offer in fitting if (offer.node, offer.core_set) == wish.kept_by]
-        whose = f"its block belongs to the worker on cores {wish.kept_by[1]} of {wish.kept_by[0]}"
+        whose = f"its block is bound to the worker on cores {wish.kept_by[1]} of {wish.kept_by[0]}"
         if not fitting:
-            return "block-bound", f"{whose}, which lacks what it needs"
+            return "block-bound", f"{whose}, which does not meet its requirements"
         if all(offer.busy for offer in fitting):
             return "block-bound", f"{whose}, which is busy"
     if all(offer.busy for offer in fitting):
         idle = [offer for offer in offers if not offer.busy]
         unfit = _lacking(wish, idle, "idle worker") if idle else None
-        return unfit or ("all-busy", f"all of {len(fitting)} workers that could run it are busy")
+        return unfit or ("all-busy", f"each worker that could run it ({len(fitting)}) is busy")
     if runs_before:
-        return "runs-before", f"{runs_before} runs before it"
-    return "next", "a worker to claim it: it is the next"
+        return "runs-before", f"{runs_before} run{'s' * (runs_before > 1)} before it"
+    return "next", "it is the next run that a worker claims"
 
 
 def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
@@ -179,7 +179,7 @@ def waiting_for_pool(wish: Wish, pools: Sequence[PoolSummary], found: Answer) ->
         if pool.problem is not None:
             return "pool-held", f"pool `{pool.name}`: {pool.problem}"
     names = ", ".join(f"`{pool.name}`" for pool in fitting)
-    return "pool-asked", f"{found[1]}; pool {names} brings a worker when its provisioner next looks"
+    return "pool-asked", f"{found[1]}; the provisioner of pool {names} submits a job in its next round"
 
 
 def _job_of(pool: PoolSummary) -> Offer:

@@ -94,9 +94,9 @@ def _check_spool(given: WorkerRegistration, known: Worker, at: float, lease_s: f
         return
     if given.spool_id != known.spool_id:
         raise WorkerElsewhere(
-            f"worker {known.worker_id} is active with another spool on {known.node} (heard of {silent_s:.0f} s ago): "
-            f"stop it, or give this one another --worker-id; this one takes its place once that one has not been "
-            f"heard of for {lease_s:g} s"
+            f"worker {known.worker_id} is active with another spool on {known.node} (last message {silent_s:.0f} s "
+            "ago): stop it, or give this worker another --worker-id; this worker takes its place once the other has "
+            f"been silent for {lease_s:g} s"
         )
 
 

@@ -36,8 +36,10 @@ def of_sweep(found: Sweep) -> Verdict:
     """Verdict of its first comparison, in a sentence."""
     chosen = _first(found)
     if chosen is None:
-        best = "" if found.best is None else f": {found.best.name}, {_seconds(found.best_step_s)} a step"
-        return Verdict(sentence=f"Nothing is compared{best}." if best else "No run has succeeded.", verdict="none")
+        if found.best is None:
+            return Verdict(sentence="No run has succeeded.", verdict="none")
+        best = f"{found.best.name}, {_seconds(found.best_step_s)} a step"
+        return Verdict(sentence=f"There is nothing to compare; smallest median: {best}.", verdict="none")
     return Verdict(
         sentence=_sentence(found, chosen),
         verdict=chosen.verdict,
@@ -65,7 +67,8 @@ def _sentence(found: Sweep, row: Pooled | SweepRow) -> str:
     if isinstance(row, Pooled):
         several = f" ({row.pairs} pairs of runs, {row.scope})"
     if row.verdict == "refused" or row.ratio is None:
-        return f"{row.b} against {row.a}{where} is refused: {getattr(row, 'reason', 'nothing to compare')}."
+        reason = getattr(row, "reason", "nothing to compare")
+        return f"The comparison of {row.b} with {row.a}{where} is refused: {reason}."
     interval = "" if row.ratio_low is None else f" [{row.ratio_low:.3f}, {row.ratio_high:.3f}]"
     figures = f"{row.ratio:.3f}{interval} times as fast as {row.a}{where}"
     reading = f"{row.a} time / {row.b} time {row.ratio:.3f}{interval}"
