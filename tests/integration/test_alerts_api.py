@@ -64,7 +64,7 @@ def test_builds_that_a_worker_has_kept_run_in_turn(api, make_result, old_again, 
     (series,) = api.get("/analysis/history", run_id=3)["items"]
     (alert,) = series["alerts"]
     assert (alert["state"], alert["change"]["cause"]) == (state, cause)
-    assert "old and new build in turn" in alert["reason"]
+    assert "old and new build, interleaved" in alert["reason"]
 
 
 def test_builds_that_no_worker_has_kept_are_not_asked_for(api, make_result):
