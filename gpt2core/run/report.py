@@ -95,14 +95,15 @@ class Report:
         """Each thread's use of the timed steps. Scheduling is the remainder; it counts as starvation where a scheduler
         does not distinguish the two."""
         scale, warmup = self.measured.calibration.seconds_per_tick, self.config.warmup_steps
-        late = np.maximum(self.measured.record.waited[:, tracing.ENTERED] - self.measured.begins[warmup], 0)
+        late_s = (self.measured.record.waited[:, tracing.ENTERED] - self.measured.begins[warmup]) * scale
+        late_s = np.clip(late_s, 0, elapsed_s)  # others may have run all steps before a thread enters
         busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale
         all_told = schedulers.scheduler(self.config.scheduler).tells_scheduling
         out = []
         for i, core in enumerate(self.measured.planned.cores):
             waited = self.measured.record.waited[i] * scale
             barrier_s, starvation_s = float(waited[tracing.BARRIER]), float(waited[tracing.STARVATION])
-            idle_s = float(waited[tracing.APART] + late[i] * scale)
+            idle_s = float(waited[tracing.APART] + late_s[i])
             useful_s = float(self.measured.record.op_time[i].sum() * scale)
             rest_s = elapsed_s - useful_s - barrier_s - starvation_s - idle_s
             told = all_told or i == 0

@@ -44,7 +44,7 @@ def test_an_agent_without_a_core_to_itself_says_so(home: House, client: Client) 
     ended(client, run_id)
     result = client.result(run_id)
     assert result["worker"]["agent_shared_measured_cores"] is True
-    assert any("shared the measured ones" in warning for warning in result["warnings"])
+    assert any("shared the measured cores" in warning for warning in result["warnings"])
 
 
 @pytest.mark.slow

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from patience import until
 from stages import run_program
 from toys import toy, wide
 
-from gpt2core.compile.jit import runtime
+from gpt2core.compile.jit import Function, runtime
 from gpt2core.measure.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait
 from gpt2core.run import train
 from gpt2core.spec.config import SYNCS, TrainConfig
@@ -152,3 +154,20 @@ def test_a_threads_times_add_up_to_the_timed_steps(scheduler, sync):
     assert sum(op.time_s for op in result.ops) == pytest.approx(sum(t.useful_s for t in result.threads), rel=1e-9)
     if threads == 1:
         assert result.threads[0].waiting_s == 0
+
+
+def test_a_thread_that_enters_after_the_last_step_was_apart_for_all_of_them(monkeypatch):
+    ready = Function.ready
+
+    def ready_late(function: Function, *arguments: Any) -> Callable[[], Any]:
+        call = ready(function, *arguments)
+        late = function.__name__ == "task_loop" and arguments[0] == 1
+        return (lambda: (time.sleep(0.5), call())) if late else call
+
+    monkeypatch.setattr(Function, "ready", ready_late)
+    result = train.train(dataclasses.replace(SMALL, scheduler="task"))
+    elapsed_s = sum(result.step_s[2:])
+    for thread in result.threads:
+        assert thread.useful_s + thread.waiting_s + thread.idle_s <= elapsed_s * (1 + 1e-9)
+        assert thread.scheduling_s >= -1e-9
+    assert result.threads[1].calls > 0 or result.threads[1].idle_s == pytest.approx(elapsed_s)

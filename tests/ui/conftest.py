@@ -70,6 +70,7 @@ def made(folder: Path) -> Iterator[World]:
         hostile = submit(client, name=HOSTILE, base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
         until(lambda: client.experiment(compared).state == "finished", "the comparison", 600)
         until(lambda: client.experiment(broken).state == "finished", "the failure")
+        assert [(run.state, run.error) for run in client.runs(compared)] == [("succeeded", None)] * 6
         first = {each: next(iter(client.runs(each))).id for each in (broken, waiting)}
         yield World(home, client, compared, first[broken], first[waiting], hostile)
 
