@@ -34,8 +34,14 @@ def head(schema: str, on: Measured | None = None) -> Measured:
     occasion: recordings of one machine and hour share their conditions; bench/combine.py combines several.
     """
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"schema": schema, "at": at, "occasion": f"{platform.node()} {at[:13]}", "command": sys.argv[1:],
+    return {"schema": schema, "at": at, "occasion": f"{platform.node()} {at[:13]}", "command": command(),
             "machine": on or machine()}  # fmt: skip
+
+
+def command() -> list[str]:
+    """The arguments without those that name paths of this machine. A report names trees by their commits."""
+    paths = {i + 1 for i, word in enumerate(sys.argv) if word in ("--before", "--keep", "--out")}
+    return [word for i, word in enumerate(sys.argv) if i and i not in paths and i + 1 not in paths]
 
 
 def save(out: Path, report: Mapping[str, Any], text: str, indent: int | None = 1) -> None:

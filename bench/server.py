@@ -22,7 +22,6 @@ import contextlib
 import datetime
 import json
 import random
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -31,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from bench import server_largest, server_readers
-from bench.record import machine, out_option
+from bench.record import command, machine, out_option
 from bench.server_http import Connection, NullWorker
 from bench.server_largest import largest
 from bench.server_readers import readers
@@ -252,19 +251,13 @@ def record(out: Path, kind: str, part: str, on: Figures, figures: Figures) -> No
     report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"schema": "taskloom.bench.server/1"}
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     on = {**on, "load_average_after": machine()["load_average"]}
-    record = {"at": at, "command": _without_paths(sys.argv[1:]), "machine": on, **figures}
+    record = {"at": at, "command": command(), "machine": on, **figures}
     report.setdefault("parts", {})[f"{kind} {part}"] = record
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_rounded(report), separators=(",", ":")) + "\n", encoding="utf-8")
     text = table(report)
     out.with_name(out.name + ".md").write_text(text, encoding="utf-8")
     say(text)
-
-
-def _without_paths(command: list[str]) -> list[str]:
-    """The command without options that name paths of this machine."""
-    paths = {i + 1 for i, word in enumerate(command) if word in ("--keep", "--out")}
-    return [word for i, word in enumerate(command) if i not in paths and i + 1 not in paths]
 
 
 def _rounded(value: Any) -> Any:
