@@ -40,12 +40,12 @@ def test_every_timed_step_has_evidence_or_a_reason(scheduler, sync):
 @pytest.mark.alone
 def test_another_process_on_the_runs_cores_is_told():
     """A busy process shares the first core. The evidence shows that the team's thread waits and that others use the
-    core."""
+    core. Load below 50 ms in all is not reported, so the run is long enough for any processor."""
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as busy:
         try:
             assert busy.stdout
             busy.stdout.readline()
-            result = train.train(dataclasses.replace(SMALL, steps=102, scheduler="fork-join"))
+            result = train.train(dataclasses.replace(SMALL, steps=602, scheduler="fork-join"))
         finally:
             busy.kill()
     assert max(v for v in result.validity["steps"]["run_delay_s"] if v is not None) > 0.001
