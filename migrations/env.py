@@ -1,4 +1,4 @@
-"""Alembic's entry: on the connection the server gives, or on TASKLOOM_DATABASE_URL from the alembic command."""
+"""Entry point of Alembic. It uses the server's connection, or TASKLOOM_DATABASE_URL if the alembic command runs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taskloom.server.settings import Settings
 
 
 def run(connection: Connection) -> None:
-    # Batch mode: SQLite changes a table by copying it.
+    # Batch mode, since SQLite changes a table by copying it.
     context.configure(connection=connection, target_metadata=METADATA, render_as_batch=True, compare_type=True)
     with context.begin_transaction():
         context.run_migrations()

@@ -1,1 +1,1 @@
-"""Brings workers onto nodes through Slurm when the queue needs them."""
+"""Submits Slurm jobs that start workers when the queue needs them."""

@@ -1,4 +1,4 @@
-"""`python -m taskloom.provisioner`: what `taskloom provision` becomes. SIGTERM or SIGINT ends it; its jobs stay."""
+"""Process of `taskloom provision`. SIGTERM or SIGINT ends it; its Slurm jobs continue."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Decision:
     """Decision for one pool.
 
     blocks: blocks that wait for a worker of the pool. submit: new jobs. surplus: pending jobs that are not needed,
-    newest first. held: reason for submitting fewer jobs than blocks wait, or "".
+    newest first. held: the limit because of which fewer jobs are submitted than needed, or "".
     """
 
     blocks: int
@@ -25,10 +25,10 @@ class Decision:
 
 
 def decide(demand: Demand, pools: Sequence[Pool], jobs: Mapping[str, Sequence[Job]]) -> dict[str, Decision]:
-    """A decision for every pool, by its name.
+    """Decide for every pool; return the decisions by pool name.
 
-    Each unassigned block is work for one worker: first for idle workers that fit, then for starting jobs, then for new
-    jobs. The first pool that can run a whole block serves it.
+    Each unassigned block needs one worker. Idle workers that fit are counted first, then jobs that are starting, then
+    pending jobs; new jobs cover the rest. The first pool that can run a whole block serves it.
     """
     idle = [worker for worker in demand.workers if worker.idle]
     arrived = {worker.labels.get("slurm_job") for worker in demand.workers}
@@ -44,7 +44,7 @@ def decide(demand: Demand, pools: Sequence[Pool], jobs: Mapping[str, Sequence[Jo
 def _for_pool(pool: Pool, blocks: int, jobs: Sequence[Job], arrived: set[str | None]) -> Decision:
     waiting = [job for job in jobs if job.waits]
     starting = [job for job in jobs if not job.waits and job.job_id not in arrived]
-    needed = max(0, blocks - len(starting))  # of jobs that wait for a node, or are still to be submitted
+    needed = max(0, blocks - len(starting))  # jobs that wait for a node, plus jobs still to be submitted
     wanted = needed - len(waiting)
     room = {"max_jobs": pool.max_jobs - len(jobs), "max_pending": pool.max_pending - len(waiting)}
     submit = max(0, min(wanted, *room.values()))
@@ -57,7 +57,7 @@ def _for_pool(pool: Pool, blocks: int, jobs: Sequence[Job], arrived: set[str | N
 
 
 def _taken(idle: list[PresentWorker], need: Need) -> int:
-    """Number of blocks for idle workers, which are then no longer idle."""
+    """Assign idle workers to the blocks and remove them from `idle`; return their number."""
     fitting = [worker for worker in idle if _fits(worker, need)][: need.blocks]
     for worker in fitting:
         idle.remove(worker)

@@ -12,18 +12,22 @@ from pathlib import Path
 
 from taskloom.provisioner.slurm import QueuedJob
 
-MISSES = 2  # lists without a job after which it is gone; a list may miss a job that changes its state
+MISSES = 2  # successive lists without a job after which it has ended; one list may miss a job that changes its state
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD")
-SUBMITTING = "SUBMITTING"  # our own state: it is unknown whether Slurm has the job
+SUBMITTING = "SUBMITTING"  # not a state of Slurm: it is unknown whether Slurm has the job
 
 
 class AlreadyRunning(Exception):
-    """Another provisioner of the same name uses this state."""
+    """Another provisioner with the same name uses this state file."""
 
 
 @dataclass
 class Job:
-    """A job of ours. job_id is "" while it is unknown; explained: its worker registered, or we cancelled it."""
+    """A job of this provisioner.
+
+    job_id: Slurm's id, "" while it is unknown. misses: successive lists without the job. explained: its worker
+    registered or the provisioner cancelled it, so its end is not a failure.
+    """
 
     name: str
     pool: str
@@ -35,12 +39,12 @@ class Job:
 
     @property
     def waits(self) -> bool:
-        """Whether it is not known to have a node."""
+        """Whether the job still waits for a node, as far as is known."""
         return self.state == SUBMITTING or self.state in WAITING
 
 
 class Jobs:
-    """Every job of this provisioner that may exist. Raises AlreadyRunning, OSError."""
+    """Every job of this provisioner that may exist. Raises AlreadyRunning, OSError, ValueError (unreadable state)."""
 
     def __init__(self, name: str, state: Path) -> None:
         self._prefix, self._path = f"{name}.", state
@@ -73,12 +77,13 @@ class Jobs:
         self._save()
 
     def refused(self, job: Job) -> None:
-        """Drop a job that certainly does not exist."""
+        """Remove a job that Slurm refused."""
         del self._jobs[job.name]
         self._save()
 
     def update(self, listed: Iterable[QueuedJob], pools: Iterable[str]) -> list[Job]:
-        """Update from the list of `squeue`, adopting unknown jobs of ours; return the jobs that are gone."""
+        """Update the jobs from the list of `squeue`; return those that have ended. Listed jobs with this provisioner's
+        name that are not recorded are adopted."""
         known, seen = set(pools), {}
         for entry in listed:
             pool = entry.name.removeprefix(self._prefix).rpartition(".")[0]

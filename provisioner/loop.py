@@ -1,4 +1,4 @@
-"""Runs one round an interval: compares Slurm's jobs with the queue's demand and acts."""
+"""Runs one round per interval: compares Slurm's jobs with the queue's demand, then submits and cancels jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOGGER = logging.getLogger("taskloom.provisioner")
 
 
 def log(event: str, message: str, level: int = logging.INFO, **fields: Any) -> None:
-    """A line of the log that names its event."""
+    """Log a message with its event and further fields."""
     LOGGER.log(level, message, extra={"fields": {"event": event, **fields}})
 
 
@@ -34,13 +34,13 @@ class Provisioner:
         self, pools: Pools, jobs: Jobs, server: Server, metrics: Metrics, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._pools, self._jobs, self._server, self._metrics, self._clock = pools, jobs, server, metrics, clock
-        self._failures: dict[str, int] = {}  # by pool, since its last worker registered
+        self._failures: dict[str, int] = {}  # by pool, since one of its workers last registered
         self._not_before: dict[str, float] = {}
         self._problem: dict[str, str] = {}
         self._surplus: dict[str, set[str]] = {}
 
     def run(self, stop: threading.Event, once: bool = False) -> None:
-        """Rounds until `stop` is set. Raises ServerRefused."""
+        """Run rounds until `stop` is set, or one round. Raises ServerRefused."""
         while True:
             began = self._clock()
             self.round()
@@ -65,7 +65,7 @@ class Provisioner:
         self._metrics.last_round.set_to_current_time()
 
     def plan(self) -> list[str] | None:
-        """Commands and scripts that a round would run now. None: Slurm or the server does not answer."""
+        """Commands and scripts that a round would run now. None: Slurm or the server did not answer."""
         decisions = self._decisions()
         if decisions is None:
             return None
@@ -92,7 +92,7 @@ class Provisioner:
             return None
         gone = self._jobs.update(listed, [pool.name for pool in self._pools.pools])
         for job in gone:
-            log("job-gone", f"job {job.job_id or job.name} is gone", pool=job.pool, job_id=job.job_id)
+            log("job-gone", f"job {job.job_id or job.name} has ended", pool=job.pool, job_id=job.job_id)
         self._judge(gone)
         try:
             demand = self._server.demand()
@@ -112,7 +112,8 @@ class Provisioner:
             if fruitless:
                 job = fruitless[-1]
                 path = slurm.log_path(self._pools, job.name)
-                self._back_off(pool, f"job {job.job_id} ended before its worker came; its log is {path}", "fruitless")
+                problem = f"job {job.job_id} ended before its worker registered; its log is {path}"
+                self._back_off(pool, problem, "fruitless")
 
     def _submit(self, pool: Pool, decision: Decision) -> None:
         if self._clock() < self._not_before.get(pool.name, 0.0):
@@ -127,8 +128,8 @@ class Provisioner:
                 self._back_off(pool, str(error), "refused")
                 return
             except SlurmUnknown as error:
-                # The job may exist: it counts until enough lists lack it.
-                self._back_off(pool, f"{error}; whether the job exists is not known", "unknown")
+                # The job may exist: it counts until MISSES successive lists do not contain it.
+                self._back_off(pool, f"{error}; it is unknown whether the job exists", "unknown")
                 return
             self._jobs.submitted(job, job_id)
             self._metrics.submissions.labels(pool.name, "accepted").inc()
@@ -158,10 +159,11 @@ class Provisioner:
             else:
                 self._jobs.explain([job.job_id])
                 self._metrics.cancellations.labels(pool.name).inc()
-                log("cancelled", f"job {job.job_id}: nothing waits for it", pool=pool.name, job_id=job.job_id)
+                text = f"job {job.job_id} cancelled: no block waits for its worker"
+                log("cancelled", text, pool=pool.name, job_id=job.job_id)
 
     def _report(self, pool: Pool, jobs: list[Job], decision: Decision) -> PoolReport:
-        held = f"no further job: {decision.held}" if decision.held else None
+        held = f"no further job is submitted: {decision.held}" if decision.held else None
         return PoolReport(
             cores=pool.cores,
             memory_bytes=int(pool.memory),

@@ -9,7 +9,7 @@ from taskloom.provisioner.jobs import Job
 
 
 class Metrics:
-    """Metrics, served at `url` on the loopback address if there is a port; 0: a free port. Raises OSError."""
+    """Metrics, served at `url` on 127.0.0.1 and a port (0: a free one), or not served (None). Raises OSError."""
 
     def __init__(self, port: int | None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -20,7 +20,7 @@ class Metrics:
         )
         self.submissions = Counter(
             "taskloom_provision_submissions",
-            "calls of sbatch: accepted, refused, unknown; fruitless: accepted jobs without a worker",
+            "calls of sbatch: accepted, refused or unknown; fruitless: jobs that ended before a worker registered",
             ["pool", "outcome"],
             registry=registry,
         )
@@ -28,7 +28,10 @@ class Metrics:
             "taskloom_provision_cancellations", "calls of scancel", ["pool"], registry=registry
         )
         self.failures = Counter(
-            "taskloom_provision_failed_rounds", "rounds that ended early", ["asked"], registry=registry
+            "taskloom_provision_failed_rounds",
+            "rounds that Slurm or the server did not answer",
+            ["asked"],
+            registry=registry,
         )
         self.last_round = Gauge(
             "taskloom_provision_last_round_timestamp_seconds", "when the last complete round ended", registry=registry

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, Val
 from taskloom.contract.demand import Need
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
-RESERVE_S = 120.0  # of a job's walltime, for the worker's start and its reserve at the end
+RESERVE_S = 120.0  # part of a job's walltime for the worker's start and its reserve at the end; runs cannot use it
 NAME = r"^[A-Za-z0-9_-]{1,40}$"
 
 
@@ -56,22 +56,23 @@ class Pool(_Settings):
 
     @property
     def worker_labels(self) -> dict[str, str]:
-        """Labels of its workers, without that of the job."""
+        """Labels of the pool's workers, without `slurm_job`."""
         return {**self.labels, "pool": self.name}
 
     def lacks(self, need: Need) -> str | None:
-        """Reason why a worker of this pool cannot run a block, or None."""
+        """Reason why a worker of this pool cannot run the block, which is the subject; None if one can."""
         if need.cores > self.cores:
-            return f"needs {need.cores} cores, its workers have {self.cores}"
+            return f"needs {need.cores} cores; the pool's workers have {self.cores}"
         if need.pinned_cores and not (self.exclusive and max(need.pinned_cores) < self.cores):
-            return f"names the cores {','.join(map(str, need.pinned_cores))}"
+            return f"requires the cores {','.join(map(str, need.pinned_cores))}"
         if need.memory_bytes > self.memory:
-            return f"needs {need.memory_bytes:,} bytes of memory, its workers have {self.memory:,}"
+            return f"needs {need.memory_bytes:,} bytes of memory; the pool's workers have {self.memory:,}"
         missing = [f"{k}={v}" for k, v in need.labels.items() if self.worker_labels.get(k) != v]
         if missing:
             return f"requires {', '.join(missing)}"
         if need.timeout_s > self.walltime.total_seconds() - RESERVE_S:
-            return f"may take {need.timeout_s:g} s, its workers live {self.walltime.total_seconds() - RESERVE_S:g} s"
+            limit_s = self.walltime.total_seconds() - RESERVE_S
+            return f"may take {need.timeout_s:g} s; the pool's workers have {limit_s:g} s for runs"
         return None
 
 
@@ -101,7 +102,8 @@ class Pools(_Settings):
 
 
 def read(path: Path, server: str | None = None) -> Pools:
-    """The pools of a TOML file, with `[pools.NAME]` a table each. Raises PoolsFileRefused."""
+    """Read a TOML file with one table `[pools.NAME]` per pool. `server` replaces its server. Raises
+    PoolsFileRefused."""
     try:
         given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -120,7 +122,7 @@ def read(path: Path, server: str | None = None) -> Pools:
     except ValidationError as error:
         raise PoolsFileRefused("\n".join(_explained(path, given, item) for item in error.errors())) from error
     if len({pool.name for pool in pools.pools}) < len(pools.pools):
-        raise PoolsFileRefused(f"{path}: pools: two pools have one name")
+        raise PoolsFileRefused(f"{path}: pools: two pools have the same name")
     return pools
 
 

@@ -34,7 +34,7 @@ class Server:
         try:
             return Demand.model_validate_json(answer.content)
         except ValidationError as error:
-            raise ServerSilent(f"{answer.request.url}: the answer was not understood: {error}") from error
+            raise ServerSilent(f"{answer.request.url}: the answer is not a valid demand: {error}") from error
 
     def report(self, pool: str, report: PoolReport) -> None:
         """Report a pool's state. Raises ServerSilent or ServerRefused."""
@@ -48,8 +48,8 @@ class Server:
             raise ServerSilent(f"{self._http.base_url}: {error or type(error).__name__}") from error
         if answer.status_code in (401, 403):
             raise ServerRefused(
-                f"{answer.request.url}: status {answer.status_code}; a provisioner takes a key of scope worker, "
-                "in the token file or in TASKLOOM_TOKEN"
+                f"{answer.request.url}: status {answer.status_code}; a provisioner needs a key of scope worker, "
+                "in TASKLOOM_TOKEN or in the token file"
             )
         if not answer.is_success:
             raise ServerSilent(f"{answer.request.url}: status {answer.status_code}")

@@ -1,4 +1,4 @@
-"""Calls of Slurm's commands: with an argument list and a time limit, never through a shell."""
+"""Runs Slurm's commands with an argument list and a time limit, never through a shell."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from taskloom.provisioner.pools import Pool, Pools
 
 ANSWER_S = 30.0
-COLUMNS = "%i|%j|%T|%r"  # id, name, state, reason; names are ours and hold no "|"
+COLUMNS = "%i|%j|%T|%r"  # id, name, state, reason; names of the provisioner's jobs contain no "|"
 
 
 class SlurmFailed(Exception):
-    """Slurm refused a command, which did nothing. The message is Slurm's."""
+    """Slurm refused a command, which had no effect, or the command cannot be run. The message says why."""
 
 
 class SlurmUnknown(Exception):
-    """A command timed out or answered unintelligibly. It may have taken effect."""
+    """A command timed out, or its output is not as expected. It may have taken effect."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def submission(pools: Pools, pool: Pool, job_name: str) -> tuple[list[str], str]
     command = [
         "sbatch", "--parsable", f"--job-name={job_name}", "--nodes=1", "--ntasks=1",
         f"--cpus-per-task={pool.cores}", f"--mem={-(-int(pool.memory) // (1 << 20))}M", f"--time={minutes}",
-        # The provisioner replaces a lost job by a new one; a requeued one would wait two minutes for its own start.
+        # The provisioner replaces a lost job by a new one, while Slurm lets a requeued job wait for two minutes.
         "--no-requeue", "--open-mode=append", f"--output={log_path(pools, job_name)}", "--signal=B:TERM@60",
     ]  # fmt: skip
     for option in ("partition", "constraint", "account", "qos"):
@@ -88,7 +88,7 @@ def _script(pools: Pools, pool: Pool) -> str:
     if pool.prelude:
         lines.append(pool.prelude.rstrip("\n"))
     if pools.token_file is not None:
-        # Slurm keeps arguments and scripts, so the key is in neither.
+        # Slurm stores arguments and scripts, so neither may contain the key.
         lines += [f"TASKLOOM_TOKEN=$(< {shlex.quote(str(_absolute(pools.token_file)))})", "export TASKLOOM_TOKEN"]
     arguments = [
         "taskloom", "worker", "--server", pools.server, "--drain", "release",

@@ -1,4 +1,4 @@
-"""keys, and what was registered and submitted with them"""
+"""API keys; the key of each worker and of each experiment"""
 
 from __future__ import annotations
 

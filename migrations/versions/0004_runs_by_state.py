@@ -1,4 +1,4 @@
-"""an index to count an experiment's runs by state, and to list those of one state"""
+"""index to count an experiment's runs by state and to list runs of one state"""
 
 from __future__ import annotations
 

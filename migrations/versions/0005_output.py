@@ -1,4 +1,4 @@
-"""output of trainers"""
+"""lines of output of trainers"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""the end of a worker's walltime"""
+"""end of a worker's walltime"""
 
 from __future__ import annotations
 

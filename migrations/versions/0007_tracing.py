@@ -1,4 +1,4 @@
-"""attempts have a purpose, and a run may be traced after it was timed"""
+"""purpose of attempts: a run may be traced after it was timed"""
 
 from __future__ import annotations
 

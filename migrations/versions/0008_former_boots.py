@@ -1,4 +1,4 @@
-"""replaced processes of a worker"""
+"""boot ids of a worker's earlier processes"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""when a worker's process started, by its machine's clock"""
+"""boot of a worker's machine, and the time after it at which the worker's process started"""
 
 from __future__ import annotations
 

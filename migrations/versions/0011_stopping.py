@@ -1,4 +1,4 @@
-"""state of an experiment with `stop`: whether another block may follow, the interval found, why it stopped"""
+"""state of an experiment's stop rule: whether another block may follow, the interval reached, the reason to stop"""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def upgrade() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """The rule is evaluated for active experiments when their block ends; ended ones get the reason as it was found."""
+    """Mark active experiments as undecided: the server evaluates the rule when their block ends. Ended experiments get
+    the interval and the reason."""
     experiment = sa.table("experiment", sa.column("id", sa.Integer), sa.column("request", sa.JSON),
                           sa.column("cancelled_at", sa.Double), sa.column("undecided", sa.Boolean),
                           sa.column("rel_ci", sa.Double), sa.column("stop_reason", sa.String))  # fmt: skip
@@ -64,7 +65,8 @@ def _fill(connection: sa.Connection) -> None:
 def _judged(
     variants: list[list[float]], repetitions: int, spent_s: float, stop: dict[str, Any]
 ) -> tuple[float | None, str | None]:
-    """Half the width of the widest median's interval, and why no block followed, by the rule of earlier releases."""
+    """Relative half-width of the widest interval of a median, and the reason why no further block followed, by the rule
+    of earlier releases."""
     bounds = [(median_interval(values), values) for values in variants]
     widths = [(found[1] - found[0]) / (2 * median(values)) for found, values in bounds if found is not None]
     widest = max(widths) if widths and len(widths) == len(variants) else None

@@ -1,4 +1,4 @@
-"""histories; alerts as rows; submitters; start and end times; ids that are never reused"""
+"""histories of runs; a table of alerts; owners of experiments; start and end times; ids that are never reused"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ down_revision = "0011"
 branch_labels = None
 depends_on = None
 
-# Declarations of SQLite's tables, before and after.
+# Parts of SQLite's table declarations, before and after this migration.
 ID, LASTING_ID = "\tid INTEGER NOT NULL,", "\tid INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,"
 KEYS = {table: f"CONSTRAINT pk_{table} PRIMARY KEY (id)" for table in ("experiment", "run", "attempt")}
 ONE_KEY_FOR_ALL = "CONSTRAINT uq_experiment_idempotency_key UNIQUE (idempotency_key)"
@@ -104,7 +104,7 @@ def _rebuild(table: str, edits: Sequence[tuple[str, str]], more: Sequence[str] =
     for old, new in edits:
         declared, count = re.subn(old, new, declared)
         if count != 1:
-            raise RuntimeError(f"table {table} is declared otherwise than expected: {old} is in it {count} times")
+            raise RuntimeError(f"unexpected declaration of table {table}: {old} occurs {count} times instead of once")
     columns = declared.partition("(")[2].rstrip().removesuffix(")")
     connection.exec_driver_sql(f"CREATE TABLE rebuilt ({', '.join([columns, *more])}\n)")
     connection.exec_driver_sql(f"INSERT INTO rebuilt SELECT * FROM {table}")
@@ -120,7 +120,7 @@ def _say_who_submitted_and_when_it_ended() -> None:
         "UPDATE experiment SET owner = coalesce((SELECT 'key:' || key_id FROM experiment_key "
         "WHERE experiment_key.experiment_id = experiment.id), 'local')"
     )
-    # Confirmations that the server or a user requested: a repeated request gets the same experiment.
+    # Confirmations of alerts have one owner, so that a repeated request gets the same experiment.
     op.execute("UPDATE experiment SET owner = 'alerts' WHERE idempotency_key LIKE 'confirm run %'")
     op.execute(
         "UPDATE experiment SET finished_at = (SELECT max(finished_at) FROM run WHERE experiment_id = experiment.id) "
@@ -151,7 +151,7 @@ def _make_histories() -> None:
     )
     op.create_index("ix_run_event_run", "run_event", ["run_id", "id"])
     op.create_index("ix_run_event_experiment", "run_event", ["experiment_id", "id"])
-    # Submissions, claims and ends of attempts are known from their rows; other changes are unknown.
+    # Existing rows contain submissions, claims and ends of attempts; other changes are unknown.
     op.execute(f"""
         INSERT INTO run_event (run_id, experiment_id, at, verb, state, attempt_no, attempt_state, actor, reason)
         SELECT * FROM (

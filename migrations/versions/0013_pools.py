@@ -1,4 +1,4 @@
-"""pools that may bring workers"""
+"""pools of provisioners"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""the small part of each canonical result and its figures, so that most analyses read no payload"""
+"""digest and figures of each canonical result, so that most analyses do not read its payload"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def upgrade() -> None:
 
 
 def create_digests() -> None:
-    """Create the table in its form of that release, and fill it."""
+    """Create the table as it was in this release, and fill it."""
     op.create_table(
         "digest",
         sa.Column("attempt_id", sa.Integer(), nullable=False),
@@ -48,7 +48,7 @@ def create_digests() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """Fill it from the payload of every run that succeeded."""
+    """Fill the digests and figures from the payload of every run that succeeded."""
     from taskloom.server.queue.attempts import payload
 
     result = sa.table("result", sa.column("attempt_id"), sa.column("run_id"), sa.column("payload", sa.LargeBinary),

@@ -1,5 +1,4 @@
-"""the digest of a result in three parts, so that no analysis reads a payload, and parts that runs share are read
-once"""
+"""digests in three parts: no analysis reads a payload, and a part that several runs share is read once"""
 
 from __future__ import annotations
 

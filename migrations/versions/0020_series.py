@@ -1,4 +1,4 @@
-"""the series of a result, with an index of its runs; times of single steps while a run is in progress"""
+"""series of results, with an index of their runs; times of single steps while a run is in progress"""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def upgrade() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """Fill the series from the facts of every canonical result; the facts of repetitions are the same bytes."""
+    """Fill the series from the facts of every canonical result. Repetitions have the same bytes as facts."""
     from gpt2core.spec.series import series_config, series_key, series_machine
 
     result = sa.table("result", sa.column("attempt_id"), sa.column("run_id"), sa.column("received_at"))

@@ -1,4 +1,4 @@
-"""where the node's time of each run went, as columns beside its other figures"""
+"""parts of the node's time that each run took, in seconds"""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_jobs_that_bring_no_worker_are_submitted_ever_more_seldom_and_their_log_
     def reason() -> re.Match[str] | None:
         queue = client.run(run_id).queue
         said = "" if queue is None else queue.waiting_for
-        return re.search(r"job \d+ ended before its worker came; its log is (.*\.log)", said)
+        return re.search(r"job \d+ ended before its worker registered; its log is (.*\.log)", said)
 
     found = until(reason, "the reason at the run")
     assert found is not None

@@ -110,12 +110,12 @@ def test_jobs_that_nothing_needs_are_surplus_newest_first_and_only_while_they_wa
     ("wish", "pool", "why"),
     [
         ({}, "small", None),
-        ({"cores": 2}, "large", "needs 2 cores, its workers have 1"),
+        ({"cores": 2}, "large", "needs 2 cores; the pool's workers have 1"),
         ({"memory_bytes": 2 << 30}, "large", "needs 2,147,483,648 bytes of memory"),
-        ({"timeout_s": 3600.0}, "large", "may take 3600 s, its workers live 1680 s"),
+        ({"timeout_s": 3600.0}, "large", "may take 3600 s; the pool's workers have 1680 s for runs"),
         ({"labels": {"site": "a"}}, "large", "requires site=a"),
         ({"labels": {"site": "b"}}, None, "requires site=b"),
-        ({"pinned_cores": [3]}, "large", "names the cores 3"),
+        ({"pinned_cores": [3]}, "large", "requires the cores 3"),
         ({"labels": {"pool": "large"}}, "large", "requires pool=large"),
     ],
 )
