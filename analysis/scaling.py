@@ -91,7 +91,7 @@ def scaling(processes: Sequence[Process]) -> Table:
             if chosen is not None:
                 bases[f"{kind} {_name(chosen[0])} {step_interval(chosen).median * 1e3:.5g} ms"] = None
         rows.append(_row(group, agrees, base, best))
-    text = "speedup: T(1) of the same scheduler and slices / T(P); speedup_best_serial: best one-thread median / T(P). "
+    text = "Speedup: T(1) of the same scheduler and slices / T(P). Over best T(1): best one-thread median / T(P). "
     return Table(
         text + "; ".join(bases) if bases else "no one-thread run: no speedup",
         rows,

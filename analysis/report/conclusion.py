@@ -10,9 +10,7 @@ from taskloom.analysis.wording import counted
 
 Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
-
-
-LARGE_ERROR = 0.1  # largest error of a forecast against measured steps that is an answer
+LARGE_ERROR = 0.1  # a forecast with a larger error against a measured step is not given
 
 
 def answer(document: Document) -> list[str]:
@@ -135,12 +133,12 @@ def _verdict(row: Mapping[str, Any]) -> str:
         "faster": f"{row['b']} is {figures} times as fast as {row['a']}",
         "slower": f"{row['b']} is slower than {row['a']}, {figures} times as fast",
         "same": f"{row['b']} and {row['a']} are equivalent within the noise floor, {reading}",
-        "undecided": f"nothing is decided between {row['b']} and {row['a']}, {reading}{_why(row)}",
+        "undecided": f"it is undecided whether {row['b']} or {row['a']} is faster, {reading}{_why(row)}",
     }[str(row["verdict"])]
 
 
 def _why(row: Mapping[str, Any]) -> str:
-    """The reason why nothing is decided, where the interval does not show it."""
+    """The reason why a comparison is undecided, where the interval does not show it."""
     reason = str(row.get("reason", ""))
     if reason.startswith("too few processes"):
         return f" ({reason.partition(',')[0]})"

@@ -1,11 +1,17 @@
-"""Elements of the report's page: tables, figures, formatted numbers ("-" for none)."""
+"""Elements of the report's page: tables, figures, formatted numbers ("-" for none).
+
+Intervals contain no-break spaces, so that a line breaks before an interval but not within it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-SHORT = 12  # rows of a table that is not divided between pages
+SHORT = 20  # rows of a table that is not divided between pages
+NO_BREAK = "\u00a0"
+AT_95 = f"[95{NO_BREAK}%]"  # in the heading of a column with intervals
+
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     """A table whose first columns, `left` of them, are text."""
@@ -44,7 +50,7 @@ def ms(value_s: float) -> str:
 
 
 def ms_interval(low_s: float | None, high_s: float | None) -> str:
-    return "" if low_s is None or high_s is None else f" [{ms(low_s)}, {ms(high_s)}]"
+    return "" if low_s is None or high_s is None else f" [{ms(low_s)},{NO_BREAK}{ms(high_s)}]"
 
 
 def mib(size: int | None) -> str:
@@ -52,4 +58,4 @@ def mib(size: int | None) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
-    return "" if low is None or high is None else f" [{low:,.{digits}f}, {high:,.{digits}f}]"
+    return "" if low is None or high is None else f" [{low:,.{digits}f},{NO_BREAK}{high:,.{digits}f}]"

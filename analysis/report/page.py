@@ -10,7 +10,7 @@ from typing import Any
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.report import sections, tokens
 from taskloom.analysis.report.conclusion import variant_name
-from taskloom.analysis.report.elements import framed, table
+from taskloom.analysis.report.elements import NO_BREAK, framed, table
 from taskloom.analysis.wording import counted
 
 Document = Mapping[str, Any]
@@ -34,8 +34,10 @@ th.l:first-child,td.l:first-child{position:sticky;left:0;background:var(--paper)
 @media print{body{margin:0;padding:0;max-width:none;font-size:10pt}h2,h3,summary{break-after:avoid}
 figure,tr{break-inside:avoid}figure:has(table):not(.short){break-inside:auto}figure{overflow:visible}
 table{font-size:7pt;max-width:100%}thead{display:table-header-group}td,th{white-space:normal;padding:.2em .35em}
-td.l{overflow-wrap:anywhere}p,li{orphans:3;widows:3}pre{white-space:pre-wrap;overflow-wrap:anywhere}}
+tr:nth-child(-n+2){break-after:avoid}tr:nth-last-child(-n+3){break-before:avoid}p:has(+ul){break-after:avoid}
+td.l:last-child{overflow-wrap:anywhere}p,li{orphans:3;widows:3}pre{white-space:pre-wrap;overflow-wrap:anywhere}}
 """
+
 
 def page(document: Document) -> str:
     """The whole file."""
@@ -59,7 +61,8 @@ def _subtitle(document: Document) -> str:
     shape = ""
     if problem:
         model = problem["model"]["name"]
-        shape = f"{model}, B {problem['batch']}, T {problem['seq']}, {problem['precision']}, data {problem['data']}. "
+        sizes = f"B{NO_BREAK}{problem['batch']}, T{NO_BREAK}{problem['seq']}"
+        shape = f"{model}, {sizes}, {problem['precision']}, data {problem['data']}. "
     counts = ", ".join(f"{count} {state}" for state, count in experiment["by_state"].items())
     told = (
         f"Experiment {experiment['experiment_id']}, submitted {experiment['created_at'][:16].replace('T', ' ')} UTC, "

@@ -236,7 +236,7 @@ def efficiency(document: Document) -> str:
             parts.append(rect(x(at), top + ROW * i + 4, x(at + share) - x(at), ROW - 8, colour, told))
             at += share
         parts.append(text(WIDTH - RIGHT + 6, top + ROW * i + 16, f"{100 * values[0] / sum(values):.1f} %", size=11))
-    parts += legend([(name, colour, "box") for name, colour in TIME.items()], WIDTH - RIGHT + 46, top + 10)
+    parts += legend([(name, colour, "box") for name, colour in TIME.items()], WIDTH - RIGHT + 54, top + 10)
     return figure(WIDTH, height, parts, "Where the threads' time went")
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from gpt2core.spec.config import PHASES
 from taskloom.analysis.report import lanes, plots
 from taskloom.analysis.report.conclusion import at, doubt, faster_above_1, milliseconds, ratio_of, threads, variant_name
-from taskloom.analysis.report.elements import figure, interval, mib, ms, ms_interval, number, share, table
+from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 
 Document = Mapping[str, Any]
 
-SPEEDUPS = ("variant", "speedup of the step [95 %]", "efficiency", "of forward [95 %]", "efficiency",
-            "of backward [95 %]", "efficiency", "over best T(1) [95 %]")  # fmt: skip
+SPEEDUPS = ("variant", f"speedup of the step {AT_95}", "efficiency", f"of forward {AT_95}", "efficiency",
+            f"of backward {AT_95}", "efficiency", f"over best T(1) {AT_95}")  # fmt: skip
 OVERLAP = (
     " Under task with sync step or none, phases overlap: the time of a phase is then the time of its own tasks divided "
     "by the number of threads. It leaves out waiting, which the time of the step includes."
@@ -30,10 +30,12 @@ FACTORS = (
 MEMORY_BOUND = (
     "A phase is memory-bound if at least half of its time is in ops below the ridge and its computation scalability is "
     "below 0.9: the same work takes more useful time than on one thread. If only one of the two holds, it is partly "
-    "memory-bound. MFU: model-FLOP utilisation of the step, relative to the measured peak of 1024 x 1024 matrix "
-    "products and to that of multiply-adds in registers, with as many threads."
+    "memory-bound."
 )
-
+MFU = (
+    "MFU: model-FLOP utilisation of the step. Its first column is relative to the measured peak of 1024 x 1024 matrix "
+    "products, its second to that of multiply-adds in registers, both with as many threads."
+)
 
 
 def answer(document: Document) -> str:
@@ -67,7 +69,7 @@ def answer(document: Document) -> str:
         )
         for row in sweep["pooled"]
     ]
-    columns = ["other settings", str(sweep["axis"]), "verdict", "ratio [95 %]", "p, adjusted", "superiority",
+    columns = ["other settings", str(sweep["axis"]), "verdict", f"ratio {AT_95}", "p, adjusted", "superiority",
                "instructions ratio", "sample"]  # fmt: skip
     lacking = sorted({why for row in sweep["rows"] if (why := (row.get("instructions") or {}).get("reason"))})
     told = f" Instructions are unknown: {'; '.join(lacking)}." if lacking else ""
@@ -90,18 +92,19 @@ def runtime(document: Document) -> str:
             variant_name({**row, "sync": ""}),
             ms(row["step_s"]["median"]) + ms_interval(row["step_s"]["low"], row["step_s"]["high"]),
             f"{ms(row['step_s']['q1'])} to {ms(row['step_s']['q3'])}",
-            "-" if row["step_s"]["cv"] is None else f"{row['step_s']['cv']:.1%}",
             str(row["step_s"]["n"]) if len(over) == 1 else f"{row['step_s']['n']} {row['step_s']['over']}",
             ", ".join(map(str, row["outliers"])) or "-",
             f"{row['tokens_per_s']:,.0f}",
-            *_levels(row.get("levels") or {}),
             f"{row['final_loss']:.5f}" + ("" if row["agrees"] else " disagrees"),
         )
         for row in document["scaling"]["rows"]
     ]
-    columns = ["variant", "median step, ms [95 %]", "quartiles, ms", "CV",
-               *(over if len(over) == 1 else ["n"]), "outlier runs", "tokens/s",
-               "SD between processes", "SD between steps", "steps advised", "final loss"]  # fmt: skip
+    columns = ["variant", f"median step, ms {AT_95}", "quartiles, ms", *(over if len(over) == 1 else ["n"]),
+               "outlier runs", "tokens/s", "final loss"]  # fmt: skip
+    spread = [
+        (variant_name({**row, "sync": ""}), share(row["step_s"]["cv"]), *_levels(row.get("levels") or {}))
+        for row in document["scaling"]["rows"]
+    ]
     speedups = [
         (
             variant_name({**row, "sync": ""}),
@@ -126,6 +129,7 @@ def runtime(document: Document) -> str:
         + figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median"
                   + (", over the steps of a single process where there is only one" if "steps" in over else "") + ".")
         + table(columns, rows)
+        + table(["variant", "CV", "SD between processes", "SD between steps", "steps advised"], spread)
         + f'<p class="soft">{SPREAD}</p>'
         + figure(plots.samples(document), "Dots: timed steps. Rings: medians of processes. Black: outliers, more than "
                   "1.5 interquartile ranges beyond a quartile; all figures include them.")
@@ -201,13 +205,15 @@ def memory_bound(document: Document) -> str:
             variant_name(row["variant"]), phase["phase"], phase["answer"],
             f"{phase['memory_time_share']:.0%}", number(phase["computation_scalability"]),
             f"{phase['achieved_gflop_per_s']:.1f}", f"{phase['achieved_gb_per_s']:.1f}",
-            f"{phase['bandwidth_share']:.0%}", number(phase["intensity"], 1), f"{row['mfu']:.1%}",
-            share(row.get("mfu_registers")),
+            f"{phase['bandwidth_share']:.0%}", number(phase["intensity"], 1),
         )
         for row in sharing or shown
         for phase in sorted(row["phases"], key=lambda phase: PHASES.index(phase["phase"]))
         if phase["phase"] in ("forward", "backward", "update")
     ]  # fmt: skip
+    mfu = [
+        (variant_name(row["variant"]), share(row["mfu"]), share(row.get("mfu_registers"))) for row in sharing or shown
+    ]
     best = document["sweep"]["best"]
     chosen = next((row for row in shown if row["variant"] == best), shown[-1])
     ops = [
@@ -223,9 +229,11 @@ def memory_bound(document: Document) -> str:
     name = variant_name(chosen["variant"])
     return (
         "<h2>Is it memory-bound?</h2>"
-        + table(["variant", "phase", "memory-bound", "time below the ridge", "comp. scalability", "GFLOP/s", "GB/s",
-                  "share of bandwidth", "flop/byte", "MFU, products", "MFU, registers"], rows, 3)
+        + table(["variant", "phase", "memory-bound", "time below the ridge", "computation scalability", "GFLOP/s",
+                  "GB/s", "share of bandwidth", "flop/byte"], rows, 3)
         + f'<p class="soft">{MEMORY_BOUND}</p>'
+        + table(["variant", "MFU, matrix products", "MFU, registers"], mfu)
+        + f'<p class="soft">{MFU}</p>'
         + figure(plots.roofline(chosen), f"Roofline of {name}. The roofs were measured on the node with as many "
                   "threads. Larger circles: larger shares of time.")
         + f"<details><summary>Ops of {escape(name)}</summary>{table(columns, ops, 2)}</details>"

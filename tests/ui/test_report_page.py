@@ -9,6 +9,9 @@ pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has th
 WIDER = """() => [...document.querySelectorAll('table')]
   .filter((table) => table.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map((table) => table.rows[0].innerText)"""
+SCROLLED = """() => [...document.querySelectorAll('figure:has(table)')]
+  .filter((figure) => figure.scrollWidth > figure.clientWidth)
+  .map((figure) => figure.querySelector('tr').innerText)"""
 PAPER_PX = 703  # width of A4 between its margins, at 96 pixels an inch
 
 
@@ -24,6 +27,8 @@ def test_a_report_is_accessible_and_as_wide_as_the_screen(world, new_tab, scheme
     page = opened(world, tab)
     assert tab.violations() == []
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    if width == 1100:
+        assert page.evaluate(SCROLLED) == []
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 27, 34)"}[scheme]
 
@@ -40,7 +45,7 @@ def test_a_printed_report_cuts_no_table_and_leaves_no_heading_alone(world, new_t
     # A figure stays whole, and so does a table of few rows; the others repeat their head on each page.
     for figure in page.locator("main figure").all():
         rows = figure.locator("tbody tr").count()
-        assert figure.evaluate("(f) => getComputedStyle(f).breakInside") == ("auto" if rows > 12 else "avoid")
+        assert figure.evaluate("(f) => getComputedStyle(f).breakInside") == ("auto" if rows > 20 else "avoid")
         if rows:
             assert figure.locator("thead").evaluate("(h) => getComputedStyle(h).display") == "table-header-group"
     assert page.pdf(format="A4").startswith(b"%PDF")

@@ -7,7 +7,7 @@ import {Plot} from '../plots/plot.js';
 import {Label, XAxis, YAxis, plain, scale, schedulerColour} from '../plots/scale.js';
 import {Nothing} from './answer.js';
 
-const LARGE = 0.1; // an error as in analysis/report/conclusion.py: with a larger one a forecast is no answer
+const LARGE = 0.1; // as in analysis/report/conclusion.py: a forecast with a larger error is unreliable
 
 /** @param {{of: any}} props */
 function Curves({of}) {
@@ -81,7 +81,7 @@ function Curves({of}) {
 	return html`<section class="panel stack tight">
 		${of.worst_error > LARGE &&
 		html`<div class="notice warn">
-			<strong>This forecast is no answer: it misses a step measured here by ${percent(of.worst_error, 0)}.</strong>
+			<strong>This forecast is unreliable: its error against a measured step is ${percent(of.worst_error, 0)}.</strong>
 		</div>`}
 		<${Plot}
 			title=${`Slices ${slices}`}

@@ -21,7 +21,7 @@ function sentence(found) {
 			faster: `B is ${at} times as fast as A.`,
 			slower: `B is slower than A: ${at} times as fast.`,
 			same: `A and B are equivalent within the noise floor of ${percent(found.noise_floor)}; A's time / B's: ${at}.`,
-			undecided: `Nothing is decided between A and B; A's time / B's: ${at}.`,
+			undecided: `It is undecided whether A or B is faster; A's time / B's: ${at}.`,
 			refused: 'They cannot be compared.'
 		})[found.verdict] ?? found.verdict
 	);
