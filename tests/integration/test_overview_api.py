@@ -71,6 +71,18 @@ def test_the_overview_counts_what_is_going_on(api, node, start_server):
     assert (found["alerts"]["confirmed"], found["newest_alerts"][0]["ratio"]) == (1, 1.2)
 
 
+def test_the_overview_says_why_the_first_queued_runs_wait(api):
+    api.worker("w1")
+    api.submit(axes={"seed": [1, 2, 3]})
+    api.submit(axes={"seed": [4]}, requires={"labels": {"room": "b"}})
+    api.submit(axes={"seed": [5]}, repetitions=2)
+    assert api.get("/overview")["waiting"] == [
+        {"reason": "runs-before", "waiting_for": "1 run before it", "runs": 4},
+        {"reason": "next", "waiting_for": "it is the next run that a worker claims", "runs": 1},
+        {"reason": "no-label", "waiting_for": "no worker has the label room=b", "runs": 1},
+    ]
+
+
 def test_the_queue_is_listed_as_it_is_claimed_with_reasons(api, node):
     api.submit(axes={"seed": [7, 8]}, priority=5, requires={"labels": {"room": "b"}}, name="first")
     first = api.get("/queue/runs", limit=2)

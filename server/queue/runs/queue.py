@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
@@ -21,6 +22,15 @@ from taskloom.server.queue.experiments.models import Block, RequiredLabel
 from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
+
+
+class Queued(NamedTuple):
+    """What a queued run's reason depends on, besides its block."""
+
+    id: int
+    experiment_id: int
+    block: int
+    timeout_s: float
 
 
 @dataclass(frozen=True)
@@ -140,21 +150,25 @@ def place(session: Session, settings: Settings, run: Run) -> QueuePlace | None:
         return None
     ahead = select(func.count()).where(is_queued(), tuple_(Run.rank, Run.id) < tuple_(run.rank, run.id))
     before = session.execute(ahead).scalar_one()
-    reason, text = Outlook(session, settings, [run]).waiting_for(run, before)
+    outlook = Outlook(session, settings, [run])
+    reason, text = outlook.waiting_for(outlook.wish(run), before)
     return QueuePlace(position=before + 1, reason=reason, waiting_for=text)
 
 
 class Outlook:
     """Reasons why queued runs wait; workers, pools, and the blocks of all runs are read once."""
 
-    def __init__(self, session: Session, settings: Settings, runs: Sequence[Run]) -> None:
+    def __init__(self, session: Session, settings: Settings, runs: Sequence[Run | Queued]) -> None:
         self._registered = session.execute(select(func.count()).select_from(Worker)).scalar_one()
         self._offers, self._pools = _offers(session, settings), demand.heard_of(session)
         self._wishes = _wishes(session, runs)
 
-    def waiting_for(self, run: Run, runs_before: int) -> Answer:
-        """Reason why one of the runs waits, with `runs_before` runs ahead of it."""
-        wish = self._wishes[run.experiment_id, run.block]
+    def wish(self, run: Run | Queued) -> Wish:
+        """Requirements of one of the runs. Runs with equal ones wait for the same reason."""
+        return self._wishes[run.experiment_id, run.block]
+
+    def waiting_for(self, wish: Wish, runs_before: int) -> Answer:
+        """Reason why a run with these requirements waits, with `runs_before` runs ahead of it."""
         found = waiting_for(wish, self._offers, self._registered, runs_before)
         return waiting_for_pool(wish, self._pools, found)
 
@@ -195,7 +209,7 @@ def _job_of(pool: PoolSummary) -> Offer:
     )
 
 
-def _wishes(session: Session, runs: Sequence[Run]) -> dict[tuple[int, int], Wish]:
+def _wishes(session: Session, runs: Sequence[Run | Queued]) -> dict[tuple[int, int], Wish]:
     """Requirements of the runs' blocks, by experiment and number; a run's timeout is that of its block's first."""
     first = {(run.experiment_id, run.block): run for run in reversed(runs)}
     labels: dict[int, set[tuple[str, str]]] = {experiment_id: set() for experiment_id, _ in first}
@@ -205,7 +219,16 @@ def _wishes(session: Session, runs: Sequence[Run]) -> dict[tuple[int, int], Wish
         labels[experiment_id].add((key, value))
     of_run = (Run.experiment_id == Block.experiment_id) & (Run.block == Block.number)
     ids = [run.id for run in first.values()]  # SQLite would search pairs of experiment and number in all blocks
-    blocks = session.scalars(select(Block).join(Run, of_run).where(Run.id.in_(ids)))
+    needed = select(  # columns, not objects: hundreds of blocks may be read
+        Block.experiment_id,
+        Block.number,
+        Block.cores_needed,
+        Block.pinned_cores,
+        Block.memory_needed_bytes,
+        Block.node,
+        Block.core_set,
+    )
+    blocks = session.execute(needed.join(Run, of_run).where(Run.id.in_(ids)))
     return {
         (block.experiment_id, block.number): Wish(
             labels=frozenset(labels[block.experiment_id]),

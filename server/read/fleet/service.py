@@ -38,7 +38,7 @@ def queue(database: Database, settings: Settings, cursor: str | None, limit: int
             before = session.execute(ahead).scalar_one()
         for i, run_id in enumerate(ids):
             run, name = rows[run_id]
-            reason, text = outlook.waiting_for(run, before + i)
+            reason, text = outlook.waiting_for(outlook.wish(run), before + i)
             items.append(
                 QueuedRun(
                     position=before + i + 1,

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session, load_only
+from sqlalchemy.orm import Session
 
 from taskloom.contract.overview import AlertCounts, EndedRuns, Overview, RunCounts, Waiting, WorkerCounts
 from taskloom.contract.runs import WaitingReason
@@ -16,7 +16,7 @@ from taskloom.server.db import Database, now, utc
 from taskloom.server.queue.experiments import service as experiments
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run, RunEvent, is_queued
-from taskloom.server.queue.runs.queue import Outlook
+from taskloom.server.queue.runs.queue import Outlook, Queued, Wish
 from taskloom.server.queue.workers import service as workers
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.read.analysis import alerts
@@ -126,14 +126,17 @@ def _ended(session: Session, since: float) -> dict[str, int]:
 
 def _waiting(session: Session, settings: Settings) -> list[Waiting]:
     """Reasons why the first queued runs wait, the most frequent first."""
-    first = select(Run).where(is_queued()).order_by(Run.rank, Run.id).limit(FIRST_QUEUED)
-    needed = load_only(Run.experiment_id, Run.block, Run.timeout_s)  # not the specs, which are most of a run
-    runs = session.scalars(first.options(needed)).all()
+    first = select(Run.id, Run.experiment_id, Run.block, Run.timeout_s).where(is_queued())
+    first = first.order_by(Run.rank, Run.id).limit(FIRST_QUEUED)
+    runs = [Queued(*row) for row in session.execute(first)]
     outlook = Outlook(session, settings, runs)
+    alike: dict[tuple[Wish, bool], list[int]] = {}  # places of runs with one reason
+    for before, run in enumerate(runs):
+        alike.setdefault((outlook.wish(run), before > 0), []).append(before)
     texts: dict[WaitingReason, str] = {}
     counts: Counter[WaitingReason] = Counter()
-    for before, run in enumerate(runs):
-        reason, text = outlook.waiting_for(run, before)
+    for (wish, _), places in alike.items():
+        reason, text = outlook.waiting_for(wish, places[0])
         texts.setdefault(reason, text)
-        counts[reason] += 1
+        counts[reason] += len(places)
     return [Waiting(reason=reason, waiting_for=texts[reason], runs=runs) for reason, runs in counts.most_common()]
