@@ -15,6 +15,8 @@ from playwright.sync_api import Browser, Page, Route
 from bench.server_store import Served
 from taskloom.server.read.dashboard import files
 
+# Pause after a window is opened: Chromium then loads hundreds of modules of its own, on the cores that are measured.
+WINDOW_MS = 1500
 # Records when a page shows its data, in the frame after its last skeleton has disappeared.
 WATCHED = """(() => {
   let shown = null;
@@ -142,13 +144,20 @@ def trace_of(spans: int) -> bytes:
     }).encode())  # fmt: skip
 
 
+def window(browser: Browser) -> Page:
+    """A new window that has finished its own start."""
+    page = browser.new_page()
+    page.wait_for_timeout(WINDOW_MS)
+    return page
+
+
 def loads(browser: Browser, url: str, rounds: int) -> dict[str, Any]:
-    """Times to paint and to data of a page that is opened with an empty cache. The first time is separate, since it may
-    wait for an analysis.
+    """Times to paint and to data of a page that is opened with an empty cache, in an open window. The first
+    time is separate, since it may wait for an analysis.
     """
     paints, shown = [], []
     for i in range(rounds + 1):
-        page = browser.new_page()
+        page = window(browser)
         page.add_init_script(WATCHED)
         page.goto(url, wait_until="commit")
         shown.append(page.evaluate(f"shownAt({60 if i else 300})"))
@@ -159,7 +168,7 @@ def loads(browser: Browser, url: str, rounds: int) -> dict[str, Any]:
 
 def lists(browser: Browser, url: str, presses: int) -> dict[str, list[float]]:
     """Milliseconds from a click on Next page to its rows, repeatedly; then from a typed letter to the next paint."""
-    page = browser.new_page()
+    page = window(browser)
     page.goto(url)
     page.locator("tr[data-row]").first.wait_for()
     took = [page.evaluate(NEXT) for _ in range(presses)]
@@ -199,7 +208,7 @@ def opened(browser: Browser, url: str, run_id: int, spans: int, times: int = 5) 
 
     took = []
     for i in range(times):
-        page = browser.new_page()
+        page = window(browser)
         page.route("**/artifacts/trace.json.gz", answer)
         page.goto(f"{url}run?id={run_id}&view=attempts")
         page.locator("main .skeleton").first.wait_for(state="detached")
