@@ -53,7 +53,8 @@ class Case:
 
     @classmethod
     def parse(cls, name: str, turns: int) -> Case:
-        """MODEL:VARIANT:THREADS, or metg; VARIANT is a scheduler or a variant of bench.schedulers.
+        """MODEL:VARIANT:THREADS or MODEL:VARIANT:THREADS:PRECISION, or metg; VARIANT is a scheduler or a variant of
+        bench.schedulers.
 
         turns: the approximate number of turns of each process.
         """
@@ -61,11 +62,11 @@ class Case:
             cores = list(launch.allowed_cores()[:2])
             sizes = {"max_grain": 8192, "point_s": 0.01, "repetitions": turns // 2}  # two schedulers
             return cls(name, {"threads": 2, "cores": cores, "scheduler": ["task", "fork-join"], **sizes}, "sweep", 0.0)
-        model, variant, threads = name.split(":")
+        model, variant, threads, precision = (*name.split(":"), "fp32")[:4]
         turn_s, warmup, steps = (0.2, 20, 110) if model == "tiny" else (2.5, 2, 3)  # approximate duration of a turn
         settings = {
             "model": model, "batch": 4, "seq": 64, **VARIANTS.get(variant, {"scheduler": variant}),
-            "threads": int(threads), "warmup": warmup, "steps": warmup + 1 + steps * turns,
+            "precision": precision, "threads": int(threads), "warmup": warmup, "steps": warmup + 1 + steps * turns,
             "cores": list(launch.allowed_cores()[: int(threads)]),
         }  # fmt: skip
         return cls(name, settings, "step", turn_s)
@@ -86,7 +87,8 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
     parser.add_argument("--cases", default="tiny:task:2,tiny:fork-join:2,gpt2-124m:task:2,gpt2-124m:fork-join:2,metg",
-                        help="MODEL:SCHEDULER:THREADS, MODEL:VARIANT:THREADS (of bench.schedulers), metg")  # fmt: skip
+                        help="MODEL:SCHEDULER:THREADS, MODEL:VARIANT:THREADS (of bench.schedulers), the same with "
+                             ":bf16, metg")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="pairs of processes of each case")
     parser.add_argument("--turns", type=int, default=20, help="approximate number of turns of each process")
     out_option(parser, "revisions")

@@ -31,14 +31,15 @@ ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
 VECTORS = PANEL // LANES
 HALF = 4  # rows addressed from one base; there are not enough registers for eight
 ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a register tile
-AT_ONCE = 4  # words per turn of the inner loop, with one prefetched line
+AT_ONCE = 4  # words per turn of the inner loop
+PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
 
 
 def register_tile(pairs: bool) -> Any:
     """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places): rows of
     C and the first `columns` of a panel's columns, which lie in its first `vectors` vectors, from `length` words; added
-    to what is there if `adds` is set. With every AT_ONCE words a line is fetched, at ahead + the next of `places`
-    (int64, bytes), whether or not there is memory.
+    to what is there if `adds` is set. With every AT_ONCE words one line is fetched (PAIR_LINES with pairs), at ahead +
+    the next of `places` (int64, bytes), whether or not there is memory.
 
     rows_of says how many rows, and how A's words lie: ONE_ROW; or REGISTER_ROWS rows, the words of each one after the
     other (ALONG_ROWS, a_word is WORD) or LANES rows side by side (ALONG_COLUMNS, a_row is WORD). a, panel, c, ahead and
@@ -116,11 +117,13 @@ def _register_tile(
         builder.cbranch(builder.icmp_signed("<=", phis["k"], last), body, end)
 
         builder.position_at_end(body)
-        if step == AT_ONCE:
-            place = builder.add(places, builder.mul(phis["k"], ir.Constant(I64, PLACE // AT_ONCE)))
-            lanes.prefetch(builder, builder.add(ahead, lanes.load(builder, place, I64, 0, align=PLACE)))
+        lines = PAIR_LINES if pairs else 1
+        place = builder.add(places, builder.mul(phis["k"], ir.Constant(I64, lines * PLACE // AT_ONCE)))
         at_a, at_b, total = phis["at_a"], phis["at_b"], {cell: phis[cell] for cell in cells}
-        for _ in range(step):
+        for word in range(step):
+            if step == AT_ONCE and word * lines % AT_ONCE == 0:
+                offset = lanes.load(builder, place, I64, word * lines // AT_ONCE * PLACE, align=PLACE)
+                lanes.prefetch(builder, builder.add(ahead, offset))
             total = add_word(total, at_a, at_b)
             at_a, at_b = builder.add(at_a, a_word), builder.add(at_b, ir.Constant(I64, PANEL_ROW))
         following = builder.add(phis["k"], ir.Constant(I64, step))
@@ -168,26 +171,70 @@ def place_lines(places, length, rows, size, stride):
 
 
 @kernel
-def multiply_panel(
-    a, a_row, a_word, a_group, panel, length, c, c_row, m, columns, adds, pairs, ahead, ahead_row, rows, places
-):
-    """C (m, columns) from words of A and a panel; strides in bytes, a_group that of LANES rows of A.
-
-    Meanwhile the `rows` source rows of the next panel, ahead_row bytes apart, are fetched, each register tile's share
-    at its `places`.
+def pack_share(panel, b, ldb, depth, columns, pairs, rounded, begin, end):
+    """Words [begin, end) of a panel's first `columns` columns, from b (depth, columns), whose rows are ldb elements
+    apart. panel and b are addresses.
     """
-    vectors = (columns + LANES - 1) // LANES
-    i = 0
-    while i < m:
-        rows_of = ONE_ROW
-        if i + REGISTER_ROWS <= m:
-            rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
-        x, y, z = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row, ahead + rows * i // m * ahead_row
-        if pairs:
-            register_pairs(rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
-        else:
-            register_floats(rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, z, places)
-        i += 1 if rows_of == ONE_ROW else REGISTER_ROWS
+    step = 2 if pairs else 1
+    to, source, rows = panel + begin * PANEL_ROW, b + WORD * begin * step * ldb, min(depth, end * step) - begin * step
+    if columns == PANEL:  # as constants: the inner loop is unrolled
+        pack_depth(to, PANEL_ROW, source, ldb, rows, PANEL, PANEL, pairs, rounded)
+    else:
+        pack_depth(to, PANEL_ROW, source, ldb, rows, columns, (columns + LANES - 1) // LANES * LANES, pairs, rounded)
+
+
+@kernel
+def multiply_block(
+    a, a_row, a_word, a_group, rows, b, ldb, trans_b, depth, length, n, c, c_row, adds, panel, next_panel, places,
+    pairs, rounded
+):  # fmt: skip
+    """C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel; c_row and A's strides in bytes,
+    a_group that of LANES rows.
+
+    While a panel is multiplied the next one is packed, a share of its words after each register tile. The lines of a
+    share are fetched during the tile before. So few lines wait in the caches at a time: B's rows are some KB apart, and
+    the lines of a whole panel would evict each other. The lines of a transposed B follow each other. They are fetched
+    during all tiles of the panel before, which is then packed at once.
+    """
+    tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
+    lines = length // AT_ONCE * (PAIR_LINES if pairs else 1)
+    if trans_b:
+        place_lines(places, lines, (PANEL + tiles - 1) // tiles, WORD * depth, WORD * ldb)
+    else:
+        place_lines(places, lines, (length + tiles - 1) // tiles * step, PANEL_ROW, WORD * ldb)
+    for j in range(-PANEL, n, PANEL):  # at first, a panel is packed only
+        columns, following, packed, i = min(PANEL, n - j), j + PANEL, 0, 0
+        while i < rows:
+            rows_of, tile = ONE_ROW, i // REGISTER_ROWS
+            if i + REGISTER_ROWS <= rows:
+                rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
+            if j >= 0:
+                if trans_b:
+                    ahead = b + WORD * (following + PANEL * tile // tiles) * ldb
+                elif tile + 1 < tiles:
+                    ahead = b + WORD * (length * (tile + 1) // tiles * step * ldb + following)
+                else:
+                    ahead = b + WORD * (following + PANEL)
+                x, y = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row + WORD * j
+                vectors = (columns + LANES - 1) // LANES
+                if pairs:
+                    register_pairs(
+                        rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places
+                    )
+                else:
+                    register_floats(
+                        rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places
+                    )
+            if packed <= tile < tiles and following < n:
+                packed, right = tile + 1, min(PANEL, n - following)
+                if not trans_b:
+                    begin, end = length * tile // tiles, length * packed // tiles
+                    pack_share(next_panel, b + WORD * following, ldb, depth, right, pairs, rounded, begin, end)
+                elif packed == tiles:
+                    width = (right + LANES - 1) // LANES * LANES
+                    pack_transposed(next_panel, b + WORD * following * ldb, ldb, depth, right, width, pairs, rounded)
+            i += 1 if rows_of == ONE_ROW else REGISTER_ROWS
+        panel, next_panel = next_panel, panel
 
 
 @kernel
@@ -199,7 +246,8 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
     are addresses; ld* are row lengths in elements; scratch is the address, a multiple of 64, of PRODUCT_SCRATCH words
     that are the caller's alone.
     """
-    panel, places = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
+    panel, next_panel = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
+    places = next_panel + PRODUCT_DEPTH * PANEL_ROW
     words = places + 2 * WORD * PRODUCT_DEPTH
     most = 2 * PRODUCT_DEPTH if pairs else PRODUCT_DEPTH
     parts = (k + most - 1) // most  # nearly equal, so that C is not read again for a short remainder
@@ -223,24 +271,8 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
                     round_row(words + i * a_row, a + WORD * ((m0 + i) * lda + k0), depth)
             else:
                 at_a, a_row, a_group = a + WORD * (m0 * lda + k0), WORD * lda, LANES * WORD * lda
-            from_rows, size, step = depth, PANEL_ROW, PANEL  # the source of a panel, and the distance to the next one's
-            if trans_b:
-                from_rows, size, step = PANEL, WORD * depth, PANEL * ldb
-            tiles = max(1, rows // REGISTER_ROWS)
-            place_lines(places, length // AT_ONCE, (from_rows + tiles - 1) // tiles, size, WORD * ldb)
-            for j in range(0, n, PANEL):
-                columns = min(PANEL, n - j)
-                width = (columns + LANES - 1) // LANES * LANES
-                if trans_b:
-                    source = b + WORD * (j * ldb + k0)
-                    pack_transposed(panel, source, ldb, depth, columns, width, pairs, rounded)
-                else:
-                    source = b + WORD * (k0 * ldb + j)
-                    if columns == PANEL:  # as constants: the inner loop is unrolled
-                        pack_depth(panel, PANEL_ROW, source, ldb, depth, PANEL, PANEL, pairs, rounded)
-                    else:
-                        pack_depth(panel, PANEL_ROW, source, ldb, depth, columns, width, pairs, rounded)
-                multiply_panel(
-                    at_a, a_row, a_word, a_group, panel, length, c + WORD * (m0 * ldc + j), WORD * ldc, rows, columns,
-                    1 if adds or k0 else 0, pairs, source + WORD * step, WORD * ldb, from_rows, places,
-                )  # fmt: skip
+            multiply_block(
+                at_a, a_row, a_word, a_group, rows, b + WORD * (k0 if trans_b else k0 * ldb), ldb, trans_b, depth,
+                length, n, c + WORD * m0 * ldc, WORD * ldc, 1 if adds or k0 else 0, panel, next_panel, places, pairs,
+                rounded,
+            )  # fmt: skip

@@ -140,5 +140,6 @@ def test_a_case_says_what_is_run_in_turns() -> None:
     assert (large.settings["scheduler"], large.settings["threads"]) == ("fork-join", 1)
     variant = Case.parse("tiny:task none 1x16:2", 20).settings
     assert (variant["sync"], variant["batch_slice"], variant["token_slice"]) == ("none", 1, 16)
+    assert (variant["precision"], Case.parse("tiny:task:2:bf16", 20).settings["precision"]) == ("fp32", "bf16")
     assert not large.warm({"step": 2})
     assert large.warm({"step": 3})
