@@ -2,12 +2,12 @@
 
     python -m bench.agent_cost --rounds 16
 
-One heartbeat in 15 s costs too little to be measured; the usual cost is a fifteenth of the measured excess. Each arm
-has its own server and worker, which wait while another arm runs. In each round every arm runs once, in a random order;
-a run is a fresh trainer on all cores, so that the agent has no core to itself. The figure of a run is the total of its
-timed steps: a heartbeat disturbs few steps, and a median would not show it. Arms are compared by the ratios of their
-rounds, with an exact interval from six rounds on. The agent's processor time is reported too. Raw samples, the machine
-and a table are written to --out (.json and .md).
+The cost of one heartbeat in 15 s is too small to be measured, so the usual cost is a fifteenth of the measured excess.
+Each arm has its own server and worker, which wait while another arm runs. In each round every arm runs once, in a
+random order. A run is a fresh trainer on all cores, so that the agent has no core to itself. The figure of a run is the
+total of its timed steps, since a heartbeat disturbs few steps and a median would not show it. Arms are compared by the
+ratios of their rounds, with an exact interval from six rounds on. The agent's processor time is reported too. Raw
+samples, the machine and a table are written to --out (.json and .md).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def measure(request: ExperimentRequest, rounds: int, most_s: float, folder: Path
             for name in order.sample(list(arms), len(arms)):
                 runs.append({"round": round_no, "arm": name, **run(arms[name], request)})
                 if runs[-1].pop("losses") != losses:
-                    raise SystemExit(f"{name}: other losses than before")
+                    raise SystemExit(f"{name}: losses differ from those of the first run")
                 print(f"[{len(runs)}/{rounds * len(arms)}] {name}: {runs[-1]['total_s']:.3f} s", flush=True)
     return runs
 
@@ -169,7 +169,7 @@ def table(report: Measured) -> str:
         f"Ratio: timed steps' total / that of {BASE}, above 1 where the arm is slower, {HOW}. "
         "Agent: its processor time (the worker's process; claim and delivery included) as a "
         "share of the machine's while the run lasted.", "",
-        "| arm | seconds between beats | timed steps, s | fastest to slowest, s | ratio | 95 % | agent |",
+        "| arm | seconds between heartbeats | timed steps, s | fastest to slowest, s | ratio | 95 % | agent |",
         "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for r in report["rows"]:
@@ -180,8 +180,8 @@ def table(report: Measured) -> str:
     many = report["rows"][-1]
     usual = many["usual_cost_interval"]
     bounds = "" if usual is None else f" (95 % {usual[0]:.2%} to {usual[1]:.2%})"
-    lines += ["", f"One beat in {USUAL_S:g} s, as servers ask for by default, costs {many['usual_cost']:.2%} of a run"
-              f"{bounds}: the measured excess by the ratio of beats."]  # fmt: skip
+    lines += ["", f"One heartbeat in {USUAL_S:g} s, the servers' default, costs {many['usual_cost']:.2%} of a run"
+              f"{bounds}: the measured excess divided by the ratio of heartbeats."]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

@@ -69,7 +69,7 @@ def occasions(times: Sequence[str]) -> list[int]:
 def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key, list[float]]]:
     """The log ratios variant / base of a recording, by round. base: null for the benchmark's own."""
     if record["schema"] not in KINDS:
-        raise SystemExit(f"{record['schema']} is no recording of {', '.join(KINDS)}")
+        raise SystemExit(f"{record['schema']} is not a recording of {', '.join(KINDS)}")
     times, own_base = KINDS[record["schema"]]
     base = base or own_base or record["rows"][0]["variant"]
     # Newer recordings contain the clipping of each run.

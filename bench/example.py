@@ -3,11 +3,12 @@
     python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json}
     python -m bench.example calibrate   # equal runs (A/A) in the same database, and the report again with them
 
-Everything is declared here, before any run: fork-join, task, omp-for and omp-task on two threads, and the first two on
-one thread, whose profiles the forecast starts from; REPETITIONS interleaved blocks, a fresh process each, the first
-repetition of each variant also traced. The number of pairs is fixed beforehand, because a stopping rule would reduce
-the power of the exact test. Runs are excluded if other processes used more than 2 % of their cores (they are listed,
-with their samples). Noise floor 1 %. Database and logs stay in --folder.
+Everything is declared here, before any run. The variants are fork-join, task, omp-for and omp-task on two threads, and
+the first two also on one thread, because the forecast needs their profiles. There are REPETITIONS interleaved blocks.
+Each run is a fresh process; the first repetition of each variant is traced too. The number of pairs is fixed
+beforehand, because a stopping rule would reduce the power of the exact test. Runs are excluded if other processes used
+more than 2 % of their cores; they are listed with their samples. The noise floor is 1 %. Database and logs stay in
+--folder.
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ def told(document: Mapping[str, Any]) -> list[str]:
                         f"measured {point['measured_s']:.4g} s, error {point['error']:+.1%}"
                     )
     errors = [one["worst_error"] for one in document["forecast"]["forecasts"] if one["worst_error"] is not None]
-    lines.append(f"  largest error: {max(errors):.1%}" if errors else "  nothing to compare it with")
+    lines.append(f"  largest error: {max(errors):.1%}" if errors else "  no measured step to compare with")
     lines += [f"  {reason}" for reason in document["forecast"]["missing"]]
     missing = sorted({reason for row in document["roofline"] for reason in row["missing"]})
     lines += [f"roofline: {reason}" for reason in missing]
-    lines.append(f"runs with foreign load, which do not count: {document['left_out'] or 'none'}")
+    lines.append(f"excluded runs with foreign load: {document['left_out'] or 'none'}")
     lines.append(f"marks: {len(document['marks'])}")
     lines += [f"  {mark}" for mark in document["marks"]]
     lines.append(f"traced runs shown: {[row['run_id'] for row in document['traced']] or 'none'}")
@@ -128,7 +129,7 @@ def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
         out.print(f"{finished.by_state} in {time.monotonic() - began:.0f} s", highlight=False)
         for seen in client.calibrations():
             found = ", ".join(f"{each.relative:.2%} with {each.pairs} pairs" for each in seen.detectable)
-            out.print(f"{seen.node} can tell apart {found} (spread {seen.spread:.2%})", highlight=False)
+            out.print(f"{seen.node} can detect differences of {found} (spread {seen.spread:.2%})", highlight=False)
         reported = next((each for each in client.experiments() if each.name == question.name), None)
         if reported is None:
             return 0

@@ -69,9 +69,9 @@ BASE = "ours task"
 COMPARED = (
     "What is compared: `task` replays a graph that was recorded once (static replay); OpenMP's tasks are created anew "
     "in every timestep, with their dependences (dynamic creation), and its loop creates none but waits after every "
-    "timestep. Systems named ours run our kernels, omp-task and omp-for through the runtime's entry points; GCC and "
-    "LLVM are the peer in C, as one writes it, and as ours: creating, waiting, timing and noting as omp-task and "
-    "omp-for do."
+    "timestep. Systems named ours run our kernels; omp-task and omp-for call the runtime's entry points. GCC and LLVM "
+    "are the peer in C: as it is usually written, and `as ours`, which creates, waits, times and records as omp-task "
+    "and omp-for do."
 )
 Sweeps = dict[tuple[str, str], list[list[Point]]]  # (pattern, system) -> a sweep for each round
 

@@ -1,4 +1,4 @@
-"""Compare what a training step takes beside its matrix products, in this tree and in an earlier one.
+"""Compare the time of a training step outside its matrix products, in this tree and in an earlier one.
 
     git worktree add /tmp/before COMMIT
     python -m bench.overhead --before /tmp/before --rounds 8
@@ -100,7 +100,7 @@ def row(variant: str, rounds: list[Measured]) -> Measured:
 def table(report: Measured) -> str:
     of = report["machine"]
     lines = [
-        f"# {report['revisions']['ours']} against {report['revisions']['before']}, beside products, "
+        f"# {report['revisions']['ours']} against {report['revisions']['before']}, outside its products, "
         f"{report['at'][:10]}", "",
         f"Machine: {of['cpu_model']}, {of['cores']} cores, Linux {of['kernel']}; {report['model']}, B4 T64, "
         f"{report['threads']} threads.", "",

@@ -9,7 +9,7 @@ from taskloom.analysis.estimators import FEWEST, paired
 
 HOW = (
     "by Hodges-Lehmann on the logarithms of the rounds' ratios, with its exact 95 % interval over the rounds of this "
-    f"one occasion, which fewer than {FEWEST} rounds do not have"
+    f"one occasion; fewer than {FEWEST} rounds have no interval"
 )
 
 

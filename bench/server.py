@@ -11,7 +11,7 @@ readers  analyses of an experiment of many runs, and claims and heartbeats besid
 memory   an hour of heartbeats, as fast as they are answered; the server's resident memory meanwhile
 
 Server, database and load share this machine; nothing leaves loopback. Each part ends by itself. Parts are recorded in
---out (.json, with raw samples, and .md); a part that is run again replaces its record.
+--out (.json, with raw samples, and .md); a repeated part replaces its record.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m bench.start --models tiny,gpt2-124m --rounds 5
 
-Every measurement is a separate process, started as a worker starts it; its time is taken when its events arrive. A
-first step began when it is reported, less its own time, so the report's delay is included. Each round runs every model
-with the kernels in the cache, reading its weights from a checkpoint; the time of only reading its bytes is measured
-too. One more process runs with an empty cache. Written to --out (.json and .md).
+Every measurement is a separate process, started as a worker starts it. Times are those at which its events arrive; the
+first step begins its own duration before its report, so the report's delay is included. Each round runs every model
+with the kernels in the cache, reading its weights from a checkpoint. The time of only reading the checkpoint's bytes is
+measured too. One more process runs with an empty cache. Written to --out (.json and .md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ skeleton is left), the next page of a list, a letter typed to the next paint; a 
 trace of many spans from its click to its picture, and frames while it is zoomed. It also measures the bytes of code as
 sent, and the server's CPU with a visible, a hidden and no idle tab.
 
-A part that fails is recorded, and the others are measured all the same. Exits 1 if a part failed or missed its budget.
+A part that fails is recorded, and the others are still measured. The exit code is 1 if a part failed or a figure missed
+its budget.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Parts:
         found = None
         try:
             found = part()
-        except Exception as error:  # any error: the other parts are measured all the same
+        except Exception as error:  # any error: the other parts are still measured
             self.report["failed"][name] = f"{type(error).__name__}: {error}"
         told = self.report["failed"].get(name, "done")
         say(f"{name}: {told}, {time.monotonic() - began:.0f} s")
@@ -140,7 +141,7 @@ def main() -> None:
     if path is None:
         parser.error("no Chromium is installed (Debian: chromium)")
     if options.fill_only and options.keep is None:
-        parser.error("--fill-only takes --keep")
+        parser.error("--fill-only needs --keep")
     on = record.machine()
     with database(options.database, options.keep) as database_url, serve(database_url) as served:
         fill(served, options.runs)

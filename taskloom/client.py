@@ -69,7 +69,7 @@ class Client(Connection):
     """Client of one server. Threads may share it. Close it, or use it in `with`."""
 
     def submit(self, request: ExperimentRequest, idempotency_key: str | None = None) -> ExperimentDetail:
-        """Queue an experiment. A key given twice with the same request submits it once."""
+        """Queue an experiment. idempotency_key: a repeated request with the same key queues nothing new."""
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._ask("POST", "/experiments", ExperimentDetail, body=request, headers=headers)
 
@@ -144,7 +144,7 @@ class Client(Connection):
         return self._ask("GET", "/whoami", Identity)
 
     def queue(self) -> Iterator[QueuedRun]:
-        """Queued runs in the order of claims, with what they wait for."""
+        """Iterate over the queued runs in the order of claims, with what they wait for."""
         return self._pages(lambda query: self._page("/queue/runs", QueuedRunPage, query), {})
 
     def variants(self, experiment_id: int) -> list[VariantRow]:
@@ -176,11 +176,11 @@ class Client(Connection):
         return make(content.getvalue(), filters.get("columns"))
 
     def samples(self, run_id: int) -> SampleList:
-        """Every timed step of the run's result."""
+        """Return every timed step of the run's result."""
         return self._ask("GET", f"/runs/{run_id}/samples", SampleList)
 
     def samples_of(self, runs: str) -> Iterator[RunSamples]:
-        """Every timed step of the succeeded runs of a selection."""
+        """Iterate over the timed steps of the succeeded runs of a selection."""
         return self._pages(lambda query: self._page("/samples", SamplesPage, query), {"runs": runs})
 
     def result(self, run_id: int) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class Client(Connection):
         return self._ask("GET", f"/runs/{run_id}/log", LogPage, query=query)
 
     def steps(self, run_id: int, cursor: str | None = None) -> StepPage:
-        """Steps of a running run, after `cursor`."""
+        """Return the steps of a running run after `cursor`."""
         return self._ask("GET", f"/runs/{run_id}/steps", StepPage, query={"cursor": cursor} if cursor else {})
 
     def run_changes(self, run_id: int) -> Iterator[StateChange]:
@@ -270,7 +270,7 @@ class Client(Connection):
         return self._rows("roofline", RooflineRow, experiment_id=experiment_id)
 
     def forecast(self, experiment_id: int, cores: str | None = None) -> Outlook:
-        """Steps on more cores, such as "1,2,4,8"."""
+        """Return forecast steps on more cores. cores: such as "1,2,4,8"."""
         from taskloom.analysis.outlook import Outlook
 
         return self._analysis("forecast", Outlook, experiment_id=experiment_id, cores=cores)
@@ -293,7 +293,7 @@ class Client(Connection):
         return self._rows("calibration", Calibration)
 
     def history(self, run_id: int | None = None) -> list[Series]:
-        """Every series of the latest runs, or the series of one run, with changes and alerts."""
+        """Return every series of the latest runs, or the series of one run, with changes and alerts."""
         from taskloom.analysis.history import Series
 
         return self._rows("history", Series, run_id=run_id)
@@ -308,7 +308,7 @@ class Client(Connection):
         return self._pages(lambda each: self._page(path, SeriesRunPage, each), parameters(filters))
 
     def series_changes(self, series_id: int) -> SeriesChanges:
-        """Changes of a series, and the results of fresh runs."""
+        """Return the changes of a series, and the results of fresh runs."""
         from taskloom.analysis.history import SeriesChanges
 
         return self._analysis(f"history/series/{series_id}/changes", SeriesChanges)
@@ -323,7 +323,7 @@ class Client(Connection):
         return self._ask("POST", f"/analysis/history/{run_id}/confirm", ExperimentDetail)
 
     def prune(self, request: PruneRequest) -> PruneReport:
-        """Delete old runs; repeat requests while there are more."""
+        """Delete old runs, some with each request. Repeat it while `more` of the answer is true."""
         return self._ask("POST", "/prune", PruneReport, body=request)
 
     def create_webhook(self, request: WebhookRequest) -> WebhookCreated:
@@ -337,7 +337,7 @@ class Client(Connection):
         self._send("DELETE", f"/webhooks/{webhook_id}")
 
     def deliveries(self, webhook_id: int) -> Iterator[DeliverySummary]:
-        """Deliveries of a webhook, newest first: delivered, waiting or failed."""
+        """Iterate over the deliveries of a webhook, newest first: delivered, waiting or failed."""
         return self._pages(lambda query: self._page(f"/webhooks/{webhook_id}/deliveries", DeliveryPage, query), {})
 
     def create_key(self, request: KeyRequest) -> KeyCreated:

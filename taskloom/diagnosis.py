@@ -158,7 +158,7 @@ def products() -> Check:
 def perf_counters() -> Check:
     number = PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
-        return warn("perf counters", f"not known for {platform.machine()}", "results will have none")
+        return warn("perf counters", f"not supported on {platform.machine()}", "results will not contain counters")
     # struct perf_event_attr: hardware cycles of this process, user space only (exclude_kernel, exclude_hv).
     attributes = struct.pack("=IIQQQQQ", 0, 112, 0, 0, 0, 0, (1 << 5) | (1 << 6)).ljust(112, b"\0")
     library = ctypes.CDLL(None, use_errno=True)
@@ -170,7 +170,9 @@ def perf_counters() -> Check:
     reason = f"{os.strerror(ctypes.get_errno())}, perf_event_paranoid = {paranoid}"
     refused = paranoid is not None and paranoid > 2
     advice = (
-        "sudo sysctl kernel.perf_event_paranoid=2" if refused else "the machine has none; results will have none"
+        "sudo sysctl kernel.perf_event_paranoid=2"
+        if refused
+        else "this machine has none; results will not contain counters"
     )
     return warn("perf counters", reason, advice)
 

@@ -27,7 +27,7 @@ class Sort(click.ParamType[str]):
         for column in self._columns:
             if asked in (column, column.removesuffix("_at"), column.removesuffix("_s")):
                 return minus + column
-        return self.fail(f"{asked!r} is none of {', '.join(self._columns)}", parameter, context)
+        return self.fail(f"{asked!r} is not one of {', '.join(self._columns)}", parameter, context)
 
 
 def period_options(command: F) -> F:

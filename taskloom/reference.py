@@ -23,8 +23,8 @@ A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `
 (`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT` and `TASKLOOM_WAIT_S`
 (length of a long poll in seconds). `data` and `checkpoint` of a submitted run are names of files below these roots;
 `stdlib` and `synthetic` need none. The default spool is `~/.local/state/taskloom/spool/WORKER_ID` (`XDG_STATE_HOME`). A
-worker whose cache folder is not writable uses `SPOOL/cache` and says so. A worker whose id is used with another spool
-waits until the other process has left or is silent, and says so.
+worker whose cache folder is not writable uses `SPOOL/cache` and logs this. If another process uses the worker's id
+with another spool, the worker logs this and waits until the other process has left or is silent.
 
 The trainer reads `TASKLOOM_CACHE_DIR` (compiled code, proven task graphs, measured peaks, the table of products;
 default `~/.cache/taskloom`), `TASKLOOM_CLOCK` (`clock_gettime`: time tasks without the processor's counter),

@@ -36,12 +36,12 @@ def read(path: Path, most_bytes: int = MOST_BYTES) -> Trace:
         with gzip.open(path) as file:
             text = file.read(most_bytes + 1)  # limited, because a megabyte may unpack to a gigabyte
         if len(text) > most_bytes:
-            raise ValueError(f"unpacked it has more than {most_bytes} bytes")
+            raise ValueError(f"its content has more than {most_bytes} bytes")
         return trace_of(json.loads(text))
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error
     except (ValueError, EOFError, RecursionError, zlib.error) as error:
-        raise InputError(f"{path.name} is no trace: {error}") from error
+        raise InputError(f"{path.name} is not a trace: {error}") from error
 
 
 def write(path: Path, form: Format, traces: Sequence[tuple[str, Trace]]) -> list[Path]:

@@ -17,7 +17,7 @@ def _cell(builder, address):
 
 @intrinsic
 def load_acquire(typingctx, address):
-    """The cell's value; later accesses stay after it."""
+    """Load the cell; later accesses are not moved before it."""
 
     def codegen(context, builder, signature, args):
         return builder.load_atomic(_cell(builder, args[0]), "acquire", 8)
@@ -27,7 +27,7 @@ def load_acquire(typingctx, address):
 
 @intrinsic
 def load_relaxed(typingctx, address):
-    """The cell's value, in no order with other accesses."""
+    """Load the cell; other accesses may be moved across it."""
 
     def codegen(context, builder, signature, args):
         return builder.load_atomic(_cell(builder, args[0]), "monotonic", 8)
@@ -37,7 +37,7 @@ def load_relaxed(typingctx, address):
 
 @intrinsic
 def store_release(typingctx, address, value):
-    """Set the cell; earlier accesses stay before it."""
+    """Set the cell; earlier accesses are not moved after it."""
 
     def codegen(context, builder, signature, args):
         builder.store_atomic(args[1], _cell(builder, args[0]), "release", 8)
@@ -48,7 +48,7 @@ def store_release(typingctx, address, value):
 
 @intrinsic
 def store_relaxed(typingctx, address, value):
-    """Set the cell, in no order with other accesses."""
+    """Set the cell; other accesses may be moved across it."""
 
     def codegen(context, builder, signature, args):
         builder.store_atomic(args[1], _cell(builder, args[0]), "monotonic", 8)
@@ -69,7 +69,7 @@ def fetch_add(typingctx, address, value):
 
 @intrinsic
 def compare_exchange(typingctx, address, expected, desired):
-    """Set the cell to desired if its value is expected; return whether it was. Sequentially consistent."""
+    """Set the cell to `desired` if it contains `expected`; return whether it did. Sequentially consistent."""
 
     def codegen(context, builder, signature, args):
         pair = builder.cmpxchg(_cell(builder, args[0]), args[1], args[2], "seq_cst", "seq_cst")

@@ -1,8 +1,8 @@
 """Calls of compiled functions from Python, without Numba. A call releases the GIL.
 
-A function's C interface takes the address of int64 cells (compiler.py generates it). The first is for the result; an
-integer, a float or a bool takes one, an array one for its address and one for each dimension, a tuple those of its
-parts.
+The C interface of a function, which compiler.py generates, takes the address of int64 cells. The first cell receives
+the result. An integer, a float or a bool takes one cell. An array takes one for its address and one for each dimension.
+A tuple takes the cells of its parts.
 """
 
 from __future__ import annotations

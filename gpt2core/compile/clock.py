@@ -1,5 +1,7 @@
-"""A clock cheap enough to read twice a task: the processor's constant-rate counter, calibrated against
-CLOCK_MONOTONIC over the whole run. Where there is no such counter (target.CLOCK), clock_gettime itself.
+"""A clock that is cheap enough to be read twice for each task.
+
+It is the processor's constant-rate counter, calibrated against CLOCK_MONOTONIC over the whole run. Where there is no
+such counter, it is clock_gettime (target.CLOCK).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ CLOCK_MONOTONIC = 1
 
 @intrinsic
 def ticks(typingctx):
-    """The counter, as int64. Only differences mean anything; `Calibration` turns them into seconds."""
+    """The counter as int64. Only differences have a meaning; `Calibration` converts them into seconds."""
 
     def codegen(context, builder, signature, args):
         if CLOCK == "tsc":
@@ -48,20 +50,20 @@ def _ready() -> Call:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Seconds a tick, from two paired readings of the counter and of CLOCK_MONOTONIC."""
+    """Seconds per tick, from two paired readings of the counter and of CLOCK_MONOTONIC."""
 
     seconds_per_tick: float
 
     @classmethod
     def between(cls, first: tuple[int, int], last: tuple[int, int]) -> Calibration:
-        """From two `pair()`s; at least some milliseconds should lie between them."""
+        """Calibrate with two `pair()`s, milliseconds apart or more. Raises ValueError if the counter stood still."""
         if last[0] == first[0]:
             raise ValueError("the counter did not advance between the two readings")
         return cls((last[1] - first[1]) * 1e-9 / (last[0] - first[0]))
 
 
 def pair() -> tuple[int, int]:
-    """(ticks, monotonic nanoseconds) read as close together as can be: the tightest of a few tries."""
+    """(ticks, monotonic nanoseconds) of one instant: of five attempts the one whose readings were closest together."""
     best = None
     read = _ready()
     for _ in range(5):

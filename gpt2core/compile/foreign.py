@@ -1,5 +1,5 @@
-"""Calls from compiled code to C functions by address. The address is an argument, because a constant one would defeat
-the cache."""
+"""Calls from compiled code to C functions by address. The address is an argument, because cached code cannot contain
+it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpt2core.compile.llvm import I64
 def call_c(typingctx, address, arguments):
     """Call the function at an address with a tuple of int64; its result as int64.
 
-    What the function takes may be narrower, as a pointer or an int is passed in the same way. Of a narrower result only
-    the low bits mean anything, of void nothing does.
+    Parameters may be narrower, since a pointer or an int is passed in the same way. Of a narrower result only the low
+    bits have a meaning. The result of a void function has none.
     """
     count = len(arguments)
 

@@ -4,8 +4,8 @@ A kernel is plain arithmetic on arrays (`kernel`). An entry is its C function: v
 pointers. So one compiled runtime can call any kernel by its address, and kernels compile, cache and change one by one.
 Entries are generated from kernels' signatures (entries.py).
 
-    operands  4 int64 an operand: address, two dimensions, bytes from one thread's own part to the next; a scalar stands
-              in the first
+    operands  4 int64 for each operand: address, two dimensions, bytes between the parts of two threads if each has its
+              own; a scalar is in the first
     tile      the tile's integers, as the step program gives them
     context   STEP, THREAD, SCRATCH (address of this thread's words for matrix products)
 
@@ -29,8 +29,8 @@ CONTEXT_SIZE = 8  # int64; one cache line
 OPERAND_SIZE = 4  # int64
 OF_KERNEL = "ppp"  # parameters of a kernel's entry: three pointers
 
-# Sums may be reordered, products fused and divisions made products with the reciprocal, but NaN and infinity keep their
-# meaning: a diverging run must show it.
+# Sums may be reordered, products fused, and divisions replaced by products with the reciprocal. NaN and infinity keep
+# their meaning, because a diverging run must be seen.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 ENTRY_FLAGS = {"error_model": "numpy", "fastmath": FASTMATH}
 
@@ -113,7 +113,7 @@ class Function:
 
 
 class Entry:
-    """A function that compiled code calls by its address: of pointers (p) and integers (i), without a result.
+    """A function of pointers (p) and integers (i) without a result, which compiled code calls by its address.
 
     It is compiled, or loaded, when its address is first used. `make` returns the function, and `made_from` is what it
     depends on.
@@ -151,9 +151,9 @@ carray: Any = Borrowed("carray")
 def kernel(function: Callable[..., Any]) -> Any:
     """Declare arithmetic: no bounds checks, no error for x / 0; inlined where compiled code calls it.
 
-    Inlined because an object file's copy of a called function may be replaced by another file's copy when the linker
-    meets both, and two copies may differ in how products are fused: a run that compiles and a run that loads from the
-    cache must give the same bits (tests/e2e/test_cold_start.py).
+    It is inlined because the linker keeps one copy of a function that several object files contain, and two copies may
+    fuse products differently. A run that compiles and a run that loads from the cache must give the same bits
+    (tests/e2e/test_cold_start.py).
     """
     return Function(function, fastmath=FASTMATH, inline="always")
 
@@ -262,7 +262,7 @@ def call_entry(typingctx, address, operands, tile, context):
 def bare(array):
     """An int64 array without its reference count; the caller keeps the memory alive.
 
-    Every use of a counted array may cost two atomic operations on a line that all threads share: in the task loop they
-    cost four times as much as everything else did (docs/decisions/0007).
+    Every use of a counted array may cost two atomic operations on a cache line that all threads share. In the task loop
+    these took four times as long as everything else (docs/decisions/0007).
     """
     return carray(pointer_i64(address_of(array, 0)), array.shape)

@@ -62,8 +62,8 @@ def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -
 
 
 def _compiled(path: Path, symbol: str, make: Callable[[str], Compiled]) -> Compiled:
-    """Compile and store a function, unless another process does; then wait for that. Raises UnreadableFile if it cannot
-    be stored."""
+    """Compile and store a function, or wait for another process that is compiling it. Raises UnreadableFile if it
+    cannot be stored."""
     beside = path.with_suffix(".lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,8 +145,8 @@ def _link(symbol: str, compiled: Compiled) -> int:
 def _linker(frees: bool) -> llvm.ExecutionEngine:
     """LLVM's linker in memory. Its module stays empty, so nothing is compiled for it.
 
-    A linker keeps the first copy of a function that several objects contain, such as Numba's for reference counts. So
-    code that frees memory has its own linker, apart from code whose copies call abort.
+    A linker keeps the first copy of a function that several objects contain, such as Numba's for reference counts. In
+    code that frees no memory, these copies call abort. So code that frees memory has a separate linker.
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

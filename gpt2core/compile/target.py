@@ -25,7 +25,7 @@ NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")  # settings of Numba that do
 
 
 def _clock() -> str:
-    """tsc, the processor's counter, where its rate is constant; else clock_gettime."""
+    """Name of the clock: tsc (the processor's counter) where its rate is constant, else clock_gettime."""
     if platform.machine() == "x86_64":
         try:
             flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("flags")[2].partition("\n")[0].split()

@@ -39,7 +39,7 @@ def maximum32(typingctx, a, b):
 
 @intrinsic
 def multiply_add(typingctx, a, b, c):
-    """a * b + c of float32, in one rounding where the processor can; unlike the operators never reassociated."""
+    """a * b + c of float32, rounded once where the processor can. Unlike the operators, it is never reassociated."""
 
     def codegen(context, builder, signature, args):
         return llvm.call(builder, "llvm.fmuladd.f32", F32, args)
@@ -51,11 +51,11 @@ def multiply_add(typingctx, a, b, c):
 def exp32(x):
     """e**x for float32, relative error below 1.3e-7 where it is normal; 0 below -87.34, inf above 88.376, NaN for NaN.
 
-    Method: x = n ln 2 + r with ln 2 in two parts (Cody & Waite), a polynomial for e**r, n into the exponent's bits.
+    Method: x = n ln 2 + r with ln 2 in two parts (Cody & Waite), a polynomial for e**r, n added to the exponent's bits.
     """
     clipped = min(max(x, LOWEST), HIGHEST)
     n = np.floor(clipped * LOG2_E + HALF)
-    # Operators would be reassociated: both parts of ln 2 folded into one, and the error three times as large.
+    # Operators would be reassociated: both parts of ln 2 would become one, and the error three times as large.
     r = multiply_add(-n, LN2_LOW, multiply_add(-n, LN2_HIGH, clipped))
     p = P5 * r + P4
     p = p * r + P3

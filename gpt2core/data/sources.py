@@ -53,7 +53,8 @@ def open_tokens(config: TrainConfig) -> Tokens:
         tokens = synthetic_tokens(config)
     elif config.data == "stdlib":
         if config.model.vocab < 256:
-            raise ConfigError("data", config.data, f"stdlib's tokens are bytes: vocab ({config.model.vocab}) below 256")
+            known = f"stdlib's tokens are bytes and need a vocab of 256 or more, not {config.model.vocab}"
+            raise ConfigError("data", config.data, known)
         tokens = stdlib_tokens(max(STDLIB_TOKENS, config.batch * config.seq + 1))
     else:
         tokens = map_tokens(config.data)
@@ -69,9 +70,9 @@ def open_tokens(config: TrainConfig) -> Tokens:
 
 
 def synthetic_tokens(config: TrainConfig) -> Tokens:
-    """Tokens drawn independently: enough for all steps, or SYNTHETIC_TOKENS (4 Mi) that are then used again.
+    """Draw tokens independently: enough for all steps, but at most SYNTHETIC_TOKENS (4 Mi), which are then used again.
 
-    zipf: token k with probability proportional to 1 / (k + 1); uniform: all V alike. The seed decides every token.
+    zipf: token k with probability proportional to 1 / (k + 1); uniform: all V alike. The seed determines every token.
     """
     V, per_step = config.model.vocab, config.tokens_per_step
     count = max(per_step + 1, min(per_step * config.steps + 1, SYNTHETIC_TOKENS))
@@ -86,8 +87,8 @@ def synthetic_tokens(config: TrainConfig) -> Tokens:
 def stdlib_tokens(most: int = STDLIB_TOKENS) -> Tokens:
     """The first `most` (default 4 Mi) UTF-8 bytes of the running Python's own standard library, as tokens 0..255.
 
-    All its .py files in the order of their paths, without tests and installed packages. The text depends on the version
-    of Python.
+    The text is that of all its .py files in the order of their paths, without tests and installed packages. It depends
+    on the version of Python.
     """
     root = Path(sysconfig.get_path("stdlib"))
     paths: list[Path] = []

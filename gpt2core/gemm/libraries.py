@@ -56,7 +56,7 @@ def rounded() -> Library:
 def blas(name: str) -> Library:
     """Load "mkl" or "openblas"; else MKL where its wheel is installed, else SciPy's OpenBLAS.
 
-    Raises MachineError if the library asked for is not there.
+    Raises MachineError if the requested library is not installed.
     """
     if name not in ("mkl", "openblas"):
         name = "mkl" if platform.machine() == "x86_64" and _mkl_path() is not None else "openblas"
@@ -76,7 +76,7 @@ def load(name: str, precision: str = "fp32") -> list[Library]:
     """Candidates for products of this precision: all libraries for "auto", else the one named; our own where that one
     does not support the precision.
 
-    Raises MachineError if the library asked for is not there.
+    Raises MachineError if the requested library is not installed.
     """
     if name == "auto":
         return available(precision)
@@ -123,7 +123,7 @@ def _load_openblas() -> Library:
 
 
 def _openblas_path() -> Path | None:
-    """The OpenBLAS of SciPy's wheel, without SciPy, whose import takes longer than the start of many runs."""
+    """Path of the OpenBLAS in SciPy's wheel. SciPy is not imported, since that takes longer than many runs' start."""
     scipy = importlib.util.find_spec("scipy")
     if scipy is None or scipy.origin is None:
         return None

@@ -6,7 +6,7 @@ one stream of whole vectors of B and broadcasts single words of A. A panel is us
 core's cache (Goto & van de Geijn 2008; Van Zee & van de Geijn 2015).
 
 On x86-64 with AVX512-BF16 words are pairs of bfloat16, each one lane of VDPBF16PS; elsewhere operands are rounded to
-bfloat16 and multiplied as float32. Everything is generic vector code to LLVM otherwise.
+bfloat16 and multiplied as float32. All other code is generic vector code for LLVM.
 """
 
 from __future__ import annotations
@@ -36,14 +36,19 @@ PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose pan
 
 
 def register_tile(pairs: bool) -> Any:
-    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places): rows of
-    C and the first `columns` of a panel's columns, which lie in its first `vectors` vectors, from `length` words; added
-    to what is there if `adds` is set. With every AT_ONCE words one line is fetched (PAIR_LINES with pairs), at ahead +
-    the next of `places` (int64, bytes), whether or not there is memory.
+    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places).
 
-    rows_of says how many rows, and how A's words lie: ONE_ROW; or REGISTER_ROWS rows, the words of each one after the
-    other (ALONG_ROWS, a_word is WORD) or LANES rows side by side (ALONG_COLUMNS, a_row is WORD). a, panel, c, ahead and
-    places are addresses, panel a multiple of 64; a_row, a_word and c_row are strides in bytes.
+    It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
+    `length` words of A and of the panel. It adds them to C if `adds` is set, and overwrites C otherwise. For every
+    AT_ONCE words it prefetches one line (PAIR_LINES with pairs), at `ahead` + the next of `places` (int64, bytes),
+    mapped or not.
+
+    rows_of        rows           layout of A's words
+    ONE_ROW        1              any
+    ALONG_ROWS     REGISTER_ROWS  the words of a row are consecutive: a_word is WORD
+    ALONG_COLUMNS  REGISTER_ROWS  the words of LANES rows are side by side: a_row is WORD
+
+    a, panel, c, ahead and places are addresses, panel a multiple of 64. a_row, a_word and c_row are strides in bytes.
     """
 
     @intrinsic
@@ -172,7 +177,7 @@ def place_lines(places, length, rows, size, stride):
 
 @kernel
 def pack_share(panel, b, ldb, depth, columns, pairs, rounded, begin, end):
-    """Words [begin, end) of a panel's first `columns` columns, from b (depth, columns), whose rows are ldb elements
+    """Pack words [begin, end) of a panel's first `columns` columns from b (depth, columns), whose rows are ldb elements
     apart. panel and b are addresses.
     """
     step = 2 if pairs else 1
@@ -188,13 +193,13 @@ def multiply_block(
     a, a_row, a_word, a_group, rows, b, ldb, trans_b, depth, length, n, c, c_row, adds, panel, next_panel, places,
     pairs, rounded
 ):  # fmt: skip
-    """C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel; c_row and A's strides in bytes,
-    a_group that of LANES rows.
+    """Compute C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel. c_row and A's strides are in
+    bytes; a_group is that of LANES rows.
 
-    While a panel is multiplied the next one is packed, a share of its words after each register tile. The lines of a
-    share are fetched during the tile before. So few lines wait in the caches at a time: B's rows are some KB apart, and
-    the lines of a whole panel would evict each other. The lines of a transposed B follow each other. They are fetched
-    during all tiles of the panel before, which is then packed at once.
+    While a panel is multiplied, the next one is packed: a share of its words after each register tile. The lines of a
+    share are prefetched during the tile before, so that few prefetched lines are in the caches at a time. B's rows are
+    some KB apart, and the lines of a whole panel would evict each other. The lines of a transposed B are consecutive.
+    They are prefetched during all tiles of the panel before; then the whole next panel is packed at once.
     """
     tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
     lines = length // AT_ONCE * (PAIR_LINES if pairs else 1)
@@ -239,12 +244,12 @@ def multiply_block(
 
 @kernel
 def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n), row-major float32; op transposes if its flag is set; added to what is
-    there if `adds` is set.
+    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; row-major float32, op transposes if its flag is
+    set.
 
-    Operands are rounded to bfloat16 with `pairs`, which takes AVX512-BF16, or with `rounded`, on any processor. a, b, c
-    are addresses; ld* are row lengths in elements; scratch is the address, a multiple of 64, of PRODUCT_SCRATCH words
-    that are the caller's alone.
+    `pairs` (needs AVX512-BF16) and `rounded` (on any processor) round the operands to bfloat16. a, b, c are addresses;
+    ld* are row lengths in elements. scratch is the address, a multiple of 64, of PRODUCT_SCRATCH words that no other
+    thread uses.
     """
     panel, next_panel = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
     places = next_panel + PRODUCT_DEPTH * PANEL_ROW

@@ -1,7 +1,7 @@
 """Matrix products from compiled code: one interface, `multiply`, over entries of our own product and of libraries.
 
-A library exports the Fortran `sgemm`; its address is passed to compiled code as an argument (a constant one would
-defeat the cache).
+A library exports the Fortran `sgemm`. Its address is an argument of compiled code, because cached code cannot contain
+it.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _spill(builder, value):
 
 @kernel
 def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
-    """Bfloat16 of rows [first, first + count) from k0 on, `depth` long, of a matrix that may be stored transposed; the
-    new row length in elements.
+    """Pack rows [first, first + count) from column k0 on, `depth` long, of a matrix, which may be stored transposed, as
+    bfloat16. Return the new row length in elements.
     """
     if transposed:
         pack_rows(to, source + WORD * (k0 * stride + first), stride, depth, count)
@@ -80,7 +80,7 @@ def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
 
 @entry(PARAMETERS)
 def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """By a library's product of float32, called for `piece` columns at a time, or for all if `piece` is 0."""
+    """`multiply` by a library's sgemm, called for `piece` columns at a time, or for all if `piece` is 0."""
     most = piece if piece else n
     for first in range(0, n, most):
         at_b = b + WORD * first * (ldb if trans_b else 1)
@@ -92,7 +92,7 @@ def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda
 
 @entry(PARAMETERS)
 def product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """By a library's product of bfloat16, from operands that are rounded block by block."""
+    """`multiply` by a library's product of bfloat16. Blocks of the operands are rounded first."""
     second = scratch + WORD * (PRODUCT_SCRATCH // 2)
     for k0 in range(0, k, ROUNDED_DEPTH):
         depth = min(ROUNDED_DEPTH, k - k0)
@@ -115,24 +115,23 @@ def own_product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a,
 
 @entry(PARAMETERS)
 def own_product_of_pairs(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """On AVX512-BF16."""
+    """`multiply` by our own product of pairs of bfloat16, which needs AVX512-BF16."""
     multiply_packed(True, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @entry(PARAMETERS)
 def own_product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """On any processor."""
+    """`multiply` by our own product of operands rounded to bfloat16, on any processor."""
     multiply_packed(False, True, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @kernel
 def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n), added to what is there if `adds` is set; row-major float32, op transposes
-    if its flag is set. a, b, c are addresses in bytes; ld* are row lengths in elements.
+    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; row-major float32, op transposes if its flag is
+    set. a, b, c are addresses in bytes; ld* are row lengths in elements.
 
-    `by` = (address of an entry, and what that takes first: address of a library's function, columns that it is asked
-    for at a time or 0, address of this thread's PRODUCT_SCRATCH words). Products are compiled once, not into each
-    kernel.
+    `by` is the address of an entry and its first arguments: address of a library's function, columns per call or 0 for
+    all, address of this thread's PRODUCT_SCRATCH words. Products are compiled once, not into each kernel.
     """
     code, address, piece, scratch = by
     _call(code, (address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds))

@@ -36,7 +36,7 @@ def pair(typingctx, low, high):
 
 
 def _interleaved(builder, low, high):
-    """Words of a float32 from `low` and one from `high`; bits, scalar or vector."""
+    """Words of float32 from `low` and from `high`, which are given as bits, scalar or vector."""
     kind = low.type
     if DOT_BF16 and kind == WORDS:
         halves = _rounded_both(builder, low, high)
@@ -76,7 +76,7 @@ def _rounded(builder, bits):
 
 @intrinsic
 def round_line(typingctx, source, count, to):
-    """The first `count` of 16 floats, rounded. Nothing else is read or written."""
+    """Round the first `count` of 16 floats. Nothing else is read or written."""
 
     def codegen(context, builder, signature, args):
         source, count, to = args
@@ -100,7 +100,7 @@ def nearest(typingctx, value):
 
 @intrinsic
 def pack_line(typingctx, source, count, to):
-    """Pairs of the first `count` of 32 floats, an odd one with 0. Nothing else is read or written."""
+    """Pack the first `count` of 32 floats in pairs, a last odd one with 0. Nothing else is read or written."""
 
     def codegen(context, builder, signature, args):
         source, count, to = args
@@ -114,8 +114,8 @@ def pack_line(typingctx, source, count, to):
 
 
 def packer(pairs: bool = False, rounded: bool = False) -> Any:
-    """An intrinsic (low, low_count, high, high_count, to): LANES words of a row, or of pairs from two. Elements from
-    a count on, which may be negative, are not read but taken as zeros.
+    """An intrinsic (low, low_count, high, high_count, to) that packs LANES words of a row, or of pairs from two rows.
+    Elements from a count on are zeros and are not read; a count may be negative.
     """
 
     @intrinsic
@@ -138,8 +138,8 @@ pack_floats, pack_rounded, pack_pairs = packer(), packer(rounded=True), packer(p
 
 
 def transposer(pairs: bool = False, rounded: bool = False) -> Any:
-    """An intrinsic (source, source_row, panel): 16 words of each of 16 rows, source_row bytes apart, to 16 columns of a
-    panel.
+    """An intrinsic (source, source_row, panel) that transposes 16 words of each of 16 rows, source_row bytes apart, to
+    16 columns of a panel.
     """
 
     @intrinsic
@@ -181,14 +181,14 @@ transpose_floats, transpose_rounded, transpose_pairs = transposer(), transposer(
 
 @kernel
 def round_row(to, source, count):
-    """Float32 rounded to bfloat16, `count` of them; to may be the source."""
+    """Round `count` float32 to bfloat16; `to` may be the source."""
     for i in range(0, count, LANES):
         round_line(source + WORD * i, count - i, to + WORD * i)
 
 
 @kernel
 def pack_rows(words, source, stride, count, depth):
-    """Pairs (count, (depth + 1) // 2) of the first `depth` elements of rows, `stride` elements apart."""
+    """Pack the first `depth` elements of `count` rows, `stride` elements apart, as pairs (count, (depth + 1) // 2)."""
     length = (depth + 1) // 2
     for i in range(count):
         row, to = source + WORD * i * stride, words + WORD * i * length
@@ -198,7 +198,7 @@ def pack_rows(words, source, stride, count, depth):
 
 @kernel
 def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rounded):
-    """Words along the rows of (depth, count): a row of words from each row, or from two. Zeros up to `width`, a
+    """Pack (depth, count) along its rows: a row of words from each row, or from two, with zeros up to `width`, a
     multiple of LANES.
 
     words_row in bytes; rows of the source are `stride` elements apart.
@@ -230,7 +230,7 @@ def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rou
 
 @kernel
 def pack_transposed(panel, source, stride, depth, count, width, pairs, rounded):
-    """A panel's first `width` columns, a multiple of LANES, from (count, depth): rows become columns, then zeros.
+    """Pack (count, depth) into a panel's first `width` columns, a multiple of LANES: rows become columns, then zeros.
 
     Rows of the source are `stride` elements apart.
     """

@@ -25,7 +25,7 @@ TILE_REGISTERS = bool(FEATURES.get("amx-bf16", False))  # faster for bfloat16, b
 
 
 def _chains(kind: Any, fill: Any, step: Any) -> Any:
-    """An intrinsic (turns, value): each chain's step on itself and vectors of `value`, so many times; their sum."""
+    """An intrinsic (turns, value): `turns` steps of every chain with vectors of `value`; the sum of the chains."""
 
     @intrinsic
     def chains(typingctx, turns, value):

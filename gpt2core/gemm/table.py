@@ -1,8 +1,9 @@
 """Choice of a library, and of a number of columns per call, for each matrix product: measured once on a node, and
 stored.
 
-Libraries differ by shape, and some are faster if a wide product is computed in pieces (docs/decisions/0012). The choice
-decides how results are rounded, so that all runs on a node share one table, whose id is part of their fingerprint.
+Which library is fastest depends on the shape, and some are faster if a wide product is computed in pieces
+(docs/decisions/0012). The choice determines how results are rounded, so all runs on a node share one table, whose id is
+part of their fingerprint.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SCHEMA = "taskloom.products/4"
 PIECES = (768, 1536, 3072)  # columns
 LEAST_FLOP = 500_000  # smaller products (below about 5 us) take the first library
 LEAST_GAIN = 0.03  # minimum gain over the first library, all columns at once
-FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 3_000_000_000  # rounds per candidate: at least, at most, and FLOP
+FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 3_000_000_000  # rounds per candidate: minimum, maximum, and their FLOP
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def choose(
 ) -> Products:
     """This node's table of the fastest library for each product. Missing products are measured and kept.
 
-    A kept choice never changes, since it decides how results are rounded. It is kept with the load during the
+    A kept choice never changes, since it determines how results are rounded. It is kept with the load during the
     measurement; `taskloom doctor` names choices made under load. tell gets events `measuring` (done, total, product).
     """
     worth = worth_choosing(products)
@@ -122,7 +123,7 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     named = {library.name: library for library in libraries}
     words, scratch = new_scratch()
     rng = np.random.default_rng(0)
-    # On mapped pages, as in a run, which are returned afterwards: an allocator would keep them.
+    # Mapped pages, as in a run, are returned afterwards; an allocator would keep them.
     a, b, c = (
         np.frombuffer(pages.reserve(4 * size), np.float32)[:size]
         for size in (product.m * product.k, product.k * product.n, product.m * product.n)
@@ -160,7 +161,7 @@ def _read(path: Path) -> tuple[str, dict[Product, Kept]]:
         return uuid.uuid4().hex[:8], {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise MachineError(
-            f"{path} is not a table of products ({error}); remove it to have it measured again"
+            f"{path} is not a table of products ({error}); remove it, and the products are measured again"
         ) from error
 
 

@@ -1,8 +1,8 @@
 """Causal multi-head attention on one slice, without the T x T matrices.
 
 A slice's rows are contiguous, its sequences one after the other; the slices of a group of sequences follow each other
-in time. So the keys of one sequence are one contiguous run of rows in each slice, `row_of` says where, and a block of
-at most BLOCK queries meets them in a strip of BLOCK x T floats of scratch.
+in time. So the keys of one sequence are consecutive rows in each slice (`row_of`). The products of these keys with a
+block of at most BLOCK queries are in a strip of BLOCK x T floats of scratch.
 """
 
 import math
@@ -32,7 +32,8 @@ def row_of(b, t, sample0, sample1, T, TS):
 
 @kernel
 def run_length(t, end, sample0, sample1, T, TS):
-    """How many tokens from t on, before end, lie in consecutive rows: to the slice's end, or all in a group of one."""
+    """Number of tokens from t to end in consecutive rows: those up to the slice's end, or all if the group has one
+    sequence."""
     if sample1 - sample0 == 1:
         return end - t
     return min(end, (t // TS + 1) * TS) - t
@@ -102,10 +103,10 @@ def attention_forward(
 
 @kernel
 def score_gradients(p, ds, n, width, row, key0, pos0, out, dout, lse, h, hs, scale):
-    """From q k^T and dout v^T to probabilities and the products' gradients, in place on two (n, width) strips.
+    """Turn q k^T and dout v^T into probabilities and gradients of the scores, in place on two (n, width) strips.
 
-    Query i stands at row + i and pos0 + i, column j at key0 + j; later keys get 0. Maths: p = exp(scale * s - lse);
-    ds = scale * p * (dp - sum over channels of dout * out).
+    Query i is in row `row` + i at position pos0 + i; column j is the key at key0 + j. Later keys get 0.
+    Maths: p = exp(scale * s - lse); ds = scale * p * (dp - sum over channels of dout * out).
     """
     for i in range(n):
         seen = min(width, max(0, pos0 + i + 1 - key0))
@@ -136,7 +137,7 @@ def attention_backward(
     Maths:    dv = p^T dout; ds = p * (dout v^T - rowsum(dout * out)) / sqrt(hs); dq = ds k; dk = ds^T q
     Tiles:    disjoint slices are independent
     Cost:     10*C*(t + 1) flop per row at time t, and 4*C again for each pair of tokens in two slices
-    Source:   Dao et al. 2022, algorithm 4, with the loops turned so that owners compute
+    Source:   Dao et al. 2022, algorithm 4, with the loops exchanged so that each owner computes its gradients
     """
     NH, C = lse.shape[1], out.shape[1]
     hs, C3 = C // NH, 3 * C
@@ -148,7 +149,7 @@ def attention_backward(
         dqkv[own : own + pos1 - pos0, C:] = ZERO
         for h in range(NH):
             at_q, at_k, at_v = h * hs, C + h * hs, 2 * C + h * hs
-            # Own queries, against every key that is not later.
+            # This slice's queries with every key that is not later.
             for q0 in range(pos0, pos1, BLOCK):
                 q1 = min(q0 + BLOCK, pos1)
                 n, row = q1 - q0, own + q0 - pos0
@@ -172,7 +173,7 @@ def attention_backward(
                 width = q1 - pos0
                 multiply(by, 1, 0, width, hs, n, at_ds + 4 * pos0, q1, q, C3, address_of(dqkv, own * C3 + at_k), C3, 1)
                 multiply(by, 1, 0, width, hs, n, at_p + 4 * pos0, q1, dy, C, address_of(dqkv, own * C3 + at_v), C3, 1)
-            # Own keys and values, against the queries of later slices.
+            # This slice's keys and values with the queries of later slices.
             width, q0 = pos1 - pos0, pos1
             k, v = address_of(qkv, own * C3 + at_k), address_of(qkv, own * C3 + at_v)
             while q0 < T:

@@ -52,11 +52,11 @@ def layernorm_backward(
     dinp: Matrix, partial: Matrix, dresidual: Matrix, dout: Matrix, inp: Matrix, weight: Vector, mean: Vector,
     rstd: Vector, row0: TileInt, row1: TileInt, slot: TileInt,
 ):  # fmt: skip
-    """The gradient through a LayerNorm and past it, and one slice's share of the parameters' gradients.
+    """The gradient of a LayerNorm's input and of its bypass, and one slice's share of the parameters' gradients.
 
     Writes:   dinp (N, C) =, rows [row0, row1);
               partial (slots, 2*C) =, row `slot`: dweight, then dbias, of these rows
-    Reads:    dresidual (N, C): the gradient that goes past the LayerNorm, or (0, 0) for none;
+    Reads:    dresidual (N, C): the gradient that bypasses the LayerNorm, or (0, 0) for none;
               dout, inp (N, C); weight (C,); mean, rstd (N,)
     Maths:    n = (x - mean) * rstd, g = dout * weight; dx = dresidual + rstd * (g - mean(g) - n * mean(g * n));
               dweight = sum of dout * n, dbias = sum of dout

@@ -1,6 +1,6 @@
 """Hardware counters of one thread through perf_event_open(2), if the machine has them and Linux allows it.
 
-Values are of the thread's whole time in its loop, user space only, waiting included. Source: linux/perf_event.h.
+Values cover the thread's whole time in its loop in user space, waiting included. Source: linux/perf_event.h.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Counters:
                 self.unavailable[name] = why_not(error)
 
     def stop(self) -> dict[str, int | None]:
-        """Read and close the counters. If they took turns on the hardware, a value is scaled up to the whole time."""
+        """Read and close the counters. If the kernel multiplexed them, values are scaled up to the whole time."""
         values: dict[str, int | None] = dict.fromkeys(self.events)
         for name, descriptor in self._open.items():
             count, enabled, counted = struct.unpack("=3Q", os.read(descriptor, 24))
@@ -81,7 +81,7 @@ def why_not(error: OSError) -> str:
         errno.EOPNOTSUPP: "this machine has no such counter (many virtual machines have none)",
         errno.EACCES: "the kernel forbids it: /proc/sys/kernel/perf_event_paranoid",
         errno.EPERM: "the kernel forbids it: /proc/sys/kernel/perf_event_paranoid, or a container's seccomp filter",
-        errno.ENOSYS: "no perf_event_open here",
+        errno.ENOSYS: "this system has no perf_event_open",
         errno.EMFILE: "too many files are open",
     }.get(error.errno or 0, error.strerror or "refused")
     return f"perf_event_open: {meaning} ({name})"

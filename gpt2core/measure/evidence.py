@@ -1,9 +1,9 @@
 """Validity of samples: Linux's counts for the team and the machine during each timed step, and the rule that flags a
 step. Flagged steps stay in the result; its reader decides about them.
 
-Two sources. Each thread of the team reads its own usage as it comes to a step (measure.usage). The thread that watches
-the run reads what the kernel says of the whole machine, a few times a second; between two such readings a counter is
-taken to have grown evenly.
+There are two sources. Each thread of the team reads its own usage when it reaches a step (measure.usage). The thread
+that watches the run reads the kernel's counts of the whole machine a few times a second; a counter is assumed to grow
+evenly between two such readings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOREIGN_SHARE = 0.02  # minimum share of the cores' time over all timed steps; t
 
 RULE = {
     "run_delay": f"a thread was ready but not running for more than {SHARE:.0%} of the step",
-    "involuntary_switches": "a thread was taken off its core (where the run delay is not known)",
+    "involuntary_switches": "a thread was preempted (used only if the run delay is unknown)",
     "migrations": "a thread moved to another core",
     "major_faults": "a thread waited for a page from a disk",
     "steal": f"the host took more than {SHARE:.0%} of the cores' time",
@@ -38,7 +38,7 @@ RULE = {
     "frequency": f"a core ran below {FREQUENCY_SHARE:.0%} of the run's median frequency",
 }
 FOREIGN_S = 0.05  # minimum foreign time
-FOREIGN_RULE = f"the run is marked where other processes used more than {FOREIGN_SHARE:.0%} of its cores' timed steps"
+FOREIGN_RULE = f"the run is marked if other processes used more than {FOREIGN_SHARE:.0%} of its cores' timed steps"
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -196,7 +196,7 @@ WHY_NOT = {
     "major_faults": "getrusage(RUSAGE_THREAD) is refused",
     "run_delay_s": "no /proc/self/task/TID/schedstat: a kernel without CONFIG_SCHED_INFO",
     "steal_s": "/proc/stat does not list these cores",
-    "throttled_s": "no cgroup of this process says how long it was throttled",
+    "throttled_s": "no cgroup of this process reports its throttled time",
     "run_queue": "no /proc/loadavg",
     "frequency_hz": "no cpufreq/scaling_cur_freq: a virtual machine, or a kernel without a frequency driver",
 }

@@ -34,7 +34,7 @@ class Record(NamedTuple):
     phases: Ints  # (P, S, A * PHASE_COUNT * 3 + 1), A micro-batches: first begin, last end, busy time
     task_time: Ints  # (tasks,) summed over all steps
     waited: Ints  # (P, LINE): time without a task, by cause; begin of the loop and of the last task
-    passed: Ints  # (LINE,): how many waits of the graph were passed; the last one: its time, the last task begun before
+    passed: Ints  # (LINE,): number of passed waits of the graph; begin of the last task before the latest; its time
     usage: Ints  # (P, timed steps + 1, LINE): Linux's counts of the thread at each step; or no rows
     desk: Ints  # (P, DESK_CELLS) buffer for such a reading
     events: Ints  # (P, capacity, 4): call or, for a wait, -1 - its column of `waited`; step, begin, end
@@ -51,8 +51,8 @@ def new_record(
     watched: bool = False,
     micros: int = 1,
 ) -> Record:
-    """Empty arrays. `events` is how many calls each thread may trace, `tasks` how many are timed one by one; `watched`:
-    whether each thread reads its usage at every timed step; `micros` micro-batches in a step."""
+    """Empty arrays. events: number of calls that each thread may trace; tasks: number of tasks that are timed singly;
+    watched: whether each thread reads its usage at every timed step; micros: micro-batches in a step."""
     return Record(
         warmup,
         np.zeros(1, np.int64),
@@ -119,7 +119,7 @@ def note_event(record, thread, what, step, begin, end):
 
 @inlined
 def note_waited(record, thread, cause, since, until):
-    """Add to a thread's waiting time; a wait that began before the run began counts from there."""
+    """Add a wait to a thread's waiting time; of a wait that began before the run, only the part in the run."""
     since = max(since, record.begin[0])
     if until > since:
         record.waited[thread, cause] += until - since
@@ -145,7 +145,7 @@ def note_usage(record, thread, step):
 
 @inlined
 def pass_wait(record, now):
-    """Note that a wait was passed. Waits are in order, so there is one writer at a time."""
+    """Record that a wait was passed. Waits are in order, so there is one writer at a time."""
     last = record.waited[0, LAST_BEGIN]
     for thread in range(1, record.waited.shape[0]):
         last = max(last, record.waited[thread, LAST_BEGIN])

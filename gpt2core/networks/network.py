@@ -65,7 +65,7 @@ class Network(Protocol):
 
 def _no_file_format(config: TrainConfig, setting: str) -> ConfigError:
     """Error for a file of weights of a network without a file format."""
-    return ConfigError(setting, getattr(config, setting), f"none: {config.model.network} has no file format")
+    return ConfigError(setting, getattr(config, setting), f"nothing, since {config.model.network} has no file format")
 
 
 def fusion_of(config: TrainConfig) -> str:

@@ -20,7 +20,7 @@ def unreadable(path: str | Path, error: OSError) -> UnreadableFile:
 def open_regular(path: str | Path) -> Iterator[tuple[BinaryIO, int]]:
     """The file, open for reading, and its size in bytes. Raises UnreadableFile, also if it is not a regular file."""
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):  # before opening: a pipe without a writer would wait for ever
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # before opening, which would block on a pipe without a writer
             raise UnreadableFile(path, "not a regular file")
         with Path(path).open("rb") as stream:
             yield stream, os.fstat(stream.fileno()).st_size

@@ -40,7 +40,7 @@ class Residency:
         self._most = self.pieces["interpreter"]
 
     def grew_by(self, piece: str) -> None:
-        """Attribute the resident memory beyond the most before to this piece."""
+        """Attribute the growth beyond the previous maximum to this piece."""
         most = max(self._most, _status_bytes("VmRSS"))
         self.pieces[piece] = self.pieces.get(piece, 0) + most - self._most
         self._most = most

@@ -1,7 +1,7 @@
 """Peaks of this node: matrix products and memory bandwidth by number of threads, measured once and kept.
 
-Standard library only. A worker before its first claim and `taskloom doctor --peaks` have them measured
-(gpt2core.run.roof); every result's environment holds what is kept for its node, or null.
+Standard library only. A worker measures them before its first claim, `taskloom doctor --peaks` at any time
+(gpt2core.run.roof). Every result's environment contains the kept peaks of its node, or null.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def keep(found: Mapping[str, Any]) -> dict[str, Any]:
 def better(earlier: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     """The better of two measurements, figure by figure: a peak is the rate of the undisturbed node.
 
-    Products of different libraries are not comparable, so the later figure is kept. `earlier` counts the figures kept.
+    Products of different libraries are not comparable, so the later figure is kept. `earlier` describes the
+    earlier measurement if some of its figures were kept.
     """
     products = () if earlier.get("blas") == found.get("blas") else PRODUCTS
     threads = {count: dict(row) for count, row in found["threads"].items()}

@@ -23,7 +23,7 @@ def choose_cores(wanted: tuple[int, ...] | None, threads: int, oversubscribe: bo
 
 
 def pin_this_thread(core: int) -> tuple[int, ...]:
-    """Bind the calling thread to a core; the affinity read back afterwards. Raises MachineError if it does not hold."""
+    """Bind the calling thread to a core; the affinity read back afterwards. Raises MachineError if it has no effect."""
     os.sched_setaffinity(0, {core})  # 0: the calling thread
     observed = tuple(sorted(os.sched_getaffinity(0)))
     if observed != (core,):

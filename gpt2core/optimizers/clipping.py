@@ -40,7 +40,7 @@ def gradient_squares(
 
 @kernel
 def clip(clipping: Float64s, norms: Float64s, control: Int64s, squares: Float64s, settings: Float64s, step: Step):
-    """The factor that scales the step's gradients so that their norm is at most the limit; stops the run if the norm is
+    """Compute the factor that scales the step's gradients to a norm of at most the limit. Stop the run if the norm is
     not finite.
 
     Writes:   clipping (1,) float64 =; norms (steps,) float64, element `step` =: the norm before; control (any,) int64,

@@ -68,7 +68,7 @@ def spawning_on(cores: Sequence[int] | None) -> Iterator[None]:
 
 
 class Waiting:
-    """A trainer process that waits for its settings. Nobody reads what it says until a `Child` is made of it.
+    """A trainer process that waits for its settings. Its output is not read until a `Child` is made of it.
 
     Raises OSError if the process cannot be started or may not use the cores.
     """

@@ -1,4 +1,4 @@
-"""Where a node's time went: parts that follow each other without gaps, so that they add up to all of it."""
+"""Split of a node's time into consecutive parts without gaps, which add up to all of it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
 
 def main(work: Callable[[threading.Event], None]) -> int:
-    """Do the work and return the exit code; its errors become events. SIGTERM and SIGINT set the event it gets."""
+    """Call `work` and return the exit code; its errors are emitted as events. SIGTERM and SIGINT set its argument."""
     gc.disable()  # a plan has millions of objects and no cycles, so the garbage collector would find nothing
     end_with_parent()
     stop = threading.Event()

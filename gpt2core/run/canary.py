@@ -31,7 +31,7 @@ PASSES = 4  # over a thread's memory in a repetition: about 1 ms
 REPETITIONS = 16  # before the steps, and as many after them
 BEGIN, END = 0, 1
 
-# x86-64 of any age; r8: memory, r9: lines. Eight chains x = x / 2 + 1 / 2, and every line's four parts read.
+# Any x86-64 processor; r8: memory, r9: lines. Eight chains x = x / 2 + 1 / 2; all four parts of a line are read.
 CODE = "\n".join([
     "mov $0, %r8", "mov $1, %r9",
     "mov $$0x3f000000, %eax", "movd %eax, %xmm8", "shufps $$0, %xmm8, %xmm8",

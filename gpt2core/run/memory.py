@@ -39,7 +39,7 @@ def check_plan_fits(program: Program, run: int) -> None:
     needed, available = graph.planning_bytes(program) + run, host.available_memory_bytes()
     if needed > available:
         count = len(program.tasks)
-        fits = f"a graph of {count} tasks is too large here: larger slices, or a smaller batch, make fewer"
+        fits = f"its graph has {count} tasks; larger slices or a smaller batch give fewer"
         raise NotEnoughMemory(needed, available, fits)
 
 
@@ -62,7 +62,7 @@ def what_fits(config: TrainConfig, available: int) -> str:
     for model in reversed(dict.fromkeys(network_of(config).presets.values())):  # a model with two names is tried once
         if fits(batch=1, seq=min(config.seq, model.context), model=model):
             return f"no batch of this model fits; {model.name} with batch 1 would"
-    return "no batch of this model fits, nor any preset"
+    return "neither this model nor a preset fits with batch 1"
 
 
 def first_touch(team: Team, arenas: Memory, program: Program) -> None:

@@ -138,8 +138,8 @@ def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> 
 
 @contextlib.contextmanager
 def _compiling_beside(planned: Plan, kernels: Sequence[Kernel]) -> Iterator[None]:
-    """Meanwhile another process compiles the scheduler's loop and then these kernels, if this run has a second core.
-    It has ended at the end of the block. What it did not compile, this process compiles when it is first used.
+    """Let another process compile the scheduler's loop and then these kernels, if this run has a second core.
+    That process has ended at the end of the block. This process compiles the missing ones when it first uses them.
     """
     cores = set(planned.cores)
     if len(cores) < 2:

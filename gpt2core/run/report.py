@@ -167,15 +167,15 @@ class Report:
         total_s = math.fsum(timed)
         warnings = []
         if interval is None:
-            warnings.append(f"{len(timed)} timed steps are too few for a 95 % interval of the median; it needs 6")
+            warnings.append(f"{len(timed)} timed steps are too few: a 95 % interval of the median needs 6")
         if config.trace and not self.trace_complete():
             warnings.append(
-                f"the trace is cut off: its buffers have room for {self.measured.record.events.shape[1]} spans a thread"
+                f"the trace is cut off: its buffers hold {self.measured.record.events.shape[1]} spans a thread"
             )
         if settings.stress() is not None:
             warnings.append("TASKLOOM_STRESS delays tasks at random: times are meaningless")
         if len(set(self.measured.planned.cores)) < config.threads:
-            warnings.append("more threads than cores: times say nothing about either scheduler")
+            warnings.append("more threads than cores: the times do not describe the scheduler")
         if machine["load_average"][0] > len(machine["cores_allowed"]) + 1:
             warnings.append(f"the machine was busy: load average {machine['load_average'][0]:.1f}")
         validity, flagged, doubts = self.evidence(step_s)

@@ -1,10 +1,14 @@
 """Measure this node's peaks: `python -m gpt2core.run.roof --result FILE`. It prints one JSON event a line
 (process/launch.py).
 
-For each number of threads, pinned: GFLOP/s of matrix products of 1024 x 1024, each thread its own, by the fastest
-library, and of multiply-adds in vector registers, both in single precision and in bfloat16; and GB/s of triad,
-a = b + s * c on arrays larger than the caches, counted as STREAM does: two reads, a write. The best of some repetitions
-counts: a peak is the rate of the undisturbed node.
+It measures three peaks with each number of pinned threads:
+
+    products   GFLOP/s of matrix products of 1024 x 1024, one on each thread, by the fastest library
+    registers  GFLOP/s of multiply-adds in vector registers
+    triad      GB/s of a = b + s * c on arrays larger than the caches, counted as by STREAM: two reads and a write
+
+Products and registers are measured in single precision and in bfloat16. A peak is the rate of the undisturbed node, so
+the best repetition counts.
 
 Source: McCalpin 1995 (STREAM).
 """

@@ -43,8 +43,10 @@ def train(
     spent: NodeTime | None = None,
     prove: bool = False,
 ) -> TrainResult:
-    """Run a configuration in this process and return what was measured; leave a profile at profile_path, and
-    one in the folder `artifacts` if it can be written. spent: where this process's time went before. prove: see `plan`.
+    """Run a configuration in this process and return its measurements.
+
+    Write a profile to profile_path, and to the folder `artifacts` if that is possible. spent: this process's time so
+    far, by its parts. prove: see `plan`.
 
     emit gets the events of gpt2core.process.launch. Setting `stop` ends the run at a step's end.
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.

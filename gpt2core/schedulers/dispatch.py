@@ -41,18 +41,14 @@ COLUMNS = 8  # of the tables; one cache line a call
 
 @dataclass(frozen=True)
 class Dispatch:
-    """`tasks` (n, COLUMNS) int64 holds each task's first call, with the address of the next one, or 0, in NEXT;
-    `context` (P, CONTEXT_SIZE) a line for each thread; `op_first` (ops + 1,) where each op's tasks begin. `kinds` are
-    the (name, phase) by which times are summed, `blas` the libraries of their products; a call's NUMBER is its index in
-    the program. The other fields keep memory alive.
-    """
+    """A program as tables. A call's NUMBER is its index in the program."""
 
-    tasks: NDArray[np.int64]
-    context: NDArray[np.int64]
-    op_first: NDArray[np.int64]
-    kinds: tuple[tuple[str, str], ...]
-    blas: Mapping[tuple[str, str], str]
-    kept: tuple[NDArray[np.int64], ...]
+    tasks: NDArray[np.int64]  # (n, COLUMNS) each task's first call; NEXT: address of the task's next call, or 0
+    context: NDArray[np.int64]  # (P, CONTEXT_SIZE) a line for each thread
+    op_first: NDArray[np.int64]  # (ops + 1,) where each op's tasks begin
+    kinds: tuple[tuple[str, str], ...]  # (name, phase) by which times are summed
+    blas: Mapping[tuple[str, str], str]  # libraries of their products
+    kept: tuple[NDArray[np.int64], ...]  # memory to which the tables point
 
 
 @entry(OF_KERNEL)
@@ -139,7 +135,8 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
 def operands_of(call: Call, memory: Memory, products: Products | None) -> list[int]:
     """The cells of a call's operands.
 
-    Raises ValueError for a product if nothing computes it, TypeError for an array that is not what its parameter is.
+    Raises ValueError for a product without a library, TypeError for an array of another dtype or rank than its
+    parameter.
     """
     flat: list[int] = []
     for (name, kind), operand in zip(signature(call.kernel).operands.items(), call.operands, strict=True):

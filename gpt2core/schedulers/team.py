@@ -35,7 +35,7 @@ class Team:
         meanwhile call `watch` every period_s here.
 
         The first exception of a thread or of `watch` is raised here once every thread has returned. A failing `watch`
-        must therefore stop the threads; it is called further. Stalled is raised at once.
+        must therefore stop the threads; until then it is called again. Stalled is raised at once.
         """
         ready: Callable[..., Callable[[], Any]] = partial(partial, function)
         if isinstance(function, Function):

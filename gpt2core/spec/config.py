@@ -73,7 +73,7 @@ def check_bool(name: str, value: object) -> None:
         raise ConfigError(name, value, "true or false")
 
 
-SHARE = partial(check_number, low=0.0, high=1.0, accepted="a number from 0 up to, not including, 1")
+SHARE = partial(check_number, low=0.0, high=1.0, accepted="a number of 0 or more and below 1")
 AMOUNT = partial(check_number, low=0.0, high=1e6, accepted="a number of 0 or more")
 EPSILON = partial(check_number, low=1e-30, high=1.0, accepted="a number above 0 and below 1")
 
@@ -125,9 +125,8 @@ class ModelConfig(Model):
             return value
         if isinstance(value, str):
             if value not in PRESETS:
-                raise ConfigError(
-                    "model", value, "one of " + ", ".join(PRESETS) + ", or layers, heads, channels, vocab and context"
-                )
+                sizes = "a mapping of layers, heads, channels, vocab, context"
+                raise ConfigError("model", value, f"one of {', '.join(PRESETS)}, or {sizes}")
             return PRESETS[value]
         if isinstance(value, Mapping):
             return cls.from_sizes(value)
@@ -275,7 +274,7 @@ class TrainConfig:
         if self.warmup is not None and self.warmup >= self.steps:
             raise ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
         if self.fusion == "all" and self.needs_whole_gradients:
-            raise ConfigError("fusion", "all", "none or rows with grad_accum or grad_clip: all gradients are kept")
+            raise ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
         schedulers.scheduler(self.scheduler).check(self)
         if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
             raise ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")

@@ -98,7 +98,7 @@ class NotEnoughMemory(InputError):
     def __init__(self, needed_bytes: int, available_bytes: int, fits: str) -> None:
         gib = 1 << 30
         super().__init__(
-            f"this run needs {needed_bytes / gib:.2f} GiB ({needed_bytes} bytes), "
+            f"this run needs {needed_bytes / gib:.2f} GiB ({needed_bytes} bytes), but "
             f"{available_bytes / gib:.2f} GiB ({available_bytes} bytes) are available; {fits}"
         )
         self.needed_bytes, self.available_bytes, self.fits = needed_bytes, available_bytes, fits
@@ -134,7 +134,7 @@ class Cancelled(CoreError):
 
 
 class Unheard(CoreError):
-    """Standard output is closed or full, so events are lost. The run ends at the end of its step."""
+    """Standard output is closed or full, so events would be lost. The run stops at the end of its step."""
 
     slug = "unheard"
 
@@ -156,7 +156,7 @@ class Violated(CoreError):
 
 
 class GraphError(CoreError):
-    """The task graph does not order two tasks that must be ordered, or cannot be ordered at all."""
+    """The step program is invalid: conflicting tasks without an order, a cycle, or an unknown tensor, row or column."""
 
     slug = "bad-graph"
 
@@ -168,6 +168,6 @@ class Stalled(CoreError):
 
 
 class MachineError(CoreError):
-    """The machine lacks something the trainer needs."""
+    """The machine lacks something that the trainer needs."""
 
     slug = "machine"

@@ -122,7 +122,8 @@ def instructions_per_step(result: Mapping[str, Any]) -> tuple[float | None, str]
     timed_s = result["step_s"][config["warmup"] :]
     busy_s = math.fsum(math.fsum(times[config["warmup"] :]) for times in result["phase_busy_s"].values())
     if busy_s < MOSTLY_USEFUL * int(config["threads"]) * math.fsum(timed_s):
-        return None, f"threads waited for more than {1 - MOSTLY_USEFUL:.0%} of the time, which takes instructions too"
+        share = f"{1 - MOSTLY_USEFUL:.0%}"
+        return None, f"threads waited for more than {share} of the time, and waiting executes instructions too"
     return math.fsum(counted) / len(timed_s), ""
 
 

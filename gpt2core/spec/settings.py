@@ -1,7 +1,7 @@
 """Environment variables of the trainer, read here only, each when it is needed.
 
-None of them changes what a run computes; docs/reference/cli.md lists those of ours, TASKLOOM_*. What a parent process
-hands its trainer (the lifeline, one thread for each BLAS call) stands in process/.
+None of them changes what a run computes; docs/reference/cli.md lists those of ours, TASKLOOM_*. Variables that a parent
+process sets for its trainer (the lifeline, one thread for each BLAS call) are in process/.
 """
 
 from __future__ import annotations

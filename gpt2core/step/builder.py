@@ -68,7 +68,7 @@ class Builder:
         if tensor.layer is None:
             return shape
         if not 0 <= tensor.layer < shape[0]:
-            raise GraphError(f"{tensor} is not there: {tensor.name} has {shape[0]} layers")
+            raise GraphError(f"{tensor} does not exist: {tensor.name} has {shape[0]} layers")
         return shape[1:]
 
     def _extent(self, of: Tensor | Arena) -> tuple[str, int, int, int]:
@@ -89,7 +89,7 @@ class Builder:
         found = []
         for first, last in ranges:
             if not 0 <= first <= last <= rows:
-                raise GraphError(f"rows {first}:{last} of {of} are not there: it has {rows}")
+                raise GraphError(f"rows {first}:{last} of {of} do not exist: it has {rows}")
             if first < last:
                 found.append(Span(kind, offset + first * row_bytes, offset + last * row_bytes))
         return found
@@ -198,5 +198,5 @@ def _operand(what: str, kind: Kind, given: Given) -> Operand:
         Integer: isinstance(given, int),
     }[type(kind)]
     if not fits or (isinstance(given, Own) and isinstance(kind, Array) and not kind.own):
-        raise TypeError(f"{what} is {kind}, not {given}")
+        raise TypeError(f"{what} takes {kind}, not {given}")
     return given.of if isinstance(given, Use) else given

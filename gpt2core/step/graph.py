@@ -231,8 +231,8 @@ def validate(program: Program, graph: Graph) -> None:
                     if missing:
                         a = first + (missing & -missing).bit_length() - 1
                         raise GraphError(
-                            f"nothing orders {describe(graph, a)} before {describe(graph, b)}, "
-                            f"and they conflict on {program.regions[region]}"
+                            f"no path orders {describe(graph, a)} before {describe(graph, b)}, "
+                            f"but they conflict on {program.regions[region]}"
                         )
 
 

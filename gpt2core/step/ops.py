@@ -245,7 +245,7 @@ def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
         if before is access or before.mode is access.mode:
             continue
         if Mode.REDUCE in (access.mode, before.mode):
-            raise GraphError(f"a task reduces region {access.region} and accesses it otherwise too")
+            raise GraphError(f"a task reduces region {access.region} and also accesses it in another mode")
         if before.mode is Mode.READ:
             by_region[access.region] = Access(Mode.UPDATE, access.region)
     return tuple(by_region.values())

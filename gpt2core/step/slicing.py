@@ -66,7 +66,7 @@ def _of_rows(config: TrainConfig, rows: int) -> tuple[int, int]:
 
 
 def _alike(whole: int, most: int) -> int:
-    """Size of the parts when `whole` is cut into as few, nearly equal parts of at most `most`."""
+    """Size of the parts if `whole` is cut into the fewest nearly equal parts of at most `most`."""
     return -(-whole // -(-whole // max(1, most)))
 
 

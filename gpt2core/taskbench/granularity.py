@@ -124,9 +124,9 @@ class Point:
 def metg_s(points: Sequence[Point], peak_iterations_per_s: float) -> float | None:
     """METG(50 %) in seconds: the smallest time per task at which the rate is still half of the peak's.
 
-    Between the last point above and the first one below efficiency is assumed linear in 1 / granularity, which is exact
-    if a task has a constant overhead. None if no point is below (finer than was measured) or none above. Source:
-    Slaughter et al. 2020, section 4.
+    Efficiency is interpolated linearly in 1 / granularity between the last point above half and the first one below it,
+    which is exact for a constant overhead per task. None if no point is below half (METG is finer than was measured) or
+    none is above. Source: Slaughter et al. 2020, section 4.
     """
     by_grain = sorted(points, key=lambda point: point.grain)
     efficiency = [point.iterations_per_s / peak_iterations_per_s for point in by_grain]

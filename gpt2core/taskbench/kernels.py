@@ -83,7 +83,7 @@ def stamp_output(cells, now, point, result):
 
 @kernel
 def stream(address, elements, streamed, iterations):
-    """Add one to CHUNK float64 an iteration, from the end of this thread's last task on, cyclically in its buffer.
+    """Add one to CHUNK float64 per iteration, from where this thread's last task ended, cyclically in its buffer.
 
     Writes:   elements float64 from address on, +=; streamed[0], the iterations so far, +=
     Cost:     CHUNK flop, 16 * CHUNK bytes an iteration

@@ -26,7 +26,7 @@ class Verdicts(click.ParamType[tuple[str, ...]]):
         found = tuple(part.strip() for part in value.split(","))
         for part in found:
             if part not in VERDICTS:
-                self.fail(f"{part!r} is none of {', '.join(VERDICTS)}", parameter, context)
+                self.fail(f"{part!r} is not one of {', '.join(VERDICTS)}", parameter, context)
         return found
 
 

@@ -23,12 +23,12 @@ from taskloom.tables import number
 @click.command()
 @click.option("--peaks", "measure", is_flag=True,
               help="measure the node's peaks by number of threads; later results contain them")  # fmt: skip
-@click.option("--force", is_flag=True, help="with --peaks: measure even while other processes keep cores busy")
+@click.option("--force", is_flag=True, help="with --peaks: measure even if other processes keep cores busy")
 @json_option
 def doctor(measure: bool, force: bool, as_json: bool) -> None:
     """Check whether this machine is fit to measure on. Warnings do not change the exit code."""
     if force and not measure:
-        raise click.UsageError("--force goes with --peaks")
+        raise click.UsageError("--force needs --peaks")
     if measure:
         extras.require("worker")
     checks = diagnosis.examine()
@@ -51,8 +51,8 @@ def measured_peaks(force: bool, as_json: bool) -> dict[str, Any]:
     busy = load.Others().busy_cores()
     if busy > load.MOST_BUSY_CORES and not force:
         message = (
-            f"other processes keep {busy:.1f} cores busy (load average {os.getloadavg()[0]:.1f}), and peaks measured "
-            f"beside more than {load.MOST_BUSY_CORES:g} are too low: stop them, or measure all the same with --force"
+            f"other processes keep {busy:.1f} cores busy (load average {os.getloadavg()[0]:.1f}); with more than "
+            f"{load.MOST_BUSY_CORES:g} the measured peaks are too low. Stop these processes, or measure with --force"
         )
         raise failure(message, {"error": message, "busy_cores": busy}, EXIT_WORK_FAILED, as_json)
     with Bar(error_console(), not as_json, "measuring the node's peaks; nothing else should run") as bar:

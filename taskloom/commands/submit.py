@@ -43,7 +43,7 @@ from taskloom.options import several_settings, stop_rule, train_options
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
 @click.option("--wait", is_flag=True, help="wait until the experiment has ended; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print the trainers' output on standard error")
-@click.option("--idempotency-key", help="repeating a request with the same key queues nothing new")
+@click.option("--idempotency-key", help="a repeated request with the same key queues nothing new")
 @verbose_option
 @server_option
 @json_option

@@ -70,5 +70,5 @@ def test_a_plan_that_would_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(host, "available_memory_bytes", lambda: needed + 1000)
     assert prepare.plan(config, 1000)
     monkeypatch.setattr(graph, "build", lambda *_: pytest.fail("it was made"))
-    with pytest.raises(NotEnoughMemory, match=r"tasks is too large here: larger slices"):
+    with pytest.raises(NotEnoughMemory, match=r"tasks; larger slices or a smaller batch"):
         prepare.plan(config, 1001)

@@ -206,12 +206,12 @@ def test_padded_rows_are_zero_whatever_the_file_holds(saved_bin: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"layers": 3}, r"ln1w is \(2, 24\) there; the model needs \(3, 24\)"),
-        ({"channels": 48}, r"wte is \(128, 24\) there; the model needs \(128, 48\)"),
-        ({"context": 12}, r"wpe is \(11, 24\) there; the model needs \(12, 24\)"),
-        ({"vocab": 51}, "vocab is 50 there; the model has 51"),
-        ({"vocab": 200}, r"wte is \(128, 24\) there; the model needs \(256, 24\)"),
-        ({"heads": 4}, "heads is 3 there; the model has 4"),
+        ({"layers": 3}, r"ln1w has shape \(2, 24\) in the file; the model needs \(3, 24\)"),
+        ({"channels": 48}, r"wte has shape \(128, 24\) in the file; the model needs \(128, 48\)"),
+        ({"context": 12}, r"wpe has shape \(11, 24\) in the file; the model needs \(12, 24\)"),
+        ({"vocab": 51}, "vocab is 50 in the file; the model has 51"),
+        ({"vocab": 200}, r"wte has shape \(128, 24\) in the file; the model needs \(256, 24\)"),
+        ({"heads": 4}, "heads is 3 in the file; the model has 4"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -231,7 +231,7 @@ def test_another_model_is_named_and_nothing_is_written(saved: Path, other: dict[
         (
             lambda t: t.update({"h.0.attn.c_attn.weight": np.zeros((72, 24), np.float32)}),
             ShapeMismatch,
-            r"h\.0\.attn\.c_attn\.weight is \(72, 24\) there.*\(24, 72\)",
+            r"h\.0\.attn\.c_attn\.weight has shape \(72, 24\) in the file.*\(24, 72\)",
         ),
         (lambda t: t.update({"ln_f.bias": np.zeros(24, np.int32)}), BadVersion, r"ln_f\.bias is I32; supported: F32"),
     ],

@@ -65,7 +65,7 @@ def test_a_comparison_fails_on_the_verdicts_that_are_named(
 def test_a_verdict_that_there_is_not_is_bad_usage(script: Script) -> None:
     done = taskloom(script, "compare", "1", "2", "--fail-on", "slow")
     assert done.exit_code == 2
-    assert "'slow' is none of faster, slower" in done.stderr
+    assert "'slow' is not one of faster, slower" in done.stderr
     assert script.asked == []
 
 

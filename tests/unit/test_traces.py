@@ -131,7 +131,7 @@ def test_what_is_no_trace_is_refused(change, told):
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(json.dumps(FOUND).encode() + b" " * (1 << 20), "more than 1048576 bytes"), (b"[" * 10_000, "is no trace")],
+    [(json.dumps(FOUND).encode() + b" " * (1 << 20), "more than 1048576 bytes"), (b"[" * 10_000, "is not a trace")],
 )
 def test_a_file_that_unpacks_to_more_than_a_trace_is_refused(tmp_path, content, why):
     path = tmp_path / "trace.json.gz"

@@ -32,9 +32,9 @@ Weights = Mapping[str, NDArray[np.float32]]
 
 
 def checkpoint_model(path: str | Path) -> ModelConfig:
-    """The model of a checkpoint, from its header alone; with its preset's name if it has a preset's sizes.
+    """The model of a checkpoint, from its header alone. It has a preset's name if it has that preset's sizes.
 
-    A safetensors file that does not say how many heads it has is taken to have heads of 64 channels.
+    If a safetensors file does not contain the number of heads, heads of 64 channels are assumed.
     Raises UnreadableFile, BadMagic, BadVersion, TruncatedFile, CountMismatch, ShapeMismatch.
     """
     if is_safetensors(path):
@@ -93,10 +93,10 @@ def check_suffix(path: str | Path) -> str:
 def initial_weights(model: ModelConfig, seed: int, weights: Weights) -> None:
     """Fill the weights of a new GPT-2: the same numbers for the same seed on every machine.
 
-    Matrices and wte normal with deviation 0.02, wpe 0.01; the two projections onto the residual stream 0.02 / sqrt(2L);
-    LayerNorm's weights 1; every bias and the padded rows of wte 0.
-    Source: Radford et al. 2019, section 2.3 (the residual scale), and OpenAI's GPT-2 code (the deviations; those who
-    use 0.02 for wpe as well, as Hugging Face does, differ there).
+    Matrices and wte are normal with standard deviation 0.02, wpe with 0.01, the two projections onto the residual
+    stream with 0.02 / sqrt(2L). LayerNorm's weights are 1; every bias and the padded rows of wte are 0.
+    Source: Radford et al. 2019, section 2.3 (the residual scale), and OpenAI's GPT-2 code (the deviations; Hugging
+    Face uses 0.02 for wpe too).
     """
     check_buffers(model, weights)
     rng = np.random.Generator(np.random.PCG64([seed, WEIGHTS_STREAM]))
@@ -138,10 +138,12 @@ def check_same_model(path: str | Path, found: ModelConfig, model: ModelConfig) -
     """Raise ShapeMismatch, naming the first tensor and both its sizes, unless the models agree in all but the name."""
     for theirs, ours in zip(weight_specs(found), weight_specs(model), strict=True):
         if theirs.shape != ours.shape:
-            raise ShapeMismatch(path, f"{theirs.name} is {theirs.shape} there; the model needs {ours.shape}")
+            found_shape = f"{theirs.name} has shape {theirs.shape} in the file"
+            raise ShapeMismatch(path, f"{found_shape}; the model needs {ours.shape}")
     for size in ("vocab", "heads"):
         if getattr(found, size) != getattr(model, size):
-            raise ShapeMismatch(path, f"{size} is {getattr(found, size)} there; the model has {getattr(model, size)}")
+            sizes = f"{size} is {getattr(found, size)} in the file; the model has {getattr(model, size)}"
+            raise ShapeMismatch(path, sizes)
 
 
 def _llmc_header(path: str | Path, stream: BinaryIO) -> Header:
@@ -156,9 +158,8 @@ def _llmc_model(path: str | Path, header: Header, size_bytes: int) -> ModelConfi
     except ConfigError as error:
         raise ShapeMismatch(path, f"the header's {error}") from error
     if padded_vocab != model.padded_vocab:
-        raise ShapeMismatch(
-            path, f"wte has {padded_vocab} rows there; {vocab} tokens, padded to 128s, have {model.padded_vocab}"
-        )
+        needed = f"{vocab} tokens, padded to a multiple of 128, need {model.padded_vocab}"
+        raise ShapeMismatch(path, f"wte has {padded_vocab} rows in the file; {needed}")
     values = sum(spec.size for spec in weight_specs(model))
     expected_bytes = HEADER_BYTES + values * VERSION_ITEM_BYTES[int(header[1])]
     if size_bytes < expected_bytes:
@@ -184,4 +185,4 @@ def _read_into(path: str | Path, stream: BinaryIO, out: NDArray[np.float32], ver
 
 def _read_exactly(path: str | Path, stream: BinaryIO, out: NDArray[np.float32] | NDArray[np.uint16]) -> None:
     if stream.readinto(out.data.cast("B")) != out.nbytes:  # type: ignore[attr-defined]
-        raise TruncatedFile(path, "ended while it was read")
+        raise TruncatedFile(path, "the file ended while it was read")

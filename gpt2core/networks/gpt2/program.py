@@ -196,7 +196,7 @@ class Gpt2:
         linear.backward_input(self.step, name, self.slices, layer, dinp=dinp, dout=dout, weight=weight)
 
     def linear_dweight(self, name: str, layer: int | None, dout: Tensor, inp: Tensor) -> None:
-        """With fusion "all" a block's matrix is updated by the task that has its gradient."""
+        """With fusion "all" a block's matrix is updated by the task that computes its gradient."""
         weight, bias = LINEAR[name]
         dweight, dbias = self.gradients(weight, bias, layer)
         linear.backward_weight(

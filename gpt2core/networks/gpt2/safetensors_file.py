@@ -55,8 +55,8 @@ Weights = Mapping[str, NDArray[np.float32]]
 def read_model(path: str | Path, heads: int | None = None) -> ModelConfig:
     """The model, from the shapes of the tensors, each of which is checked against the others.
 
-    The number of heads is in no shape: it comes from the file's metadata (`n_head`, or `config` as JSON), else from a
-    config.json beside the file for as many channels, else it is `heads`, else one for every 64 channels.
+    No shape contains the number of heads. It comes from the file's metadata (`n_head`, or `config` as JSON), else from
+    a config.json beside the file with the same number of channels, else from `heads`, else it is one for 64 channels.
     Raises UnreadableFile, BadMagic, BadVersion, TruncatedFile, CountMismatch, ShapeMismatch.
     """
     with opened(path) as file:
@@ -76,7 +76,8 @@ def read_model(path: str | Path, heads: int | None = None) -> ModelConfig:
             if name not in shapes:
                 raise ShapeMismatch(path, f"has no tensor {name}, which a model of {layers} layers needs")
             if shapes[name] != shape:
-                raise ShapeMismatch(path, f"{name} is {shapes[name]} there; with wte {(vocab, channels)} it is {shape}")
+                told = f"{name} has shape {shapes[name]} in the file"
+                raise ShapeMismatch(path, f"{told}; with wte {(vocab, channels)} it is {shape}")
             dtype = file.get_slice(_name_in(file, name)).get_dtype()
             if dtype not in READ_DTYPES:
                 raise BadVersion(path, f"{name} is {dtype}; supported: " + ", ".join(READ_DTYPES))
@@ -118,7 +119,7 @@ def opened(path: str | Path) -> Iterator[Any]:
             if len(raw) > LENGTH_BYTES and (raw[-1:] != b"{" or header_bytes > MOST_HEADER_BYTES):
                 raise BadMagic(path, "does not begin with a safetensors header") from error
             if size_bytes < LENGTH_BYTES + header_bytes:
-                raise TruncatedFile(path, f"{size_bytes} bytes; less than its header") from error
+                raise TruncatedFile(path, f"{size_bytes} bytes; fewer than its header needs") from error
             stream.seek(LENGTH_BYTES)
             expected_bytes = _described_bytes(stream.read(header_bytes))
             if expected_bytes is None:
@@ -145,7 +146,7 @@ def _two_sizes(path: str | Path, shapes: Mapping[str, tuple[int, ...]], name: st
 
 
 def _said_heads(path: str | Path, metadata: Mapping[str, str], channels: int) -> int | None:
-    """The number of heads that the metadata or a config.json beside the file gives, if any."""
+    """The number of heads in the metadata or in a config.json beside the file; None if neither has it."""
     if metadata.get("n_head", "").isdecimal():
         return int(metadata["n_head"])
     texts = [metadata.get("config", "")]

@@ -19,7 +19,7 @@ from gpt2core.step.ops import Mode, Program, merged
 
 Ints = NDArray[np.int64]
 MOST_PRIORITY = 1 << 20
-HEAD = 5  # cells before the addresses: 0, how many, of them out, mutexinoutset and in; addresses in that order
+HEAD = 5  # cells before the addresses: 0, their number, and the numbers of out, mutexinoutset and in, in their order
 EVEN, ODD, LOSS, MARKERS = 0, 8, 16, 24  # cells of `markers`: of ends of even and odd steps, of losses, of regions
 TASKWAIT = -1
 
@@ -29,8 +29,8 @@ class Creation(NamedTuple):
 
     order: Ints  # task numbers in program order, and TASKWAIT
     depend: Ints  # depend clauses, one after the other
-    clause: Ints  # (tasks,) where a task's begins
-    ends: Ints  # (tasks,) where a clause names the end of its step, or -1: that depends on the parity of the step
+    clause: Ints  # (tasks,) index of a task's clause in `depend`
+    ends: Ints  # (tasks,) index of the end of its step in `depend`, which depends on the step's parity; -1: none
     priority: Ints  # (tasks,)
     prioritised: int  # whether priorities are given
     gated: int

@@ -117,7 +117,7 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
         record.step_end[iteration] = ticks()
         if replay.barriers:
             pass_wait(record, record.step_end[iteration])
-            wake_idle(rest_cells, EVERYONE)  # each notes that its wait for this is over
+            wake_idle(rest_cells, EVERYONE)  # each records the end of its wait
         store_release(address_of(control, STEPS_DONE), iteration + 1)
         fence()
         if load_acquire(address_of(control, LAST)) == iteration + 1:
