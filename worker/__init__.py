@@ -1,1 +1,1 @@
-"""The agent on a node: claims runs, executes each in a pinned trainer, and delivers the results."""
+"""The agent on a node. It claims runs, executes each in a pinned trainer, and delivers the results."""

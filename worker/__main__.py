@@ -1,4 +1,4 @@
-"""`python -m taskloom.worker`: what `taskloom worker` becomes. SIGTERM or SIGINT drains; a second one stops at once."""
+"""Process of `taskloom worker`. The first SIGTERM or SIGINT drains the worker; the second one stops it at once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def main(
     peaks_command: Command = roofs.command,
     grace_s: float | None = None,
 ) -> int:
-    """Work until stopped. The commands start a trainer and measure peaks; nothing from the network can change them.
-    grace_s: time between SIGTERM and SIGKILL for a trainer, by default the settings'.
+    """Run a worker until it stops; return the exit code.
+
+    The commands start a trainer and measure peaks; nothing from the network can change them. grace_s: seconds between
+    SIGTERM and SIGKILL for a trainer; None: as in the settings.
     """
     try:
         settings = parse(arguments, os.environ)

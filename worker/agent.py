@@ -27,7 +27,7 @@ TRANSITIONS: Mapping[str, tuple[tuple[Phase, ...], Phase]] = {
 }
 
 
-STAGES = {  # by event; `planned` comes before compiling, so it enters none
+STAGES = {  # stage that an event of the trainer enters; `planned` enters none, since it comes before compiling
     "compiling": "compiling",
     "measuring": "compiling",
     "step": "training",
@@ -50,7 +50,7 @@ class InvalidTransition(RuntimeError):
 
 @dataclass(frozen=True)
 class StopAsked:
-    """Stop the trainer of this attempt. From the heartbeat loop."""
+    """Message of the heartbeat loop: stop the trainer of this attempt."""
 
     attempt_id: int
     reason: StopReason
@@ -58,7 +58,7 @@ class StopAsked:
 
 @dataclass(frozen=True)
 class DrainAsked:
-    """Take no further run. From a signal."""
+    """Message of the signal thread: take no further run."""
 
 
 class Agent:
@@ -95,8 +95,10 @@ class Agent:
         return StopReason.RELEASE if self._drain == "release" and self.phase is Phase.RUNNING else None
 
     def ask_to_stop(self, reason: StopReason) -> bool:
-        """Record why the current trainer is stopped. False if it is already being stopped: the first reason counts, but
-        a lost lease overrides any, since the outcome of that attempt is not wanted."""
+        """Record why the current trainer is stopped. Returns False if no trainer runs or it is already being stopped.
+
+        The first reason counts. A lost lease overrides it, since the attempt's outcome is then not wanted.
+        """
         if self.phase is not Phase.RUNNING:
             return False
         first = self.stop_reason is None
@@ -105,7 +107,7 @@ class Agent:
         return first
 
     def note(self, event: Mapping[str, Any]) -> bool:
-        """Process an event of the trainer; return whether it entered another stage."""
+        """Process an event of the trainer; return whether the trainer entered another stage."""
         before, known = self.progress, event.get("event")
         stage = STAGES.get(str(known))
         if stage is None or self.phase is not Phase.RUNNING:

@@ -1,7 +1,7 @@
-"""Trainers of this worker and of earlier versions, kept on the node so that an old one can be timed beside a new one.
+"""Trainer builds of this and of earlier versions, stored on the node so that old and new builds can be compared.
 
-A build is the trainer's source files; it runs with the installed libraries. Its name is the hash of its sources, as in
-results (`environment.core_hash`).
+A build is a copy of the trainer's source files; it runs with the installed libraries. Its name is the hash of its
+sources, as in results (`environment.core_hash`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def folder() -> Path:
 
 
 def keep() -> None:
-    """Keep this installation's trainer. Raises OSError."""
+    """Store this installation's trainer, and delete the least recently used builds beyond MOST. Raises OSError."""
     root = folder()
     root.mkdir(parents=True, exist_ok=True)
     mine = root / source_hash()
@@ -45,7 +45,7 @@ def keep() -> None:
 
 
 def _copy(root: Path) -> Path:
-    """Copy the sources; return the copy, named by its own hash, since sources may change meanwhile."""
+    """Copy the sources; return the copy. The copy is hashed, not the sources, since these may change meanwhile."""
     with tempfile.TemporaryDirectory(dir=root) as part:
         copy = Path(part) / "build"
         shutil.copytree(ROOT, copy / PACKAGE, ignore=_no_sources)
@@ -55,7 +55,7 @@ def _copy(root: Path) -> Path:
         try:
             copy.rename(target)
         except OSError:
-            if not target.is_dir():  # another worker of the node has kept it
+            if not target.is_dir():  # otherwise another worker of the node has stored it
                 raise
     return target
 
@@ -85,8 +85,8 @@ def command(build: str, plain: list[str]) -> list[str]:
 
 
 def unknown(build: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that an old build does not know. Raises ConfigError if one of them is not its default, the only
-    behaviour of the build."""
+    """Settings that an old build does not know. Raises ConfigError if one of them differs from its default, since the
+    build can only behave as by default."""
     known = (_about(folder() / build) or {}).get("settings", [])
     newer = {name: value for name, value in config.items() if name not in known}
     usual = TrainConfig().to_dict()
@@ -97,7 +97,7 @@ def unknown(build: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _about(path: Path) -> dict[str, Any] | None:
-    """Description of a kept build; None if this worker cannot start it."""
+    """Description of a stored build; None if this worker cannot start it."""
     try:
         found = json.loads((path / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -11,7 +11,7 @@ from taskloom.worker.report import Report
 
 
 def settle(spool: Path, report: Report) -> None:
-    """Let trainers use the spool's folder `cache` if the cache folder is not writable, with a warning."""
+    """If the cache folder is not writable, let trainers use the folder `cache` in the spool, and report it."""
     try:
         make_cache_folder()
     except ConfigError as error:

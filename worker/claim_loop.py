@@ -1,4 +1,4 @@
-"""The claim loop: deliver the spool, claim a run, execute it, deliver its result; until told to stop."""
+"""The claim loop: deliver the spool, claim a run, execute it and deliver its result, until the worker stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
 
 @dataclass(frozen=True)
 class ClaimAnswered:
-    """End of a long poll."""
+    """Message of the claim thread: answer or error of a long poll."""
 
     lease: Lease | None
     error: Exception | None
@@ -75,7 +75,7 @@ class ClaimLoop:
                 lease = self._claim()
                 self._spent.went_to("claiming")
                 if lease is None:
-                    self._executor.standby.dismiss()  # an idle node is left alone
+                    self._executor.standby.dismiss()  # an idle node keeps no waiting trainer
                     continue
                 verdict = self._execute(lease)
                 self._idle_since = time.monotonic()
@@ -101,7 +101,7 @@ class ClaimLoop:
         return EXIT_RUN_FAILED if self._spool.refused() else EXIT_OK
 
     def pause(self, delay_s: float) -> bool:
-        """Wait; return False as soon as the worker takes no further run."""
+        """Wait for `delay_s`; return False as soon as the worker drains."""
         until = time.monotonic() + delay_s
         while not self._agent.draining:
             try:
@@ -113,14 +113,14 @@ class ClaimLoop:
         return False
 
     def _deliver_stranded(self) -> None:
-        """Deliver results of earlier workers of this user from default spools."""
+        """Deliver results of this user's earlier workers from their default spools."""
         if self._settings.spool == default_spool(self._settings.worker_id):
             for spool in stranded(self._settings.spool):
                 self._report.say("adopted", f"delivering results from spool {spool.folder}")
                 Delivery(self._client, spool, self.pause, self._report).deliver_waiting()
 
     def _pause_while_wanted(self, delay_s: float) -> bool:
-        """Pause as `pause` does. False also after --idle-exit without a run."""
+        """Like `pause`; also returns False once --idle-exit has passed without a run."""
         return self._idle_left_s() > 0 and self.pause(min(delay_s, self._idle_left_s()))
 
     def _register(self) -> None:
@@ -132,7 +132,7 @@ class ClaimLoop:
         self._report.say("registered", text, worker_id=name)
 
     def _leave(self) -> None:
-        """Tell the server once; without the message it notices the silence."""
+        """Notify the server, without retries: it also notices when a worker sends nothing."""
         if self._registered:
             try:
                 self._client.leave(self._settings.worker_id, self._life.boot_id)
@@ -140,13 +140,13 @@ class ClaimLoop:
                 self._report.say("left-untold", f"the server could not be notified that this worker leaves: {error}")
 
     def _idle_left_s(self) -> float:
-        """Seconds until --idle-exit."""
+        """Seconds until --idle-exit; infinity without it."""
         limit_s = self._settings.idle_exit_s
         return math.inf if limit_s is None else max(0.0, self._idle_since + limit_s - time.monotonic())
 
     def _claim(self) -> Lease | None:
-        """Poll once for a lease; None: there is none. The poll runs in its own thread, so that signals need not
-        wait."""
+        """Poll once for a lease. None: there is none, or the worker drains. The poll runs in its own thread, so that a
+        signal is processed at once."""
         remaining_s = self._settings.walltime.remaining_s()
         request = LeaseRequest(
             worker_id=self._settings.worker_id,
@@ -159,7 +159,7 @@ class ClaimLoop:
             match self._inbox.get():
                 case DrainAsked():
                     self._agent.drain()
-                    return None  # leaving this block closes the connection, so the server assigns no run to the poll
+                    return None  # the process then ends, which closes the poll's connection
                 case ClaimAnswered(lease, None):
                     self._failures = 0
                     return lease
@@ -208,7 +208,7 @@ class ClaimLoop:
                 entry = Entry(lease.attempt_id, execution.upload(self._settings.worker_id, lease.attempt_no, verdict))
                 self._keep(entry)
                 if not (self._settings.once or agent.draining):
-                    self._executor.standby.prepare()  # no trainer runs now, and until the next lease none will
+                    self._executor.standby.prepare()  # no trainer runs until the next lease
                 beats.send_last_lines()
                 self._delivery.deliver(entry)  # with heartbeats, since it may take longer than the lease
         finally:

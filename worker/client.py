@@ -46,7 +46,7 @@ class Refused(Exception):
         self.slug = str(problem.get("type", "")).removeprefix(OURS)
 
     def names(self, pointer: str) -> bool:
-        """Whether it refuses a field of the body, by its JSON pointer."""
+        """Whether the problem concerns the field of the body with this JSON pointer."""
         errors = self.problem.get("errors")
         return isinstance(errors, list) and any(isinstance(e, dict) and e.get("pointer") == pointer for e in errors)
 
@@ -70,7 +70,8 @@ class ServerClient:
                 raise Unreachable(str(error)) from error
             if "spool_id" not in {each.get("field") for each in error.problem.get("errors") or ()}:
                 raise
-            known = registration.model_dump(exclude={"spool_id"}, exclude_unset=True)  # for the first servers
+            # The first servers do not know the field.
+            known = registration.model_dump(exclude={"spool_id"}, exclude_unset=True)
             self._send("POST", "/workers", WorkerRegistration.model_validate(known))
 
     def leave(self, worker_id: str, boot_id: str) -> None:
@@ -101,7 +102,7 @@ class ServerClient:
         return self._parsed(self._send("PUT", f"/attempts/{attempt_id}/result", upload), ResultReceipt)
 
     def deliver_artifact(self, attempt_id: int, worker_id: str, attempt_no: int, path: Path) -> ArtifactReceipt:
-        """Send a file. Raises OSError where it cannot be read."""
+        """Send a file. Also raises OSError if it cannot be read."""
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             file.seek(0)

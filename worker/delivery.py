@@ -19,8 +19,8 @@ Pause = Callable[[float], bool]
 
 
 def _failed_instead(entry: Entry, error: Refused) -> Entry:
-    """The failure to report immediately for a result that is too large or malformed; otherwise the run would be
-    retried."""
+    """The failure that replaces a result which is too large or malformed. Without it the server would wait for the
+    lease to expire and retry the run."""
     detail = str(error.problem.get("detail", error))
     verdict = Verdict("failed", None, {"slug": "result-refused", "detail": detail, "output": []})
     return Entry(entry.attempt_id, upload(entry.upload.worker_id, entry.upload.attempt_no, verdict))

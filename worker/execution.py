@@ -39,7 +39,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Placement:
-    """Cores of agent and trainer. shared: the agent has no core to itself."""
+    """Cores of the trainer's team and of the agent. shared: the agent runs on the team's cores, as no other is free."""
 
     team: tuple[int, ...]
     agent: tuple[int, ...]
@@ -66,7 +66,8 @@ class Executor:
     ) -> Verdict | None:
         """Execute the lease and return its outcome. None: the lease was lost and nothing is delivered.
 
-        spent: where the node's time went since the previous trainer ended; afterwards, until this one ended.
+        spent: the parts of the node's time since the previous trainer ended; this call adds the parts up to the end of
+        its own trainer.
         """
         if not self._settings.walltime.fits(lease.deadline_s):
             detail = f"handed back: the run may take {lease.deadline_s:g} s, longer than this worker has left"
@@ -108,7 +109,7 @@ class Executor:
             about, names = self._about(placement), {**restored(asked, files), **unknown}
             verdict = judge(ending, trainer.result, lease, about, names)
             parts = (verdict.result or {}).get("node_time") or {}  # older builds do not report it
-            start_s = max(0.0, parts.get("starting_s", 0.0) - ahead_s)  # what came before is in earlier parts
+            start_s = max(0.0, parts.get("starting_s", 0.0) - ahead_s)  # earlier parts contain the rest of its start
             spent.went_to_parts({**parts, "starting_s": start_s}, ending.at_s)
             if verdict.result is not None and parts:
                 verdict.result["node_time"] = spent.to_dict()
@@ -142,16 +143,16 @@ def _not_started(error: OSError) -> Verdict:
 
 
 def restored(asked: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:
-    """The names that a result shows instead of this node's paths."""
+    """The requested names, which replace this node's paths in the result."""
     return {field: getattr(asked, field) for field in (*files, "trace")}
 
 
 def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], names: Mapping[str, Any]) -> Verdict:
-    """Outcome of an attempt by its trainer's end."""
+    """Outcome of an attempt, from the end of its trainer."""
     result = _read_result(path, ending) if ending.code == 0 else None
     if isinstance(result, dict) and lease.build not in (None, result.get("environment", {}).get("core_hash")):
         result = f"the result is not from the requested build {lease.build}"
-    if isinstance(result, dict):  # also if it ended before the stop reached it
+    if isinstance(result, dict):  # also if the trainer ended before a request to stop reached it
         result["config"] = {**result.get("config", {}), **names}
         result["worker"] = dict(about)  # not in `environment`, which must agree between comparable results
         if about["agent_shared_measured_cores"]:
@@ -184,7 +185,7 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
 
 
 def _read_result(path: Path, ending: Ending) -> dict[str, Any] | str:
-    """Content of the result file, or its error."""
+    """Content of the result file, or the reason why it is not usable."""
     if ending.result is None:
         return "the trainer ended with exit status 0 but reported no result"
     try:

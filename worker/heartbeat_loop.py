@@ -18,13 +18,13 @@ LOST_STATUSES = (404, 409, 410)  # the attempt is gone, taken over, or at its en
 
 
 OUTPUT_EVERY_S = 1.0  # minimum period of heartbeats that only carry lines or steps
-LAST_OUTPUT_S = 5.0  # for the last lines to be sent
+LAST_OUTPUT_S = 5.0  # longest wait until the last lines are sent
 NOW, SOON, END = "now", "soon", "end"  # nudges
 
 
 class HeartbeatLoop:
-    """Sends heartbeats from `start` until `stop`: at once, on every nudge, every lease.heartbeat_s, and soon after a
-    line."""
+    """Sends heartbeats from `start` until `stop`: at once, after each nudge, every lease.heartbeat_s seconds, and
+    within OUTPUT_EVERY_S seconds of a new line."""
 
     def __init__(
         self, client: ServerClient, worker_id: str, lease: Lease, agent: Agent, inbox: SimpleQueue[Any], report: Report
@@ -51,13 +51,14 @@ class HeartbeatLoop:
             self._nudges.put(SOON)
 
     def send_last_lines(self) -> None:
-        """Wait a short time until the server has all output; a failure's result also has the last lines."""
+        """Wait until the server has all output, for at most LAST_OUTPUT_S seconds. The result of a failure contains the
+        last lines as well."""
         if self._output.pending:
             self.nudge()
             self._output.wait_until_sent(LAST_OUTPUT_S)
 
     def stop(self) -> None:
-        """Stop. A running heartbeat is not awaited, and its answer is ignored."""
+        """Stop without waiting for a heartbeat that is being sent; its answer is ignored."""
         self._stopped = True
         self._nudges.put(END)
 

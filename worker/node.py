@@ -54,7 +54,7 @@ def new_life() -> Life:
 
 
 def registration(settings: Settings, life: Life, spool_id: str) -> WorkerRegistration:
-    """This worker's registration. Its memory is that of its Slurm job, if less than the node's."""
+    """This worker's registration. Its memory is the node's, or its Slurm job's if that is less."""
     memory_bytes = host.usable_memory_bytes()
     if settings.job is not None:
         memory_bytes = min(memory_bytes, settings.job.memory_bytes or memory_bytes)

@@ -1,7 +1,7 @@
 """A trainer that outlived its worker: recorded on disk, and killed before the next worker claims a run.
 
-A trainer normally ends with its worker (gpt2core.process.child). This is for one that cannot: a stopped one, or one in
-a call that does not return.
+A trainer normally ends with its worker (gpt2core.process.child). This module handles a trainer that cannot, because it
+is stopped or in a system call that does not return.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENDED_S = 10.0
 
 
 def remember(spool: Path, pid: int) -> None:
-    """Record the running trainer. A full disk only loses this precaution."""
+    """Record the running trainer. A disk error is ignored: the record is only a precaution."""
     with contextlib.suppress(OSError, psutil.NoSuchProcess):
         write_durably(spool / NAME, json.dumps({"pid": pid, "created_at_s": psutil.Process(pid).create_time()}))
 
@@ -33,7 +33,7 @@ def forget(spool: Path) -> None:
 
 
 def end(spool: Path) -> int | None:
-    """Kill the trainer of an earlier worker process with this spool, if it still runs; its process id, or None."""
+    """Kill the trainer of an earlier worker with this spool if it still runs; return its process id, or None."""
     try:
         noted = json.loads((spool / NAME).read_text())
         process = psutil.Process(int(noted["pid"]))

@@ -23,9 +23,10 @@ from taskloom.worker.standby import Command
 def measure_once(
     settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command = peaks.command
 ) -> None:
-    """Measure the peaks of the worker's cores, unless they are known, unwanted, or other processes keep the node busy.
+    """Measure the peaks of the worker's cores, unless they are known, `--peaks never` is given, or other processes keep
+    the node busy.
 
-    If it fails, runs are executed nevertheless, with null peaks in their results.
+    If the measurement fails, the worker executes runs nevertheless; their results contain null peaks.
     """
     if settings.peaks == "never" or peaks.read(settings.cores) is not None:
         return
@@ -34,10 +35,13 @@ def measure_once(
             return
         busy = load.Others().busy_cores()
         if busy > load.MOST_BUSY_CORES and settings.peaks != "forced":
-            text = f"peaks not measured: other processes keep {busy:.1f} cores busy; later: taskloom doctor --peaks"
+            text = (
+                f"peaks not measured: other processes keep {busy:.1f} cores busy; measure them later with "
+                "`taskloom doctor --peaks`"
+            )
             report.say("peaks-skipped", text, busy_cores=busy)
             return
-        report.say("peaks", "measuring the node's peaks once, before the first claim (--peaks never skips this)")
+        report.say("peaks", "measuring the node's peaks once, before the first claim; `--peaks never` skips this")
         try:
             code = _run(settings, agent, inbox, report, command)
         except OSError as error:
@@ -51,14 +55,14 @@ def measure_once(
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Lock that admits one worker of the node at a time."""
+    """Hold a lock that one worker of the node can hold at a time."""
     with (make_cache_folder() / "peaks.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _run(settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command) -> int:
-    """Exit status of the measurement. A worker that is stopping does not wait for it."""
+    """Run the measurement and return its exit status. A worker that drains kills it."""
     with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
         child = Child(Waiting(command(Path(folder) / "peaks.json"), settings.cores), {}, inbox)
         orphan.remember(settings.spool, child.pid)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-# Timeouts, too early, too many, and a server or proxy that is down or starting. Every other 4xx is final.
+# Timeouts, "too early", "too many requests", and a server or proxy that fails or starts. Every other 4xx is final.
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 MOST_RETRY_AFTER_S = 300.0
 
@@ -30,7 +30,7 @@ class GaveUp(Exception):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential back-off, jittered between half and all of the delay so that workers do not return in step."""
+    """Exponential back-off with jitter between half and all of the delay, so that workers do not retry in step."""
 
     first_s: float = 0.5
     factor: float = 2.0

@@ -16,7 +16,7 @@ class RefusedName(InputError):
     slug = "refused-name"
 
     def __init__(self, field: str, value: str, accepted: str) -> None:
-        super().__init__(f"{field} = {value!r} is refused: {accepted}")
+        super().__init__(f"{field} = {value!r} is refused; accepted: {accepted}")
         self.field, self.value, self.accepted = field, value, accepted
 
     def fields(self) -> dict[str, object]:
@@ -24,7 +24,7 @@ class RefusedName(InputError):
 
 
 def find_file(field: str, name: str, root: Path | None) -> Path:
-    """The regular file below root for a name, with links resolved. Raises RefusedName."""
+    """Path of the regular file with this name below `root`, with links resolved. Raises RefusedName."""
     if root is None:
         raise RefusedName(field, name, f"nothing, since this worker has no --{field.replace('_', '-')}-root")
     relative = Path(name)
@@ -44,12 +44,12 @@ def find_file(field: str, name: str, root: Path | None) -> Path:
 def find_files(config: TrainConfig, data_root: Path | None, checkpoint_root: Path | None) -> dict[str, str]:
     """Paths for the names in `data` and `checkpoint`. Raises RefusedName.
 
-    Settings that write files (`save`, `trace`) are rejected: a request opens no file on a node.
+    Settings that write files (`save`, `trace`) are rejected: a request must not write files on a node.
     """
     for field in ("save", "trace"):
         value = getattr(config, field)
         if value is not None:
-            raise RefusedName(field, value, "none: only `taskloom train` writes files")
+            raise RefusedName(field, value, "none, since only `taskloom train` writes files")
     found: dict[str, str] = {}
     if config.data not in BUILT_IN_DATA:
         found["data"] = str(find_file("data", config.data, data_root))

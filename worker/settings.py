@@ -51,7 +51,7 @@ class Settings:
 
 
 def core_ranges(cores: Sequence[int]) -> str:
-    """Core numbers in Linux's notation, with "." for "," so that they can be part of a name: 0-3.8"""
+    """Core numbers in Linux's notation, with "." instead of "," so that they can be part of a name: 0-3.8"""
     parts: list[list[int]] = []
     for core in sorted(cores):
         if parts and core == parts[-1][1] + 1:
@@ -62,7 +62,7 @@ def core_ranges(cores: Sequence[int]) -> str:
 
 
 def default_spool(worker_id: str) -> Path:
-    """Folder of undelivered results, which survive restarts; one for each worker of a node."""
+    """Default folder of undelivered results, one for each worker of a node. It survives restarts."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(state) / "taskloom" / "spool" / worker_id
 
@@ -87,8 +87,8 @@ def _cores(text: str | None, job: SlurmJob | None) -> tuple[int, ...]:
         physical = {host.smt_siblings(core) or str(core) for core in allowed}
         if job is not None and job.cpus is not None and len(physical) > job.cpus:
             accepted = (
-                f"at most the {job.cpus} of Slurm job {job.job_id}, which Slurm does not bind to its cores "
-                "(TaskPlugin); request --exclusive, or name the cores with --cores"
+                f"at most the number of cores of Slurm job {job.job_id}, {job.cpus}; Slurm does not bind the job to "
+                "its cores (TaskPlugin), so request --exclusive, or name the cores with --cores"
             )
             raise ConfigError("cores", core_ranges(allowed), accepted)
         return tuple(allowed)
@@ -108,22 +108,25 @@ def _root(name: str, text: str | None) -> Path | None:
 
 
 def _default_grace_s(job: SlurmJob | None) -> float:
-    """Seconds that leave time to hand the run back before Slurm kills the worker itself."""
+    """Seconds between SIGTERM and SIGKILL for a trainer. In a Slurm job they leave time to return the run to the queue
+    before Slurm kills the worker."""
     return GRACE_S if job is None or job.kill_wait_s is None else min(GRACE_S, job.kill_wait_s / 3)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of `taskloom worker`. The token is no option, since arguments are visible to every user of a node."""
+    """Parser of the worker's options. The token is not an option: every user of a node can read arguments."""
     out = argparse.ArgumentParser(prog="taskloom worker", description=__doc__)
     out.add_argument("--server", help=f"URL of the server [TASKLOOM_SERVER, {DEFAULT_SERVER}]")
     out.add_argument("--worker-id", help="permanent name of this worker [TASKLOOM_WORKER_ID, node:cores]")
     out.add_argument("--cores", help="cores to pin trainers to, such as 0-3,8 [TASKLOOM_CORES, all it may use]")
-    out.add_argument("--label", action="append", metavar="K=V", help="runs may require it [TASKLOOM_LABELS, a=b,c=d]")
+    out.add_argument("--label", action="append", metavar="K=V", help="a label that runs may require [TASKLOOM_LABELS]")
     out.add_argument("--once", action="store_true", help="execute one run; exit 0 if it succeeded, 1 if not")
     out.add_argument(
         "--resend", action="store_true", help="send rejected results again, then exit; exit 1 if rejected again"
     )
-    out.add_argument("--drain", choices=("finish", "release"), help="on SIGTERM [TASKLOOM_DRAIN, finish]")
+    out.add_argument(
+        "--drain", choices=("finish", "release"), help="what SIGTERM does to the current run [TASKLOOM_DRAIN, finish]"
+    )
     out.add_argument("--spool", metavar="DIR", help="folder of undelivered results [TASKLOOM_SPOOL]")
     out.add_argument("--data-root", metavar="DIR", help="folder of token files for runs [TASKLOOM_DATA_ROOT]")
     out.add_argument("--checkpoint-root", metavar="DIR", help="folder of weights for runs [TASKLOOM_CHECKPOINT_ROOT]")
@@ -133,10 +136,11 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "--grace",
         metavar="TIME",
-        help="from SIGTERM to SIGKILL for a trainer [TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
+        help="time between SIGTERM and SIGKILL for a trainer "
+        "[TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
     )
     out.add_argument("--peaks", choices=get_args(Peaks), help="measure the node's peaks first [TASKLOOM_PEAKS, once]")
-    out.add_argument("--json", action="store_true", help="one JSON event a line on standard output")
+    out.add_argument("--json", action="store_true", help="print events on standard output, one JSON object per line")
     return out
 
 

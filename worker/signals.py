@@ -1,6 +1,7 @@
-"""SIGTERM and SIGINT, received by a separate thread.
+"""SIGTERM and SIGINT, processed by a separate thread.
 
-Not by the main thread: while it waits, a second signal may arrive in another thread, and Python would not wake it.
+The main thread cannot process them: while it waits, a second signal may arrive in another thread, and Python would not
+wake the main thread.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ HEARD = (signal.SIGTERM, signal.SIGINT)
 
 
 def listen(on_signal: Callable[[], None]) -> None:
-    """Call on_signal once for every SIGTERM or SIGINT from now on. From the main thread only."""
+    """Call `on_signal` once for every SIGTERM or SIGINT from now on. Must be called in the main thread."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)

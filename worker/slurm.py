@@ -19,9 +19,9 @@ KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+)", re.MULTILINE)
 class SlurmJob:
     """A worker's Slurm job.
 
-    ends_at: seconds since 1970, None if the job has no limit or its end is unknown; unknown says why it is.
-    kill_wait_s: seconds from SIGTERM to SIGKILL, None if the controller did not say. cpus, memory_bytes: its share of
-    this node, None if Slurm does not say.
+    ends_at: seconds since 1970; None if the job has no limit or its end is unknown. unknown: the reason why its end is
+    unknown. kill_wait_s: seconds from SIGTERM to SIGKILL. cpus, memory_bytes: the job's share of this node. None: Slurm
+    does not provide the number.
     """
 
     job_id: str
@@ -35,7 +35,7 @@ class SlurmJob:
 def job(environment: Mapping[str, str]) -> SlurmJob | None:
     """The job this process runs in, or None outside of Slurm.
 
-    SLURM_JOB_END_TIME is set by Slurm 23.02 and later only; the queue knows the end in every version.
+    Only Slurm 23.02 and later set SLURM_JOB_END_TIME; `squeue` gives the end in every version.
     Raises ConfigError if the variable is not a time.
     """
     job_id = environment.get("SLURM_JOB_ID")
@@ -85,7 +85,7 @@ def _kill_wait_s(environment: Mapping[str, str]) -> float | None:
 
 
 def _asked(command: list[str], environment: Mapping[str, str]) -> tuple[str, str | None]:
-    """(output of a Slurm command, reason of its failure)."""
+    """Run a Slurm command. Returns its output and None, or "" and the reason of its failure."""
     try:
         done = subprocess.run(
             command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=ANSWER_S, check=False

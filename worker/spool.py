@@ -22,7 +22,7 @@ from taskloom.contract.attempts import ResultUpload
 
 REFUSED = "refused"
 SET_ASIDE = re.compile(r"[0-9]+\.json|[0-9]+-.+")  # of results and of artifacts
-ARTIFACTS = "artifacts"  # within an attempt's folder; for the trainer it is beside its result.json
+ARTIFACTS = "artifacts"  # in an attempt's folder; the trainer finds it beside its result.json
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Spool:
         return path.read_text(encoding="utf-8")
 
     def new_folder(self, attempt_id: int) -> Path:
-        """Create an empty folder for an attempt, with a folder for its artifacts. Folders without a result are
-        deleted."""
+        """Create an empty folder for an attempt, with a folder for its artifacts. Delete the folders of other attempts
+        that have no result."""
         for path in self.folder.glob("attempt-*"):
             left_by = path.name.removeprefix("attempt-")
             if left_by == str(attempt_id) or not (self.folder / f"{left_by}.json").exists():
@@ -106,19 +106,19 @@ class Spool:
         _sync_folder(self.folder)
 
     def set_aside(self, attempt_id: int) -> Path:
-        """Set aside an entry that the server has rejected for good; people may inspect and resend it."""
+        """Set aside an entry that the server has rejected permanently; operators can inspect and resend it."""
         return self._refuse(self._path(attempt_id), f"{attempt_id}.json")
 
     def set_artifact_aside(self, attempt_id: int, path: Path) -> Path:
-        """Set aside an artifact that the server has rejected for good."""
+        """Set aside an artifact that the server has rejected permanently."""
         return self._refuse(path, f"{attempt_id}-{path.name}")
 
     def refused(self) -> list[Path]:
-        """Entries that were set aside."""
+        """Results and artifacts that were set aside."""
         return sorted(path for path in (self.folder / REFUSED).glob("*") if SET_ASIDE.fullmatch(path.name))
 
     def take_back(self) -> int:
-        """Move files that were set aside back, unless newer ones are there; return their number."""
+        """Move files that were set aside back into the spool, unless newer ones exist there; return their number."""
         taken = 0
         for path in self.refused():
             attempt_id, is_artifact, name = path.name.partition("-")
@@ -147,9 +147,9 @@ class Spool:
 
 
 def stranded(beside: Path) -> Iterator[Spool]:
-    """Unused spools with waiting results in the same folder as `beside`; each is closed afterwards.
+    """Unused spools with undelivered results in the same folder as `beside`; each is closed after its iteration.
 
-    If jobs share a node, the next job may have other cores, and so another spool.
+    If jobs share a node, a later job may have other cores, and therefore another spool.
     """
     for folder in sorted(beside.absolute().parent.iterdir()):
         if folder == beside.absolute() or not (folder / "lock").exists() or not any(folder.glob("*.json")):

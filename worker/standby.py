@@ -1,6 +1,6 @@
 """The next run's trainer, started while a result is delivered: it loads its libraries and waits for its settings.
 
-Each run has a process of its own. One that waits takes no core, and there is none while another one runs.
+Each run has its own process. A waiting trainer uses no core, and no trainer waits while another one runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Command = Callable[[Path], list[str]]  # derived from the result file's path: gp
 
 @dataclass(frozen=True)
 class Trainer:
-    """A trainer that waits for its settings. folder: of its result; since_s: its start, on the monotonic clock."""
+    """A trainer that waits for its settings. folder: folder of its result; since_s: its start, on the monotonic
+    clock."""
 
     process: Waiting
     folder: tempfile.TemporaryDirectory[str]
@@ -31,7 +32,7 @@ class Trainer:
         return _result(self.folder)
 
     def withdraw(self) -> None:
-        """End it before it has got settings."""
+        """End the trainer, which has not received settings."""
         self.process.withdraw()
         self.folder.cleanup()
 
@@ -44,13 +45,13 @@ class Standby:
         self.ready: Trainer | None = None
 
     def prepare(self) -> None:
-        """Have a trainer ready for `take`. For when no trainer runs."""
+        """Start a trainer for the next `take`. Must only be called while no trainer runs."""
         if self.ready is None:
-            with contextlib.suppress(OSError):  # the next run meets it again, and reports it
+            with contextlib.suppress(OSError):  # `take` tries again and reports the error
                 self.ready = self._start(self._command)
 
     def take(self, command: Command | None = None) -> Trainer:
-        """Return the trainer that is ready, if it still lives, or start one. command: another build's.
+        """Return the waiting trainer if it is alive, otherwise start one. command: that of another build's trainer.
 
         Raises OSError.
         """
@@ -61,7 +62,7 @@ class Standby:
         return self._start(command or self._command)
 
     def dismiss(self) -> None:
-        """End the trainer that is ready, if there is one."""
+        """End the waiting trainer, if there is one."""
         if self.ready is not None:
             self.ready.withdraw()
             self.ready = None

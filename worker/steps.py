@@ -11,11 +11,11 @@ from typing import Any
 from taskloom.contract.attempts import STEPS, StepsDone
 
 KEPT_STEPS = 10_000  # waiting for the server; beyond that the oldest are dropped
-LARGEST = 1e100  # figure in a heartbeat
+LARGEST = 1e100  # largest number, without its sign, that a heartbeat may contain
 
 
 def told(value: Any) -> float | None:
-    """A figure for a heartbeat; None if the run diverges."""
+    """The number as a heartbeat may contain it; None if it is too large or not a number, as when a run diverges."""
     return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
 
 
@@ -48,7 +48,7 @@ class Steps:
             return len(self._waiting)
 
     def next(self) -> StepsDone | None:
-        """The oldest steps that the server does not have; None if it has all."""
+        """The oldest steps that the server does not have. None: it has all."""
         with self._lock:
             if not self._waiting:
                 return None
@@ -64,7 +64,7 @@ class Steps:
                 self._waiting.popleft()
 
     def leave_out(self) -> bool:
-        """Stop sending steps to a server that does not know the field. False if none were sent."""
+        """Stop sending steps, since the server does not know the field. False: sending had already stopped."""
         with self._lock:
             was, self._left_out = self._left_out, True
             self._waiting.clear()

@@ -14,8 +14,8 @@ from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told, Waitin
 from gpt2core.process.launch import EXIT_CANCELLED
 from taskloom.worker.agent import Agent, DrainAsked, StopAsked, StopReason
 
-OUTPUT_LINES = 40  # the last ones, kept for a failure's report
-OWN_SIGNAL_S = 5.0  # between two processes of a job that are signalled together
+OUTPUT_LINES = 40  # last lines that the report of a failure contains
+OWN_SIGNAL_S = 5.0  # longest time between Slurm's signals to the trainer and to this worker
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Ending:
 
     code: int
     signal: str | None
-    reason: StopReason | None  # why we stopped it, if we did
+    reason: StopReason | None  # why the worker stopped it, if it did
     result: Mapping[str, Any] | None  # its `result` event
     error: Mapping[str, Any] | None  # its `error` event
     output: tuple[str, ...]
@@ -54,9 +54,9 @@ class Supervisor:
         entered_stage: Callable[[], None],
         printed: Callable[[str], None],
     ) -> Ending:
-        """Give a trainer its settings; return its ending, once it and all its children have ended.
+        """Give a trainer its settings; return its ending once it and all its children have ended.
 
-        deadline_s counts from now.
+        deadline_s: seconds from now until the trainer is stopped.
         """
         oom_kills = host.cgroup_oom_kills()
         child = self._child = Child(trainer, settings, self._inbox)

@@ -8,7 +8,7 @@ import time
 from gpt2core.spec.errors import ConfigError
 from taskloom.worker.slurm import SlurmJob
 
-RESERVE_S = 30.0  # at the end, to stop a trainer and deliver its result
+RESERVE_S = 30.0  # end of the walltime, reserved to stop a trainer and deliver its result
 ACCEPTED = "a time such as 2h, 90m, 1h30m, 3600s, or in Slurm's form: 1-12:00:00, 02:00:00"
 SLACK_S = 5.0  # part of the reserve for the answer to a claim
 UNITS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -17,7 +17,7 @@ SECONDS = (86400, 3600, 60, 1)
 
 
 def parse_s(text: str, field: str = "walltime") -> float:
-    """Seconds. Raises ConfigError, which names the field."""
+    """Seconds of a time in one of the forms of ACCEPTED. Raises ConfigError, which names the field."""
     found = UNITS.fullmatch(text) or SLURM.fullmatch(text)
     total_s = sum(int(part or 0) * unit for part, unit in zip(found.groups(), SECONDS, strict=True)) if found else 0
     if total_s <= 0:
@@ -26,7 +26,7 @@ def parse_s(text: str, field: str = "walltime") -> float:
 
 
 class Walltime:
-    """Counts down from its creation; `limit_s` None: no end."""
+    """Remaining walltime, counted down from its creation. limit_s: seconds; None: no limit."""
 
     def __init__(self, limit_s: float | None) -> None:
         self._ends = None if limit_s is None else time.monotonic() + limit_s - RESERVE_S
@@ -40,7 +40,7 @@ class Walltime:
         return cls(min(limits_s, default=None))
 
     def remaining_s(self) -> float | None:
-        """Seconds for runs: 0 when the time is over, None without an end."""
+        """Seconds that remain for runs; 0 once the reserve has begun, None without a limit."""
         return None if self._ends is None else max(0.0, self._ends - time.monotonic())
 
     def fits(self, duration_s: float) -> bool:

@@ -118,7 +118,7 @@ def test_a_worker_takes_no_more_cores_than_its_job_has(commands: Path, monkeypat
     monkeypatch.setattr("taskloom.worker.settings.allowed_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr("gpt2core.node.host.smt_siblings", lambda core: f"{core % 2},{core % 2 + 2}")  # 2 physical
     one, two = ({"SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": count} for count in ("1", "2"))
-    with pytest.raises(ConfigError, match="at most the 1 of Slurm job 7"):
+    with pytest.raises(ConfigError, match="at most the number of cores of Slurm job 7, 1; Slurm"):
         parse([], one)
     assert parse([], two).cores == (0, 1, 2, 3)  # Slurm counts cores there, and binds whole ones
     assert parse(["--cores", "1"], one).cores == (1,)
