@@ -1,4 +1,4 @@
-"""python -m taskloom.server: exit code 0: stopped on request, 1: failed, 2: cannot start with these arguments."""
+"""Process of `taskloom serve`. Exit codes: 0 stopped on request, 1 failed, 2 cannot start with these arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m taskloom.server",
         description="Taskloom's server.",
-        epilog="`python -m taskloom.server keys --help`: keys, without a server.",
+        epilog="To manage keys without a running server: `python -m taskloom.server keys --help`.",
     )
     parser.add_argument(
         "--host",
@@ -43,7 +43,7 @@ def main() -> int:
 
             return keys(sys.argv[2:])
         options = parser.parse_args()
-        gc.disable()  # what is loaded stays: looking for garbage in it takes a tenth of the time
+        gc.disable()  # loaded modules stay, and collecting garbage among them takes a tenth of the time to load
         from taskloom.server.main import serve, serve_replica  # loads the whole server, so after quick checks
 
         gc.freeze()

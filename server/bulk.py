@@ -25,7 +25,7 @@ def insert(
 ) -> None:
     """Insert rows, in their order, with a value for each of `columns`; a JSON column takes the JSON text.
 
-    same: values that all rows share. Other columns get their defaults.
+    same: values by column that all rows share. All other columns get their defaults.
     """
     dialect = session.get_bind().dialect
     if dialect.name == "sqlite":

@@ -1,5 +1,5 @@
-"""Limits of a connection before its caller is known: time and size of headers, size of chunks, and the rest of bodies
-that are no longer read.
+"""Limits of a connection that apply before its caller is known: time and size of headers, size of chunks, and bytes of
+bodies that are discarded.
 
 Uvicorn has no such limits with httptools; with its other parser, h11, chunks of one byte block the event loop.
 """
@@ -16,7 +16,7 @@ from taskloom.server.problems import problem
 from taskloom.server.settings import Settings
 
 MOST_HEADER_BYTES = 64 << 10
-FREE_CHUNKS = 256  # before the average size of a body's chunks is checked
+FREE_CHUNKS = 256  # chunks of a body after which their average size is checked
 LEAST_CHUNK_BYTES = 64
 
 

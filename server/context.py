@@ -1,4 +1,4 @@
-"""Context of every route, held by the app only. read/context.py adds that of reading routes."""
+"""Objects that every route may use; the application holds them. read/context.py adds those of reading routes."""
 
 from __future__ import annotations
 

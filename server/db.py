@@ -1,4 +1,4 @@
-"""The database: engine, transactions, and the clock that decides about leases."""
+"""The database: engine, transactions, and the clock by which leases expire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from taskloom.server.errors import StartRefused
 
-FACTS = "facts"  # key in a session's info: facts that its transaction announces after the commit
+FACTS = "facts"  # key in a session's `info` of the facts that are announced after its commit
 
 
 class Base(DeclarativeBase):
@@ -43,7 +43,7 @@ class Base(DeclarativeBase):
     }
 
 
-# For tables whose ids people and spools remember: the id of a deleted row is never reused.
+# For tables whose ids appear in links and spools: the id of a deleted row is never reused.
 LASTING_IDS = {"sqlite_autoincrement": True}  # PostgreSQL's sequences never reuse ids
 
 
@@ -95,7 +95,8 @@ def utc(at: float) -> datetime.datetime:
 
 
 class Database:
-    """Short transactions on one engine. `read` sees a snapshot and writes nothing; `write` commits at its end."""
+    """Short transactions on one engine. `read` writes nothing; `write` commits at its end. Raises StartRefused for an
+    unsupported URL."""
 
     def __init__(self, url: str, busy_timeout_s: float = 30.0, read_only: bool = False) -> None:
         try:
@@ -118,10 +119,10 @@ class Database:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         self._closed = False
         self._writing = self.engine.execution_options(writes=True)
-        # On PostgreSQL a transaction costs two round trips, and statements at READ COMMITTED share nothing by it.
+        # On PostgreSQL a transaction costs two round trips, and at READ COMMITTED each statement sees its own snapshot.
         autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._reading = self.engine if self.is_sqlite else autocommit
-        # SQLite counts commits per connection, so always the same one is asked.
+        # SQLite counts commits separately for each connection, so `mark` always uses the same one.
         self._watching = create_engine(parsed, pool_size=1, max_overflow=0) if self.is_sqlite else autocommit
         for engine in {self.engine, self._watching}:
             event.listen(engine, "checkin", self._returned)
@@ -133,8 +134,8 @@ class Database:
 
     @contextlib.contextmanager
     def read(self, snapshot: bool = False) -> Iterator[Session]:
-        """snapshot: all statements see the database as it was at the first one, which on SQLite they always do; rows
-        that arrive in pieces need it.
+        """A session that only reads. snapshot: all its statements see the database as it was at the first one, and rows
+        may be read in pieces. On SQLite both always hold.
         """
         with Session(self.engine if snapshot else self._reading, expire_on_commit=False) as session:
             if snapshot and not self.is_sqlite:
@@ -143,6 +144,7 @@ class Database:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Session]:
+        """A session that commits at its end. The facts that it announced are then passed to `heard`."""
         with self._turn, Session(self._writing, expire_on_commit=False) as session, session.begin():
             yield session
         for fact in session.info.get(FACTS, ()):
@@ -167,7 +169,7 @@ class Database:
                 with connection.begin():
                     yield connection
                     if self.is_sqlite and connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
-                        raise RuntimeError("a migration left rows that refer to nothing; nothing was changed")
+                        raise RuntimeError("a migration left rows that refer to missing rows; it was rolled back")
             finally:
                 if self.is_sqlite:
                     _enforce_foreign_keys(connection, True)
@@ -196,7 +198,7 @@ def tell(session: Session, fact: object) -> None:
 
 
 def hold(session: Session, name: str) -> None:
-    """Hold a lock of this name until the end of the transaction, for things that have no row yet."""
+    """Hold a lock with this name until the end of the transaction, where there is no row to lock yet."""
     if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer
         session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
@@ -207,7 +209,8 @@ def now(session: Session) -> float:
 
 
 def _prepare_sqlite(engine: Engine, busy_timeout_s: float, read_only: bool) -> None:
-    """WAL, durable commits, foreign keys, and transactions begun by us: a write takes its lock at once."""
+    """Set WAL, durable commits and foreign keys. Transactions are begun explicitly, so that a writing one takes its
+    lock at once."""
 
     @event.listens_for(engine, "connect")
     def connect(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:

@@ -101,7 +101,7 @@ class BadCursor(ServerError):
 
 
 class NotFound(ServerError):
-    """Nothing exists at this address."""
+    """Nothing exists at this URL."""
 
     slug, title, status = "not-found", "Not found", 404
 
@@ -119,7 +119,7 @@ class UnreadableTrace(ServerError):
 
 
 class MethodNotAllowed(ServerError):
-    """This address does not support this method."""
+    """This URL does not support this method."""
 
     slug, title, status = "method-not-allowed", "Method not allowed", 405
 
@@ -273,9 +273,9 @@ class TooManyWebhooks(ServerError):
 
 
 class WorkerElsewhere(ServerError):
-    """A worker of this id is active with another spool. Stop it, or use another --worker-id.
+    """A worker with this id is active with another spool. Stop it, or use another --worker-id.
 
-    Once the other worker is silent, this one takes its place.
+    Once the other worker is silent, this one can register.
     """
 
     slug, title, status = "worker-elsewhere", "Worker is active elsewhere", 409

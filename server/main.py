@@ -83,7 +83,7 @@ from taskloom.server.webhooks.deliveries import Deliveries
 from taskloom.server.webhooks.routes import router as webhooks
 
 log = logging.getLogger("taskloom.server")
-READER_TURN_S = 0.1  # a reader that takes longer waits for something other than the event loop
+READER_TURN_S = 0.1  # a reader that takes longer is not using the event loop, so it no longer counts
 
 ROUTERS = (
     submissions.router,
@@ -117,7 +117,7 @@ ROUTERS = (
 def create_app(settings: Settings, public: bool = False) -> FastAPI:
     """The whole server as an ASGI app. It opens and migrates its database when it starts.
 
-    public: other machines can reach it, so even pages need a key.
+    public: whether other machines can reach the server; if so, pages also need a key.
     """
     database = Database(settings.database_url, settings.busy_timeout_s)
     neighbours = Neighbours(database)
@@ -195,7 +195,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         summary="Controlled experiments on how to parallelise GPT-2 training on CPUs.",
         lifespan=lifespan,
         openapi_url=None,  # pages/ has it, under the rules of its routes
-        docs_url=None,  # FastAPI's own page loads its scripts from elsewhere; pages/ has ours
+        docs_url=None,  # FastAPI's page loads scripts from other sites; pages/ has one without scripts
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -214,7 +214,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
 
 
 def _reap(context: Context) -> None:
-    """Look for lost and overdue attempts, and for experiments whose next block a server did not come to queue."""
+    """End lost and overdue attempts, and queue the next block of experiments whose server stopped before it did so."""
     requeued = attempts_service.reap(context.database, context.settings)
     if context.ended() or requeued:
         context.waiting.changed()
@@ -260,7 +260,7 @@ async def _is_set_within(event: asyncio.Event, wait_s: float) -> bool:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn that reports when it listens, and answers waiting workers before it stops."""
+    """Uvicorn's server, which also reports when it listens, and answers waiting workers before it stops."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, listening: Callable[[], None]) -> None:
         super().__init__(config)
@@ -348,7 +348,7 @@ def _run(server: _Server, listener: socket.socket) -> None:
 
 
 def _migrate(settings: Settings) -> None:
-    """Open and migrate the database first, for a clear message if it cannot be used. Raises StartRefused."""
+    """Migrate the database before the server starts, to report clearly if it cannot be used. Raises StartRefused."""
     database = Database(settings.database_url, settings.busy_timeout_s)
     try:
         migrate.upgrade(database)

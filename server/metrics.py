@@ -1,6 +1,7 @@
-"""Metrics for Prometheus: requests and outcomes as they occur, the queue from the database on request.
+"""Metrics for Prometheus. Requests and outcomes are counted as they occur; the queue is read from the database on
+request.
 
-Processes that share a port also share a folder of counters (replicas.py): each of them answers for all.
+Processes that share a port also share a folder of counters (replicas.py), so each of them reports the sums.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from taskloom.server.queue.runs.changes import Outcome
 from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.workers.models import Worker
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter and histogram, which Prometheus does not need
+# Without this, each counter and histogram has a second series, which Prometheus does not need.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder; prometheus_client reads this variable on import
 OPEN_STATES = ("queued", "leased", "running", "quarantined")
 BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)
@@ -72,7 +74,7 @@ class Metrics:
         self.registry.register(_Queue(database, alive_s))
 
     def note(self, route: str, status: int, duration_s: float, problem: str | None = None) -> None:
-        """Count a request that was answered, successfully or with a problem."""
+        """Count an answered request. problem: the slug of its problem."""
         if problem is not None:
             self._refused.labels(route, problem).inc()
         self._requests.labels(route, str(status)).inc()
@@ -104,7 +106,7 @@ class _Queue(Collector):
         self._database, self._alive_s = database, alive_s
 
     def describe(self) -> list[Metric]:
-        return []  # registering then queries no database
+        return []  # so that the registration does not query the database
 
     def collect(self) -> Iterator[Metric]:
         runs = GaugeMetricFamily("taskloom_runs", "Runs that have not ended, or are quarantined", labels=["state"])
@@ -119,4 +121,4 @@ class _Queue(Collector):
             runs.add_metric([state], found.get(state, 0))
         yield runs
         yield GaugeMetricFamily("taskloom_queue_age_seconds", "How long the oldest queued run has waited", waited_s)
-        yield GaugeMetricFamily("taskloom_workers", "Workers heard of within the time of a lease", workers)
+        yield GaugeMetricFamily("taskloom_workers", "Workers that sent a message within the time of a lease", workers)

@@ -1,4 +1,4 @@
-"""Bring a database to the newest schema. Two servers that start together do it once."""
+"""Migrates a database to this server's schema. If two servers start together, only one of them migrates it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taskloom.server.errors import StartRefused
 if TYPE_CHECKING:  # loaded only for a migration, which most starts do not need
     from alembic.config import Config
 
-LOCK = 0x7A5C_1003  # any number, the same in every server
+LOCK = 0x7A5C_1003  # an arbitrary number, the same in every server
 STATEMENT_TIMEOUT_S = 600
 SCRIPTS = Path(migrations.__path__[0])
 HEAD = max(path.stem.partition("_")[0] for path in (SCRIPTS / "versions").glob("[0-9]*.py"))
@@ -43,7 +43,7 @@ def upgrade(database: Database) -> None:
         try:
             command.upgrade(config(connection), "head")
         except CommandError as error:
-            raise StartRefused(f"the database is not one this version can migrate: {error}") from None
+            raise StartRefused(f"this version cannot migrate the database: {error}") from None
 
 
 def downgrade(database: Database, revision: str) -> None:

@@ -1,6 +1,7 @@
-"""Servers on one PostgreSQL notify each other of queued runs, so that workers that wait at another server wake at once.
+"""Servers on one PostgreSQL database notify each other of queued runs, so that workers that wait at another server wake
+at once.
 
-This only saves time: each server also polls every TASKLOOM_POLL_S, as on SQLite.
+This only saves time: each server also polls every TASKLOOM_POLL_S seconds, as on SQLite.
 """
 
 from __future__ import annotations
@@ -56,5 +57,5 @@ class Neighbours:
                         if notice.payload != self._name:
                             heard()
             except (psycopg.Error, OSError) as error:
-                log.warning("no notifications of other servers' queued runs: %s; trying again", str(error).strip())
+                log.warning("no notifications from other servers: %s; reconnecting", str(error).strip())
             await asyncio.sleep(RECONNECT_S)

@@ -53,7 +53,7 @@ class Observing:
         name, routine = (route.operation_name, route.routine) if isinstance(route, Route) else ("none", False)
         self._metrics.note(name, status, duration_s, scope["state"].get("problem"))
         level = logging.DEBUG if routine and status < 400 else logging.INFO
-        # Without the query: the path is enough to find a request.
+        # The query is left out, since the path is enough to find a request.
         fields = {"method": scope["method"], "path": scope["path"], "status": status}
         text = "%s %s: %d"
         log.log(level, text, *fields.values(), extra={"fields": {**fields, "duration_s": round(duration_s, 6)}})

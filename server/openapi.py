@@ -27,7 +27,7 @@ TAGS = {
     "history": "Series of runs of one configuration on one machine: their points and their changes.",
     "events": "Server-sent events.",
     "artifacts": "Files of attempts: traces, profiles.",
-    "queue": "Queued runs, and pools that may bring workers for them.",
+    "queue": "Queued runs, and the pools whose provisioners can start workers for them.",
     "workers": "The agents on nodes.",
     "attempts": "Operations of workers: leases, heartbeats, results.",
     "webhooks": "URLs that receive verdicts and alerts.",
@@ -44,7 +44,7 @@ def _add_refusals(operation: dict[str, Any], access: Access, public: bool) -> No
         operation["security"] = []
         return
     operation["security"] = [{"key": []}]
-    operation["description"] += f"\n\nTakes a key of scope {', '.join(sorted(access.scopes))}."
+    operation["description"] += f"\n\nNeeds a key of scope {' or '.join(sorted(access.scopes))}."
     for status, answer in responses(Unauthenticated, Forbidden, RateExceeded).items():
         known = operation["responses"].setdefault(str(status), answer)
         if known is not answer:

@@ -54,5 +54,5 @@ def check_limit(limit: int, most: int) -> None:
 
 
 def split(rows: Sequence[T], limit: int) -> tuple[Sequence[T], bool]:
-    """The page out of limit + 1 rows, and whether there is a next one."""
+    """The page from up to limit + 1 rows, and whether there is a next page."""
     return rows[:limit], len(rows) > limit

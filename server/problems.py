@@ -63,7 +63,7 @@ def internal_problem(instance: str) -> Response:
 
 
 def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's `responses` for the problems an address may answer with, each with an example."""
+    """OpenAPI's `responses` for the problems that an operation may answer with, each with an example."""
     out: dict[int | str, dict[str, Any]] = {}
     both: tuple[type[ServerError], ...] = (*kinds, InternalError, DatabaseUnavailable)
     if MalformedBody in kinds:  # it has a body
@@ -197,7 +197,7 @@ def install(app: FastAPI) -> None:
             known: ServerError = NotFound(f"nothing at {request.url.path}")
         elif error.status_code == 405:
             known = MethodNotAllowed(f"{request.method} is not supported at {request.url.path}")
-            # Starlette names only the methods of the first route at this address; each of our routes has one method.
+            # Starlette names only the methods of the first route with this path; each route here has one method.
             known.headers["Allow"] = ", ".join(_methods_at(app, request))
             return told(request, known)
         elif error.status_code == 400:

@@ -10,7 +10,7 @@ from taskloom.server.errors import InvalidRequest
 
 
 class Known(Protocol):
-    """A route, which knows its parameters."""
+    """A route with the names of its query parameters."""
 
     query_names: list[str]
 

@@ -1,4 +1,4 @@
-"""`python -m taskloom.server.reference docs/reference/api.md`: rewrite the page's table of operations."""
+"""Regenerates the table of operations in a page: `python -m taskloom.server.reference docs/reference/api.md`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGIN, END = "<!-- made by python -m taskloom.server.reference; do not edit -->"
 
 
 def table() -> str:
-    """Table of all operations: address, access and summary."""
+    """Markdown table of all operations: method and path, access, and summary."""
     app = create_app(Settings(database_url="sqlite:///never-opened.db"))
     rows = [
         f"| `{method} {path}` | {route.access} | {_cell(route.summary or '')} |"

@@ -20,12 +20,13 @@ from taskloom.server.settings import Settings
 
 HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 GRACE_S = 30.0  # time for a replica to answer waiting requests
-RESTART_S = 1.0  # delay before a dead replica is replaced
+RESTART_S = 1.0  # delay before a replica that ended is replaced
 log = logging.getLogger("taskloom.server")
 
 
 def run(listener: socket.socket, count: int, settings: Settings, public: bool, listening: Callable[[], None]) -> None:
-    """Run replicas until SIGTERM or SIGINT, replacing dead ones. Raises StartRefused if one cannot start."""
+    """Run `count` replicas until SIGTERM or SIGINT, and replace those that end. Raises StartRefused if one cannot
+    start."""
     listener.listen(2048)
     listener.set_inheritable(True)
     with _signals() as signals, tempfile.TemporaryDirectory(prefix="taskloom-metrics-") as counters:
@@ -47,7 +48,7 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
 
 
 def stop_with_parent(stop: Callable[[], None]) -> None:
-    """In a replica: call `stop` when its parent has ended, for whatever reason."""
+    """In a replica: call `stop` once the parent process has ended, for any reason."""
 
     def watch() -> None:
         # Not through sys.stdin: a waiting thread holds its lock, and Python aborts if it exits meanwhile.

@@ -72,7 +72,7 @@ class Route(APIRoute):
 
     @property
     def validates(self) -> bool:
-        """Whether a JSON answer that the reader already has becomes a 304."""
+        """Whether a JSON answer has an ETag, so that the client gets a 304 if it already has the answer."""
         kind: Any = getattr(self.response_class, "value", self.response_class)
         is_read = self.methods == {"GET"} and "read" in self.access.scopes
         return is_read and issubclass(kind, JSONResponse) and not self._names_answers
@@ -97,7 +97,7 @@ class Router:
     """Operations of one tag. `api` holds their complete routes, ready for an application."""
 
     def __init__(self, prefix: str = "", *, tag: str, below: str = "/api/v1", any_query: bool = False) -> None:
-        """any_query: unknown query parameters are ignored, not refused."""
+        """any_query: unknown query parameters are ignored instead of rejected."""
         known = [] if any_query else [Depends(queries.check_known)]
         self.api = APIRouter(prefix=below + prefix, tags=[tag], dependencies=known)
 

@@ -27,29 +27,29 @@ class Settings(BaseSettings):
     )
     max_losses: int = Field(2, ge=0, description="a run that lost its worker more often than this is quarantined")
     block_release_s: float = Field(
-        120.0, gt=0, description="a block leaves its node after this long without a message of a worker there"
+        120.0, gt=0, description="a block is released from its node after this long without a message of its worker"
     )
     control_threads: int = Field(16, ge=1, description="threads for claims, heartbeats and other writing requests")
     reader_threads: int = Field(8, ge=1, description="threads for lists, details and files")
     readers_at_once: int = Field(
-        2, ge=1, description="readers' requests handled at once, so that claims and heartbeats go first"
+        2, ge=1, description="readers' requests handled at once; few, so that claims and heartbeats do not wait"
     )
     poll_s: float = Field(
-        1.0, gt=0, description="how often waiting claims poll for other servers' runs; PostgreSQL also notifies them"
+        1.0, gt=0, description="interval of polls for runs that other servers queued; on PostgreSQL they also notify"
     )
     confirm_alerts: bool = Field(
-        True, description="queue fresh runs of a change to slower steps when its experiment has ended"
+        True, description="queue fresh runs that confirm or dismiss a slowdown, once its experiment has ended"
     )
     max_wait_s: float = Field(25.0, ge=0, description="longest wait of a claim, whatever it requests")
-    events_every_s: float = Field(0.5, gt=0, description="how often event streams poll for changes")
+    events_every_s: float = Field(0.5, gt=0, description="interval at which event streams poll for changes")
     stream_s: float = Field(
         300.0, gt=0, description="an event stream ends after this long; the client reconnects with its key"
     )
     max_streams: int = Field(200, ge=0, description="open event streams of each server")
     max_runs: int = Field(10_000, ge=1, description="most runs of one experiment")
-    max_queued: int = Field(100_000, ge=1, description="queued runs of one key; without keys, of everybody")
+    max_queued: int = Field(100_000, ge=1, description="most queued runs of one key; without keys, of all callers")
     rate_per_s: float = Field(
-        200.0, gt=0, description="requests a second with one key, in each process; bursts may be twice as large"
+        200.0, gt=0, description="most requests per second with one key, in each process; bursts may be twice as large"
     )
     max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, except results and artifacts")
     max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")
@@ -57,8 +57,8 @@ class Settings(BaseSettings):
         128 << 20, ge=1, description="bytes of request bodies in each server's memory, over all requests"
     )
     header_timeout_s: float = Field(10.0, gt=0, description="longest time for a request's headers to arrive")
-    body_timeout_s: float = Field(15.0, gt=0, description="how far a body may lag behind min_body_rate")
-    min_body_rate: float = Field(16384.0, gt=0, description="least rate of a body, in bytes a second")
+    body_timeout_s: float = Field(15.0, gt=0, description="how far a body may fall behind min_body_rate")
+    min_body_rate: float = Field(16384.0, gt=0, description="minimum rate of a body, in bytes per second")
     linger_s: float = Field(
         5.0, gt=0, description="how long the rest of a rejected body is discarded"
     )
@@ -72,7 +72,7 @@ class Settings(BaseSettings):
         None,
         ge=0,
         description="processes that compute analyses and dry runs; 0: in the server's process, without a deadline; "
-        "default: one fewer than cores, 1 or 2",
+        "default: one fewer than the cores, but at least 1 and at most 2",
     )
     analysis_s: float = Field(60.0, gt=0, description="deadline of an analysis")
     max_questions: int = Field(100, ge=1, description="analyses that may run or wait at once")
@@ -86,7 +86,7 @@ class Settings(BaseSettings):
         "", description="origins whose pages may read answers, with a key, separated by commas: https://plots.example.org"
     )
     root_path: str = Field(
-        "", pattern=r"^(/[A-Za-z0-9._~-]+)*$", description="the path below which a proxy serves this server: /taskloom"
+        "", pattern=r"^(/[A-Za-z0-9._~-]+)*$", description="path below which a proxy serves this server: /taskloom"
     )
     webhook_targets: str = Field(
         "",
@@ -94,11 +94,11 @@ class Settings(BaseSettings):
         description="URL prefixes that webhooks may use, separated by commas: https://ci.example.org/hooks; "
         "without it there are no webhooks",
     )
-    webhook_timeout_s: float = Field(10.0, gt=0, le=60, description="longest time for a webhook's receiver to answer")
+    webhook_timeout_s: float = Field(10.0, gt=0, le=60, description="longest time until a webhook's receiver answers")
     webhook_retry_s: float = Field(
         10.0, gt=0, description="delay before an undelivered message is sent again; doubled each time, up to an hour"
     )
-    webhook_tries: int = Field(12, ge=1, le=100, description="attempts to deliver a message")
+    webhook_tries: int = Field(12, ge=1, le=100, description="how often delivery of a message is tried")
     max_webhooks: int = Field(50, ge=0, description="most webhooks of this server")
     keep_verdicts: bool = Field(True, description="compare an experiment's variants once it has ended, for lists")
     max_page: int = Field(500, ge=1, description="most items of a page")
@@ -107,7 +107,7 @@ class Settings(BaseSettings):
 
     @property
     def processes(self) -> int:
-        """Processes of the analysis pool: with several cores, one is left to claims and heartbeats."""
+        """Number of processes of the analysis pool. With several cores, one stays free for claims and heartbeats."""
         if self.analysis_processes is not None:
             return self.analysis_processes
         return max(1, min(2, len(os.sched_getaffinity(0)) - 1))
@@ -119,7 +119,7 @@ class Settings(BaseSettings):
 
     @property
     def answer_folder(self) -> Path:
-        """Folder of kept answers."""
+        """Folder of cached answers."""
         return self.answer_root or self._beside("answers")
 
     def _beside(self, name: str) -> Path:

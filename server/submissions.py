@@ -1,4 +1,4 @@
-"""POST /api/v1/experiments, for control and reading: a submission writes, a dry run only reads."""
+"""POST /api/v1/experiments. A submission writes, a dry run only reads; so this route belongs to queue/ and to read/."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ async def submit(
     caller: Who,
     request: ExperimentRequest,
     idempotency_key: IdempotencyKey = None,
-    dry_run: Annotated[bool, Query(description="answer the planned runs, and queue nothing")] = False,
+    dry_run: Annotated[bool, Query(description="return the planned runs without queueing them")] = False,
 ) -> Response:
-    """Queue an experiment's runs. With an Idempotency-Key a repeated request is safe: it gets the first answer
-    again."""
+    """Queue an experiment's runs. A repeated request with the same Idempotency-Key queues nothing and gets the first
+    answer again."""
     if dry_run:
         return await _plan(reading, request)
     return await context.expanding.run(_submit, context, caller, request, idempotency_key)

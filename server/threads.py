@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """At most `count` at once; later calls wait for their turn."""
+    """Runs at most `most` calls at once; later ones wait."""
 
     def __init__(self, most: int) -> None:
         self._limiter = CapacityLimiter(most)

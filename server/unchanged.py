@@ -1,4 +1,4 @@
-"""Conditional requests: answers have a hash of their content as ETag (RFC 9110)."""
+"""Conditional requests (RFC 9110): the ETag of an answer is a hash of its content."""
 
 from __future__ import annotations
 

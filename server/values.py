@@ -1,4 +1,4 @@
-"""Parsing of JSON values from outside, within limits that every reader and the database support.
+"""Parses JSON of clients and artifacts within limits that every reader and the database support.
 
 Depth is bounded, integers fit into 64 bits, other numbers are finite, text is valid Unicode.
 """
@@ -17,7 +17,7 @@ from taskloom.server.problems import pointer
 
 MOST_INTEGER = (1 << 63) - 1
 DIGITS = 20  # of a 64-bit integer, with its sign
-NUMBER = "a finite number of usual size; an integer from -(2^63 - 1) to 2^63 - 1"
+NUMBER = "a finite number within the limits; an integer from -(2^63 - 1) to 2^63 - 1"
 TEXT = "valid Unicode"
 SEPARATORS = (b",", b"[", b"{")  # their number bounds the number of values
 
@@ -29,25 +29,26 @@ class Limits:
     depth: int
     values: int
     members: int = sys.maxsize
-    smallest: float = 0.0  # of numbers but 0, their signs aside
+    smallest: float = 0.0  # least absolute value of a number other than 0
     largest: float = sys.float_info.max
 
 
-# Few members: the error for each wrong one is larger than the member.
+# Few members, since the error for an invalid member is larger than the member.
 REQUEST = Limits(depth=32, values=1_000_000, members=5000)
 ARTIFACT = Limits(depth=32, values=8_000_000)
 RESULT = Limits(depth=32, values=4_000_000, smallest=SMALLEST, largest=LARGEST)
 
 
 def parse(content: bytes, limits: Limits) -> Any:
-    """The value. Raises json.JSONDecodeError, UnicodeDecodeError, BodyTooComplex or InvalidRequest."""
+    """Parse and check a value. Raises json.JSONDecodeError, UnicodeDecodeError, BodyTooComplex or InvalidRequest."""
     value = load(content, limits)
     refuse_odd(value, limits)
     return value
 
 
 def load(content: bytes, limits: Limits) -> Any:
-    """Parse any value within the limits; a few bytes can make a large value.
+    """Parse a value without checking its numbers and texts. The number of values is limited, since a short text can
+    hold many.
 
     Raises json.JSONDecodeError, UnicodeDecodeError or BodyTooComplex.
     """
@@ -60,7 +61,7 @@ def load(content: bytes, limits: Limits) -> Any:
 
 
 def refuse_odd(value: object, limits: Limits) -> None:
-    """Raises BodyTooComplex, or InvalidRequest with a pointer to a number or a text that cannot be kept."""
+    """Raises BodyTooComplex, or InvalidRequest with a pointer to a number or text that cannot be stored."""
     fault = _fault(value, limits, limits.depth)
     if fault is not None:
         path, accepted, odd = fault
@@ -71,7 +72,7 @@ def refuse_odd(value: object, limits: Limits) -> None:
         )
 
 
-Fault = tuple[list[str | int], str, object]  # the path to a value, from its end; what would be accepted; the value
+Fault = tuple[list[str | int], str, object]  # path to a value, last part first; what is accepted; the value
 
 
 def _fault(value: object, limits: Limits, depth: int) -> Fault | None:

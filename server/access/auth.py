@@ -18,7 +18,7 @@ from taskloom.server.errors import Forbidden, RateExceeded, Unauthenticated
 
 
 async def authorise(request: Request, context: Context, access: Access) -> Caller:
-    """The caller, from the headers, if it has access. Raises Unauthenticated, Forbidden or RateExceeded."""
+    """Identify the caller by the headers and check its access. Raises Unauthenticated, Forbidden or RateExceeded."""
     if access.is_open(context.public):
         return ANYBODY
     local = not context.public and _is_from_here(request)
@@ -31,15 +31,15 @@ async def authorise(request: Request, context: Context, access: Access) -> Calle
     if caller.key_id is not None:
         wait_s = context.rates.take(caller.key_id)
         if wait_s > 0:
-            refusal = RateExceeded(f"at most {context.settings.rate_per_s:g} requests a second with one key")
+            refusal = RateExceeded(f"at most {context.settings.rate_per_s:g} requests per second with one key")
             refusal.headers["Retry-After"] = str(int(wait_s) + 1)
             raise refusal
     return caller
 
 
 def _is_from_here(request: Request) -> bool:
-    """Whether the request does not come from a page of another site in a local browser, which would show in
-    Sec-Fetch-Site, in Origin or, with DNS rebinding, in Host.
+    """Whether the request has no sign of another site's page in a local browser. Such a page shows in Sec-Fetch-Site,
+    in Origin or, with DNS rebinding, in Host.
     """
     if request.headers.get("Sec-Fetch-Site") == "cross-site":
         return False
@@ -48,7 +48,7 @@ def _is_from_here(request: Request) -> bool:
 
 
 def _is_near(url: str) -> bool:
-    """Whether the host is this machine, or a name without a dot, which no internet site has."""
+    """Whether the host is a loopback address or a name without a dot, which no site on the internet has."""
     try:
         host = urlsplit(url).hostname or "."
         return not {".", ":"} & set(host) or ipaddress.ip_address(host).is_loopback

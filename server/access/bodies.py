@@ -29,7 +29,7 @@ class InFlight:
             self._held_bytes -= share.held_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Raises ServerBusy."""
+        """Account for more bytes. Raises ServerBusy."""
         if self._held_bytes + size_bytes > self._most_bytes:
             refusal = ServerBusy(
                 f"at most {self._most_bytes} bytes of bodies may be in memory at once", max_bytes=self._most_bytes
@@ -46,7 +46,7 @@ class Share:
         self._of, self.held_bytes = of, 0
 
     def take(self, size_bytes: int) -> None:
-        """Raises ServerBusy."""
+        """Account for more bytes. Raises ServerBusy."""
         self._of.take(size_bytes)
         self.held_bytes += size_bytes
 
@@ -58,7 +58,7 @@ def check_declared(content_length: str | None, limit_bytes: int) -> None:
 
 
 async def read(receive: Receive, limit_bytes: int, share: Share) -> bytes:
-    """The whole body. Raises BodyTooLarge or ServerBusy as soon as that is known."""
+    """Read the whole body. Raises BodyTooLarge or ServerBusy as soon as a limit is exceeded."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -76,7 +76,8 @@ async def read(receive: Receive, limit_bytes: int, share: Share) -> bytes:
 
 
 def paced(receive: Receive, timeout_s: float, least_bytes_per_s: float) -> Receive:
-    """Receive a body at a minimum rate; it may lag behind by `timeout_s`. Raises BodyTooSlow."""
+    """A `receive` that requires a minimum rate of the body, which may fall behind by `timeout_s`. It raises
+    BodyTooSlow."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
 
@@ -87,7 +88,8 @@ def paced(receive: Receive, timeout_s: float, least_bytes_per_s: float) -> Recei
                 message = await receive()
         except TimeoutError:
             raise BodyTooSlow(
-                f"a body must arrive at {least_bytes_per_s:g} bytes a second or more, {timeout_s:g} s late at most"
+                f"a body must arrive at {least_bytes_per_s:g} bytes per second or more; it may fall behind by at most "
+                f"{timeout_s:g} s"
             ) from None
         until = min(until + len(message.get("body", b"")) / least_bytes_per_s, loop.time() + timeout_s)
         return message

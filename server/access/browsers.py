@@ -21,7 +21,7 @@ PACKED = (
 
 
 def install(app: FastAPI, cors_origins: str) -> None:
-    """Compress answers for clients that accept it, and allow pages of these origins to read them. Raises
+    """Compress answers for clients that accept gzip, and allow pages of these origins to read answers. Raises
     StartRefused."""
     app.add_middleware(Compressed)
     origins = [origin.strip() for origin in cors_origins.split(",") if origin.strip()]
@@ -51,7 +51,7 @@ class Compressed:
 
 
 class Below:
-    """ASGI middleware: the path below which a proxy serves this server; the proxy may strip it or not."""
+    """ASGI middleware: sets the path below which a proxy serves this server. The proxy may strip the path or not."""
 
     def __init__(self, app: ASGIApp, root_path: str) -> None:
         self._app, self._root_path = app, root_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Pages load nothing; only their inline style is allowed.
+# Pages load no other files; only inline style is allowed.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -17,7 +17,7 @@ HEADERS = {
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds headers, except those that the answer sets itself."""
+    """ASGI middleware: adds these headers, except those that the answer already has."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -34,7 +34,7 @@ class SecurityHeaders:
 
 
 class Head:
-    """ASGI middleware, outermost: handle HEAD like GET. Uvicorn knows the method and sends no body."""
+    """Outermost ASGI middleware: handles HEAD like GET. Uvicorn knows the method and sends no body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

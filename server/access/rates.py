@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Rates:
-    """Buckets of `burst_s` seconds' worth; `rate_per_s` tokens a second flow into each."""
+    """One bucket per key. A bucket gains `rate_per_s` tokens per second and holds those of `burst_s` seconds."""
 
     def __init__(self, rate_per_s: float, burst_s: float = 2.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate_per_s, self._most, self._clock = rate_per_s, max(1.0, rate_per_s * burst_s), clock
@@ -16,7 +16,7 @@ class Rates:
         self._lock = threading.Lock()
 
     def take(self, key_id: int) -> float:
-        """Take a token and return 0; without a token return the seconds until the next one."""
+        """Take a token and return 0, or return the seconds until there is a token."""
         with self._lock:
             at = self._clock()
             tokens, since = self._buckets.get(key_id, (self._most, at))

@@ -18,7 +18,7 @@ class Access:
         return Access(self.scopes | other.scopes)
 
     def is_open(self, public: bool) -> bool:
-        """Whether it takes no key. public: whether other machines can reach the server."""
+        """Whether no key is needed. public: whether other machines can reach the server."""
         return self.without_key == "everywhere" or (self.without_key == "loopback" and not public)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Readers are handled a few at a time, so that claims and heartbeats find the event loop free between them."""
+"""Handles only a few readers at once, so that the event loop can handle claims and heartbeats between them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 
 class Turns:
-    """A fixed number of turns, given in the order in which readers came.
+    """A fixed number of turns, given in the order in which readers arrived.
 
-    A reader that takes longer than `longest_s` waits for something other than the event loop, such as an analysis. It
-    no longer counts, and the next one gets its turn.
+    A reader that takes longer than `longest_s` waits for something other than the event loop, such as an analysis. Its
+    turn then ends, and the next reader gets one.
     """
 
     def __init__(self, most: int, longest_s: float) -> None:
@@ -20,7 +20,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Wait for a turn; it ends with the block, or before it after the longest time."""
+        """Wait for a turn. It ends with the block, or after `longest_s` if that is earlier."""
         await self._free.acquire()
         with contextlib.ExitStack() as turn:
             turn.callback(self._free.release)

@@ -1,7 +1,7 @@
 """Delivery of messages to webhooks in the background, at least once, with retries for a bounded time.
 
-A server claims a row by moving the time of its next try before it sends. If the server dies, another one sends it
-later; of several servers only one sends it.
+Before a server sends a message, it claims the row by postponing its next try, so that no other server sends it at the
+same time. If the server stops before the answer, a server sends the message again at that time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from taskloom.server.webhooks.models import Delivery, Webhook
 from taskloom.server.webhooks.targets import is_allowed
 
 AT_ONCE = 8
-AT_ONCE_EACH = 2  # per webhook, so that a hanging receiver does not delay others
+AT_ONCE_EACH = 2  # per webhook, so that a slow receiver does not delay others
 MOST_DELAY_S = 3600.0
 log = logging.getLogger("taskloom.server")
 
@@ -117,7 +117,7 @@ class Deliveries:
                     continue
                 webhook = session.get_one(Webhook, row.webhook_id)
                 if not is_allowed(webhook.url, self._settings.webhook_targets):
-                    row.next_at, row.error = None, "this server's operator no longer allows the address"
+                    row.next_at, row.error = None, "this server's operator no longer allows the URL"
                     continue
                 of_each[row.webhook_id] += 1
                 row.tries += 1
@@ -141,5 +141,5 @@ class Deliveries:
                 row.next_at = now(session) + self._delay_s(row.tries)
 
     def _delay_s(self, tries: int) -> float:
-        """Seconds until the next try, doubled each time."""
+        """Seconds until the next try, doubled after each try up to MOST_DELAY_S."""
         return min(self._settings.webhook_retry_s * 2.0 ** (tries - 1), MOST_DELAY_S)

@@ -9,7 +9,7 @@ from taskloom.server.db import LASTING_IDS, Base
 
 
 class Webhook(Base):
-    """An address that receives messages. Its secret is stored in clear, since every message is signed with it."""
+    """A URL that receives messages. Its secret is stored unencrypted, since every message is signed with it."""
 
     __tablename__ = "webhook"
 

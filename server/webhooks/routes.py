@@ -17,7 +17,7 @@ router = Router("/webhooks", tag="webhooks")
 
 @router.post("", SUBMITTERS, errors=(TooManyWebhooks,), status_code=201)
 async def create(context: Ctx, caller: Who, request: WebhookRequest, response: Response) -> WebhookCreated:
-    """Send verdicts and alerts to an address. Only this answer contains the secret that signs the messages."""
+    """Send verdicts and alerts to a URL. Only this answer contains the secret that signs the messages."""
     response.headers["Cache-Control"] = "no-store"
     return await context.control.run(service.create, context.database, context.settings, caller, request)
 

@@ -1,4 +1,4 @@
-"""Webhooks: create, list, delete; and their messages, written in the transaction of the event."""
+"""Webhooks: create, list, delete. Their messages are queued in the transaction of the event."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from taskloom.server.webhooks.models import Delivery, Webhook
 from taskloom.server.webhooks.targets import is_allowed
 
 SECRET_BYTES = 32
-KEPT_S = 30 * 86400.0  # after delivery or the last try
+KEPT_S = 30 * 86400.0  # age of a delivered or failed message at which it may be deleted
 MOST_WAITING = 1000  # per webhook; beyond that the oldest messages are dropped
 
 
 def create(database: Database, settings: Settings, caller: Caller, request: WebhookRequest) -> WebhookCreated:
-    """Create a webhook. Raises InvalidRequest for an address that the operator does not allow, or TooManyWebhooks."""
+    """Create a webhook. Raises InvalidRequest for a URL that the operator does not allow, or TooManyWebhooks."""
     if not is_allowed(request.url, settings.webhook_targets):
         allowed = settings.webhook_targets or "none"
-        accepted = f"an address below one that this server's operator allowed (TASKLOOM_WEBHOOK_TARGETS): {allowed}"
+        accepted = f"a URL below one that this server's operator allows (TASKLOOM_WEBHOOK_TARGETS): {allowed}"
         raise InvalidRequest([{"pointer": "/url", "field": "url", "value": request.url, "accepted": accepted}])
     with database.write() as session:
         count = session.execute(select(func.count()).select_from(Webhook)).scalar_one()

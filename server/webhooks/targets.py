@@ -1,4 +1,4 @@
-"""Allowed addresses of webhooks: those below the operator's targets."""
+"""Allowed URLs of webhooks: those below the operator's targets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import httpx
 
 
 def is_allowed(url: str, targets: str) -> bool:
-    """Whether the address is on the host and port of one of the targets and below its path.
+    """Whether the URL has scheme, host and port of one of the targets, and its path or one below it.
 
-    Ambiguous addresses are rejected: user names, `..`, backslashes, fragments.
+    Ambiguous URLs are rejected: those with a user name, `..`, a backslash or a fragment.
     """
     try:
         asked = httpx.URL(url)

@@ -54,7 +54,7 @@ def test_what_no_job_of_a_pool_could_run_says_so(api):
     api.put("/queue/pools/p", POOL)
     reason, text = waiting(api)
     assert reason == "too-little-time"
-    assert text.endswith("; may take 3500 s; the job of a pool that lives longest has 3480 s left")
+    assert text.endswith("; may take 3500 s; the job of a pool with the most time left has 3480 s")
 
 
 def test_a_pool_whose_provisioner_is_silent_does_not_count(api):

@@ -32,7 +32,7 @@ GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "insta
 @pytest.mark.parametrize(
     ("asked", "offers", "reason", "text"),
     [
-        (WISH, [], "no-worker", "no registered worker (3) is present"),
+        (WISH, [], "no-worker", "none of the registered workers (3) is present"),
         (wish(labels=frozenset({GPU})), [offer()], "no-label", "no worker has the label arch=gpu"),
         (
             wish(labels=frozenset({GPU, FAST})),
@@ -50,7 +50,7 @@ GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "insta
         ),
         (wish(pinned_cores=frozenset({5})), [offer(4)], "other-cores", "the cores 5"),
         (wish(memory_bytes=1000), [offer()], "too-little-memory", "needs 1,000 bytes of memory; the largest"),
-        (WISH, [offer(remaining_s=59.0), offer(1)], "too-little-time", "lives longest has 59 s left"),
+        (WISH, [offer(remaining_s=59.0), offer(1)], "too-little-time", "with the most time left has 59 s"),
         (wish(cores=4), [offer(2), offer(4, busy=True)], "too-few-cores", "the largest idle worker has 2"),
         (WISH, [offer(busy=True), offer(busy=True)], "all-busy", "could run it (2) is busy"),
         (wish(kept_by=("n1", "0,1")), [offer(busy=True), offer(node="n2")], "block-bound", "cores 0,1 of n1"),
@@ -71,5 +71,5 @@ def test_without_workers_at_all() -> None:
 
 
 def test_runs_before_are_the_reason_only_where_it_could_run() -> None:
-    assert waiting_for(WISH, [offer()], 1, 7) == ("runs-before", "7 runs before it")
+    assert waiting_for(WISH, [offer()], 1, 7) == ("runs-before", "7 runs before it in the queue")
     assert waiting_for(wish(cores=9), [offer()], 1, 7)[0] == "too-few-cores"

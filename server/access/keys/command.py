@@ -1,4 +1,4 @@
-"""`python -m taskloom.server keys ...`: keys in the server's database; the server need not run."""
+"""`python -m taskloom.server keys ...`: manage the keys in the server's database. The server need not run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     create.add_argument("--expires-in", type=float, metavar="DAYS", help="without it, the key does not expire")
     create.add_argument("--name", default="", help="a name for people")
     commands.add_parser("list", help="list every key, one line of JSON each")
-    commands.add_parser("revoke", help="the key is no longer accepted").add_argument("id", type=int)
+    commands.add_parser("revoke", help="reject a key from now on").add_argument("id", type=int)
     options = parser.parse_args(arguments)
     settings = Settings() if options.database_url is None else Settings(database_url=options.database_url)
     database = Database(settings.database_url, settings.busy_timeout_s)

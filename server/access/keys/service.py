@@ -20,7 +20,7 @@ from taskloom.server.errors import InvalidRequest, NotFound, Unauthenticated
 SECRET_BYTES = 32
 TOKEN = re.compile(r"tlk_([1-9][0-9]{0,8})_([0-9a-f]{64})")
 NO_SECRET_SHA256 = hashlib.sha256(b"").hexdigest()
-USE_NOTED_EVERY_S = 60.0  # so that requests do not write
+USE_NOTED_EVERY_S = 60.0  # a key's last use is written at most this often
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ def has_admin(database: Database) -> bool:
 
 
 def identify(database: Database, token: str | None, open_without_keys: bool) -> Caller:
-    """The caller with this token; anyone if there never was a key and `open_without_keys`. Raises Unauthenticated."""
+    """The caller with this token. ANYBODY if no key was ever created and `open_without_keys`. Raises
+    Unauthenticated."""
     found = TOKEN.fullmatch(token or "")
     with database.read() as session:
         row = session.execute(select(Key, db_now()).where(Key.id == int(found[1]))).one_or_none() if found else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 INCOMING = "incoming"
-LEFT_S = 86400.0  # an older upload was abandoned
+LEFT_S = 86400.0  # age at which an incomplete upload counts as abandoned
 
 
 class Incoming:
@@ -64,7 +64,7 @@ class Store:
 
     @contextlib.contextmanager
     def keeping(self, incoming: Incoming) -> Iterator[None]:
-        """Move the file to its place; a sweep waits until the block, which records the file, has ended."""
+        """Move the file to its place. The block records the file; a sweep waits until the block has ended."""
         incoming.sync()
         with self._locked(fcntl.LOCK_SH):
             target = self.path(incoming.sha256)

@@ -54,7 +54,7 @@ def _known_worker(session: Session, request: LeaseRequest) -> Worker:
 
 
 def _again(session: Session, settings: Settings, held: Attempt) -> Lease:
-    """Return the worker's existing lease again if it was never started, because the answer to its claim was lost."""
+    """Return the worker's lease again if its attempt was not started: the answer to its claim was lost."""
     if held.state != "leased":
         raise WorkerBusy(f"worker {held.worker_id} still runs attempt {held.id}", attempt_id=held.id)
     run = session.get_one(Run, held.run_id)
@@ -101,7 +101,7 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
         )
         .order_by(Run.rank, Run.id)
         .limit(1)
-        # The block's row too: the first claim of one of its runs binds it to a node.
+        # The block's row is also locked, since the first claim of one of its runs binds the block to a node.
         .with_for_update(skip_locked=True, of=(Run, Block), **LOCKED)
     )
     return query.where(Block.pinned_cores.not_in(sorted(unpinnable))) if unpinnable else query

@@ -12,8 +12,8 @@ from taskloom.server.queue.attempts.models import Attempt, is_active
 def are_taken(session: Session, node: str, core_set: str) -> bool:
     """Whether an active attempt runs on one of these cores.
 
-    Until the end of the transaction no other claim gets cores of the node: the schema's index on (node, core set)
-    prevents equal sets, but not overlapping ones.
+    A lock keeps other claims from getting cores of the node until the end of the transaction. The schema's index on
+    (node, core set) prevents only equal sets, not overlapping ones.
     """
     hold(session, f"cores of {node}")
     mine = set(core_set.split(","))

@@ -1,4 +1,4 @@
-"""The live curve of a run from its heartbeats, kept until there is a result, which has every step."""
+"""The live curve of a run from its heartbeats, stored until the run has a result, which contains every step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 2000  # points of an attempt: more than eight hours of heartbeats every 1
 
 
 def add(session: Session, attempt: Attempt, seen: Progress, at: float) -> None:
-    """Keep a point if the trainer has progressed. The attempt is locked."""
+    """Store a point if the trainer has progressed. The attempt must be locked."""
     if seen.stage != "training" or not seen.step:
         return
     known = select(func.max(Row.step), func.count()).where(Row.attempt_id == attempt.id)

@@ -90,9 +90,9 @@ class ProgressPoint(Base):
 
 
 class StepTimes(Base):
-    """Consecutive steps from one heartbeat, as JSON; deleted with the progress points.
+    """Consecutive steps from one heartbeat; deleted with the progress points.
 
-    step_s, loss: lists of the steps from `first` to `last`, numbered from 1.
+    step_s (seconds), loss: JSON lists with an entry for each step from `first` to `last`, numbered from 1.
     """
 
     __tablename__ = "step_times"

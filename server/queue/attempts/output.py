@@ -1,4 +1,4 @@
-"""Output of trainers, kept by line up to a limit for each attempt."""
+"""Output of trainers, stored line by line up to a limit per attempt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_MORE = "(the lines after this one are not kept)"
 
 
 def add(session: Session, attempt: Attempt, sent: OutputLines, at: float, most: int) -> None:
-    """Keep the lines that are new. The attempt is locked."""
+    """Store the lines that are new. The attempt must be locked."""
     known = select(func.max(OutputLine.line_no)).where(OutputLine.attempt_id == attempt.id)
     last = session.execute(known).scalar_one() or 0
     for line_no, line in enumerate(sent.lines, sent.first):
@@ -43,13 +43,13 @@ def after(session: Session, run_id: int, last_id: int, limit: int) -> list[tuple
 
 
 def _before_tail(session: Session, run_id: int, lines: int) -> int:
-    """The id of the line before the last lines of a run; 0 if it has no more than these."""
+    """The id of the line before the last `lines` lines of a run; 0 if the run has no more lines."""
     newest = select(OutputLine.id).where(OutputLine.run_id == run_id).order_by(OutputLine.id.desc())
     return session.execute(newest.offset(lines).limit(1)).scalar() or 0
 
 
 def page(database: Database, run_id: int, cursor: str | None, limit: int, tail: int | None) -> LogPage:
-    """A page of lines; with `tail`, this many of the last ones. Raises NotFound or BadCursor."""
+    """A page of lines; with `tail`, at most this many lines, the last ones. Raises NotFound or BadCursor."""
     last_id = paging.decode_id(cursor) or 0
     with database.read(snapshot=True) as session:
         if session.get(Run, run_id) is None:

@@ -25,7 +25,7 @@ from taskloom.server.queue.attempts.digest import lasting
 
 COMPRESSION_LEVEL = 6
 SETTINGS = frozenset(item.name for item in dataclasses.fields(TrainConfig))
-# Settings that analyses read: the trainer must have resolved those that the run left open.
+# Settings that analyses read. The result must contain them, also those that the run left open.
 RESOLVED = ("model", "batch", "seq", "steps", "warmup", "scheduler", "sync", "threads", "batch_slice", "token_slice")
 MEASURED = 1.01  # tolerance between two clocks: analysis.efficiency.waiting_split
 LARGE_BYTES = 1 << 20
@@ -40,9 +40,9 @@ class Figures:
     tokens_per_s: float | None = None
     final_loss: float | None = None
     phase_s: dict[str, float] | None = None  # the median of each over the timed steps
-    flagged_steps: int | None = None  # timed ones that the trainer flagged
+    flagged_steps: int | None = None  # number of timed steps that the trainer flagged
     environment_sha256: str | None = None  # equal for runs with the same software on the same machine
-    node_time: dict[str, float] | None = None  # where its node's time went; null if the trainer does not report it
+    node_time: dict[str, float] | None = None  # seconds of the node by part; null if the trainer does not report them
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def check(text: str, sha256: str, outcome: str, spec: Mapping[str, Any]) -> Payl
     except UnicodeEncodeError:
         raise BadResult("the payload is not valid Unicode") from None
     if hashlib.sha256(encoded).hexdigest() != sha256:
-        raise BadResult("the payload's SHA-256 differs from `sha256`: it was damaged in transit")
+        raise BadResult("the payload's SHA-256 differs from `sha256`: the payload was damaged in transit")
     with _large if len(encoded) > LARGE_BYTES else contextlib.nullcontext():
         try:
             payload = values.parse(encoded, values.RESULT)
@@ -96,8 +96,9 @@ def check(text: str, sha256: str, outcome: str, spec: Mapping[str, Any]) -> Payl
 
 
 def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
-    """Median step, tokens per second (total work by total time) and last loss of a checked result; where its node's
-    time went since the run was queued, which was `queued_s` before it was claimed.
+    """Figures of a checked result. Tokens per second are all tokens of the timed steps divided by their total time.
+
+    queued_s: seconds between the run's queueing and its claim; earlier time of the node is not counted.
     """
     config = result["config"]
     timed_s = [float(s) for s in result["step_s"]][config["warmup"] :]
@@ -116,8 +117,7 @@ def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
 
 
 def _node_time(result: Mapping[str, Any], queued_s: float) -> dict[str, float] | None:
-    """Where the node's time went. While there was no run to claim, the node was idle, and the run does not count that
-    time."""
+    """Parts of the node's time. The time during which the node was idle before the run was queued is not counted."""
     told = result.get("node_time") or {}
     if "timed_s" not in told:
         return None
@@ -137,7 +137,7 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
     lists: dict[str, Sized] = {"losses": result.losses, "step_s": result.step_s}
     for name, by_phase in (("phase_s", result.phase_s), ("phase_busy_s", result.phase_busy_s)):
         if set(by_phase) != set(PHASES):
-            raise BadResult(f"`result.{name}` must have the phases {', '.join(PHASES)}")
+            raise BadResult(f"`result.{name}` must have exactly the phases {', '.join(PHASES)}")
         lists |= {f"{name}.{phase}": entries for phase, entries in by_phase.items()}
     for name in ("flagged", "gradient_norms"):
         if getattr(result, name):
@@ -150,11 +150,14 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
     timed_s = math.fsum(result.step_s[config.warmup_steps :])
     spent_s = math.fsum(t.useful_s + (t.barrier_s or 0.0) + (t.starvation_s or 0.0) + t.idle_s for t in result.threads)
     if spent_s > MEASURED * timed_s * config.threads:
-        raise BadResult(f"`result.threads` spent {spent_s:g} s in {timed_s:g} s of {config.threads} threads")
+        raise BadResult(
+            f"`result.threads` adds up to {spent_s:g} s, more than {config.threads} threads have in {timed_s:g} s"
+        )
 
 
 def _check_config(given: Mapping[str, Any], spec: Mapping[str, Any]) -> TrainConfig:
-    """The configuration of a result. Worker and trainer choose the settings that the run left open."""
+    """The configuration of a result, which must agree with the run's. Worker and trainer choose the settings that the
+    run left open. Raises BadResult."""
     missing = [name for name in RESOLVED if given.get(name) is None]
     if missing or not isinstance(given["model"], dict):
         raise BadResult(f"`result.config` lacks {', '.join(missing or ['the sizes of model'])}")

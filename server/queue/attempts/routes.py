@@ -1,4 +1,4 @@
-"""/api/v1/leases and /api/v1/attempts: what workers call."""
+"""/api/v1/leases and /api/v1/attempts: operations of workers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ router = Router(tag="attempts")
     errors=(UnknownWorker, StaleBoot, WorkerBusy, NotYourWorker),
     status_code=201,
     response_model=Lease,
-    responses={204: {"description": "nothing to run within wait_s; ask again"}},
+    responses={204: {"description": "there was no run for this worker within wait_s; claim again"}},
     routine=True,
 )
 async def lease(context: Ctx, caller: Who, wanted: LeaseRequest) -> Lease | Response:
-    """Claim the next run that fits the worker, waiting up to wait_s for one.
+    """Claim the next run that fits the worker, waiting up to wait_s seconds for one.
 
-    Until a heartbeat confirms the lease, a repeated claim returns the same lease, in case the answer was lost.
+    Until the first heartbeat of the attempt, a repeated claim returns the same lease, in case the answer was lost.
     """
     await context.control.run(ownership.check_worker, context.database, caller, wanted.worker_id)
     asked_at = time.monotonic()
@@ -82,10 +82,11 @@ def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
     routine=True,
 )
 async def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRequest) -> HeartbeatAnswer:
-    """Renew the lease and report progress. `cancel` in the answer: stop the trainer. lease-lost: stop it and discard
-    its result.
+    """Renew the lease and report progress. If the answer has `cancel`, the worker must stop the trainer. After the
+    problem lease-lost, it must stop the trainer and discard the result.
 
-    An expired lease is renewed unless another worker has claimed the run.
+    An expired lease is renewed, unless the run or its cores were claimed since or a new process has registered as the
+    worker.
     """
     return await context.control.run(_heartbeat, context, caller, attempt_id, beat)
 
@@ -104,8 +105,8 @@ def _heartbeat(context: Context, caller: Caller, attempt_id: int, beat: Heartbea
 async def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload) -> ResultReceipt:
     """End an attempt. Idempotent: the same SHA-256 gets the same answer.
 
-    A late result counts if no newer attempt was claimed; else it is kept as superseded. `cancelled` without a request
-    to cancel hands the run back to the queue.
+    A late result counts if no newer attempt was claimed; otherwise it is stored as superseded. The outcome `cancelled`
+    without a request to cancel returns the run to the queue.
     """
     return await context.control.run(_finish, context, caller, attempt_id, upload)
 

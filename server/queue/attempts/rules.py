@@ -12,7 +12,7 @@ from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT
 
 @dataclass(frozen=True)
 class Facts:
-    """An attempt and its run as the database has them, at the time `now`."""
+    """State of an attempt and its run in the database at the time `now`."""
 
     attempt_id: int
     attempt_no: int
@@ -33,7 +33,7 @@ class Facts:
 
     @property
     def counts(self) -> bool:
-        """Whether the run still waits for this attempt: active, or lost while nobody else took the run."""
+        """Whether the run still waits for this attempt: it is active, or it was lost and no other was claimed since."""
         untaken = self.newest_attempt_no == self.attempt_no and self.run_state in ("queued", "quarantined")
         return self.active or (self.attempt_state == "lost" and untaken)
 
@@ -74,7 +74,7 @@ def beat(facts: Facts) -> Change:
 
 
 def finish(facts: Facts, outcome: str) -> Change:
-    """An uploaded result. Late ones count if no newer attempt was claimed, else they are kept as superseded.
+    """A result ends the attempt. A late result counts if no newer attempt was claimed; otherwise it is superseded.
 
     The transition table rejects a result of an attempt that has ended otherwise.
     """
@@ -96,14 +96,16 @@ def finish(facts: Facts, outcome: str) -> Change:
 
 
 def _traced(facts: Facts, outcome: str) -> Change:
-    """However tracing ends, the run has its result; another worker traces a run that was handed back."""
+    """The run has its result, so it succeeds however its tracing ends. A tracing that was handed back is queued
+    again."""
     if outcome == "cancelled" and not facts.cancel_requested and not facts.overdue:
         return Change("cancel", "requeue" if facts.active else None)
     return Change({"succeeded": "succeed", "failed": "fail", "cancelled": "cancel"}[outcome], "succeed")
 
 
 def expire(facts: Facts, max_losses: int) -> Change:
-    """A lease expired: the run is queued again, unless this happened too often or the run is being cancelled."""
+    """An expired lease ends the attempt. The run is queued again, unless it lost too many attempts or is being
+    cancelled."""
     if facts.tracing:
         return Change("expire", "requeue" if facts.losses < max_losses and not facts.cancel_requested else "succeed")
     if facts.cancel_requested:
@@ -112,5 +114,5 @@ def expire(facts: Facts, max_losses: int) -> Change:
 
 
 def overrun(facts: Facts) -> Change:
-    """The deadline has passed and the worker has not ended the attempt: it failed and is not retried."""
+    """A passed deadline fails an attempt that its worker has not ended. The run is not retried."""
     return Change("fail", "succeed" if facts.tracing else "fail")

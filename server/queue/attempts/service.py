@@ -1,4 +1,4 @@
-"""Heartbeats, results, and silent attempts: rules.py decides, this module writes."""
+"""Heartbeats, results, and lost or overdue attempts. rules.py decides about changes; this module stores them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
 
 
 def _note_started(database: Database, run: Run) -> None:
-    """Record the start of an experiment, in its own transaction, since experiments are locked before runs."""
+    """Record the start of an experiment. It needs its own transaction, since experiments are locked before runs."""
     unstarted = update(Experiment).where(Experiment.id == run.experiment_id, Experiment.started_at.is_(None))
     with database.write() as session:
         session.execute(unstarted.values(started_at=run.started_at))
@@ -148,7 +148,7 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
 
 
 def _reason(change: rules.Change, payload: payloads.Payload) -> str | None:
-    """Reason of an upload's change where the verb does not give it."""
+    """Reason of the change that an upload causes. None: its verb is the reason."""
     if change.attempt == "supersede":
         return "late: the run had continued without this attempt"
     if change.run in ("requeue", None):
@@ -236,8 +236,8 @@ def lose_attempts_of(session: Session, worker_id: str, settings: Settings) -> bo
 
 
 def reap(database: Database, settings: Settings) -> bool:
-    """Lose expired attempts and fail overdue ones, safely beside other servers; return whether a run was queued
-    again."""
+    """Lose expired attempts and fail overdue ones; return whether a run was queued again. Several servers may do this
+    at once."""
     with database.write() as session:
         overdue, expired = Attempt.deadline_at + settings.deadline_grace_s <= db_now(), Attempt.expires_at <= db_now()
         _end_all(session, settings, overdue, SERVER, "deadline-exceeded", overdue=True)
@@ -247,7 +247,8 @@ def reap(database: Database, settings: Settings) -> bool:
 def _end_all(
     session: Session, settings: Settings, which: ColumnElement[bool], actor: str, reason: str, overdue: bool = False
 ) -> bool:
-    """Lose active attempts, or fail overdue ones; return whether a run was queued again."""
+    """Lose the active attempts that meet a condition, or fail them if they are overdue; return whether a run was queued
+    again."""
     queued = False
     chosen = select(Attempt.id, Attempt.run_id).where(is_active(), which).order_by(Attempt.run_id)
     for attempt_id, run_id in session.execute(chosen.limit(200)).all():

@@ -1,4 +1,4 @@
-"""Step times of a running attempt from its heartbeats, kept until there is a result."""
+"""Step times of a running attempt from its heartbeats, stored until its run has a result."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from taskloom.server.errors import BadCursor, NotFound
 from taskloom.server.queue.attempts.models import Attempt, StepTimes, is_active
 from taskloom.server.queue.runs.models import Run
 
-MOST = 20_000  # steps kept per attempt, and per heartbeat
+MOST = 20_000  # newest steps of an attempt that are stored
 NEWEST = 100  # steps in an event
 
 
 def add(session: Session, attempt: Attempt, sent: StepsDone) -> None:
-    """Keep new steps, and delete old ones beyond MOST. The attempt is locked."""
+    """Store new steps, and delete the oldest ones beyond MOST. The attempt must be locked."""
     known = select(func.max(StepTimes.last)).where(StepTimes.attempt_id == attempt.id)
     new = max(0, (session.execute(known).scalar_one() or 0) + 1 - sent.first)
     last = sent.first + len(sent.step_s) - 1

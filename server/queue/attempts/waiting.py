@@ -1,7 +1,7 @@
 """Workers that wait for a run, as coroutines in one event loop.
 
-A claim that found nothing waits until something is queued. If the queue was empty, no other claim looks again before
-the next change: five hundred idle workers cost one query.
+A claim that found no run waits until runs are queued. If a claim found the queue empty, no other claim queries it
+before the next change, so five hundred idle workers cause one query.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class Empty:
 
 
 class WaitingRoom:
-    """Open from `open` to `close`. `changed` and `heard` may be called from any thread, the rest in the event loop."""
+    """Waiting claims of one server. `heard` and `close_soon` may be called from any thread, `changed` from any thread
+    but that of the event loop, and the others only from the event loop."""
 
     def __init__(self, at_once: int = 4, tell_others: Callable[[], None] = lambda: None) -> None:
         self._tell_others = tell_others
@@ -36,12 +37,12 @@ class WaitingRoom:
         self._loop = asyncio.get_running_loop()
 
     def changed(self) -> None:
-        """Wake waiting claims after runs were queued here, and notify other servers. Not from the event loop."""
+        """Wake waiting claims after runs were queued by this server, and notify other servers. It blocks."""
         self.heard()
         self._tell_others()
 
     def heard(self) -> None:
-        """Wake waiting claims after runs were queued, here or elsewhere."""
+        """Wake waiting claims after any server has queued runs."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._advance)
 
@@ -72,7 +73,7 @@ class WaitingRoom:
         return not self._closed
 
     async def wait_for(self, claim: Callable[[], Awaitable[T | Empty | None]], wait_s: float) -> T | None:
-        """Claim, retrying after each change. None: `wait_s` has passed or the server stops."""
+        """Claim, and retry after each change. None: `wait_s` has passed or the server stops."""
         until = time.monotonic() + wait_s
         first = True
         while True:

@@ -1,4 +1,4 @@
-"""The table of pools, which can bring workers."""
+"""The table of pools, as provisioners report them."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class Pool(Base):
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_key.id"))  # null: reported before there were keys
     report: Mapped[dict[str, Any]]  # the provisioner's latest
     seen_at: Mapped[float]
-    silent_at: Mapped[float]  # without a report until then, the pool no longer counts
+    silent_at: Mapped[float]  # the pool no longer counts from then on, unless it is reported again

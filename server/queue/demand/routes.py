@@ -19,13 +19,13 @@ router = Router("/queue", tag="queue")
 
 @router.get("/demand", READERS | WORKERS)
 def demand(context: Ctx) -> Demand:
-    """Requirements of the queue, grouped, and the present workers."""
+    """Show the requirements of queued runs, grouped, and the present workers."""
     return service.demand(context.database, context.settings)
 
 
 @router.get("/pools", READERS | WORKERS)
 def pools(context: Ctx) -> PoolPage:
-    """The pools that provisioners have reported."""
+    """List the pools that provisioners have reported."""
     return service.pools(context.database)
 
 

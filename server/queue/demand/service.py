@@ -1,4 +1,4 @@
-"""Demand of the queue that no present worker covers, and the pools that can bring workers."""
+"""Demand of the queue, and the pools whose provisioners can start workers for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
-INTERVALS = 3  # without a report after which a pool does not count
+INTERVALS = 3  # reporting intervals without a report after which a pool no longer counts
 FORGOTTEN_S = 7 * 86400.0
 MAX_POOLS = 200
 

@@ -1,4 +1,4 @@
-"""Blocks of runs: queued with a submission, and added one by one for an experiment with `stop`."""
+"""Blocks of runs. A submission queues blocks; an experiment with `stop` gets further blocks one by one."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def _together(runs: Sequence[_Needs]) -> _Needs:
 class Ended:
     """Input of the stopping rule of an experiment whose runs have all ended.
 
-    values: for each variant the median steps of its succeeded runs, by block. runs: their number, to detect a stale
-    decision.
+    values: each variant with the median steps of its succeeded runs, by block. runs: number of runs, to detect an
+    outdated decision. repetitions: number of blocks that have ended. spent_s: workers' time so far.
     """
 
     experiment_id: int
@@ -124,7 +124,7 @@ class Ended:
 
 
 def undecided(database: Database) -> list[Ended]:
-    """Experiments that now either stop or get another block."""
+    """Experiments whose blocks have all ended, and which must now either stop or get another block."""
     with database.read() as session:
         query = select(Experiment).where(Experiment.undecided, Experiment.cancelled_at.is_(None), ~_has_open_run())
         return [_ended(session, experiment) for experiment in session.scalars(query.order_by(Experiment.id))]
@@ -178,7 +178,7 @@ def decide(database: Database, ended: Ended, rel_ci: float | None, reason: str |
 
 
 def reopen(experiment: Experiment) -> None:
-    """Reopen the experiment of a retried run; its stopping rule decides again when the run has ended."""
+    """Reopen the experiment of a retried run. Its stopping rule decides again once the run has ended."""
     experiment.finished_at = None
     if experiment.request.get("stop") is not None:
         experiment.undecided, experiment.stop_reason = True, None
@@ -200,7 +200,7 @@ def close(database: Database) -> None:
 def close_locked(session: Session, experiment: Experiment) -> None:
     """Set the end of one locked experiment, if none of its runs is open."""
     if not _is_open(session, experiment.id):
-        # + 0: else PostgreSQL scans indexes over the runs of all experiments for the first and the last.
+        # + 0: without it PostgreSQL scans the indexes over the runs of all experiments.
         bounds = func.min(Run.started_at + 0.0), func.max(Run.finished_at + 0.0)
         of_it = select(*bounds).where(Run.experiment_id == experiment.id)
         started_at, experiment.finished_at = session.execute(of_it).one()
@@ -224,7 +224,7 @@ def complete(session: Session, experiment_id: int) -> int:
 
 
 def spent_s(session: Session, experiment_id: int) -> float:
-    """Workers' time spent on all attempts of an experiment."""
+    """Time of workers spent on all attempts of an experiment."""
     spent = func.sum(func.coalesce(Attempt.finished_at, now(session)) - Attempt.claimed_at)
     of_it = select(spent).join(Run, Run.id == Attempt.run_id).where(Run.experiment_id == experiment_id)
     return float(session.execute(of_it).scalar_one() or 0.0)

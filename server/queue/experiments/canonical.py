@@ -21,6 +21,6 @@ def sha256(value: object) -> str:
 
 
 def key(value: object) -> bytes:
-    """A key that is equal for equal JSON values, as `text` is, but is made in a tenth of the time and never stored."""
+    """A key that is equal for equal JSON values. It takes a tenth of the time of `text`; it must not be stored."""
     written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     return bytes(memoryview(written))  # a copy: orjson's own keeps a buffer of 8 kB in use

@@ -18,7 +18,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def check_request(request: ExperimentRequest, refusals: Refusals) -> None:
-    """Check a request without its variants. Raises InvalidRequest."""
+    """Check the parts of a request that do not depend on its variants. Raises InvalidRequest."""
     _check_axes(request, refusals)
     _check_stop(request, refusals)
     _check_calibration(request, refusals)

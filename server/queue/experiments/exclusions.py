@@ -23,5 +23,5 @@ class Exclusions:
         return len(self._known)
 
     def take(self, texts: Mapping[str, str]) -> bool:
-        """Whether the combination, given as the text of each setting, is excluded."""
+        """Whether a combination is excluded. texts: the canonical JSON text of each setting."""
         return any(tuple(texts[name] for name in names) in values for names, values in self._known.items())

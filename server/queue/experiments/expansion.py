@@ -1,6 +1,6 @@
-"""From a request to its runs: axes, zips and exclusions give variants; repetitions and the seed give their order.
+"""Expands a request to its runs. Axes, zips and exclusions give the variants; repetitions and the seed give the order.
 
-Pure: no database. Runs that no worker could execute are rejected here, with a pointer to the field.
+No database is used. Runs that no worker could execute are rejected here, with a pointer to the field.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from taskloom.server.queue.experiments.variants import Capacity, Planned, Varian
 MOST_COMPARISONS = 500_000  # of combinations with exclusions
 MOST_SETTINGS_BYTES = 16 << 20  # of all runs' configurations as JSON; 10,000 typical ones have 8 MB
 EVERY = 50  # combinations between two calls of `between`
-MOST_SHAPES = 5000  # distinct shapes, whose memory is planned: more would take over 2 s of a core
+MOST_SHAPES = 5000  # distinct shapes; planning the memory of more would take over 2 s of a core
 
 
 def expand(
@@ -36,7 +36,7 @@ def expand(
     capacity: Capacity,
     between: Callable[[], None] = lambda: None,
 ) -> tuple[list[Variant], list[Planned]]:
-    """Every variant, and every run in order. `between` is called now and then; its exceptions end the work.
+    """Every variant, and every run in order. `between` is called every EVERY combinations and may raise to stop.
 
     Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge.
     """
@@ -106,7 +106,8 @@ def _refuse_size(runs: int, max_runs: int) -> None:
 
 
 def order(request: ExperimentRequest, variants: int) -> list[Planned]:
-    """interleaved: a block per repetition, each variant once in it, shuffled by the seed. sequential: no blocks."""
+    """The runs in order. interleaved: each repetition is a block, with each variant once, shuffled by the seed.
+    sequential: variant by variant, and each run is a block of its own."""
     if request.order == "sequential":
         pairs = itertools.product(range(variants), range(request.repetitions))
         return [Planned(i, i, repetition + 1, variant) for i, (variant, repetition) in enumerate(pairs)]

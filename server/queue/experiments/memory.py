@@ -5,20 +5,20 @@ from __future__ import annotations
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.spec.config import TrainConfig
 
-MAX_SLICES = 1 << 16  # planning looks at every slice
+MAX_SLICES = 1 << 16  # the trainer plans tasks for every slice
 
 
 def slices(config: TrainConfig) -> int:
-    """Upper bound of the number of slices in a batch; automatic slices are larger."""
+    """Number of slices of a batch, as requested: an automatic slice counts as the whole batch or sequence."""
     groups = -(-config.batch // (config.batch_slice or config.batch))
     return groups * -(-config.seq // (config.token_slice or config.seq))
 
 
 def arenas_bytes(config: TrainConfig) -> dict[str, int]:
-    """Each arena of a run, exact."""
+    """Exact size of each arena of a run."""
     return dict(memory_bytes(config))
 
 
 def run_memory_bytes(config: TrainConfig) -> int:
-    """All arenas of a run, exact."""
+    """Exact size of all arenas of a run."""
     return sum(arenas_bytes(config).values())

@@ -45,9 +45,9 @@ class Experiment(Base):
 
 
 class Block(Base):
-    """Runs that are compared with each other, all on the node and cores of the first claimed one.
+    """Runs that are compared with each other, all on the node and cores of the one that was claimed first.
 
-    Its requirements are the maximum over its runs: a block binds only to a worker that can run all of it.
+    Its requirements are the maximum over its runs, so it is bound only to a worker that can run all of them.
     """
 
     __tablename__ = "block"
@@ -62,7 +62,7 @@ class Block(Base):
 
 
 class ExperimentKey(Base):
-    """The key of an experiment's submission; none without keys."""
+    """The key with which an experiment was submitted; no row if no key was needed."""
 
     __tablename__ = "experiment_key"
 

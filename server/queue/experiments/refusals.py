@@ -27,7 +27,7 @@ class Refusals:
         self._places: dict[str, dict[str, int]] = {}
 
     def add(self, where: str, field: str, value: object, accepted: str) -> None:
-        """Add an error. Raises InvalidRequest once there are enough."""
+        """Add an error. Raises InvalidRequest once there are MAX_ERRORS."""
         entry = {"pointer": where, "field": field, "value": value, "accepted": accepted}
         self._entries.setdefault((where, accepted), entry)
         if len(self._entries) >= MAX_ERRORS:

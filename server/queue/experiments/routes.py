@@ -1,4 +1,4 @@
-"""/api/v1/experiments: changes. Submissions: server/submissions.py, lists: server/read/experiments."""
+"""/api/v1/experiments: changes of experiments. Submissions are in server/submissions.py, lists in read/experiments."""
 
 from __future__ import annotations
 

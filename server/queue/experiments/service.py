@@ -53,12 +53,12 @@ def submit(
     idempotency_key: str | None,
     key_id: int | None = None,
 ) -> tuple[ExperimentDetail, bool]:
-    """Queue every run of an experiment; the second value says whether it is new.
+    """Queue every run of an experiment. Returns the experiment, and whether it is new.
 
-    owner: owner of the idempotency key, and actor of the history; the same key of one owner with the same body gets the
-    first answer again. key_id: the key whose queue limit applies.
+    owner: the actor in histories, to whom the idempotency key belongs. The same idempotency key and body of one owner
+    get the first answer again. key_id: the API key whose queue limit applies.
 
-    Raises InvalidRequest, ExpansionTooLarge, QueueFull or IdempotencyConflict.
+    Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, QueueFull or IdempotencyConflict.
     """
     body = _storable(request)
     sha256 = canonical.sha256(body)
@@ -135,7 +135,7 @@ def _tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
 
 
 def dry_run(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
-    """Plan a submission. Raises InvalidRequest or ExpansionTooLarge."""
+    """Plan a submission. Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge."""
     _storable(request)
     variants, planned = _expand(database, settings, request)
     with database.read() as session:
@@ -202,7 +202,7 @@ def retry(database: Database, experiment_id: int, actor: str) -> ExperimentDetai
 
 
 def _locked(session: Session, experiment_id: int, states: tuple[str, ...]) -> Sequence[Any]:
-    """The experiment's runs in these states, as rows of their DECIDING."""
+    """The experiment's runs in these states, locked, as rows of the columns DECIDING."""
     query = select(*DECIDING).where(Run.experiment_id == experiment_id, Run.state.in_(states))
     return session.execute(query.order_by(Run.id).with_for_update(**LOCKED)).all()
 
@@ -241,7 +241,7 @@ def _check_room(session: Session, settings: Settings, key_id: int | None, more: 
     queued = session.execute(query).scalar_one()
     if queued + more > settings.max_queued:
         raise QueueFull(
-            f"{queued} runs are queued and {more} would be added; at most {settings.max_queued} are taken",
+            f"{queued} runs are queued and {more} would be added; the limit is {settings.max_queued}",
             queued=queued,
             runs=more,
             max_queued=settings.max_queued,
@@ -263,7 +263,7 @@ def _submitted_before(session: Session, owner: str, key: str, sha256: str) -> Ex
 
 
 def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
-    """The answer to the submission, computed again, since none of it changes."""
+    """The answer to the submission, computed again from values that do not change."""
     runs = experiment.runs
     if experiment.request.get("stop") is not None:  # blocks may have been added since
         asked = experiment.request.get("repetitions", 1)
@@ -287,14 +287,15 @@ def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
 
 
 def _stopping_at_first(experiment: Experiment) -> StoppingState | None:
-    """Estimate before any run."""
+    """State of the stopping rule before any run."""
     if experiment.request.get("stop") is None:
         return None
     return StoppingState(repetitions=0, rel_ci=None, spent_s=0.0, reason=None)
 
 
 def _estimated_s(session: Session, variants: list[Variant], repetitions: int) -> float | None:
-    """Steps times the median step of finished runs of the same shape, one run after the other."""
+    """Seconds of all runs one after the other: their steps times the median step of finished runs of the same shape.
+    None: a shape has no finished run."""
     known: dict[str, float] = {}
     shapes = list(dict.fromkeys(variant.shape for variant in variants))
     for first in range(0, len(shapes), CHUNK):

@@ -23,7 +23,7 @@ def shaping(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape_of(spec: Mapping[str, Any]) -> str:
-    """A hash that is equal for configurations with equal step times on one node."""
+    """SHA-256 of the settings that determine the time of a step on one node."""
     return sha256(shaping(spec))
 
 
@@ -34,7 +34,7 @@ class Variant:
     values: Mapping[str, Any]
     config: TrainConfig
     spec: Mapping[str, Any]  # the configuration as JSON
-    shape: str  # `shape_of` that
+    shape: str  # `shape_of` the spec
     memory_bytes: int
 
     @property
@@ -53,8 +53,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned run with its place in the experiment's order. Runs of one block are paired. Repetitions count from
-    1."""
+    """A planned run: its position in the experiment's order, its block, its repetition (from 1), and the index of its
+    variant. Runs of one block are paired."""
 
     position: int
     block: int

@@ -18,13 +18,13 @@ from taskloom.server.queue.runs import series
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import RUN
 
-RUNS_AT_ONCE = 2000  # deleted per request, approximately: experiments are not split
+RUNS_AT_ONCE = 2000  # runs after which a request ends; the experiment that reaches it is completed
 CHUNK = 500
 BELONGINGS = {"attempts": Attempt.run_id, "results": Result.run_id, "output_lines": OutputLine.run_id}
 
 
 def prune(database: Database, store: Store, request: PruneRequest) -> PruneReport:
-    """Delete, or count, the runs that match a request. Unfinished experiments are left untouched."""
+    """Delete the runs that match a request, or only count them. Unfinished experiments are left untouched."""
     with database.read() as session:
         at = now(session)
         experiment_ids = session.scalars(_candidates(request, at)).all()
@@ -66,8 +66,8 @@ def _candidates(request: PruneRequest, at: float) -> Select[int]:
 
 
 def _chosen(session: Session, request: PruneRequest, at: float, experiment_id: int) -> tuple[list[int], bool]:
-    """Runs of the experiment to delete, and whether these are all. The experiment and all its runs are locked, as for a
-    retry, so that none is retried meanwhile."""
+    """Runs of the experiment to delete, and whether these are all of its runs. The experiment and its runs are locked
+    as for a retry, so that no run is retried meanwhile."""
     session.execute(select(Experiment.id).where(Experiment.id == experiment_id).with_for_update(**LOCKED))
     of_it = select(Run.id, Run.state, Run.finished_at).where(Run.experiment_id == experiment_id)
     rows = session.execute(of_it.order_by(Run.id).with_for_update()).all()
@@ -111,7 +111,7 @@ def _delete(session: Session, experiment_id: int, run_ids: list[int], all_of_it:
 
 
 def _needed(database: Database, without_runs: Collection[int]) -> set[str]:
-    """Hashes of the files of artifacts, without those of some runs."""
+    """Hashes of the files of all artifacts, except those of `without_runs`."""
     query = select(Artifact.sha256, Attempt.run_id).join(Attempt, Attempt.id == Artifact.attempt_id)
     with database.read() as session:
         return {sha256 for sha256, run_id in session.execute(query) if run_id not in without_runs}

@@ -36,7 +36,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Metrics of a change of state; null if none."""
+    """Metrics of a change of state; None where a metric does not change."""
 
     run_ended: str | None  # the final state of runs
     attempt_ended: str | None = None
@@ -49,7 +49,7 @@ class Outcome:
 def make(
     session: Session, cause: Cause, run: Run, run_verb: str | None, attempt: Attempt, attempt_verb: str | None = None
 ) -> None:
-    """Apply verbs to a run and its attempt, and set their timestamps.
+    """Apply verbs to a run and its attempt, set their timestamps, and record the change in the run's history.
 
     Raises InvalidTransition.
     """
@@ -89,8 +89,8 @@ def _outcome(cause: Cause, was: tuple[str, str], run: Run, attempt: Attempt, wai
 def make_all(session: Session, cause: Cause, runs: Iterable[Run | Row[Any]], verb: str, **columns: Any) -> None:
     """Apply a verb to runs without an active attempt, and set these columns.
 
-    runs: locked, as objects or as rows with id and state. It takes a few statements for any number of runs, so objects
-    of the session must be refreshed. Raises InvalidTransition.
+    runs: locked, as objects or as rows with id and state. The rows are updated with a few statements for any number of
+    runs, so the session's objects must be refreshed afterwards. Raises InvalidTransition.
     """
     by_state: dict[str, list[int]] = {}
     for run in runs:
@@ -103,7 +103,7 @@ def make_all(session: Session, cause: Cause, runs: Iterable[Run | Row[Any]], ver
 
 
 def mark_all(session: Session, cause: Cause, run_ids: Sequence[int], verb: str, **columns: Any) -> None:
-    """Set columns of runs, and record it in their histories."""
+    """Set columns of runs, and record the verb in their histories."""
     for first in range(0, len(run_ids), CHUNK):
         of_them = Run.id.in_(run_ids[first : first + CHUNK])
         changed = update(Run).where(of_them).values(**columns)
@@ -112,7 +112,7 @@ def mark_all(session: Session, cause: Cause, run_ids: Sequence[int], verb: str, 
 
 
 def note_all(session: Session, cause: Cause, verb: str, which: ColumnElement[bool]) -> None:
-    """Record a change as the next row in the history of each run."""
+    """Add a row for the verb to the history of each of these runs."""
     rows = select(
         Run.id, Run.experiment_id, literal(cause.at, Float), literal(verb, String), Run.state,
         literal(None, Integer), literal(None, String), literal(cause.actor, String), literal(cause.reason, String),

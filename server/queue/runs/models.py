@@ -37,7 +37,7 @@ class Run(Base):
     variant: Mapped[dict[str, Any]]
     spec: Mapped[dict[str, Any]]
     shape: Mapped[str] = mapped_column(String(64))  # SHA-256 of the settings that determine the time of a step
-    rank: Mapped[int]  # the priority, negated: the queue goes by rank, then id
+    rank: Mapped[int]  # the negated priority: the queue is ordered by rank, then by id
     cores_needed: Mapped[int]
     pinned_cores: Mapped[str] = mapped_column(Text)  # "0,1", or "" if the worker may choose
     memory_needed_bytes: Mapped[int] = mapped_column(BigInteger)
@@ -61,7 +61,7 @@ class Run(Base):
     tokens_per_s: Mapped[float | None]
     final_loss: Mapped[float | None]
     series_id: Mapped[int | None]  # no foreign key: SQLite would copy the table to add one
-    # Where its node's time went (gpt2core.spec.result.NODE_TIME); null where the trainer does not report it.
+    # Parts of its node's time, in seconds (gpt2core.spec.result.NODE_TIME); null if the trainer does not report them.
     node_delivering_s: Mapped[float | None]
     node_claiming_s: Mapped[float | None]
     node_starting_s: Mapped[float | None]
@@ -74,7 +74,7 @@ class Run(Base):
 
     @hybrid_property
     def timed(self) -> bool:
-        """Whether it has a result; it may wait to be traced, or be traced now."""
+        """Whether the run has a result. It may still wait to be traced, or be traced now."""
         return (self.state == "succeeded") | (self.purpose == "tracing")
 
     __table_args__ = (
@@ -158,7 +158,7 @@ class RunEvent(Base):
 
 
 def is_flagged() -> ColumnElement[bool]:
-    """SQL: other processes disturbed its steps. Literal values, as in `is_queued`."""
+    """SQL: the run has flagged steps. Literal values, as in `is_queued`."""
     return Run.flagged_steps > literal(0, literal_execute=True)
 
 

@@ -1,4 +1,4 @@
-"""Where the node's time of runs went according to their results, or why that is unknown."""
+"""Parts of the node's time that runs took, according to their results, or the reason why these are unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpt2core.spec.result import NODE_TIME
 from taskloom.contract.runs import NodeTime
 from taskloom.server.queue.runs.models import Run
 
-# Columns by their names in results. They are separate numbers, because sums over 10,000 runs are often requested.
+# Columns by their names in results. Each part has a column, because sums over 10,000 runs are often requested.
 COLUMNS: dict[str, InstrumentedAttribute[float | None]] = {
     f"{part}_s": getattr(Run, f"node_{part}_s") for part in NODE_TIME
 }
@@ -25,7 +25,7 @@ def keep(run: Run, parts: Mapping[str, float] | None) -> None:
 
 
 def of_run(run: Run) -> NodeTime:
-    """The parts of a run's time, or why they are unknown."""
+    """The parts of a run's time, or the reason why they are unknown."""
     if run.node_timed_s is None:
         return NodeTime(node_time_missing="its trainer does not report it" if run.timed else NO_RESULT)
     return NodeTime(node_time=_known({name: getattr(run, column.key) for name, column in COLUMNS.items()}))

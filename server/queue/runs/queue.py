@@ -1,4 +1,4 @@
-"""Position of a queued run and what it waits for, by the rules of a claim for every worker."""
+"""Position of a queued run and the reason why it waits, found with the rules of a claim for each worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from taskloom.server.settings import Settings
 
 
 class Queued(NamedTuple):
-    """What a queued run's reason depends on, besides its block."""
+    """Columns of a queued run that its reason depends on, besides those of its block."""
 
     id: int
     experiment_id: int
@@ -35,7 +35,7 @@ class Queued(NamedTuple):
 
 @dataclass(frozen=True)
 class Wish:
-    """Requirements of a run's block. kept_by: (node, core set) that it is bound to."""
+    """Requirements of a run's block. kept_by: (node, core set) that the block is bound to, or None."""
 
     labels: frozenset[tuple[str, str]]
     cores: int
@@ -47,7 +47,8 @@ class Wish:
 
 @dataclass(frozen=True)
 class Offer:
-    """A worker that sent a message recently. busy: an attempt runs on one of its cores."""
+    """A worker that sent a message recently, or a future worker of a pool. busy: an attempt runs on one of its
+    cores."""
 
     node: str
     cores: frozenset[int]
@@ -59,9 +60,9 @@ class Offer:
 
 
 Answer = tuple[WaitingReason, str]
-PRESENT: frozenset[WaitingReason] = frozenset({"runs-before", "next"})  # a present worker will take it
+PRESENT: frozenset[WaitingReason] = frozenset({"runs-before", "next"})  # a present worker will claim the run
 STARTING, WAITING = ("CONFIGURING", "RUNNING"), ("PENDING", "SUBMITTING")
-JOB_RESERVE_S = 120.0  # of a job's walltime, for the worker's start and its reserve at the end
+JOB_RESERVE_S = 120.0  # part of a job's walltime for the worker's start and its reserve at the end
 
 
 def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_before: int) -> Answer:
@@ -69,7 +70,7 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
     if not offers:
         if not registered:
             return "no-worker", "no worker is registered"
-        return "no-worker", f"no registered worker ({registered}) is present: each is silent or has left"
+        return "no-worker", f"none of the registered workers ({registered}) is present: each is silent or has left"
     unfit = _lacking(wish, offers, "worker")
     if unfit is not None:
         return unfit
@@ -86,12 +87,12 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
         unfit = _lacking(wish, idle, "idle worker") if idle else None
         return unfit or ("all-busy", f"each worker that could run it ({len(fitting)}) is busy")
     if runs_before:
-        return "runs-before", f"{runs_before} run{'s' * (runs_before > 1)} before it"
+        return "runs-before", f"{runs_before} run{'s' * (runs_before > 1)} before it in the queue"
     return "next", "it is the next run that a worker claims"
 
 
 def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
-    """The first requirement that no worker meets together with all before it; None if one worker meets all."""
+    """The first requirement that no worker meets in addition to all earlier ones; None if a worker meets all."""
     left = list(offers)
     for label in sorted(wish.labels):
         if not any(label in offer.labels for offer in left):
@@ -126,8 +127,8 @@ def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
             lambda offer: wish.timeout_s <= offer.remaining_s,
             "too-little-time",
             lambda: (
-                f"may take {wish.timeout_s:g} s; the {kind} that lives longest has "
-                f"{max(offer.remaining_s for offer in left):.0f} s left"
+                f"may take {wish.timeout_s:g} s; the {kind} with the most time left has "
+                f"{max(offer.remaining_s for offer in left):.0f} s"
             ),
         ),
     ]
@@ -174,7 +175,7 @@ class Outlook:
 
 
 def waiting_for_pool(wish: Wish, pools: Sequence[PoolSummary], found: Answer) -> Answer:
-    """Reason why a run waits if provisioners bring workers. found: the reason with the present workers."""
+    """Reason why a run waits if provisioners can start workers. found: the reason with the present workers only."""
     if not pools or found[0] in PRESENT:
         return found
     fitting = [pool for pool in pools if _lacking(wish, [_job_of(pool)], f"job of pool {pool.name}") is None]
@@ -210,7 +211,7 @@ def _job_of(pool: PoolSummary) -> Offer:
 
 
 def _wishes(session: Session, runs: Sequence[Run | Queued]) -> dict[tuple[int, int], Wish]:
-    """Requirements of the runs' blocks, by experiment and number; a run's timeout is that of its block's first."""
+    """Requirements of the runs' blocks, by experiment and number. A block's timeout is that of its first run."""
     first = {(run.experiment_id, run.block): run for run in reversed(runs)}
     labels: dict[int, set[tuple[str, str]]] = {experiment_id: set() for experiment_id, _ in first}
     required = select(RequiredLabel.experiment_id, RequiredLabel.label)

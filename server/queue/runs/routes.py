@@ -59,9 +59,9 @@ def log(
 
 @router.get("/{run_id}/progress", READERS, errors=(NotFound,))
 def progress(context: Ctx, run_id: Id) -> ProgressCurve:
-    """Show the live curve of a run: loss, tokens/s and step time at each heartbeat.
+    """Show the live curve of a run: loss, tokens per second and step time at each heartbeat.
 
-    It is empty once the run has a result, whose samples have every step.
+    The curve is empty once the run has a result, whose samples have every step.
     """
     return curve.of_run(context.database, run_id)
 
@@ -70,7 +70,8 @@ def progress(context: Ctx, run_id: Id) -> ProgressCurve:
 def steps(context: Ctx, run_id: Id, page: Paged) -> StepPage:
     """List times and losses of the steps of a running run, from its worker's heartbeats.
 
-    It has the newest 20,000 of each attempt, and none once the run has a result, whose samples have every step.
+    The list contains the newest 20,000 steps of each attempt. It is empty once the run has a result, whose samples have
+    every step.
     """
     return times.page(context.database, run_id, page.cursor, page.limit)
 

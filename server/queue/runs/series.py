@@ -1,4 +1,4 @@
-"""Series of a result, stored with it so that histories are read from an index."""
+"""Series of runs, stored with their results so that histories are read from an index."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add(session: Session, run: Run, result: Mapping[str, Any], at: float) -> Non
 
 
 def without(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
-    """Number of these runs in each series."""
+    """Number of these runs in each series, by the series' id."""
     lost: dict[int, int] = {}
     for first in range(0, len(run_ids), CHUNK):
         of_them = select(Run.series_id, func.count()).where(Run.id.in_(run_ids[first : first + CHUNK]))

@@ -36,7 +36,7 @@ DECIDING = (Run.id, Run.state, Run.purpose, Run.cancel_requested_at)
 
 
 def summary(run: Any) -> dict[str, Any]:
-    """The summary of a run, or of a row of its SUMMARY."""
+    """The summary of a run, which may be a row of the columns SUMMARY."""
     ended = run.started_at is not None and run.finished_at is not None
     return {
         "id": run.id,
@@ -158,7 +158,7 @@ def retry(database: Database, settings: Settings, run_id: int, actor: str) -> Ru
 
 
 def retry_locked(session: Session, runs: Sequence[Run | Row[Any]], cause: Cause) -> None:
-    """Raises InvalidTransition."""
+    """Queue locked runs again. runs: objects, or rows of DECIDING. Raises InvalidTransition."""
     from_here = {"losses": 0, "started_at": None, "cancel_requested_at": None, "error": None}
     changes.make_all(session, cause, runs, "retry", **from_here)
 

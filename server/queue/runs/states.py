@@ -13,7 +13,7 @@ from taskloom.server.errors import InvalidTransition
 
 @dataclass(frozen=True)
 class Machine:
-    """States, and for each verb its transitions."""
+    """A state machine: its states, and the transitions of each verb."""
 
     subject: str
     states: tuple[str, ...]
@@ -55,7 +55,7 @@ RUN = Machine(
         "fail": _to("failed", *ACTIVE, "queued", "quarantined"),
         "cancel": _to("cancelled", *ACTIVE, "queued"),
         "requeue": _to("queued", *ACTIVE),
-        # Timed, and now traced: the run has a canonical result, so it can only succeed.
+        # The run was timed and will be traced. It has a canonical result, so it can only succeed.
         "trace": _to("queued", *ACTIVE, "queued", "quarantined"),
         "quarantine": _to("quarantined", *ACTIVE),
         "retry": _to("queued", "failed", "cancelled", "quarantined"),

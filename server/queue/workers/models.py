@@ -15,7 +15,7 @@ class Worker(Base):
 
     worker_id: Mapped[str] = mapped_column(Text, primary_key=True)
     boot_id: Mapped[str] = mapped_column(Text)
-    former_boots: Mapped[list[str] | None]  # replaced processes, oldest first
+    former_boots: Mapped[list[str] | None]  # boot ids of replaced processes, oldest first
     machine_boot_id: Mapped[str | None] = mapped_column(Text)
     spool_id: Mapped[str | None] = mapped_column(Text)  # the spool of its results; null for older workers
     started_s: Mapped[float | None]  # seconds since the machine's boot
@@ -34,7 +34,7 @@ class Worker(Base):
 
 
 class WorkerKey(Base):
-    """The key of a worker's registration; none without keys."""
+    """The key with which a worker was registered; no row if no key was needed."""
 
     __tablename__ = "worker_key"
 

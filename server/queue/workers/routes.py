@@ -63,7 +63,7 @@ async def put(
     registration: WorkerRegistration,
     response: Response,
 ) -> WorkerSummary:
-    """Register a worker at its own address. Idempotent."""
+    """Register a worker at its own URL. Idempotent."""
     if registration.worker_id != worker_id:
         raise InvalidRequest(
             [
@@ -71,16 +71,16 @@ async def put(
                     "pointer": "/worker_id",
                     "field": "worker_id",
                     "value": registration.worker_id,
-                    "accepted": f"the one in the address ({worker_id})",
+                    "accepted": f"the one in the URL ({worker_id})",
                 }
             ]
         )
     return await context.control.run(_register, context, caller, registration, response)
 
 
-@router.post("/{worker_id}/leave", WORKERS, errors=(NotFound, NotYourWorker, StaleBoot, CoresTaken), status_code=204)
+@router.post("/{worker_id}/leave", WORKERS, errors=(NotFound, NotYourWorker, StaleBoot), status_code=204)
 def leave(context: Ctx, caller: Who, worker_id: WorkerId, leaving: Leaving) -> None:
-    """Record that a worker takes no further run. Its blocks become free for other workers at once."""
+    """Record that a worker takes no further run. Other workers may claim its blocks at once."""
     service.leave(context.database, caller, worker_id, leaving.boot_id)
     context.waiting.changed()
 

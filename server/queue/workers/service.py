@@ -27,17 +27,17 @@ from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")
 ENDING_S = 120.0  # near the end of its walltime a worker takes hardly any runs
-FORMER_BOOTS = 100  # replaced processes per worker that are remembered, to reject their late messages
+FORMER_BOOTS = 100  # boot ids of replaced processes stored per worker, to reject their late messages
 
 
 def register(
     database: Database, settings: Settings, caller: Caller, given: WorkerRegistration
 ) -> tuple[WorkerSummary, bool, bool | None]:
-    """Register a worker. Returns it; whether it is new; and whether its restart queued runs again, None if it did not
-    restart.
+    """Register a worker. Returns the worker; whether it is new; and whether its restart queued runs again, None if it
+    did not restart.
 
-    The same boot_id is the same process, which keeps its attempts. Another one is a new process: the attempts of the
-    old one are lost, and its late messages have no effect. Raises NotYourWorker, StaleBoot, WorkerElsewhere or
+    The same boot_id means the same process, which keeps its attempts. Another boot_id means a new process: the attempts
+    of the old one are lost, and its late messages have no effect. Raises NotYourWorker, StaleBoot, WorkerElsewhere or
     CoresTaken.
     """
     cores = sorted(set(given.cores))
@@ -80,15 +80,16 @@ def register(
 
 
 def _started_before(given: WorkerRegistration, known: Worker) -> bool:
-    """Whether one process started before the other, by the clock of their machine; unknown for two machines."""
+    """Whether the given process started before the known one, by the clock of their machine. False for two machines,
+    whose clocks cannot be compared."""
     if given.machine_boot_id is None or given.machine_boot_id != known.machine_boot_id:
         return False
     return given.started_s is not None and known.started_s is not None and given.started_s < known.started_s
 
 
 def _check_spool(given: WorkerRegistration, known: Worker, at: float, lease_s: float) -> None:
-    """Raises WorkerElsewhere if the known process is active with another spool, whose results would otherwise never be
-    delivered."""
+    """Raises WorkerElsewhere if the known process is active with another spool. Otherwise the results in that spool
+    might never be delivered."""
     silent_s = at - known.seen_at
     if known.left_at is not None or silent_s > lease_s or None in (given.spool_id, known.spool_id):
         return
@@ -101,9 +102,9 @@ def _check_spool(given: WorkerRegistration, known: Worker, at: float, lease_s: f
 
 
 def leave(database: Database, caller: Caller, worker_id: str, boot_id: str) -> None:
-    """Record that a worker takes no further run, and free its blocks.
+    """Record that a worker takes no further run, and release its blocks. The worker keeps its current attempt.
 
-    It keeps its current attempt. Raises NotFound, NotYourWorker, StaleBoot.
+    Raises NotFound, NotYourWorker or StaleBoot.
     """
     with database.write() as session:
         worker = session.get(Worker, worker_id, with_for_update=LOCKED)
@@ -157,7 +158,7 @@ def page(database: Database, settings: Settings, cursor: str | None, limit: int)
 def _summaries(
     session: Session, settings: Settings, workers: Sequence[Worker]
 ) -> tuple[list[WorkerSummary], list[str]]:
-    """Readable rows, and the ids of the others."""
+    """Summaries of the workers whose rows are readable, and the ids of the others."""
     held, at = _held(session, workers), now(session)
     found, unreadable = [], []
     for worker in workers:
@@ -209,7 +210,7 @@ def _held(session: Session, workers: Sequence[Worker]) -> dict[str, CurrentAttem
 
 
 def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
-    """A row as an answer. Raises ValidationError, InvalidRequest or BodyTooComplex for values that only older servers
+    """Summary of a worker. Raises ValidationError, InvalidRequest or BodyTooComplex for values that only older servers
     accepted."""
     values.refuse_odd([worker.labels, worker.software, worker.topology], values.REQUEST)
     return WorkerSummary(
