@@ -1,4 +1,4 @@
-"""Context of reading routes, beside the common one."""
+"""Objects that only reading routes use, in addition to those of server/context.py."""
 
 from __future__ import annotations
 

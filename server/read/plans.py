@@ -10,8 +10,8 @@ from taskloom.server.settings import Settings
 
 
 def plan(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
-    """Plan of a submission: runs, and detectable differences of calibrated nodes. Raises InvalidRequest or
-    ExpansionTooLarge."""
+    """Plan of a submission: its runs, and the smallest differences that calibrated nodes can detect. Raises
+    InvalidRequest, ExpansionTooLarge or ExclusionTooLarge."""
     found = experiments.dry_run(database, settings, request)
     first = request.axes.get("scheduler") or next(iter(request.axes.values()), [None])
     comparisons = found.variants - found.variants // len(first)

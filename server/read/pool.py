@@ -1,5 +1,5 @@
-"""The analysis pool: separate processes compute answers within a deadline, equal questions once, and only while a
-caller waits.
+"""The analysis pool: separate processes compute answers within a deadline. Equal questions are computed once, and only
+while a caller waits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Flights:
         return len(self._flights)
 
     async def join(self, name: Hashable, start: Callable[[], Awaitable[T]]) -> T:
-        """Result of `start`, shared with concurrent callers."""
+        """Result of `start`, shared by all concurrent callers with this name."""
         flight: _Flight[T] | None = self._flights.get(name)
         if flight is None:
             flight = self._flights[name] = _Flight(asyncio.ensure_future(_awaited(start)))
@@ -51,14 +51,14 @@ class Flights:
         finally:
             flight.waiters -= 1
             if not flight.waiters and not flight.task.done():
-                self._forget(name, flight)  # before it has ended, so that no caller joins an aborted one
+                self._forget(name, flight)  # at once, so that no caller joins the aborted computation
                 flight.task.cancel()
 
     def _forget(self, name: Hashable, flight: _Flight[Any]) -> None:
         if self._flights.get(name) is flight:
             del self._flights[name]
         if flight.task.done() and not flight.task.cancelled():
-            flight.task.exception()  # retrieved; the waiting callers have it
+            flight.task.exception()  # marks it as retrieved, since the waiting callers get it
 
     def end(self) -> None:
         """Abort all computations."""
@@ -66,7 +66,7 @@ class Flights:
             flight.task.cancel()
 
     async def ended(self) -> None:
-        """Wait for the end of all computations, including aborted ones, whose threads run to their end."""
+        """Wait until all computations have ended, including aborted ones, whose threads run to their end."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
@@ -92,7 +92,8 @@ class Pool:
         self.flights.end()
 
     async def answer(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes:
-        """The answer, or b"" if it is in the file `path`. Raises AnalysisTooLong, TooManyQuestions or find's errors."""
+        """The answer, or b"" if it is in the file `path`. Raises AnalysisTooLong, TooManyQuestions or the errors of the
+        question."""
         key = (name, args, path)
         try:
             return await self.flights.join(key, lambda: self._compute(name, args, path))
@@ -120,12 +121,12 @@ class Pool:
         return found
 
     def _check_given_up(self, *question: Hashable) -> None:
-        """Raises AnalysisTooLong for a question that recently took too long: another try would delay others."""
+        """Raises AnalysisTooLong for a question that recently took too long, since it would delay others again."""
         at = time.monotonic()
         self._given_up = {asked: until for asked, until in self._given_up.items() if until > at}
         if question in self._given_up:
             raise AnalysisTooLong(
-                f"the analysis was stopped after {self.deadline_s:g} s and is not tried again yet",
+                f"the analysis was recently stopped after {self.deadline_s:g} s; it is not repeated yet",
                 max_s=self.deadline_s,
             )
 
@@ -136,12 +137,12 @@ class Pool:
         try:
             return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
         except BrokenWorkerProcess:  # the process was killed, perhaps for lack of memory
-            log.warning("a process of the analysis pool died; another one computes %s", name)
+            log.warning("a process of the analysis pool was killed; another one computes %s", name)
             return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
 
     @staticmethod
     def _turn() -> CapacityLimiter:
-        return CapacityLimiter(1)  # it waited for its turn before the deadline began
+        return CapacityLimiter(1)  # never waits: the question waited for its turn before the deadline began
 
 
 def _rebuilt(refusal: work.Refusal) -> ServerError:

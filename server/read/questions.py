@@ -82,7 +82,7 @@ def _plan(sources: Sources, request: str) -> DryRun:
 
 
 def _of(table: Callable[..., Any], rows: Callable[[Database, int], Any]) -> Callable[[Sources, int], Any]:
-    """Query for an experiment's rows, as a table."""
+    """A function that finds an experiment's rows and returns them as a table."""
     return lambda sources, experiment_id: table(experiment_id, rows(sources.database, experiment_id))
 
 

@@ -1,4 +1,4 @@
-"""The stopping rule: it reads the results of an experiment's runs, and the queue stores its decision."""
+"""Applies the stopping rule to the results of an experiment's runs; queue/ stores the decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taskloom.server.queue.experiments import blocks
 def look(database: Database) -> bool:
     """Apply the rule to every experiment whose blocks have all ended; return whether a block was added.
 
-    Nothing is locked meanwhile. If the server stops in between, the next call repeats the decision.
+    No lock is held meanwhile. If the server stops before the decision is stored, the next call decides again.
     """
     added = False
     for ended in blocks.undecided(database):

@@ -1,5 +1,5 @@
-"""A process of the analysis pool: it opens the database read-only, computes one answer at a time, and writes it to a
-file, so that results and answers do not pass through the server's process.
+"""A process of the analysis pool. It opens the database read-only, computes one answer at a time, and writes answers
+to the cache's files, so that results and answers do not pass through the server's process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NICENESS = 10  # claims and heartbeats have priority
 
 @dataclass(frozen=True)
 class Refusal:
-    """A ServerError in transfer to the server's process."""
+    """A ServerError on its way to the server's process."""
 
     slug: str
     detail: str
@@ -77,7 +77,7 @@ def _sources(settings: str) -> Sources:
 @functools.cache
 def _behave() -> None:
     os.nice(NICENESS)
-    gc.disable()  # thousands of results are in use, so the garbage collector would find nothing
+    gc.disable()  # thousands of results are in use, so a collection takes long and finds little
 
 
 def _give_memory_back() -> None:
@@ -103,7 +103,7 @@ def _write_whole(file: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _forget_oldest(folder: Path, most_bytes: int) -> None:
-    """Delete the least recently used answers until the rest fits a size; the newest stays, whatever its size."""
+    """Delete the least recently used answers until the rest has at most `most_bytes`. The newest always stays."""
     kept = []
     for file in folder.glob("*.answer"):
         with contextlib.suppress(FileNotFoundError):  # another process deletes too

@@ -108,7 +108,7 @@ def test_a_trace_that_is_too_large_is_not_read(traced, monkeypatch):
     monkeypatch.setattr(reading, "MOST_TRACE_BYTES", 100)
     problem = traced.get("/runs/1/trace", 422)
     assert problem["type"] == "/problems/unreadable-trace"
-    assert "at most 100 are drawn" in problem["detail"]
+    assert "the limit for a timeline is 100" in problem["detail"]
 
 
 @pytest.mark.usefixtures("traced")

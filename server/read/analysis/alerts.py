@@ -1,8 +1,8 @@
 """Alerts: a row for each change to slower steps, which fresh runs confirm or dismiss.
 
-An experiment is searched once it has ended. Fresh runs of a slowdown are queued automatically, as a user could do over
-HTTP; only these runs confirm a regression. The experiment records that it was searched, so that another server, or this
-one after a restart, continues from there.
+An experiment is searched once it has ended. Fresh runs of a slowdown are queued automatically; users can also queue
+them over HTTP. Only these runs confirm a regression. The experiment records that it was searched, so that no server
+searches it again.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from taskloom.server.webhooks import service as webhooks
 
 log = logging.getLogger("taskloom.server")
 AT_ONCE = 20  # experiments per look
-OWNER = "alerts"  # owner of the idempotency keys of confirmations, so that two requests queue only one
+OWNER = "alerts"  # owner of the idempotency keys of confirmations, so that repeated requests queue only one
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A slowdown that a search found. near: runs around it, since it may move with more runs; latest: whether it is the
-    last change of its series."""
+    """A slowdown that a search found. near: ids of the runs around it, since its position may change with more runs.
+    latest: whether it is the last change of its series."""
 
     run_id: int
     near: list[int]
@@ -58,7 +58,7 @@ SUSPECTS = TypeAdapter(list[Suspect])
 
 
 class Alerts:
-    """Searches ended experiments in the pool, with each call of `look`, and queues confirmations."""
+    """Searches ended experiments in the analysis pool with each call of `look`, and queues confirmations."""
 
     def __init__(self, database: Database, settings: Settings, pool: Pool, control: Threads) -> None:
         self._database, self._settings, self._pool, self._control = database, settings, pool, control
@@ -69,9 +69,9 @@ class Alerts:
         for experiment in await to_thread.run_sync(self._ended):
             try:
                 queued = await self._search(experiment) or queued
-            except TooManyQuestions:  # or the server stops: the next call searches the experiment
+            except TooManyQuestions:  # also while the server stops; the next call searches the experiment
                 break
-            # Recorded last: if the server stops before, the search is repeated, which is idempotent.
+            # Recorded last: if the server stops before, the search is repeated, which changes nothing.
             await to_thread.run_sync(self._note_searched, experiment)
         return queued
 
@@ -93,21 +93,21 @@ class Alerts:
     async def _confirm(self, run_id: int) -> bool:
         try:
             _, new = await self.confirm(run_id)
-        # The node is gone, the queue is full, or the analysis takes too long: the alert stays suspected.
+        # No worker can run it, the queue is full, or the analysis takes too long: the alert stays suspected.
         except (InvalidRequest, QueueFull, AnalysisTooLong) as error:
-            log.warning("the slowdown at run %s cannot be checked by fresh runs: %s", run_id, error)
+            log.warning("no fresh runs of the slowdown at run %s were queued: %s", run_id, error)
             return False
         if new:
             log.info("fresh runs of the slowdown at run %s were queued", run_id)
         return new
 
     async def confirm(self, run_id: int, key_id: int | None = None) -> tuple[ExperimentDetail, bool]:
-        """Queue fresh runs of the change at a run; the second value says whether they are new.
+        """Queue fresh runs of the change at a run. Returns their experiment, and whether it is new.
 
         Raises NotFound, InvalidRequest, QueueFull, AnalysisTooLong or TooManyQuestions.
         """
         known = await self._control.run(_confirming, self._database, run_id)
-        if known is not None:  # the kept builds may have changed since
+        if known is not None:  # not computed again, since the stored builds may have changed since
             return known, False
         asked = await self._pool.answer("confirmation", (run_id,), None)
         return await self._control.run(_queue, self._database, self._settings, run_id, asked, key_id)
@@ -143,7 +143,7 @@ class Alerts:
 
 
 def suspects(database: Database, experiment_id: int) -> list[Suspect]:
-    """Find alerts of an ended experiment, or decide those that it confirms."""
+    """Find the slowdowns of an ended experiment, or decide the slowdown that it was queued to confirm."""
     with database.read() as session:
         experiment = session.get(Experiment, experiment_id)
         if experiment is None or experiment.request.get("calibrates"):
@@ -195,7 +195,7 @@ def _queue(
 
 
 def _tell(session: Session, row: Alert) -> None:
-    session.flush()  # a new one gets its id
+    session.flush()  # gives a new row its id
     webhooks.enqueue(session, "alert", AlertChanged(alert=summary(row)))
 
 
@@ -227,7 +227,7 @@ def summary(row: Alert) -> AlertSummary:
 
 
 def _slower(session: Session, experiment_id: int) -> Iterator[Run]:
-    """One run of each configuration that was slower than the runs before it; only these need a search."""
+    """One run of each configuration that was slower than its earlier runs. Only these configurations are searched."""
     by_spec: dict[str, list[Run]] = {}
     succeeded = select(Run).where(Run.experiment_id == experiment_id, Run.state == "succeeded")
     for run in session.scalars(succeeded.order_by(Run.id)):

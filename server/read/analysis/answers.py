@@ -1,6 +1,6 @@
-"""A cache of answers as files, named by a hash of their inputs. Results never change, so an answer never becomes
-outdated. Equal questions to any server on this folder, before or after a restart, get the same file; its name is the
-ETag.
+"""A cache of answers as files, named by a hash of everything that they depend on, so an answer never becomes outdated.
+
+Equal questions to all servers with this folder, also after a restart, get the same file. Its name is the ETag.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from taskloom.server.settings import Settings
 
 JSON = "application/json"
 WHOLE_BYTES = 1 << 20  # larger answers are sent in pieces
-COMPUTED = (AnalysisTooLong, TooManyQuestions)  # problems of what is computed in the pool
-Content = Callable[[Session], Hashable]  # the inputs of an answer, in a short form
+COMPUTED = (AnalysisTooLong, TooManyQuestions)  # problems of every operation that computes in the pool
+Content = Callable[[Session], Hashable]  # reads a value that changes whenever the inputs of an answer change
 
 
 class Answers:
@@ -49,11 +49,11 @@ class Answers:
     async def give(
         self, name: str, args: tuple[Any, ...], made_from: Content, known: str | None, media_type: str, as_file: bool
     ) -> Response:
-        """A cached or new answer; 304 if the client has it already.
+        """A cached or new answer; 304 if the client already has it.
 
         as_file: answer with a FileResponse even if it is small.
         """
-        # Questions about equal contents share one query, whatever they ask.
+        # Concurrent questions with equal inputs share one query of the state of these inputs.
         content = await self._looks.join(made_from, lambda: to_thread.run_sync(self._look, made_from))
         told = json.dumps([name, args, repr(content), _sources()])
         etag = hashlib.sha256(told.encode()).hexdigest()[:32]
@@ -69,7 +69,7 @@ class Answers:
         return Response(body, headers=headers, media_type=media_type)
 
     async def ended(self) -> None:
-        """Wait until no query and no computation runs, not even an aborted one."""
+        """Wait until all queries and computations have ended, including aborted ones."""
         await self._looks.ended()
         await self.pool.flights.ended()
 
@@ -79,13 +79,14 @@ class Answers:
 
 
 class _File(FileResponse):
-    """A larger answer. A report of 10,000 runs takes 3 reads; in Starlette's pieces it took 45, each on a thread."""
+    """A large answer. With this chunk size a report of 10,000 runs takes 3 reads; with Starlette's it took 45, each on
+    a thread."""
 
     chunk_size = WHOLE_BYTES
 
 
 def _used(file: Path, most_bytes: int) -> bytes | None:
-    """Content of the file; b"" for a larger file, None without a file. Marks the file as used now."""
+    """Content of the file; b"" if it is larger than `most_bytes`, None if there is no file. Marks it as used now."""
     try:
         os.utime(file)
         return file.read_bytes() if file.stat().st_size <= most_bytes else b""
@@ -95,7 +96,7 @@ def _used(file: Path, most_bytes: int) -> bytes | None:
 
 @functools.cache
 def _sources() -> str:
-    """SHA-256 of all code that computes answers: another version computes other answers from the same results."""
+    """SHA-256 of all code that computes answers, since another version may compute other answers from equal results."""
     digest = hashlib.sha256()
     for package in (taskloom.analysis, taskloom.server):
         for file in sorted(Path(package.__path__[0]).rglob("*.py")):
@@ -158,8 +159,9 @@ def _experiments(session: Session, experiment_ids: Sequence[int]) -> Hashable:
 
 
 def _changes(session: Session, which: ColumnElement[bool]) -> Hashable:
-    """Number and last id of the histories' rows. Every change of a run adds one, also a result that becomes canonical;
-    deletion removes some. An index alone answers; a lower id may be committed after a higher one, hence the number."""
+    """Number and last id of the rows in histories. Every change of a run adds a row, also a result that becomes
+    canonical; deletion removes rows. The number is needed since a lower id may be committed after a higher one. The
+    query reads only an index."""
     query = select(func.count(), func.max(RunEvent.id)).where(which)
     return tuple(session.execute(query).one())
 
@@ -192,7 +194,7 @@ def of_calibrations(session: Session) -> Hashable:
 
 
 def of_history(session: Session) -> Hashable:
-    """State of all runs: last end, last queueing, and number after pruning."""
+    """State of all runs: first and last end, last queueing, and last experiment."""
     queued = select(func.max(Run.queued_at)).where(is_queued())
     ended = select(func.max(Run.finished_at)), select(func.min(Run.finished_at))
     queries = (*ended, queued, select(func.max(Experiment.id)))
@@ -227,7 +229,7 @@ def of_series_of(run_id: int) -> Content:
 
 @dataclass(frozen=True)
 class Ask:
-    """Ask for an answer on a client's behalf."""
+    """Gives answers to one request. known: the ETag of the answer that its client has."""
 
     answers: Answers
     known: str | None

@@ -1,4 +1,4 @@
-"""Types of a report's document, which analysis/report builds; the OpenAPI document contains them."""
+"""Types of the report, which analysis/report builds, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ReportDesign(Model):
 
 
 class ReportEnvironment(Model):
-    """The machine and its software, and differences between runs."""
+    """The machine and its software, and what differs between runs."""
 
     known: dict[str, Any]
     differs: list[str]

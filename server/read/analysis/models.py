@@ -12,7 +12,7 @@ from taskloom.server.db import LASTING_IDS, Base, one_of
 
 
 class Alert(Base):
-    """A slowdown at a run, and the result of fresh runs."""
+    """A slowdown at a run, and what fresh runs say about it."""
 
     __tablename__ = "alert"
 

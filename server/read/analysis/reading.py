@@ -1,4 +1,4 @@
-"""Reads the results of an analysis as objects of analysis/."""
+"""Reads the results that an analysis needs, as objects of analysis/."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from taskloom.server.read.artifacts.service import chosen
 
 log = logging.getLogger("taskloom.server")
 CHUNK = 500  # results read at a time
-MOST_CALIBRATIONS = 50  # considered, newest first
-MOST_TEXT_BYTES = 64 << 20  # of a profile or a trace, unpacked
+MOST_CALIBRATIONS = 50  # newest A/A experiments that are considered
+MOST_TEXT_BYTES = 64 << 20  # of an unpacked profile or trace
 MOST_TRACE_BYTES = 8 << 20  # compressed: about a million spans
 PROFILE, TRACE = "profile.json.gz", "trace.json.gz"
 
@@ -130,7 +130,7 @@ def trace(store: Store, run_id: int, found: ArtifactSummary) -> Trace | None:
     """The trace of a run; None if its file is missing. Raises ValueError if it is invalid or too large to draw."""
     if found.size_bytes > MOST_TRACE_BYTES:
         raise ValueError(
-            f"{found.name} of run {run_id} has {found.size_bytes} bytes: at most {MOST_TRACE_BYTES} are drawn"
+            f"{found.name} of run {run_id} has {found.size_bytes} bytes; the limit for a timeline is {MOST_TRACE_BYTES}"
         )
     content = _content(store, run_id, found)
     return None if content is None else trace_of(content)
@@ -144,7 +144,7 @@ def _content(store: Store, run_id: int, found: ArtifactSummary) -> dict[str, Any
         with gzip.open(path) as packed:
             text = packed.read(MOST_TEXT_BYTES + 1)  # limited, because a megabyte may unpack to a gigabyte
         if len(text) > MOST_TEXT_BYTES:
-            raise ValueError(f"unpacked it has more than {MOST_TEXT_BYTES} bytes")
+            raise ValueError(f"it has more than {MOST_TEXT_BYTES} bytes when unpacked")
         content = values.load(text, values.ARTIFACT)
         if not isinstance(content, dict):
             raise ValueError("it is no JSON object")

@@ -40,7 +40,9 @@ from taskloom.server.routing import Router
 router = Router("/analysis", tag="analysis")
 Side = Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)]
 ExperimentId = Annotated[int, Query(ge=1, le=MOST_ID)]
-NoiseFloor = Annotated[float, Query(gt=0, lt=1, description="declared beforehand, relative")]
+NoiseFloor = Annotated[
+    float, Query(gt=0, lt=1, description="relative difference that counts as equal, declared before the comparison")
+]
 Latest = Annotated[int, Query(ge=1, le=2000, description="how many of the latest runs to search")]
 CORES = "^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,31}$"
 
@@ -68,7 +70,7 @@ async def compare(
 async def scaling(ask: Asks, experiment_id: ExperimentId) -> Response:
     """Step time, throughput, speedup and efficiency of every variant of an experiment.
 
-    They come from the runs that have succeeded so far.
+    Only runs that have succeeded so far are included.
     """
     return await ask("scaling", experiment_id, made_from=of_experiments(experiment_id))
 
@@ -112,7 +114,7 @@ async def forecast(
 ) -> Response:
     """Forecast the step time on more cores than the node has, under fork-join and task.
 
-    The answer has the error at each measured number of threads.
+    The answer contains the error of the forecast at each measured number of threads.
     """
     wanted = tuple(int(n) for n in cores.split(","))
     return await ask("forecast", experiment_id, wanted, made_from=of_experiments(experiment_id))
@@ -148,7 +150,7 @@ def alerts(
 
 @router.post("/history/{run_id}/confirm", SUBMITTERS, errors=(*COMPUTED, NotFound, QueueFull), status_code=201)
 async def confirm(context: Ctx, reading: Reads, caller: Who, run_id: Id) -> ExperimentDetail:
-    """Queue fresh runs of the change at this run; an alert becomes a regression only if they confirm it.
+    """Queue fresh runs of the change at this run. Only fresh runs can confirm an alert as a regression.
 
     Idempotent: a repeated request returns the same experiment.
     """
@@ -163,10 +165,10 @@ async def report(
     ask: Asks,
     experiment_id: ExperimentId,
     disturbed: Annotated[
-        Literal["count", "leave-out"], Query(description="whether runs beside foreign load are included")
+        Literal["count", "leave-out"], Query(description="whether runs that other processes disturbed are included")
     ] = "count",
 ) -> Response:
-    """Report of an experiment as one document: answer, tables, report card. `/reports/{id}` draws it."""
+    """Report of an experiment as one document: answer, tables, report card. `/reports/{id}` is the same as a page."""
     return await ask("report", experiment_id, disturbed == "leave-out", made_from=of_report(experiment_id))
 
 

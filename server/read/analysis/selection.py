@@ -35,7 +35,7 @@ class Selection:
 
 
 def parse(text: str, parameter: str) -> Selection:
-    """Raises InvalidRequest, which names the query parameter."""
+    """Parse a selection. Raises InvalidRequest, which names the query parameter."""
 
     def refuse(accepted: str) -> InvalidRequest:
         entry = {"pointer": f"#query/{parameter}", "field": parameter, "value": text, "accepted": accepted}

@@ -1,4 +1,4 @@
-"""Passes stored results to analysis/, which uses neither database nor HTTP, and converts its answers."""
+"""Passes stored results to analysis/, which uses neither the database nor HTTP, and converts its answers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def forecast(database: Database, store: Store, experiment_id: int, cores: Sequen
 
 
 def _profiles(database: Database, store: Store, processes: Sequence[Process]) -> tuple[dict[int, Profile], list[str]]:
-    """Profiles for a forecast by run, and errors of unreadable ones, which other runs replace."""
+    """Profiles for a forecast by run id, and errors of unreadable profiles, which other runs' profiles replace."""
     there = reading.left(database, reading.PROFILE, one_thread_runs(processes))
     found: dict[int, Profile] = {}
     unreadable: list[str] = []
@@ -238,8 +238,8 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
 
 
 def _kept_builds(database: Database, run_id: int) -> list[str]:
-    """The builds before and after the change at a run, if nothing else changed and a worker of the run's node has kept
-    both; else none."""
+    """The builds before and after the change at a run, if nothing else changed and a worker of the run's node has both;
+    otherwise none."""
     found = history_of(database, NOISE_FLOOR, LATEST, run_id)
     builds = next((change.builds for one in found for change in one.changes if change.first_after == run_id), [])
     if not builds:
@@ -270,7 +270,8 @@ def calibrations(database: Database) -> list[Calibration]:
 
 
 def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[str, Any] | None:
-    """Smallest difference that these processes' node can detect with as many pairs as they have repetitions."""
+    """Calibration of the processes' node, with the smallest difference that it can detect with as many pairs as there
+    are repetitions. None: the processes ran on several nodes, or their node is not calibrated."""
     nodes = {str(process.environment.get("node", "")) for process in processes}
     known = {found.node: found for found in calibrations(database)} if len(nodes) == 1 else {}
     found = known.get(next(iter(nodes), ""))

@@ -44,7 +44,7 @@ def chosen(session: Session, name: str, run_ids: Sequence[int]) -> dict[int, Art
 
 
 def _of_run(session: Session, run_id: int) -> list[ArtifactSummary]:
-    """Order by name, then the chosen file first, then the newest attempt first."""
+    """Files of a run by name. Of equal names the chosen file comes first, then those of newer attempts."""
     names: set[str] = set()
     items = []
     for _, summary in _summaries(session, Attempt.run_id == run_id):
@@ -54,7 +54,8 @@ def _of_run(session: Session, run_id: int) -> list[ArtifactSummary]:
 
 
 def _summaries(session: Session, *which: ColumnElement[bool]) -> Iterator[tuple[int, ArtifactSummary]]:
-    """Artifacts with their runs; per run by name, then the canonical attempt first, then the newest."""
+    """Artifacts with their runs' ids, by run and name. Of equal names the canonical attempt's comes first, then those
+    of newer attempts."""
     query = (
         select(Artifact, Attempt.attempt_no, Attempt.run_id)
         .join(Attempt, Attempt.id == Artifact.attempt_id)

@@ -1,4 +1,4 @@
-"""The dashboard's files as they are sent. They are read and compressed once, and named by a hash over all of them."""
+"""The dashboard's files as the server sends them. They are read and compressed once; their version is a hash of all."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class Files:
 
 
 def without_comments(code: str) -> str:
-    """Code whose lines of comment and types are empty; all others keep their numbers. Comments behind code stay."""
+    """The code with an empty line for each line that is only a comment, so that line numbers stay. Comments after code
+    stay."""
     return COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), code)
 
 

@@ -1,4 +1,4 @@
-"""Current states of runs and experiments: one poll for all listeners."""
+"""Current states of all topics of events, read with one poll for all listeners."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Topic:
 
 @dataclass(frozen=True)
 class Seen:
-    """News of a topic: its state, and lines with their ids. more: there are more lines than one poll reads.
+    """News of a topic: its state, and lines of output with their ids. more: there are more lines than one poll reads.
 
-    again: the state was cached and may have changed. passing: fields whose changes alone cause no event.
+    again: the state comes from a cache and may have changed. passing: fields whose changes alone cause no event.
     """
 
     topic: Topic
@@ -64,7 +64,7 @@ OVERVIEW, WORKERS = Topic("overview"), Topic("workers")
 def look_at_all(
     database: Database, settings: Settings, overviews: Overviews, topics: Mapping[Topic, int]
 ) -> dict[Topic, Seen]:
-    """News of each existing topic, with the lines after this id."""
+    """News of each existing topic. topics: the id of the last line that is known, for each topic."""
     seen = look(database, {topic: line for topic, line in topics.items() if topic.id})
     if OVERVIEW in topics:
         passing = {"at": True, "eta_s": True, "experiments": {"__all__": {"eta_s"}}}
@@ -131,7 +131,7 @@ def _run_events(
 
 
 def _lines(session: Session, after: Mapping[int, int]) -> dict[int, list[tuple[int, LogLine]]]:
-    """The first lines of each run after this id, in the order of arrival."""
+    """The first LINES lines of each run after the given id, in the order of arrival."""
     found: dict[int, list[tuple[int, LogLine]]] = {}
     count: Counter[int] = Counter()
     asked = sorted(after.items())

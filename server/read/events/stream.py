@@ -1,8 +1,8 @@
 """Server-sent events: a topic's state at once and after each change, and lines as they arrive, until the topic has
 ended.
 
-One poll of the database serves every stream, and is skipped if nothing was committed since the last one. News go to the
-listeners of their topic.
+One poll of the database serves every stream. It is skipped if nothing was committed since the last poll. News of a
+topic go to its listeners.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from taskloom.server.settings import Settings
 
 MEDIA_TYPE = "text/event-stream"
 ALIVE_EVERY_S = 15.0
-AT_LATEST_S = 15.0  # a worker becomes silent without a commit
+AT_LATEST_S = 15.0  # longest time between polls, since a worker becomes silent without a commit
 AT_ONCE = 10  # listeners that write in one iteration of the event loop
-BEHIND = 100  # queued news of a listener; the stream of a slower one is ended, and its client reconnects
+BEHIND = 100  # most queued news of a listener; the stream of a slower one ends, and its client reconnects
 Look = Callable[[Mapping[Topic, int]], dict[Topic, Seen]]
 ID = re.compile(r"([0-9a-f]{16})\.([0-9]{1,9})")
 log = logging.getLogger("taskloom.server")
@@ -101,8 +101,8 @@ class News:
 
 @dataclass(frozen=True)
 class First:
-    """A first read of a topic. told: the position of its listeners before; None if it had no listeners, or too
-    briefly."""
+    """A listener's first read of a topic. told: the position of the topic's listeners before the read; None if it had
+    no listener that had read it."""
 
     news: News
     told: Heard | None
@@ -115,7 +115,7 @@ class _Listener:
     def tell(self, news: News | None) -> None:
         if self.news.full():
             self.news.get_nowait()
-            news = None  # otherwise the lines in between would be missing
+            news = None  # the stream ends, since lines would be missing in it
         self.news.put_nowait(news)
 
 
@@ -131,8 +131,8 @@ class Streams:
     """The open event streams of a server; used only from its event loop."""
 
     def __init__(self, look: Look, mark: Callable[[], object], room: WaitingRoom, settings: Settings) -> None:
-        """look: returns each existing topic, with the lines after this id. mark: a value that differs if there may be
-        news. Both are called on any thread."""
+        """look: news of each existing topic after the given line id. mark: a value that changes if there may be news.
+        Both are called on any thread."""
         self._look_at, self._mark, self._room = look, mark, room
         self._every_s, self._longest_s, self._most = settings.events_every_s, settings.stream_s, settings.max_streams
         self._open = 0
@@ -142,7 +142,7 @@ class Streams:
         self._looked_at: object = None  # the mark of the last poll; None: poll again in any case
 
     async def ended(self) -> None:
-        """Wait until no first read runs, not even one without a waiting client."""
+        """Wait until all first reads have ended, including those whose clients have gone."""
         await self._firsts.ended()
 
     async def answer(self, topic: Topic, last_event_id: str | None) -> StreamingResponse:
@@ -245,7 +245,7 @@ class Streams:
         until = time.monotonic() + self._longest_s  # then the client reconnects; its key may be revoked by then
         news = first.news
         with self._listening(topic) as listener:
-            # If no news were sent since the first read, all later news still have to be sent.
+            # Without news to the topic's listeners since the first read, this listener has missed none.
             ready = first.told is not None and first.told is self._told_of(topic) and not news.more
             while True:
                 if news.identity != heard.state:
@@ -259,7 +259,7 @@ class Streams:
                     yield Told("ended", news.text, heard)
                     return
                 if not ready:
-                    # This stream reads for itself what is older than its subscription or more than one poll reads.
+                    # This stream itself reads news from before its subscription, and more lines than one poll reads.
                     ready = not news.more
                     news = await self._look(topic, heard.line)
                     if ready:
@@ -296,7 +296,7 @@ class Streams:
     def _is_known(self, topic: Topic, heard: Heard) -> None:
         watched = self._watched[topic]
         watched.told = watched.told or heard
-        self._looked_at = None  # there may be news since its own read
+        self._looked_at = None  # there may be news since the listener's own read
 
     async def _watch(self) -> None:
         """Poll for all listeners, until there are none or the server stops."""
@@ -306,7 +306,7 @@ class Streams:
                 try:
                     mark = await to_thread.run_sync(self._mark)
                 except Exception:
-                    log.exception("the look for event streams failed; it goes on")
+                    log.exception("a poll for event streams failed; it is repeated")
                     continue
                 if mark == self._looked_at and time.monotonic() < at_latest:
                     continue
@@ -316,7 +316,7 @@ class Streams:
                     lines = {topic: told.line for topic, told in asked.items()}
                     found = await to_thread.run_sync(self._look_at, lines) if lines else {}
                 except Exception:
-                    log.exception("the look for event streams failed; it goes on")
+                    log.exception("a poll for event streams failed; it is repeated")
                     self._looked_at = None
                     continue
                 if any(seen.more or seen.again for seen in found.values()):
@@ -341,7 +341,7 @@ class Streams:
             for number, listener in enumerate(list(watched.listeners), 1):
                 listener.tell(news)
                 if number % AT_ONCE == 0:
-                    await asyncio.sleep(0)  # these write first, so that claims and heartbeats run in between
+                    await asyncio.sleep(0)  # lets these listeners write, and claims and heartbeats run
 
 
 class _Stream(StreamingResponse):

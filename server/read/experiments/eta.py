@@ -1,5 +1,8 @@
-"""Remaining time of the queue: open runs times the mean time of their experiments' latest runs, over the present
-workers. The work grows with the queue, not with the ended runs, and means are kept between estimates."""
+"""Remaining time of the queue: open runs times the mean time of their experiments' latest runs, divided by the number
+of present workers.
+
+The cost of an estimate grows with the queue, not with the number of ended runs. Means are cached between estimates.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ LATEST = 200  # latest ended runs, whose mean is used for experiments without an
 
 @dataclass(frozen=True)
 class Eta:
-    """Seconds until each active experiment has ended, and until all have; None: unknown."""
+    """Seconds until each active experiment has ended, and until all of them have. None: unknown."""
 
     by_experiment: dict[int, float | None]
     total_s: float | None
@@ -31,7 +34,8 @@ class Eta:
 
 @dataclass(frozen=True)
 class _Queued:
-    """An experiment with open runs. open_runs: their number and first id. mean_s: of a run; None: unknown."""
+    """An experiment with open runs. open_runs: their number and first id. mean_s: mean time of its latest runs; None:
+    unknown."""
 
     open_runs: tuple[int, int]
     priority: int
@@ -39,7 +43,7 @@ class _Queued:
 
 
 class Etas:
-    """Estimates, for any thread. An experiment's mean is read again when its open runs are others: a run has ended."""
+    """Estimates, for any thread. An experiment's mean is read again when its open runs have changed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -83,7 +87,7 @@ def _mean_s() -> ScalarSelect[float | None]:
 
 
 def _usual_s(session: Session) -> float | None:
-    """Mean time of the latest runs. No condition on the state, along which SQLite would search."""
+    """Mean time of the latest runs. The query has no condition on the state, since SQLite would search by state."""
     ended = select(Run.state, Run.started_at, Run.finished_at).where(Run.finished_at.is_not(None))
     latest = session.execute(ended.order_by(Run.finished_at.desc(), Run.id.desc()).limit(LATEST))
     took = [end - start for state, start, end in latest if state == "succeeded" and start and end]

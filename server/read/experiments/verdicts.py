@@ -33,7 +33,7 @@ def verdict(database: Database, experiment_id: int) -> Verdict:
 
 
 def of_sweep(found: Sweep) -> Verdict:
-    """Verdict of its first comparison, in a sentence."""
+    """Verdict of a sweep's first comparison, with a sentence."""
     chosen = _first(found)
     if chosen is None:
         if found.best is None:

@@ -1,4 +1,4 @@
-"""Rows as bytes, a piece at a time: CSV and NDJSON with the standard library, Parquet and Arrow with pyarrow."""
+"""Writes rows as bytes, in pieces: CSV and NDJSON with the standard library, Parquet and Arrow with pyarrow."""
 
 from __future__ import annotations
 

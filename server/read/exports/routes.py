@@ -42,7 +42,7 @@ async def show(
 ) -> Response:
     """Stream a tidy table with flat columns: one row for each run, step, op, variant, or point of a history.
 
-    The filters select runs; for variants, `experiment_id`, `since` and the like select experiments.
+    The filters select runs. For variants, only `experiment_id` and the times apply, and they select experiments.
     """
     chosen = TABLES[table]
     wanted = _columns(chosen.columns, columns)

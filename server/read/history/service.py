@@ -26,7 +26,7 @@ from taskloom.server.read.lists.parameters import BOUNDS, Period
 Sort = Literal["id", "-id", "last_at", "-last_at", "runs", "-runs"]
 PointSort = Literal["finished_at", "-finished_at"]
 LATEST = 500  # runs per series that are searched for changes
-RECENT = 40  # of a sparkline
+RECENT = 40  # latest runs in a sparkline
 ALERTS = 5
 
 

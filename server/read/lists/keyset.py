@@ -1,7 +1,7 @@
-"""Keyset pagination: a page is read along an index from the end of the last page, and reads a bounded number of rows.
+"""Keyset pagination: a page is read along an index from the end of the last page, with a bounded number of rows.
 
-Conditions that an index covers select a range of it (`along`, `within`). All others (`where`) are tested row by row,
-WINDOW rows per page, so a page may be short or empty and still have a next one.
+Conditions that an index covers select a range of it (`along`, `within`). All other conditions (`where`) are tested row
+by row, on at most WINDOW rows per page, so a page may be short or empty although a next page exists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Place:
     id: int
 
     def signed(self, sign: int) -> tuple[float, int]:
-        """Sort key within one part of a list; -1: descending."""
+        """Sort key within one part of a list. sign: 1 for ascending, -1 for descending."""
         return sign * (self.value or 0.0), sign * self.id
 
     def __str__(self) -> str:
@@ -62,8 +62,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Look:
-    """Conditions of a list. along: values of the leading columns of the index, whose lists are merged; within: ranges
-    of the sorted column; above: condition for rows with a value; where: all other conditions."""
+    """Conditions of a list. along: values of the leading columns of the index, whose lists are merged. within: ranges
+    of the sorted column. above: conditions only for rows with a value. where: all other conditions."""
 
     identity: InstrumentedAttribute[int]
     order: Order
@@ -89,7 +89,7 @@ def page(session: Session, look: Look, cursor: str | None, limit: int) -> tuple[
 
 @dataclass(frozen=True)
 class _Part:
-    """Remaining rows of a list with a value, or without one. here: the position of its rows, in SQL."""
+    """Remaining rows of a list that have a value, or that have none. here: position of a row, in SQL."""
 
     rows: Select[Any]
     here: Any
@@ -100,7 +100,7 @@ class _Part:
 
 
 def _parts(look: Look, after: Place | None) -> Iterator[_Part]:
-    """Rows with a value, then those without; sorted by the id alone there is one part."""
+    """The part of rows with a value, then the part of rows without; only one part if the list is sorted by the id."""
     column, identity, descending = look.order.column, look.identity, look.order.descending
     if column is not None and (after is None or after.value is not None):
         here = tuple_(column, identity)

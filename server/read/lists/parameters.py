@@ -33,7 +33,7 @@ Labels = Annotated[
     list[str] | None,
     Query(max_length=20, description="KEY=VALUE: a label that the experiment requires; several: all must match"),
 ]
-Total = Annotated[bool, Query(description="count the rows of all pages")]
+Total = Annotated[bool, Query(description="whether the answer contains the number of rows of all pages")]
 
 
 def refused(parameter: str, value: object, accepted: str) -> InvalidRequest:
@@ -101,12 +101,12 @@ def _instant(parameter: str, text: str, at: float) -> float:
     except (OverflowError, ValueError):
         raise refused(parameter, text, INSTANT) from None
     if given.tzinfo is None:
-        raise refused(parameter, text, f"{INSTANT}; with its zone")
+        raise refused(parameter, text, f"{INSTANT}; an instant needs a time zone")
     return seconds
 
 
 def labels(parameter: str, texts: Sequence[str]) -> list[str]:
-    """Labels in the form of the table of requirements. Raises InvalidRequest."""
+    """Labels of KEY=VALUE in the form of the table RequiredLabel. Raises InvalidRequest."""
     pairs = [text.partition("=") for text in texts]
     for text, (_, equals, _) in zip(texts, pairs, strict=True):
         if not equals:
@@ -148,7 +148,7 @@ def has(spec: Any, name: str, value: Any) -> ColumnElement[bool]:
 
 
 def _spellings(value: Any) -> list[str]:
-    """Forms of a JSON value in databases: SQLite omits spaces, and 1 equals 1.0."""
+    """Texts of a JSON value in databases: SQLite omits spaces, and 1 equals 1.0."""
     same = [value]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST:
         same.append(float(value))

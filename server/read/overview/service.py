@@ -1,4 +1,4 @@
-"""The overview, computed at most once an interval for all callers."""
+"""The overview, computed at most once per interval for all callers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from taskloom.server.read.experiments.eta import Eta, Etas
 from taskloom.server.settings import Settings
 
 HOUR_S, DAY_S = 3600.0, 86400.0
-AT_LATEST_S = 15.0  # for changes by time alone, such as silent workers
+AT_LATEST_S = 15.0  # age at which it is computed again without a change, since workers become silent
 ACTIVE, LATEST, ALERTS, FIRST_QUEUED = 20, 10, 5, 500
 OPEN = ("queued", "leased", "running", "quarantined")
 
 
 class Overviews:
-    """The overview, recomputed after changes for at most a tenth of the time, and otherwise for at most a
-    five-hundredth."""
+    """Cache of the overview. It is computed again after changes, which takes at most a tenth of the time, and at
+    AT_LATEST_S or later without changes, which takes at most a five-hundredth of the time."""
 
     def __init__(self, database: Database, settings: Settings, etas: Etas) -> None:
         self._database, self._settings, self._etas = database, settings, etas
-        # The cost of a look: SQLite works on the thread that asks, PostgreSQL elsewhere.
+        # Clock for the cost of computing: SQLite works on the calling thread, PostgreSQL in another process.
         self._clock_s = time.thread_time if database.is_sqlite else time.monotonic
         self._turn = threading.Lock()
         self._kept: Overview | None = None
@@ -44,11 +44,11 @@ class Overviews:
         self._next_at = self._at_latest = 0.0
 
     def get(self) -> Overview:
-        """The overview, from any thread; concurrent callers wait for one computation."""
+        """The overview. May be called on any thread; concurrent callers wait for one computation."""
         return self.latest()[0]
 
     def latest(self) -> tuple[Overview, bool]:
-        """The overview, and whether it is current rather than recently cached."""
+        """The overview, and whether it is current. False: it was cached recently and may have changed."""
         with self._turn:
             begun, before_s = time.monotonic(), self._clock_s()
             if self._kept is not None and begun < self._next_at:
@@ -119,7 +119,7 @@ def _runs(session: Session, at: float) -> RunCounts:
 
 def _ended(session: Session, since: float) -> dict[str, int]:
     """Number of runs that have ended since, by state."""
-    state = Run.state.concat("")  # else SQLite would scan the index of all states
+    state = Run.state.concat("")  # without this, SQLite would scan the index of all states
     ended = select(state, func.count()).where(Run.finished_at >= since).group_by(state)
     return dict.fromkeys(EndedRuns.model_fields, 0) | {row[0]: row[1] for row in session.execute(ended)}
 

@@ -1,4 +1,4 @@
-"""The API reference as plain HTML: no script, no third party."""
+"""The API reference as plain HTML, without scripts and without files of other sites."""
 
 from __future__ import annotations
 

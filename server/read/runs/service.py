@@ -77,7 +77,7 @@ def look(filters: Filters, sort: Sort) -> Look:
     given = filters.conditions()
     name, descending = sort.lstrip("-"), sort.startswith("-")
     column: Any = None if name == "id" else getattr(Run, name)
-    if filters.experiment_id is not None:  # few enough to sort, which is faster than reading an index of all runs
+    if filters.experiment_id is not None:  # sorting its runs is faster than reading an index of all runs
         every = given.pop("experiment_id")
         states = given.pop("states", None) if column is None else None
         along: list[Sequence[Condition]] = [(every,)]

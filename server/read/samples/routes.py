@@ -34,12 +34,12 @@ async def index(
     ask: Asks,
     runs: Annotated[str, Query(min_length=1, max_length=2500, description=SYNTAX)],
     cursor: Cursor = None,
-    limit: Annotated[int | None, Query(ge=1, description="runs at most")] = None,
+    limit: Annotated[int | None, Query(ge=1, description="largest number of runs")] = None,
     format: Annotated[Literal["json", "ndjson"], Query(description="one document, or one line per run")] = "json",
 ) -> Response:
     """Get every step of the selected runs that have succeeded, in the order in which they were planned.
 
-    Lines are streamed; the last one is `{"next_cursor": ...}`, and a stream without it is incomplete.
+    NDJSON lines are streamed. The last line is `{"next_cursor": ...}`; a stream without it is incomplete.
     """
     selection, settings = parse(runs, "runs"), context.settings
     if format == "json":

@@ -20,7 +20,7 @@ from taskloom.server.read.analysis.selection import Selection
 
 
 def page(database: Database, selection: Selection, cursor: str | None, limit: int, max_samples: int) -> SamplesPage:
-    """At most `limit` runs, or fewer with together `max_samples` steps. Raises NotFound or BadCursor."""
+    """At most `limit` runs; fewer if these have `max_samples` steps together. Raises NotFound or BadCursor."""
     chosen, more = select_ids(database, selection, cursor, limit)
     items: list[RunSamples] = []
     samples = last = 0
@@ -80,7 +80,7 @@ def _of_experiment(session: Session, selection: Selection, experiment_id: int, a
 
 
 def _samples(database: Database, run_id: int) -> RunSamples | None:
-    """None if the run has been deleted meanwhile."""
+    """The samples of a run. None: it has been deleted meanwhile."""
     query = (
         select(Run, Result.payload, Attempt.attempt_no)
         .join(Result, Result.run_id == Run.id)

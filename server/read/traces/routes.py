@@ -64,7 +64,7 @@ async def trace(
         return found
     found.headers["Vary"] = "Accept-Encoding"
     if "gzip" in request.headers.get("Accept-Encoding", ""):
-        found.headers["Content-Encoding"] = "gzip"  # in its stored form
+        found.headers["Content-Encoding"] = "gzip"  # as it is stored
         return found
     headers = {name: found.headers[name] for name in ("ETag", "Cache-Control", "Content-Disposition", "Vary")}
     return StreamingResponse(_unpacked(str(found.path)), media_type=JSON, headers=headers)

@@ -1,4 +1,4 @@
-"""Conversion of traces for viewers, in pieces."""
+"""Converts traces to the formats of viewers, in pieces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES_AT_ONCE = 1000
 
 
 def of_traces(*run_ids: int) -> Content:
-    """The traces of runs. Raises NotFound if one has none."""
+    """State of the traces of runs. Raises NotFound if a run has none."""
 
     def content(session: Session) -> Hashable:
         found = _files(session, run_ids)
