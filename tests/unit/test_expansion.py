@@ -121,7 +121,7 @@ def test_sequential_order_repeats_each_variant_before_the_next_and_pairs_nothing
         ({"base": {"model": {"channels": 10, "heads": 3}}}, "/base/model/channels", "multiple of heads (3)"),
         ({"axes": {"model": ["tiny", {"colour": 1}]}}, "/axes/model/1/colour", "no such setting"),
         ({"base": {"scheduler": "serial"}, "axes": {"threads": [1, 2]}}, "/axes/threads/1", "1 with scheduler serial"),
-        ({"base": {"fusion": "all"}, "axes": {"grad_clip": [0, 1]}}, "/base/fusion", "none or rows with grad_accum"),
+        ({"base": {"fusion": "all"}, "axes": {"grad_clip": [0, 1]}}, "/base/fusion", "none or rows: grad_accum"),
         ({"base": {"grad_clip": -1}}, "/base/grad_clip", "a number of 0 or more"),
         ({"base": {"threads": 2, "cores": [0]}}, "/base/threads", "cores given (1)"),
         ({"base": {"threads": 3}, "requires": {"cores": 2}}, "/base/threads", "requires.cores = 2"),
