@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
+
+# Numba colours the message of every overload that it tries and drops, before anyone reads one.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
 import numba
 from llvmlite import ir
 from numba.core import compiler, types
@@ -15,8 +20,8 @@ from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.typing.templates import make_intrinsic_template
-from numba.np import arrayobj
 
+from gpt2core.compile.jit import array_value
 from gpt2core.compile.llvm import I32, I64, VOID, call
 from gpt2core.compile.objects import Compiled
 
@@ -41,14 +46,9 @@ def type_of_intrinsic(define: Callable[..., Any]) -> Any:
     return types.Function(make_intrinsic_template(define, define, define.__name__))
 
 
-def type_of_borrowed(name: str) -> Any:
-    """Numba's type of a function of its own."""
-    return cpu_target.typing_context.resolve_value_type(getattr(numba, name))
-
-
 @global_compiler_lock
 def declare_functions() -> None:
-    """Tell LLVM the addresses of Numba's own functions that machine code may call."""
+    """Tell LLVM the addresses of Numba's own functions that machine code may call, such as numba_frexp."""
     rtsys.initialize(cpu_target.target_context)
 
 
@@ -58,6 +58,7 @@ class _Bare(_FunctionCompiler):  # type: ignore[misc]
     def _customize_flags(self, flags: Any) -> Any:
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
         flags.enable_pyobject = False
+        flags.nrt = False  # nor those that it calls: no reference counts, since nothing is allocated
         return flags
 
 
@@ -113,23 +114,14 @@ class _Cells:
         if isinstance(kind, types.BaseTuple):
             return self.context.make_tuple(self.builder, kind, [self.value(each) for each in parts])
         if isinstance(kind, types.Array):
-            return self._array(kind)
+            data = self.builder.inttoptr(self.next(), self.context.get_data_type(kind.dtype).as_pointer())
+            shape = [self.next() for _ in range(kind.ndim)]
+            return array_value(self.context, self.builder, kind, data, shape)
         wanted, cell = self.context.get_value_type(kind), self.next()
         if isinstance(kind, types.Float):
             bits = ir.IntType(kind.bitwidth)
             return self.builder.bitcast(self.builder.trunc(cell, bits) if bits != I64 else cell, wanted)
         return self.builder.trunc(cell, wanted) if wanted != I64 else cell
-
-    def _array(self, kind: Any) -> Any:
-        array = self.context.make_array(kind)(self.context, self.builder)
-        address, shape = self.next(), [self.next() for _ in range(kind.ndim)]
-        itemsize = ir.Constant(I64, self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype)))
-        strides = [itemsize]
-        for size in reversed(shape[1:]):
-            strides.insert(0, self.builder.mul(strides[0], size))
-        data = self.builder.inttoptr(address, array.data.type)
-        arrayobj.populate_array(array, data, shape, strides[: kind.ndim], itemsize, meminfo=None)
-        return array._getvalue()
 
 
 def _compile(function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], result: Any) -> Any:

@@ -46,6 +46,7 @@ class Later:
 
 
 types, cgutils = Later("numba.core.types"), Later("numba.core.cgutils")  # for intrinsics
+arrayobj = Later("numba.np.arrayobj")
 
 
 class Intrinsic:
@@ -59,19 +60,6 @@ class Intrinsic:
         from gpt2core.compile import compiler
 
         return compiler.type_of_intrinsic(self.function)
-
-
-class Borrowed:
-    """A function of Numba for compiled code."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @functools.cached_property
-    def _numba_type_(self) -> Any:
-        from gpt2core.compile import compiler
-
-        return compiler.type_of_borrowed(self.name)
 
 
 class Function:
@@ -145,7 +133,6 @@ class Entry:
 
 
 intrinsic: Any = Intrinsic
-carray: Any = Borrowed("carray")
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -219,6 +206,29 @@ def _pointer(kind):
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
     return types.CPointer(kind)(types.int64), codegen
+
+
+@intrinsic
+def carray(typingctx, pointer, shape):
+    """The C-contiguous array of a shape, a tuple of int64, at a pointer. Unlike with Numba's carray, no function is
+    compiled for each dtype and rank."""
+
+    def codegen(context, builder, signature, args):
+        sizes = cgutils.unpack_tuple(builder, args[1], len(shape))
+        return array_value(context, builder, signature.return_type, args[0], sizes)
+
+    return types.Array(pointer.dtype, len(shape), "C")(pointer, shape), codegen
+
+
+def array_value(context, builder, kind, data, shape):
+    """Emit the value of a C-contiguous array: `kind` is its Numba type, data a pointer, shape a list of int64."""
+    array = context.make_array(kind)(context, builder)
+    itemsize = ir.Constant(ir.IntType(64), context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    strides = [itemsize]
+    for size in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], size))
+    arrayobj.populate_array(array, data, shape, strides[: kind.ndim], itemsize, meminfo=None)
+    return array._getvalue()
 
 
 @intrinsic

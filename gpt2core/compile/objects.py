@@ -20,6 +20,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from gpt2core.compile import target
+from gpt2core.compile.collector import without_collector
 from gpt2core.node.files import replacing, unreadable
 
 
@@ -41,7 +42,6 @@ class Loaded:
     was_kept: bool
 
 
-FREES = "NRT_MemInfo_call_dtor"  # frees memory that Numba's code allocated; all code with arrays names it
 _lock = threading.Lock()
 _loaded: dict[str, Loaded] = {}
 
@@ -75,7 +75,8 @@ def _compiled(path: Path, symbol: str, make: Callable[[str], Compiled]) -> Compi
         try:
             found = read(path)
             if found is None:
-                found = make(symbol)
+                with without_collector():
+                    found = make(symbol)
                 write(path, found)
         finally:
             beside.unlink(missing_ok=True)
@@ -127,27 +128,18 @@ def _checksum(content: bytes) -> bytes:
 
 def _link(symbol: str, compiled: Compiled) -> int:
     """Link object code into this process; return the address of a symbol in it."""
-    _linker(False)  # first, so that LLVM also finds the process's own functions
-    abort = llvm.address_of_symbol("abort")
-    unknown = [name for name in compiled.calls if llvm.address_of_symbol(name) is None]
-    if unknown == [FREES]:
-        llvm.add_symbol(FREES, abort)  # code that allocates nothing never frees
-    elif unknown:
+    linker = _linker()  # first, so that LLVM also finds the process's own functions
+    if any(llvm.address_of_symbol(name) is None for name in compiled.calls):
         from gpt2core.compile import compiler
 
         compiler.declare_functions()
-    linker = _linker(llvm.address_of_symbol(FREES) not in (None, abort))
     linker.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
     return int(linker.get_function_address(symbol))
 
 
 @functools.cache
-def _linker(frees: bool) -> llvm.ExecutionEngine:
-    """LLVM's linker in memory. Its module stays empty, so nothing is compiled for it.
-
-    A linker keeps the first copy of a function that several objects contain, such as Numba's for reference counts. In
-    code that frees no memory, these copies call abort. So code that frees memory has a separate linker.
-    """
+def _linker() -> llvm.ExecutionEngine:
+    """LLVM's linker in memory. Its module stays empty, so nothing is compiled for it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)

@@ -21,7 +21,8 @@ COMPILED = (
     "compile", "gemm", "layers", "measure", "node/openmp.py", "optimizers", "run/memory.py", "schedulers",
     "step/control.py", "step/signature.py", "taskbench",
 )  # fmt: skip
-NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")  # settings of Numba that do not affect code
+# Settings of Numba that do not affect code.
+NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_NUM_THREADS")
 
 
 def _clock() -> str:

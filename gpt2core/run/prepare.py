@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2core.compile.collector import without_collector
 from gpt2core.compile.entries import kernel_entry
 from gpt2core.gemm import libraries, table
 from gpt2core.gemm.libraries import Library
@@ -80,18 +80,6 @@ def plan(config: TrainConfig, run_bytes: int = 0, prove: bool = False) -> Plan:
         check_plan_fits(step, run_bytes)
         tasks = proofs.proven(step, config.sync, prove)
     return Plan(config, cores, step, tasks, memory_bytes(config))
-
-
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """Turn Python's garbage collector off: it would scan a plan's millions of objects repeatedly and free none."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def check_op_names(config: TrainConfig, step: Program) -> None:

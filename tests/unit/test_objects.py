@@ -157,25 +157,29 @@ def test_settings_of_the_compiler_tell_code_apart(monkeypatch: pytest.MonkeyPatc
     assert target.identity.__wrapped__() != ours
 
 
-def test_code_that_allocates_is_loaded_with_what_it_calls_of_numba(tmp_path: Path) -> None:
-    """This includes a load after code that only counts references, whose copy of Numba's function must not free
-    memory."""
-    (tmp_path / "allocating.py").write_text(
-        "import sys\nimport numpy as np\nfrom gpt2core.compile import atomics\n"
-        "from gpt2core.compile.jit import runtime\n"
-        "@runtime\ndef counts_references(pair, turns):\n    part = pair[0]\n    for i in range(turns):\n"
-        "        atomics.fence()\n        part = pair[1] if part[0] > i else part[1:]\n    return part[0]\n"
-        "@runtime\ndef allocates(n):\n    return np.ones(n).sum()\n"
-        "first = counts_references((np.arange(9), np.arange(9)), 3)\n"
-        "print(first, allocates(7), allocates(8), 'numba' in sys.modules)\n"
+def test_code_that_calls_a_function_of_numba_is_loaded_with_it(tmp_path: Path) -> None:
+    (tmp_path / "calling.py").write_text(
+        "import math\nimport sys\nfrom gpt2core.compile.jit import runtime\n"
+        "@runtime\ndef mantissa(x):\n    return math.frexp(x)[0]\n"
+        "print(mantissa(12.0), 'numba' in sys.modules)\n"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, str(tmp_path / "allocating.py")], env=environment, capture_output=True, text=True,
-            check=True,
-        )  # fmt: skip
-        assert done.stdout.strip() == "3 7.0 8.0 True"
+            [sys.executable, str(tmp_path / "calling.py")], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == "0.75 True"
+
+
+def test_code_that_allocates_is_refused_in_plain_text() -> None:
+    allocates = runtime(_allocates)
+    with pytest.raises(Exception, match="Only accept returning of array") as refused:
+        allocates(7)
+    assert "\x1b" not in str(refused.value)
+
+
+def _allocates(n):
+    return np.ones(n).sum()
 
 
 def test_a_closure_has_no_origin() -> None:
