@@ -266,13 +266,3 @@ def call_entry(typingctx, address, operands, tile, context):
         return ctx.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
-
-
-@inlined
-def bare(array):
-    """An int64 array without its reference count; the caller keeps the memory alive.
-
-    Every use of a counted array may cost two atomic operations on a cache line that all threads share. In the task loop
-    these took four times as long as everything else (docs/decisions/0007).
-    """
-    return carray(pointer_i64(address_of(array, 0)), array.shape)

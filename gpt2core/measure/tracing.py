@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile.atomics import store_release
-from gpt2core.compile.jit import address_of, bare, inlined
+from gpt2core.compile.jit import address_of, inlined
 from gpt2core.measure.usage import DESK_CELLS, UNKNOWN, read_usage
 from gpt2core.spec.config import PHASES
 
@@ -67,26 +67,6 @@ def new_record(
         np.full((threads, DESK_CELLS), UNKNOWN, np.int64),
         np.zeros((threads, events, 4), np.int64),
         np.zeros((threads, LINE), np.int64),
-    )
-
-
-@inlined
-def bare_record(record):
-    """The record without reference counts: see jit.bare."""
-    return Record(
-        record.warmup,
-        bare(record.begin),
-        bare(record.step_end),
-        bare(record.op_time),
-        bare(record.op_calls),
-        bare(record.phases),
-        bare(record.task_time),
-        bare(record.waited),
-        bare(record.passed),
-        bare(record.usage),
-        bare(record.desk),
-        bare(record.events),
-        bare(record.event_count),
     )
 
 

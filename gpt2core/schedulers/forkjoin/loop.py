@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from gpt2core.compile.atomics import fetch_add, load_acquire, store_release
 from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import address_of, bare, runtime
+from gpt2core.compile.jit import address_of, runtime
 from gpt2core.measure.tracing import (
     APART,
     BARRIER,
     ENTERED,
     LINE,
     STARVATION,
-    bare_record,
     note_usage,
     note_wait_ended,
     note_waited,
@@ -50,8 +49,6 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     With static shares a thread takes the same contiguous part of each op's tiles, so that its caches still hold their
     slices.
     """
-    tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
-    split = Shares(bare(split.first), bare(split.threads), bare(split.tickets), split.dynamic)
     stop, done, last = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, LAST)
     barriers = address_of(cells, 0)
     ops, start = split.threads.shape[0], control[STEPS_DONE]

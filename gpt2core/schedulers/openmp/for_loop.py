@@ -10,12 +10,11 @@ import numpy as np
 from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.foreign import call_c
-from gpt2core.compile.jit import address_of, bare, runtime
+from gpt2core.compile.jit import address_of, runtime
 from gpt2core.measure.tracing import (
     BARRIER,
     ENTERED,
     STARVATION,
-    bare_record,
     note_usage,
     note_wait_ended,
     note_waited,
@@ -39,8 +38,6 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
 
     openmp: addresses of ENTRY_POINTS; bounds (P, 8): cells in which the runtime returns each thread's part of a loop.
     """
-    tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
-    op_first, openmp = bare(op_first), bare(openmp)
     stop, done, last = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, LAST)
     ops, start = op_first.shape[0] - 1, control[STEPS_DONE]
     begin, end = address_of(bounds, thread * bounds.shape[1]), address_of(bounds, thread * bounds.shape[1] + 1)

@@ -19,14 +19,13 @@ import numpy as np
 from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.foreign import call_c
-from gpt2core.compile.jit import address_of, bare, entry, inlined, runtime
+from gpt2core.compile.jit import address_of, entry, inlined, runtime
 from gpt2core.measure.tracing import (
     BARRIER,
     ENTERED,
     LAST_BEGIN,
     LINE,
     STARVATION,
-    bare_record,
     note_usage,
     note_waited,
 )
@@ -95,7 +94,6 @@ def omp_task_loop(thread, tasks, context, record, control, steps, creation, open
 
     openmp: addresses of ENTRY_POINTS; bodies: of run_task_entry and end_step_entry; argument: room for a task's.
     """
-    control, openmp, record = bare(control), bare(openmp), bare_record(record)
     first, seen = control[STEPS_DONE], matrix(frame, SEEN)
     note_usage(record, thread, first)
     seen[thread, LAST_STEP] = first

@@ -5,8 +5,8 @@ from typing import Any
 
 from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import address_of, bare, runtime
-from gpt2core.measure.tracing import bare_record, note_usage
+from gpt2core.compile.jit import address_of, runtime
+from gpt2core.measure.tracing import note_usage
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.scheduler import Stage
 from gpt2core.schedulers.team import OnTeam
@@ -16,7 +16,6 @@ from gpt2core.step.control import STEPS_DONE, STOP
 @runtime
 def serial_loop(thread, tasks, context, record, control, steps):
     """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set at a step's end."""
-    tasks, context, control, record = bare(tasks), bare(context), bare(control), bare_record(record)
     stop, done = address_of(control, STOP), address_of(control, STEPS_DONE)
     note_usage(record, thread, control[STEPS_DONE])
     record.begin[0] = ticks()

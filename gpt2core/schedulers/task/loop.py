@@ -12,14 +12,13 @@ import numpy as np
 
 from gpt2core.compile.atomics import fence, fetch_add, load_acquire, load_relaxed, pause, store_release, yield_core
 from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import address_of, bare, inlined, runtime
+from gpt2core.compile.jit import address_of, inlined, runtime
 from gpt2core.compile.parking import EVERYONE, park, wake
 from gpt2core.measure.tracing import (
     ENTERED,
     LAST_BEGIN,
     PASSED,
     STARVATION,
-    bare_record,
     note_usage,
     note_wait,
     note_waited,
@@ -29,7 +28,7 @@ from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.scheduler import Job, Stage
 from gpt2core.schedulers.task import replay as replays
 from gpt2core.schedulers.task.deque import EMPTY, new_deques, push, size, steal, take
-from gpt2core.schedulers.task.replay import BEGIN_NODE, END_NODE, bare_replay
+from gpt2core.schedulers.task.replay import BEGIN_NODE, END_NODE
 from gpt2core.schedulers.team import OnTeam
 from gpt2core.schedulers.waiting import LOOKS, PATIENCE, spin_ticks
 from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
@@ -43,8 +42,6 @@ IDLE_CELLS = 16  # int64; two cache lines, written only where a thread parks or 
 def task_loop(thread, tasks, context, record, control, steps, replay, deques, mask, idle, spin):
     """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin."""
     rest_cells = address_of(idle, 0)
-    tasks, context, control, deques = bare(tasks), bare(context), bare(control), bare(deques)
-    record, replay = bare_record(record), bare_replay(replay)
     threads = deques.shape[0] // 2
     finished, own = address_of(control, FINISHED), address_of(deques, thread * deques.shape[1])
     passed, asked = address_of(record.passed, PASSED), max(threads - 1, 1)

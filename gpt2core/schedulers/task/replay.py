@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.compile.jit import bare, inlined
 from gpt2core.measure.tracing import LINE
 from gpt2core.step.graph import WAIT, Graph, bottom_levels
 
@@ -80,23 +79,6 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
 def copy(flat: Replay) -> Replay:
     """A copy of the arrays in their present state."""
     return Replay(*(part.copy() if isinstance(part, np.ndarray) else part for part in flat))  # type: ignore[arg-type]
-
-
-@inlined
-def bare_replay(replay):
-    """The arrays without reference counts: see jit.bare."""
-    return Replay(
-        bare(replay.task),
-        bare(replay.first),
-        bare(replay.successor),
-        bare(replay.predecessors),
-        bare(replay.pending),
-        bare(replay.iteration),
-        bare(replay.start),
-        bare(replay.filler),
-        replay.barriers,
-        replay.breadth_first,
-    )
 
 
 def waiting(flat: Replay, graph: Graph) -> list[tuple[int, list[int]]]:
