@@ -77,7 +77,7 @@ def test_the_overview_says_why_the_first_queued_runs_wait(api):
     api.submit(axes={"seed": [4]}, requires={"labels": {"room": "b"}})
     api.submit(axes={"seed": [5]}, repetitions=2)
     assert api.get("/overview")["waiting"] == [
-        {"reason": "runs-before", "waiting_for": "1 run before it", "runs": 4},
+        {"reason": "runs-before", "waiting_for": "1 run before it in the queue", "runs": 4},
         {"reason": "next", "waiting_for": "it is the next run that a worker claims", "runs": 1},
         {"reason": "no-label", "waiting_for": "no worker has the label room=b", "runs": 1},
     ]
