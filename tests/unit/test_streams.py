@@ -19,6 +19,7 @@ class Database:
 
     def __init__(self):
         self.runs, self.looks, self.going = 1, 0, threading.Event()
+        self.cached_for = []  # seconds, of the next looks
         self.going.set()
 
     def look(self, topics):
@@ -27,17 +28,18 @@ class Database:
         runs = self.runs
         assert self.going.wait(DEADLINE_S)
         state = ExperimentEvent(experiment_id=1, state="active", runs=runs, by_state={"queued": runs}, active=[])
-        return {TOPIC: Seen(TOPIC, state, ended=False)}
+        again_s = self.cached_for.pop() if self.cached_for else 0.0
+        return {TOPIC: Seen(TOPIC, state, ended=False, again_s=again_s)}
 
     def mark(self):
         return self.runs
 
 
-def run(scene):
+def run(scene, every_s=0.005):
     async def bounded():
         database, room = Database(), WaitingRoom()
         room.open()
-        settings = Settings(events_every_s=0.005)
+        settings = Settings(events_every_s=every_s)
         async with asyncio.timeout(20):
             await scene(database, Streams(database.look, database.mark, room, settings))
         room.close()
@@ -107,3 +109,20 @@ def test_what_was_told_between_the_first_look_and_the_listening_is_not_missed():
             await listener.close()
 
     run(scene)
+
+
+def test_a_cached_state_is_read_again_as_soon_as_it_can_be():
+    async def scene(database, streams):
+        first = await Listener.to(streams)
+        await first.hears(database.runs)
+        next_one = asyncio.create_task(first.hears(database.runs + 1))
+        while database.looks < 2:  # its own two reads
+            await asyncio.sleep(0.001)
+        database.cached_for = [0.001] * 100
+        while database.cached_for:  # at every_s they would take 100 s
+            await asyncio.sleep(0.001)
+        database.runs += 1
+        await next_one
+        await first.close()
+
+    run(scene, every_s=1.0)

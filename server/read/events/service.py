@@ -46,7 +46,8 @@ class Topic:
 class Seen:
     """News of a topic: its state, and lines of output with their ids. more: there are more lines than one poll reads.
 
-    again: the state comes from a cache and may have changed. passing: fields whose changes alone cause no event.
+    again_s: the state comes from a cache and may have changed; seconds until it is computed again. passing: fields
+    whose changes alone cause no event.
     """
 
     topic: Topic
@@ -54,7 +55,7 @@ class Seen:
     ended: bool
     lines: list[tuple[int, LogLine]] = field(default_factory=list)
     more: bool = False
-    again: bool = False
+    again_s: float = 0.0
     passing: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -68,8 +69,8 @@ def look_at_all(
     seen = look(database, {topic: line for topic, line in topics.items() if topic.id})
     if OVERVIEW in topics:
         passing = {"at": True, "eta_s": True, "experiments": {"__all__": {"eta_s"}}}
-        overview, is_current = overviews.latest()
-        seen[OVERVIEW] = Seen(OVERVIEW, overview, ended=False, again=not is_current, passing=passing)
+        overview, again_s = overviews.latest()
+        seen[OVERVIEW] = Seen(OVERVIEW, overview, ended=False, again_s=again_s, passing=passing)
     if WORKERS in topics:
         page = workers.page(database, settings, None, settings.max_page)
         seen[WORKERS] = Seen(WORKERS, page, ended=False, passing={"items": {"__all__": {"seen_at", "ends_at"}}})

@@ -300,9 +300,10 @@ class Streams:
 
     async def _watch(self) -> None:
         """Poll for all listeners, until there are none or the server stops."""
-        at_latest = 0.0
+        at_latest, pause_s = 0.0, self._every_s
         try:
-            while self._watched and await self._room.rest(self._every_s):
+            while self._watched and await self._room.rest(pause_s):
+                pause_s = self._every_s
                 try:
                     mark = await to_thread.run_sync(self._mark)
                 except Exception:
@@ -319,8 +320,9 @@ class Streams:
                     log.exception("a poll for event streams failed; it is repeated")
                     self._looked_at = None
                     continue
-                if any(seen.more or seen.again for seen in found.values()):
+                if any(seen.more or seen.again_s for seen in found.values()):
                     self._looked_at = None
+                    pause_s = min([pause_s, *(seen.again_s for seen in found.values() if seen.again_s)])
                 for topic, told in asked.items():
                     await self._tell(topic, told, found.get(topic))
         finally:

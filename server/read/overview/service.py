@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 from sqlalchemy import func, select
@@ -28,11 +28,31 @@ HOUR_S, DAY_S = 3600.0, 86400.0
 AT_LATEST_S = 15.0  # age at which it is computed again without a change, since workers become silent
 ACTIVE, LATEST, ALERTS, FIRST_QUEUED = 20, 10, 5, 500
 OPEN = ("queued", "leased", "running", "quarantined")
+COSTS = 5  # latest looks; the cheapest counts, since waiting for a core or the database is not work
+
+
+class Pace:
+    """When to look again: after changes for at most a tenth of the time, and otherwise for at most a five-hundredth."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._costs_s: deque[float] = deque(maxlen=COSTS)
+        self.next_at = self.at_latest = 0.0
+
+    def asked(self, at: float) -> None:
+        """The database was asked for changes at this time (`time.monotonic`)."""
+        self.next_at = at + self._every_s
+
+    def looked(self, at: float, cost_s: float) -> None:
+        """A look began at this time and took that long, work and waiting together."""
+        self._costs_s.append(cost_s)
+        least_s = min(self._costs_s)
+        self.next_at = at + max(self._every_s, 10 * least_s)
+        self.at_latest = at + max(AT_LATEST_S, 500 * least_s)
 
 
 class Overviews:
-    """Cache of the overview. It is computed again after changes, which takes at most a tenth of the time, and at
-    AT_LATEST_S or later without changes, which takes at most a five-hundredth of the time."""
+    """Cache of the overview, computed again at a `Pace`."""
 
     def __init__(self, database: Database, settings: Settings, etas: Etas) -> None:
         self._database, self._settings, self._etas = database, settings, etas
@@ -41,25 +61,25 @@ class Overviews:
         self._turn = threading.Lock()
         self._kept: Overview | None = None
         self._mark: tuple[Any, ...] = ()  # the mark when it was computed
-        self._next_at = self._at_latest = 0.0
+        self._pace = Pace(settings.events_every_s)
 
     def get(self) -> Overview:
         """The overview. May be called on any thread; concurrent callers wait for one computation."""
         return self.latest()[0]
 
-    def latest(self) -> tuple[Overview, bool]:
-        """The overview, and whether it is current. False: it was cached recently and may have changed."""
+    def latest(self) -> tuple[Overview, float]:
+        """The overview, and for how many more seconds it is cached, whatever changes; 0.0: it is current."""
         with self._turn:
             begun, before_s = time.monotonic(), self._clock_s()
-            if self._kept is not None and begun < self._next_at:
-                return self._kept, False
+            if self._kept is not None and begun < self._pace.next_at:
+                return self._kept, self._pace.next_at - begun
             mark = _mark(self._database)
-            if self._kept is None or mark != self._mark or begun >= self._at_latest:
+            if self._kept is None or mark != self._mark or begun >= self._pace.at_latest:
                 self._kept, self._mark = look(self._database, self._settings, self._etas), mark
-                self._at_latest = begun + max(AT_LATEST_S, 500 * (self._clock_s() - before_s))
-            cost_s = self._clock_s() - before_s
-            self._next_at = begun + max(self._settings.events_every_s, 10 * cost_s)
-            return self._kept, True
+                self._pace.looked(begun, self._clock_s() - before_s)
+            else:
+                self._pace.asked(begun)
+            return self._kept, 0.0
 
 
 def _mark(database: Database) -> tuple[Any, ...]:
