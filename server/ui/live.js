@@ -37,7 +37,7 @@ export async function* events(body) {
 
 /** Listeners by topic. @type {Map<string, Set<(told: Told) => void>>} */
 const listeners = new Map();
-/** Topics that have ended: they send no more events until an action reopens them. @type {Set<string>} */
+/** Topics without a stream: they have ended, or are not known yet. An action reopens them. @type {Set<string>} */
 const over = new Set();
 /** The topics of this page's one stream. */
 const topics = signal(/** @type {string[]} */ ([]));
@@ -77,13 +77,30 @@ export function useTopic(topic, heard) {
 	}, [topic]);
 }
 
-/** Reload the answers that follow a topic when it has changed, at most once a second. @param {string | null} topic */
-export function useFollow(topic) {
+/**
+ * Subscribe to a topic only while its run or experiment is under way: a run that has ended would send its whole log.
+ * @param {string} topic
+ * @param {boolean} underWay false also while that is not known
+ */
+export function useWhile(topic, underWay) {
+	useEffect(() => {
+		if (underWay) over.delete(topic);
+		else over.add(topic);
+		settle();
+	}, [topic, underWay]);
+}
+
+/**
+ * Reload the answers that follow a topic when it has changed, at most once a second.
+ * @param {string | null} topic
+ * @param {(data: any) => boolean} [isNews] whether the first event differs from what was loaded before it
+ */
+export function useFollow(topic, isNews = () => false) {
 	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
 	const last = useRef(0);
 	useTopic(topic, told => {
 		if (told.event === 'line' || timer.current !== undefined) return;
-		const first = last.current === 0;
+		const first = last.current === 0 && !isNews(told.data);
 		timer.current = setTimeout(
 			() => {
 				timer.current = undefined;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 from browser import hide, saved, saved_bytes
 from conftest import PROBLEM, submit
@@ -105,6 +106,34 @@ def test_a_question_that_does_not_reach_the_server_is_asked_again(world, tab, wh
     expect(page.locator(wanted).first).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
     assert lost
+
+
+def test_what_has_ended_opens_no_stream(world, tab):
+    page = tab.open(f"run?id={world.runs[0].id}")
+    page.get_by_role("link", name="Attempts").click()
+    expect(page.get_by_role("heading", name="Changes of state")).to_be_visible()
+    tab.settle()
+    page.get_by_role("link", name=f"Experiment {world.compared}").click()
+    page.get_by_role("link", name="Design").click()
+    expect(page.get_by_role("heading", name="Request")).to_be_visible()
+    tab.settle()
+    assert [url for url in tab.asked if "/events" in url] == []
+
+
+def test_a_run_that_ends_while_its_page_loads_is_asked_for_again(world, tab):
+    run = httpx.get(f"{world.home.url}/api/v1/runs/{world.failed_run}").json()
+    before = [{**run, "state": "running", "finished_at": None, "error": None}]
+
+    def answer(route):
+        if before:
+            route.fulfill(json=before.pop())
+        else:
+            route.continue_()
+
+    tab.page.route(pattern(world, f"runs/{world.failed_run}"), answer)
+    page = tab.open(address(world, "run?id=FAILED"))
+    expect(page.locator(".verdict")).to_contain_text("failed")
+    assert before == []
 
 
 def test_a_log_is_asked_for_once_though_its_page_is_hidden_and_seen_meanwhile(world, tab):

@@ -165,3 +165,6 @@ export function Runs({experimentId}) {
 		<//>
 	`;
 }
+
+/** Runs of an experiment. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
+export const RunsOf = ({of}) => html`<${Runs} experimentId=${of.id} />`;

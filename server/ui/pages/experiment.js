@@ -4,11 +4,9 @@ import {address, link} from '../address.js';
 import {ask, download} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
 import {count, duration, plural} from '../format.js';
-import {goesOn, useFollow, useTopic} from '../live.js';
+import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State, StateBar} from '../words.js';
-import {Runs} from '../lists/runs.js';
-import {Design} from '../experiment/design.js';
 import {Answer, Scaling} from '../experiment/answer.js';
 import {verdictOf} from '../experiment/verdict.js';
 
@@ -19,8 +17,8 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	roofs: ['Memory-bound?', later(async () => (await import('../experiment/roofs.js')).Roofs)],
 	forecast: ['More cores', later(async () => (await import('../experiment/forecast.js')).Forecast)],
 	memory: ['Memory', later(async () => (await import('../experiment/memory.js')).Memory)],
-	runs: ['Runs', (/** @type {any} */ props) => html`<${Runs} experimentId=${props.of.id} />`],
-	design: ['Design', Design]
+	runs: ['Runs', later(async () => (await import('../lists/runs.js')).RunsOf)],
+	design: ['Design', later(async () => (await import('../experiment/design.js')).Design)]
 });
 
 /**
@@ -96,13 +94,14 @@ export default function Experiment() {
 	const id = params.get('id') ?? '';
 	const topic = `experiment:${id}`;
 	const [live, setLive] = useState(/** @type {any} */ (null));
-	useFollow(topic);
-	useTopic(topic, told => setLive(told.data));
 	const answer = useAnswer(`experiments/${encodeURIComponent(id)}`, {}, {follow: topic});
-	const view = params.get('view') ?? 'answer';
-	const Chosen = (VIEWS[view] ?? VIEWS['answer'])?.[1];
 	/** @type {import('../schemas').Schemas['ExperimentDetail'] | undefined} */
 	const known = answer.data;
+	useWhile(topic, known?.state === 'active');
+	useFollow(topic, told => told.state !== known?.state);
+	useTopic(topic, told => setLive(told.data));
+	const view = params.get('view') ?? 'answer';
+	const Chosen = (VIEWS[view] ?? VIEWS['answer'])?.[1];
 	return html`
 		<${Head}
 			title=${known?.name || `Experiment ${id}`}

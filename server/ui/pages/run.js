@@ -4,11 +4,10 @@ import {address, link} from '../address.js';
 import {ask} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
 import {count, duration, ms, plural, variantName} from '../format.js';
-import {goesOn, useFollow, useTopic} from '../live.js';
+import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State} from '../words.js';
 import {Log} from '../run/log.js';
-import {Attempts, Files, Settings} from '../run/facts.js';
 import {Steps} from '../run/steps.js';
 
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
@@ -18,9 +17,9 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	ops: ['Ops and threads', later(async () => (await import('../run/ops.js')).Ops)],
 	validity: ['Validity', later(async () => (await import('../run/ops.js')).Validity)],
 	log: ['Log', Log],
-	attempts: ['Attempts', Attempts],
-	settings: ['Settings', Settings],
-	files: ['Files', Files]
+	attempts: ['Attempts', later(async () => (await import('../run/facts.js')).Attempts)],
+	settings: ['Settings', later(async () => (await import('../run/facts.js')).Settings)],
+	files: ['Files', later(async () => (await import('../run/facts.js')).Files)]
 });
 
 const MOST_FILTERS = 20; // of a request
@@ -119,13 +118,14 @@ export default function Run() {
 	const id = params.get('id') ?? '';
 	const topic = `run:${id}`;
 	const [live, setLive] = useState(/** @type {any} */ (null));
-	useFollow(topic);
-	useTopic(topic, told => {
-		if (told.event !== 'line') setLive(told.data);
-	});
 	const answer = useAnswer(`runs/${encodeURIComponent(id)}`, {}, {follow: topic});
 	/** @type {import('../schemas').Schemas['RunDetail'] | undefined} */
 	const known = answer.data;
+	useWhile(topic, known !== undefined && !known.finished_at);
+	useFollow(topic, told => told.state !== known?.state);
+	useTopic(topic, told => {
+		if (told.event !== 'line') setLive(told.data);
+	});
 	return html`
 		<${Head}
 			title=${known ? `Run ${known.id}: ${variantName(known.variant)}` : `Run ${id}`}
