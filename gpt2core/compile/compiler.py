@@ -13,7 +13,7 @@ os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import numba
 from llvmlite import ir
-from numba.core import compiler, types
+from numba.core import compiler, errors, types
 from numba.core import ir as numba_ir
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
@@ -25,6 +25,7 @@ from gpt2core.compile.jit import array_value
 from gpt2core.compile.llvm import I32, I64, VOID, call
 from gpt2core.compile.objects import Compiled
 
+NO_ARRAYS = "Compiled code must not allocate: instead of new arrays (np.zeros, x * y, x[a:b] = y[a:b]), write loops."
 PARAMETERS = {"p": types.CPointer(types.int64), "i": types.int64}  # of an entry
 
 llvm.initialize_native_asmparser()  # for inline assembly
@@ -126,7 +127,11 @@ class _Cells:
 
 def _compile(function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], result: Any) -> Any:
     """Numba's compiled function; its library may still be extended."""
-    return _Bare(function, cpu_target, dict(flags), {}, compiler.Compiler).compile(tuple(arguments), result)
+    try:
+        return _Bare(function, cpu_target, dict(flags), {}, compiler.Compiler).compile(tuple(arguments), result)
+    except errors.NumbaError as error:
+        error.add_note(NO_ARRAYS)
+        raise
 
 
 def _face(symbol: str, result: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:

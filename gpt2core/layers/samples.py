@@ -22,8 +22,11 @@ def samples_load(
     N = targets.shape[0]
     start = (step * micros + micro) % (classes.shape[0] // N) * N
     each = out.shape[0] // N
-    out[out0:out1] = samples[start * each + out0 : start * each + out1]
-    targets[row0:row1] = classes[start + row0 : start + row1]
+    for n in range(out0, out1):
+        for c in range(out.shape[1]):
+            out[n, c] = samples[start * each + n, c]
+    for n in range(row0, row1):
+        targets[n] = classes[start + n]
 
 
 def forward(step: Builder, grid: Grid, *, out: Tensor, targets: Tensor, micros: int) -> None:

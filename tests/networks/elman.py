@@ -20,9 +20,13 @@ def recur(h: Matrix, past: Matrix, shifted: Matrix, tokens: Int32s, wte: Matrix,
     for b in range(sample0, sample1):
         for t in range(pos0, pos1):
             n = row_of(b, t, sample0, sample1, T, TS)
-            shifted[n] = past[row_of(b, t - 1, sample0, sample1, T, TS)] if t else np.zeros(C, np.float32)
             for c in range(C):
-                h[n, c] = np.tanh(wte[tokens[n], c] + (shifted[n] * wh[c]).sum())
+                shifted[n, c] = past[row_of(b, t - 1, sample0, sample1, T, TS), c] if t else np.float32(0)
+            for c in range(C):
+                total = wte[tokens[n], c]
+                for k in range(C):
+                    total += shifted[n, k] * wh[c, k]
+                h[n, c] = np.tanh(total)
 
 
 @kernel
@@ -31,10 +35,12 @@ def recur_backward(da: Matrix, later: Matrix, h: Matrix, wh: Matrix, T: Scalar, 
     for b in range(sample0, sample1):
         for t in range(pos1 - 1, pos0 - 1, -1):
             n = row_of(b, t, sample0, sample1, T, TS)
+            m = row_of(b, t + 1, sample0, sample1, T, TS)
             for c in range(C):
-                m = row_of(b, t + 1, sample0, sample1, T, TS)
-                back = (later[m] * wh[:, c]).sum() if t + 1 < T else np.float32(0)
-                da[n, c] = (da[n, c] + back) * (np.float32(1) - h[n, c] * h[n, c])
+                total = da[n, c]
+                for k in range(C if t + 1 < T else 0):
+                    total += later[m, k] * wh[k, c]
+                da[n, c] = total * (np.float32(1) - h[n, c] * h[n, c])
 
 
 class Elman(toy.ToyNetwork):
