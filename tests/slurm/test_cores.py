@@ -71,5 +71,5 @@ def test_a_worker_whose_job_is_not_bound_to_its_cores_takes_none(
     provision(pools={"one": {"cores": 1}})
     until(lambda: logged(home, "submission-fruitless"), "the job's end", LONG)
     log = next((home.folder / "jobs").glob("*.log")).read_text()
-    assert "at most the 1 of Slurm job" in log
+    assert "at most the number of cores of Slurm job" in log
     assert not list(client.workers())
