@@ -202,22 +202,23 @@ def multiply_block(
     They are prefetched during all tiles of the panel before; then the whole next panel is packed at once.
     """
     tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
+    share, share_rows = (length + tiles - 1) // tiles, (PANEL + tiles - 1) // tiles  # words; rows of a transposed B
     lines = length // AT_ONCE * (PAIR_LINES if pairs else 1)
     if trans_b:
-        place_lines(places, lines, (PANEL + tiles - 1) // tiles, WORD * depth, WORD * ldb)
+        place_lines(places, lines, share_rows, WORD * depth, WORD * ldb)
     else:
-        place_lines(places, lines, (length + tiles - 1) // tiles * step, PANEL_ROW, WORD * ldb)
-    for j in range(-PANEL, n, PANEL):  # at first, a panel is packed only
-        columns, following, packed, i = min(PANEL, n - j), j + PANEL, 0, 0
+        place_lines(places, lines, share * step, PANEL_ROW, WORD * ldb)
+    for j in range(-PANEL, n, PANEL):  # at first, a panel is packed only, and at once
+        columns, following, begin, i = min(PANEL, n - j), j + PANEL, 0, 0
         while i < rows:
-            rows_of, tile = ONE_ROW, i // REGISTER_ROWS
+            rows_of, end = ONE_ROW, min(begin + share, length) if j >= 0 else length
             if i + REGISTER_ROWS <= rows:
                 rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
             if j >= 0:
                 if trans_b:
-                    ahead = b + WORD * (following + PANEL * tile // tiles) * ldb
-                elif tile + 1 < tiles:
-                    ahead = b + WORD * (length * (tile + 1) // tiles * step * ldb + following)
+                    ahead = b + WORD * (following + share_rows * (i // REGISTER_ROWS)) * ldb
+                elif end < length:
+                    ahead = b + WORD * (end * step * ldb + following)
                 else:
                     ahead = b + WORD * (following + PANEL)
                 x, y = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row + WORD * j
@@ -230,14 +231,14 @@ def multiply_block(
                     register_floats(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places
                     )
-            if packed <= tile < tiles and following < n:
-                packed, right = tile + 1, min(PANEL, n - following)
+            if begin < end and following < n:
+                right = min(PANEL, n - following)
                 if not trans_b:
-                    begin, end = length * tile // tiles, length * packed // tiles
                     pack_share(next_panel, b + WORD * following, ldb, depth, right, pairs, rounded, begin, end)
-                elif packed == tiles:
+                elif end == length:
                     width = (right + LANES - 1) // LANES * LANES
                     pack_transposed(next_panel, b + WORD * following * ldb, ldb, depth, right, width, pairs, rounded)
+                begin = end
             i += 1 if rows_of == ONE_ROW else REGISTER_ROWS
         panel, next_panel = next_panel, panel
 
