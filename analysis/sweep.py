@@ -63,7 +63,7 @@ class Pooled:
 
     scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these.
     between_places: standard deviation of the places' log ratios beyond what their pairs explain. diagnosis: findings
-    within places under which the interval does not hold, so that nothing is decided.
+    within places under which the interval does not hold, so that the verdict is undecided.
     """
 
     threads: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from taskloom.analysis.processes import Process
@@ -40,6 +42,49 @@ def test_a_ratio_that_decides_nothing_says_its_direction(found, ratio, blocks, v
     made = of_sweep(found(ratio, (16,), blocks=blocks))
     assert made.verdict == verdict
     assert "fork-join time / task time 1." in made.sentence
+
+
+NARROW = "More repetitions narrow the interval."
+RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({"reason": "the interval allows more than one verdict (ratio 1.0045)", "diagnosis": ["two levels"]}, NARROW),
+        ({"ratio_low": None, "n": 3}, "A verdict needs at least 6 pairs of runs."),
+        ({"ratio_low": None, "n": 8}, "A verdict needs runs in interleaved blocks."),
+        (
+            {"reason": "too few processes: 6 comparisons need at least 8 per side, whatever the times (ratio 1.1)"},
+            "There are too few runs: 6 comparisons need at least 8 per side.",
+        ),
+        (
+            {"reason": f"would be faster, but the values show {RESEMBLE} (1.1)", "diagnosis": [RESEMBLE, "two levels"]},
+            f"The interval does not hold, because the values show {RESEMBLE}.",
+        ),
+    ],
+)
+def test_an_undecided_comparison_says_what_it_lacks(found, changes, missing):
+    swept = found(1.1, (16,))
+    row = replace(swept.rows[0], verdict="undecided", **changes)
+    told = of_sweep(replace(swept, rows=[row])).sentence
+    assert told.startswith("It is undecided whether task or fork-join is faster on 2 threads: fork-join time / ")
+    assert told.endswith(f". {missing}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({}, NARROW),
+        ({"ratio_low": None, "pairs": 4}, "A verdict needs at least 6 pairs of runs."),
+        ({"ratio_low": None}, "A verdict needs at least two pairs of runs with each slicing."),
+        ({"diagnosis": [RESEMBLE]}, f"The interval does not hold, because the values show {RESEMBLE}."),
+    ],
+)
+def test_undecided_pooled_comparisons_say_what_they_lack(found, changes, missing):
+    swept = found(1.1, (8, 16))
+    row = replace(swept.pooled[0], verdict="undecided", **changes)
+    assert of_sweep(replace(swept, pooled=[row])).sentence.endswith(f" pairs of runs, {row.scope}). {missing}")
 
 
 def test_disturbed_runs_are_said(found):

@@ -10,6 +10,7 @@ from anyio import to_thread
 from sqlalchemy import ColumnElement, or_, select, update
 
 from taskloom.analysis.comparison import NOISE_FLOOR
+from taskloom.analysis.estimators import FEWEST
 from taskloom.analysis.sweep import Pooled, Sweep, SweepRow
 from taskloom.contract.experiments import Verdict
 from taskloom.contract.webhooks import VerdictKnown
@@ -75,12 +76,30 @@ def _sentence(found: Sweep, row: Pooled | SweepRow) -> str:
     told = {
         "faster": f"{row.b} is {figures}",
         "slower": f"{row.b} is slower: {figures}",
-        "same": f"{row.b} and {row.a} are the same within the noise floor{where}: {reading}",
-        "undecided": f"Nothing is decided between {row.b} and {row.a}{where}: {reading}",
+        "same": f"{row.b} and {row.a} are equivalent within the noise floor{where}: {reading}",
+        "undecided": f"It is undecided whether {row.b} or {row.a} is faster{where}: {reading}",
     }
     compared = found.rows if isinstance(row, Pooled) else [row]
     disturbed = " Some runs were disturbed." if any(each.marks for each in compared) else ""
-    return f"{told[row.verdict]}{several}.{disturbed}"
+    missing = f" {_missing(row)}" if row.verdict == "undecided" else ""
+    return f"{told[row.verdict]}{several}.{missing}{disturbed}"
+
+
+def _missing(row: Pooled | SweepRow) -> str:
+    """The reason why a comparison is undecided, or what would decide it, in a sentence."""
+    reason = row.reason if isinstance(row, SweepRow) else " and ".join(row.diagnosis)
+    dependent = [finding for finding in row.diagnosis if finding in reason]
+    if dependent:
+        return f"The interval does not hold, because the values show {' and '.join(dependent)}."
+    if reason.startswith("too few processes: "):
+        return f"There are too few runs: {reason.removeprefix('too few processes: ').partition(',')[0]}."
+    if row.ratio_low is not None:
+        return "More repetitions narrow the interval."
+    if (row.pairs if isinstance(row, Pooled) else row.n) < FEWEST:
+        return f"A verdict needs at least {FEWEST} pairs of runs."
+    if isinstance(row, Pooled):
+        return "A verdict needs at least two pairs of runs with each slicing."
+    return "A verdict needs runs in interleaved blocks."
 
 
 def _seconds(value: float | None) -> str:

@@ -12,6 +12,13 @@ function where(row) {
 	return at === 'the only variant' ? '' : ` with ${at}`;
 }
 
+/** Why a comparison is undecided, or what would decide it. @param {any} row */
+function missing(row) {
+	const dependent = (row.diagnosis ?? []).filter((/** @type {string} */ each) => (row.reason ?? each).includes(each));
+	if (dependent.length) return ` (the values show ${dependent.join(' and ')})`;
+	return row.ratio_low === null ? ' (too few runs for an interval)' : ' (more repetitions narrow the interval)';
+}
+
 /** @param {any} row */
 function said(row) {
 	const of = ratio(row.ratio, row.ratio_low, row.ratio_high);
@@ -23,7 +30,7 @@ function said(row) {
 			faster: `${row.b} is ${of} times as fast as ${row.a}${where(row)}${rests}`,
 			slower: `${row.b} is slower than ${row.a}${where(row)}: ${of} times as fast${rests}`,
 			same: `${row.b} and ${row.a} are equivalent within the noise floor${where(row)}, ${reading}`,
-			undecided: `nothing is decided between ${row.b} and ${row.a}${where(row)}, ${reading}${rests}`,
+			undecided: `it is undecided whether ${row.b} or ${row.a} is faster${where(row)}, ${reading}${rests}${missing(row)}`,
 			refused: `${row.b} and ${row.a} cannot be compared${where(row)}: ${row.reason ?? ''}`
 		})[row.verdict] ?? row.verdict
 	);
@@ -48,7 +55,8 @@ export function verdictOf(sweep) {
 		told.push(
 			open === 1 ? said(/** @type {any} */ (ordered.at(-1))) : `${open} of ${ordered.length} comparisons are undecided`
 		);
-	else if (!decided.length && open > 1) told.push(`nor in the ${open - 1} other comparisons`);
+	else if (!decided.length && open > 1)
+		told.push(`${open === 2 ? 'the other comparison is' : `the ${open - 1} other comparisons are`} undecided too`);
 	const sentence = told.join('; ');
 	return {verdict: ordered[0].verdict, sentence: `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`};
 }
