@@ -35,8 +35,12 @@ th.l:first-child,td.l:first-child{position:sticky;left:0;background:var(--paper)
 figure,tr{break-inside:avoid}figure:has(table):not(.short){break-inside:auto}figure{overflow:visible}
 table{font-size:7pt;max-width:100%}thead{display:table-header-group}td,th{white-space:normal;padding:.2em .35em}
 tr:nth-child(-n+2){break-after:avoid}tr:nth-last-child(-n+3){break-before:avoid}p:has(+ul){break-after:avoid}
-td.l:last-child{overflow-wrap:anywhere}p,li{orphans:3;widows:3}pre{white-space:pre-wrap;overflow-wrap:anywhere}}
+td.l:last-child{overflow-wrap:anywhere}p,li{orphans:3;widows:3}pre{white-space:pre-wrap;overflow-wrap:anywhere}
+details::details-content{content-visibility:visible}summary{list-style:none;color:inherit;font-weight:600}
+.long{display:none}}
+@media screen{.paper{display:none}}
 """
+PRINTED_TIMES = 5_000  # step times that fill about five printed pages
 
 
 def page(document: Document) -> str:
@@ -108,6 +112,7 @@ def _environment(document: Document) -> str:
 
 
 def _raw(document: Document) -> str:
+    """Times of all timed steps. A printed report has only their number if they would fill many pages."""
     rows = [
         (
             variant_name(row["variant"]), str(process["run_id"]),
@@ -115,7 +120,16 @@ def _raw(document: Document) -> str:
         )
         for row in document["samples"] for process in row["processes"]
     ]  # fmt: skip
+    times = sum(len(process["step_s"]) for row in document["samples"] for process in row["processes"])
+    kind, instead = "", ""
+    if times > PRINTED_TIMES:
+        kind = " class=long"
+        command = f"taskloom experiments report {document['experiment']['experiment_id']} --json"
+        instead = (
+            f"<p class=paper>{counted(times, 'step time')} of {counted(len(rows), 'process')} are not printed. "
+            f"<code>{command}</code> writes them.</p>"
+        )
     return (
-        f"<h2>Raw samples</h2><details><summary>{counted(len(rows), 'process')}</summary>"
+        f"<h2>Raw samples</h2>{instead}<details{kind}><summary>{counted(len(rows), 'process')}</summary>"
         f"{table(['variant', 'run', 'time of each timed step, ms (*: outlier)'], rows, 3)}</details>"
     )

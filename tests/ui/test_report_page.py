@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+import httpx
 import pytest
+
+from taskloom.analysis.report import page as render
+from taskloom.analysis.report.page import PRINTED_TIMES
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
@@ -12,6 +18,8 @@ WIDER = """() => [...document.querySelectorAll('table')]
 SCROLLED = """() => [...document.querySelectorAll('figure:has(table)')]
   .filter((figure) => figure.scrollWidth > figure.clientWidth)
   .map((figure) => figure.querySelector('tr').innerText)"""
+FOLDED = """() => [...document.querySelectorAll('details:not([open]) > :not(summary)')]
+  .map((each) => each.checkVisibility({contentVisibilityAuto: true}))"""
 PAPER_PX = 703  # width of A4 between its margins, at 96 pixels an inch
 
 
@@ -49,3 +57,34 @@ def test_a_printed_report_cuts_no_table_and_leaves_no_heading_alone(world, new_t
         if rows:
             assert figure.locator("thead").evaluate("(h) => getComputedStyle(h).display") == "table-header-group"
     assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def pages(page):
+    """Number of pages of the PDF that the browser prints."""
+    return len(re.findall(rb"/Type /Page\b", page.pdf(format="A4")))
+
+
+def test_a_printed_report_has_the_contents_of_closed_details(world, tab):
+    page = opened(world, tab)
+    folded = page.evaluate(FOLDED)
+    assert len(folded) >= 3  # the ops, the request, the samples
+    assert not any(folded)
+    closed = pages(page)
+    page.emulate_media(media="print")
+    assert all(page.evaluate(FOLDED))
+    page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    assert pages(page) == closed
+    page.evaluate("document.querySelectorAll('details').forEach((each) => each.remove())")
+    assert pages(page) < closed
+
+
+def test_a_printed_report_counts_very_many_samples_instead_of_listing_them(world, new_tab):
+    document = httpx.get(f"{world.home.url}/api/v1/analysis/report?experiment_id={world.compared}", timeout=60).json()
+    document["samples"][0]["processes"][0]["step_s"] = [0.5] * (PRINTED_TIMES + 1)
+    page = new_tab(world.home.url).page
+    page.set_content(render(document))
+    note, samples = page.get_by_text("are not printed"), page.locator("details.long")
+    assert (note.is_visible(), samples.is_visible()) == (False, True)
+    page.emulate_media(media="print")
+    assert (note.is_visible(), samples.is_visible()) == (True, False)
+    assert f"taskloom experiments report {world.compared} --json" in note.inner_text()

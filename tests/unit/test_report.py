@@ -14,6 +14,7 @@ from taskloom.analysis.profile import profile_of
 from taskloom.analysis.report import Asked, build, page, to_show
 from taskloom.analysis.report.card import report_card
 from taskloom.analysis.report.conclusion import answer
+from taskloom.analysis.report.page import PRINTED_TIMES
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.variants import by_variant, variant_of
 
@@ -298,6 +299,15 @@ def test_the_page_says_where_the_variance_is(document):
         for row in document["scaling"]["rows"]
     ]}})  # fmt: skip
     assert "<td>1.2%</td><td>3.5%</td><td>17</td>" in shown
+
+
+def test_very_many_samples_are_not_printed(document):
+    assert "are not printed" not in page(document)
+    document["samples"][0]["processes"][0]["step_s"] = [0.5] * PRINTED_TIMES
+    shown = page(document)
+    times = PRINTED_TIMES + 2 * 27
+    assert f"<p class=paper>{times:,} step times of 28 processes are not printed. <code>taskloom experiments" in shown
+    assert "<details class=long><summary>28 processes</summary>" in shown
 
 
 def test_a_ratio_that_decides_nothing_says_its_direction_and_why(document):
