@@ -2,6 +2,7 @@
 
     python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json}
     python -m bench.example calibrate   # equal runs (A/A) in the same database, and the report again with them
+    python -m bench.example page        # the stored report again, with today's sentences and figures; nothing runs
 
 Everything is declared here, before any run. The variants are fork-join, task, omp-for and omp-task on two threads, and
 the first two also on one thread, because the forecast needs their profiles. There are REPETITIONS interleaved blocks.
@@ -28,6 +29,8 @@ from gpt2core.node import peaks
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom import demo
 from taskloom.analysis.report import page
+from taskloom.analysis.report.card import report_card
+from taskloom.analysis.report.conclusion import answer
 from taskloom.client import Client
 from taskloom.commands import doctor
 from taskloom.commands.output import console, error_console
@@ -77,6 +80,15 @@ def write(document: Mapping[str, Any], out: Path, name: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for suffix, content in ((".html", page(document)), (".json", json.dumps(document) + "\n")):
         (out / f"{name}{suffix}").write_text(content, encoding="utf-8")
+
+
+def render_again(out: Path, name: str) -> None:
+    """Write the stored report again: sentences, report card and figures by today's code, data as they were."""
+    document = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+    document["card"] = report_card(document)
+    document["answer"] = answer(document)
+    document["conclusion"] = " ".join(document["answer"])
+    write(document, out, name)
 
 
 def told(document: Mapping[str, Any]) -> list[str]:
@@ -142,9 +154,9 @@ def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
 
 
 def main() -> None:
-    """Run the experiment or its calibration, then stop all processes."""
+    """Run the experiment or its calibration, then stop all processes; or render the stored report again."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=("run", "calibrate"), default="run")
+    parser.add_argument("what", nargs="?", choices=("run", "calibrate", "page"), default="run")
     parser.add_argument("--model", default="gpt2-124m")
     parser.add_argument("--steps", type=int, default=6, help="steps of each run, including one warm-up step")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="blocks of interleaved runs, each a pair")
@@ -152,6 +164,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "runs/example", help="database, logs, artifacts")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/examples")
     given = parser.parse_args()
+    if given.what == "page":
+        render_again(given.out, f"{given.model}-runtimes")
+        return
     given.folder = given.folder.absolute()
     given.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)

@@ -84,7 +84,8 @@ def _card(document: Document) -> str:
         for rule in document["card"]
     ]
     head = "<tr><th>no.</th><th class=l>rule</th><th class=l>holds</th><th class=l>evidence</th></tr>"
-    marks = "".join(f"<li>{escape(mark)}</li>" for mark in (*document["marks"], *document["scaling"]["warnings"]))
+    known = dict.fromkeys((*document["marks"], *document["scaling"]["warnings"]))
+    marks = "".join(f"<li>{escape(mark)}</li>" for mark in known)
     if document["left_out"]:
         runs = ", ".join(map(str, document["left_out"]))
         noun = "run" if len(document["left_out"]) == 1 else "runs"

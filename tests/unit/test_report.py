@@ -274,6 +274,7 @@ def test_runs_with_foreign_load_stay_or_are_left_out_as_declared(processes):
     assert (stay["left_out"], left["left_out"]) == ([], [1])
     assert (stay["design"]["processes"], left["design"]["processes"]) == (28, 27)
     assert stay["marks"] == left["marks"] == ["run 1: foreign load: other processes used 31.2% of its cores"]
+    assert page(json.loads(json.dumps(stay))).count(f"<li>{stay['marks'][0]}</li>") == 1
     assert sum(len(row["processes"]) for row in left["samples"]) == 28
     assert "1 run with foreign load is left out, as requested; the report lists it with" in left["answer"][1]
     assert stay["disturbed"] == left["disturbed"] == "1 of 28 runs disturbed (foreign load 31 %)"
