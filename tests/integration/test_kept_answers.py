@@ -1,6 +1,8 @@
 """Analyses run in separate processes, once for concurrent callers, within a deadline, and are cached by content."""
 
 import contextlib
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -199,6 +201,27 @@ def test_more_questions_than_may_wait_are_refused(start_server, measured):
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
         child.resume()
         assert waits.result(DEADLINE_S)
+
+
+SCANNED = """
+import gc, sys
+from taskloom.server.read import work
+from taskloom.server.settings import Settings
+given = Settings(database_url=sys.argv[1]).model_dump_json()
+for _ in range(2):
+    work.answer_in_process(given, "variants", (1,), None)
+print(len(gc.get_objects()), gc.get_freeze_count())
+"""
+
+
+def test_the_collection_after_an_answer_does_not_scan_the_loaded_analyses(api, measured, database_url):
+    measured(api)
+    told = subprocess.run(
+        [sys.executable, "-c", SCANNED, database_url], capture_output=True, text=True, check=True, timeout=DEADLINE_S
+    )
+    scanned, loaded = map(int, told.stdout.split())
+    assert loaded > 50_000
+    assert scanned < loaded / 5
 
 
 @pytest.mark.both_databases
