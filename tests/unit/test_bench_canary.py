@@ -1,4 +1,4 @@
-"""What the canary removes from a host's changes, computed from planted ones."""
+"""The share of a host's changes of speed that the canary removes, computed from planted changes."""
 
 from __future__ import annotations
 

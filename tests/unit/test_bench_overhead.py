@@ -1,4 +1,4 @@
-"""What a step takes beside its products: the host's speed cancels, other work does not."""
+"""Time of a step beside its products: the host's speed cancels out, other work does not."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def turn(first: int, last: int, pause_s: float = 0.2) -> Turn:
 def test_the_step_that_was_stopped_does_not_count() -> None:
     step_s = [9.0, 0.01, 0.25, 0.02, 0.03, 0.3]
     assert turn(1, 5).whole(step_s) == [0.01, 0.02, 0.03]
-    assert turn(1, 5, pause_s=0.0).whole(step_s) == [0.01, 0.25, 0.02, 0.03]  # it was not stopped before
+    assert turn(1, 5, pause_s=0.0).whole(step_s) == [0.01, 0.25, 0.02, 0.03]  # without a pause, no step was stopped
 
 
 def test_a_turn_counts_by_its_median_and_only_beside_one_of_the_other_tree() -> None:

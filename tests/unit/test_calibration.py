@@ -16,7 +16,8 @@ def test_the_spread_of_pairs_is_what_neighbours_differ_by(make_result):
     found = calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)])
     assert (found.experiment_id, found.node, found.pairs) == (7, "n1", 3)
     assert found.spread == pytest.approx(np.log(1.01))
-    assert found.spread_upper == pytest.approx(np.log(1.01) * (3 / 0.3518) ** 0.5, rel=1e-3)  # chi square, 5 %, 3
+    # 0.3518: 5 % quantile of chi-square with 3 degrees of freedom
+    assert found.spread_upper == pytest.approx(np.log(1.01) * (3 / 0.3518) ** 0.5, rel=1e-3)
     assert found.verdict == "undecided"
     assert [each.pairs for each in found.detectable] == [6, 10, 20, 50]
     assert (found.comparisons, found.false_alarms, found.false_alarm_upper) == (0, 0, 1.0)
@@ -45,7 +46,8 @@ def test_nothing_below_the_noise_floor_is_detectable():
 
 @pytest.mark.parametrize(("size", "comparisons"), [(8, 1), (12, 1), (20, 1), (20, 6)])
 def test_what_is_said_to_be_detectable_the_verdict_finds_in_four_of_five_experiments(size, comparisons):
-    """The whole verdict, with noise floor and correction. Spreads come from only 20 pairs, at their upper bound."""
+    """The verdict includes the noise floor and the adjustment for multiple comparisons. Spreads are estimated from only
+    20 pairs; their upper bound is used."""
     rng, found, tried = np.random.default_rng(5), 0, 0
     for _ in range(30):
         smallest = detectable(tuple(pairs(rng, 0.01, 20)), size, comparisons)

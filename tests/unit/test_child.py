@@ -128,7 +128,7 @@ def test_nothing_the_child_started_outlives_it() -> None:
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
         "print(p.pid, flush=True)"
     )
-    messages = everything(start(program)[1])  # would never end, because the grandchild keeps standard output open
+    messages = everything(start(program)[1])  # the grandchild, which keeps standard output open, must have ended
     grandchild = int(next(m.text for m in messages if isinstance(m, Printed)))
     wait_until_gone(grandchild)
 

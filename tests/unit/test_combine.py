@@ -58,7 +58,7 @@ def test_recordings_whose_runs_say_how_they_were_clipped_go_with_those_whose_com
 
 
 def metg(at, seconds):
-    """Two systems with this overhead a task in each round, beside an iteration of a microsecond."""
+    """Sweeps of two systems: `seconds` has their overheads per task in each round. An iteration takes 1 us."""
     sweeps = [
         {"pattern": "fft", "system": system, "round": i, "points": [
             {"grain": grain, "tasks": 100, "threads": 2, "elapsed_s": 50 * (grain * 1e-6 + overhead)}

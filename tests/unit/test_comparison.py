@@ -147,7 +147,7 @@ def test_what_has_no_partner_is_left_out_if_enough_pairs_remain(side):
 
 def test_a_process_is_in_one_pair_only(side):
     """Several processes of a side may share a block (an axis that the comparison does not fix). Six processes that are
-    all held against the same one are not six pairs."""
+    all compared with the same one are not six pairs."""
     a = [dataclasses.replace(process, pair="the block") for process in side(1, A_S[:6], True, scheduler="fork-join")]
     b = [dataclasses.replace(process, pair="the block") for process in side(100, [0.5], True, scheduler="task")]
     found = compare(a, b)
@@ -207,7 +207,7 @@ def test_a_difference_that_drifts_is_not_called(side):
 
 
 def test_where_a_rule_stopped_only_signs_judge(side):
-    """Six pairs of one sign give p = 2 / 64 at a single look. Looking after each pair needs seven."""
+    """Six pairs of one sign give p = 2 / 64 at a single look. With a look after each pair, a verdict needs seven."""
     a, b = (side(i, [s * f for s in A_S], True) for i, f in ((1, 1.0), (100, 0.5)))
     stopped = [dataclasses.replace(process, stop_rule=True) for process in a]
     assert compare(a[:6], b[:6]).verdict == "faster"

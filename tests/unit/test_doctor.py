@@ -1,4 +1,4 @@
-"""`taskloom doctor --peaks` beside other processes."""
+"""`taskloom doctor --peaks` while other processes run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RATES = ("gflop_per_s", "bf16_gflop_per_s", "registers_gflop_per_s", "bf16_regis
 
 @pytest.fixture(autouse=True)
 def beside_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Any load here is too high, and the measured peaks are known."""
+    """Make doctor find any load too high, and replace the measurement by a script with known peaks."""
     script = tmp_path / "roof.py"
     script.write_text(ROOF % (peaks.SCHEMA, RATES))
     monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))

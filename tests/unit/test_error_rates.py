@@ -34,14 +34,14 @@ def test_a_planted_difference_of_three_percent_is_found(paired):
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_where_nothing_is_planted_nothing_is_called(paired):
-    """The nominal rate is at most one in 20; the noise floor, declared beforehand, reduces it."""
+    """The nominal rate of false alarms is at most one in 20; the noise floor, declared beforehand, reduces it."""
     found = verdicts(1.0, paired)
     assert found["faster"] + found["slower"] <= 0.05 * SIMULATIONS
 
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_tests_themselves_keep_their_level(paired):
-    """p < 0.05 in one of 20 samples without a difference, within four standard errors and not far below."""
+    """Without a difference, p < 0.05 in one of 20 samples: at most four standard errors more, and not far fewer."""
     rng = np.random.default_rng(11)
     test = estimators.paired if paired else estimators.unpaired
     samples = rng.normal(1.0, 0.01, (SIMULATIONS, 2, PROCESSES))

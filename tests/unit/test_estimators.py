@@ -78,7 +78,7 @@ def test_rows_are_walsh_each():
 
 
 def test_the_bet_on_signs_is_a_fair_game():
-    """Over all outcomes of n coins its mean is 1 for every n, so choosing the moment of a look gains nothing."""
+    """The bet's mean over all outcomes of n coin tosses is 1 for every n, so choosing when to look gains nothing."""
     for n in (1, 5, 12):
         wealth = [math.comb(n, k) * math.exp(estimators.log_wealth(k, n - k)) for k in range(n + 1)]
         assert sum(wealth) / 2**n == pytest.approx(1)

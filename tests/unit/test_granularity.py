@@ -17,13 +17,13 @@ OVERHEAD_S, ITERATION_S = 400e-9, 4e-9
 
 
 def points(overhead_s: float = OVERHEAD_S, threads: int = 2, largest: int = 1 << 14) -> tuple[Point, ...]:
-    """A runtime whose overhead a task is overhead_s of a thread's time."""
+    """Points of a runtime in which each task costs a thread overhead_s beside its work."""
     grains = [largest >> i for i in range(largest.bit_length())]
     return tuple(Point(g, 1000, 1000 / threads * (overhead_s + g * ITERATION_S), threads) for g in grains)
 
 
 def test_metg_of_a_constant_overhead_is_twice_the_overhead() -> None:
-    """At 50 % a task takes as long as its overhead: interpolated between grains 64 and 128."""
+    """At 50 % efficiency the work of a task takes as long as its overhead. The value lies between grains 64 and 128."""
     found = metg_s(points(), 2 / ITERATION_S)
     assert found == pytest.approx(2 * OVERHEAD_S)
 

@@ -212,8 +212,10 @@ def test_canaries_of_another_kind_are_not_compared(measured):
 
 
 def of_a_host(rng, follows, canary_sd=0.005, runs=30):
-    """Step over canary on a host that changes between two levels, 5 % apart, every ten runs on average. The canary
-    follows this share of the change; None: there is no canary."""
+    """Step time / canary time on a host that changes between two levels, 5 % apart, every ten runs on average.
+
+    follows: the share of each change that the canary shows; None: there is no canary.
+    """
     levels = np.cumsum(rng.random(runs) < 0.1) % 2 * 0.05
     steps = levels + rng.normal(0, 0.01, runs)
     return np.exp(steps if follows is None else steps - follows * levels - rng.normal(0, canary_sd, runs))
@@ -232,7 +234,7 @@ def test_a_canary_takes_a_small_drift_out():
         steps, canary = drift + rng.normal(0, 0.01, 60), drift + rng.normal(0, 0.005, 60)
         for i, logs in enumerate((steps, steps - canary)):
             found[i] += bool(change_points(list(np.exp(logs))))
-    assert found[0] >= 0.2 * SERIES  # the weakness that remains without a canary
+    assert found[0] >= 0.2 * SERIES  # without a canary, drift is reported as a change
     assert found[1] <= 0.05 * SERIES
 
 

@@ -1,4 +1,4 @@
-"""Each process loads few modules at its start, since users wait, and none that only the trainer needs."""
+"""Processes load at their start only the modules that they need: users wait for them."""
 
 from __future__ import annotations
 

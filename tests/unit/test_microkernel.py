@@ -1,5 +1,4 @@
-"""Our own product: all remainders of tiles, panels and blocks, all kinds of words, overwriting and accumulating.
-"""
+"""Our own matrix product: all remainders of tiles, panels and blocks, every precision, overwriting and accumulating."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ def bf16(values: np.ndarray) -> np.ndarray:
 
 @runtime
 def add_product(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
-    """Add to C, whose rows are longer than the product's."""
+    """Add the product to C. The rows of C may be longer than those of the product."""
     multiply(by, trans_a, trans_b, m, n, k, address_of(a, 0), lda, address_of(b, 0), ldb, address_of(c, 0), ldc, 1)
 
 
@@ -132,7 +131,7 @@ def pairs_of(low, high, out):
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """Values in the lower halves of pairs, as float32."""
+    """Values rounded to bfloat16 by the tested code, as float32. They are the lower halves of pairs."""
     out = np.empty(len(values), np.float32)
     pairs_of(values, np.ones_like(values), out)
     word = out.view(np.uint32)

@@ -17,7 +17,7 @@ SIZES = "from gpt2core.spec.config import TrainConfig; from gpt2core.networks.me
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_memory_is_known_without_numba(name: str) -> None:
-    """Servers and workers need the figure."""
+    """Servers and workers need the figure, and do not load Numba."""
     model = f"{{'network': '{name}'}}"
     program = f"import sys; {SIZES}; print(sum(memory_bytes(TrainConfig({model}, seq=1)).values()))"
     program += "; print(sorted({'numba', 'numpy'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""Where a node's time went: parts without gaps."""
+"""The parts of a node's time add up to all of it."""
 
 from __future__ import annotations
 

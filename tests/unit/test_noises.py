@@ -19,7 +19,7 @@ SIMULATIONS = 300
 
 
 def weather(rng, shape):
-    """A block's own speed, autocorrelated between neighbours."""
+    """Logarithms of the speeds of blocks; those of neighbours are correlated. Both sides of a block share one."""
     noise = rng.normal(0, 0.02, shape)
     for i in range(1, shape[-1]):
         noise[..., i] = 0.8 * noise[..., i - 1] + 0.6 * noise[..., i]
@@ -27,7 +27,7 @@ def weather(rng, shape):
 
 
 def own(rng, shape, sd=0.01):
-    """A process's own noise, of both sides."""
+    """Independent noise of each process, for both sides."""
     return rng.normal(0, sd, (shape[0], 2, shape[1]))
 
 
@@ -69,7 +69,7 @@ def test_paired_intervals_cover_and_there_is_none_below_six(noise):
 @pytest.mark.parametrize("is_paired", [True, False])
 @pytest.mark.parametrize("noise", NOISES)
 def test_where_nothing_is_nothing_is_called(noise, is_paired):
-    """The verdict with a negligible noise floor."""
+    """The noise floor is negligible, so only the test limits false alarms."""
     for n in SIZES:
         verdicts = [decide(list(a), list(b), is_paired, noise_floor=1e-9).verdict for a, b in times(noise, n)]
         called = sum(verdict in ("faster", "slower") for verdict in verdicts)

@@ -1,4 +1,4 @@
-"""Patterns compared with Task Bench's reverse relation of each: the readers of a point instead of its inputs.
+"""The inputs of each pattern agree with Task Bench's reverse dependencies, which name the readers of a point.
 
 Source: Slaughter et al. 2020, Task Bench, table 2 and the reverse dependencies of its reference implementation.
 """

@@ -1,4 +1,4 @@
-"""The finest peer of each pattern and the order of OpenMP's runtimes, from a recording."""
+"""The peer with the smallest METG on each pattern, and the order of OpenMP runtimes, from a recording."""
 
 import pytest
 
@@ -15,7 +15,7 @@ GRAINS = tuple(1 << i for i in range(14, -1, -1))
 
 @pytest.fixture
 def record():
-    """Each system has an overhead a task, a little larger in each round and twice as large on the second pattern."""
+    """Sweeps of systems with known overheads per task, which grow a little per round. The second pattern doubles them."""
     sweeps = [
         {"pattern": pattern, "system": system, "round": i, "points": [
             {"grain": grain, "tasks": 100, "threads": 2,
@@ -39,10 +39,10 @@ def test_the_finest_tasks_and_the_finest_loop_stand_beside_ours(record):
     assert tree["loop_s"] == pytest.approx(2 * fft["loop_s"], rel=0.05)
 
 
-def test_a_peer_that_never_reached_half_of_the_peak_is_not_the_finest(record):
+def test_a_peer_without_a_measured_metg_is_not_the_finest(record):
     for sweep in record["sweeps"]:
         if sweep["system"] == "GCC loop" and sweep["pattern"] == "fft":
-            sweep["points"] = sweep["points"][:3]  # finer than any measured grain
+            sweep["points"] = sweep["points"][:3]  # its METG is smaller than any measured grain
     assert values(record)["fft", "GCC loop"] == {}
     assert finest(record)[0]["loop"] == "ours omp-for libiomp5"
 

@@ -1,4 +1,4 @@
-"""The table of products has the products that are worth a choice, selects the faster library, and is one per node."""
+"""The table of products has those that are worth timing, names the library of each, and is one per node."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
 
 
 def test_measuring_keeps_no_memory():
-    """Otherwise the matrices' memory would count in a node's first run of a shape."""
+    """Otherwise a node's first run of a shape would report the memory of these matrices as its own."""
     wide = [Product(0, 1, 32, columns, 1024) for columns in (4096, 6144, 8192)]
     table.measure(wide[0], [gemm.own()])
     resident = pages.Residency()

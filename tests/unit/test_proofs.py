@@ -34,7 +34,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list of each derivation and each proof that takes place."""
+    """Names of the derivations and proofs that were executed, in their order."""
     seen: list[str] = []
 
     def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +46,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def with_last(step: Program, **changes: Any) -> Program:
-    """The program with changes of its last op's last tile, or of that op."""
+    """The program after changes to the last tile of its last op, or to that op."""
     last: Op = step.ops[-1]
     if changes.keys() <= {"accesses", "label"}:
         changes = {"tiles": (*last.tiles[:-1], dataclasses.replace(last.tiles[-1], **changes))}

@@ -26,7 +26,7 @@ def with_pragma(url: str, pragma: str) -> Database:
 
 
 def fill(database: Database) -> str:
-    """The reported error of a write that needs another page."""
+    """The error that is reported if a write needs another database page."""
     with pytest.raises(DBAPIError) as raised, database.write() as session:
         session.execute(text("CREATE TABLE filler (x TEXT)"))
     return trouble(raised.value)

@@ -1,4 +1,4 @@
-"""The report of known results: its conclusions, and a page that loads nothing else."""
+"""The report of known results: its conclusions, and a page without external resources."""
 
 import json
 import re

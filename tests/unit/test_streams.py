@@ -19,7 +19,7 @@ class Database:
 
     def __init__(self):
         self.runs, self.looks, self.going = 1, 0, threading.Event()
-        self.cached_for = []  # seconds, of the next looks
+        self.cached_for = []  # again_s of the next looks; the last element is used first
         self.going.set()
 
     def look(self, topics):

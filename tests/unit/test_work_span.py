@@ -2,7 +2,7 @@ import pytest
 
 from taskloom.analysis.work_span import bounds, fork_join_span, span, steady_span, work_span
 
-# A diamond: 1 before 2 and 4, both before 3.
+# A diamond: the task of cost 1 precedes those of 2 and 4, and both precede the one of 3.
 COST, EDGES = [1.0, 2.0, 4.0, 3.0], [(0, 1), (0, 2), (1, 3), (2, 3)]
 
 

@@ -40,7 +40,7 @@ print(json.dumps({"event": "result", "sha256": hashlib.sha256(text.encode()).hex
 
 
 class Worker:
-    """What executes leases, with a trainer that only reports its settings, its process and when that started."""
+    """An executor of leases. Its trainer only reports its settings, its process id and its start time."""
 
     def __init__(self, spool: Spool) -> None:
         self.agent = Agent("finish")
@@ -121,7 +121,7 @@ def test_a_worker_that_is_idle_or_leaves_dismisses_it(worker: Worker) -> None:
     worker.executor.standby.dismiss()
     until(lambda: gone(ready), "the end of the trainer that was ready")
     worker.executor.standby.dismiss()
-    assert worker.result()["environment"]["pid"] != ready.pid  # its end is no end of the next one
+    assert worker.result()["environment"]["pid"] != ready.pid  # a new trainer, though one ended
 
 
 def test_a_trainer_that_cannot_be_started_is_reported_by_its_lease(worker: Worker) -> None:

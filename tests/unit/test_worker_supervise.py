@@ -1,4 +1,4 @@
-"""Why a trainer ended that was signalled before its worker."""
+"""The reason of a trainer's end if it received a signal before its worker did."""
 
 from __future__ import annotations
 
