@@ -15,7 +15,7 @@ GRAINS = tuple(1 << i for i in range(14, -1, -1))
 
 @pytest.fixture
 def record():
-    """Sweeps of systems with known overheads per task, which grow a little per round. The second pattern doubles them."""
+    """Sweeps of systems with known overheads per task, a little larger each round. The second pattern doubles them."""
     sweeps = [
         {"pattern": pattern, "system": system, "round": i, "points": [
             {"grain": grain, "tasks": 100, "threads": 2,
