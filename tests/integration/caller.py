@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 
 def whole(result: dict[str, Any]) -> dict[str, Any]:
-    """The result with an op and its threads added if a test left them out."""
+    """The result, with an op and the threads' times added if the test's result has none."""
     seconds = math.fsum(result["step_s"][result["config"]["warmup"] :])
     op = {"op": "qkv", "phase": "forward", "calls": 1, "time_s": seconds, "flop": 1000, "bytes": 1000}
     thread = {"useful_s": seconds, "barrier_s": 0.0, "starvation_s": 0.0, "idle_s": 0.0}
@@ -63,7 +63,7 @@ class Caller:
         return node
 
     def use(self, token: str | None) -> None:
-        """Send this key from now on."""
+        """Send this key with all further requests."""
         self.http.headers.pop("Authorization", None)
         if token is not None:
             self.http.headers["Authorization"] = f"Bearer {token}"
@@ -87,7 +87,7 @@ class Caller:
 
 
 class Node:
-    """A worker that executes nothing."""
+    """A worker that sends messages but executes nothing."""
 
     def __init__(self, api: Caller, worker_id: str, **more: Any) -> None:
         self.api, self.worker_id = api, worker_id
@@ -136,7 +136,7 @@ class Node:
         return self.api.put(f"/attempts/{lease['attempt_id']}/result", body, status)
 
     def answering(self, lease: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-        """The result with the settings of the lease. The number of steps is that of the test's result."""
+        """The result with the settings of the lease, and with the number of steps of the test's result."""
         given = result["config"]
         asked = {name: value for name, value in lease["spec"].items() if value is not None}
         asked |= {"steps": len(result["step_s"]), "warmup": given["warmup"]}

@@ -27,9 +27,9 @@ StartServer = Callable[..., Caller]
 
 
 class ThreadedServer(uvicorn.Server):
-    """Uvicorn in a thread. It reports its start, and stops at once.
+    """Uvicorn in a thread. It signals that it has started, and it stops without delay.
 
-    Uvicorn's own waits at a stop, twice 0.1 s, would take longer than most tests.
+    When Uvicorn stops, it waits twice for 0.1 s, which is longer than most tests take.
     """
 
     def __init__(self, settings: Settings, public: bool) -> None:
@@ -81,7 +81,7 @@ def servers_on(database_url: str, artifacts: Path) -> Iterator[StartServer]:
         servers.append(server)
         server.thread.start()
         assert server.ready.wait(DEADLINE_S)
-        # Certificates are of no use here, and reading them takes as long as a server's start.
+        # Certificates are not needed here, and loading them takes as long as a server's start.
         client = httpx.Client(base_url=server.url, timeout=DEADLINE_S, verify=False)
         clients.append(client)
         return Caller(client, server.app.state.context, server.app.state.reading)
@@ -140,7 +140,7 @@ def empty_api(shared_api: Caller) -> Iterator[Caller]:
 
 @pytest.fixture
 def house(api: Caller, make_result: Callable[..., dict[str, Any]]) -> Caller:
-    """A server with one key of each kind, a succeeded run, a run leased to w1, and a queued run."""
+    """A server with keys of every kind, a succeeded run, a run leased to w1, and a queued run."""
 
     def key(scope: str) -> str:
         token: str = api.post("/keys", {"scope": scope}, 201)["token"]

@@ -1,4 +1,4 @@
-"""A request of every route, made from the OpenAPI document; REQUESTS has what the document does not tell."""
+"""A request for every route, built from the OpenAPI document and from REQUESTS, which adds what the document lacks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ UPLOAD = {
 REGISTRATION = {"worker_id": "w1", "boot_id": "boot-1", "node": "node-of-w1", "cores": [0, 1], "memory_bytes": 8 << 30}
 NOTHING_SHA256 = hashlib.sha256(b"").hexdigest()
 ARTIFACT = f"/api/v1/attempts/2/artifacts/a.txt?worker_id=w1&attempt_no=1&sha256={NOTHING_SHA256}"
-# Values of required parameters, unless REQUESTS has the address.
+# Values of required parameters, where REQUESTS has no URL.
 VALUES = {"experiment_id": 1, "run_id": 1, "attempt_id": 2, "worker_id": "w1", "series_id": 1, "a": 1, "b": 1}
-# Routes that answer something else than 200, take a body, or need other values: status if allowed, address, body.
+# Routes with another status than 200, a body or other values: (status for an allowed caller, URL, body).
 REQUESTS = {
     "server_index": (307, None, None),
     "server_dashboard": (307, None, None),
@@ -68,7 +68,7 @@ REQUESTS = {
 
 
 def request_of(name):
-    """Status if allowed, address and body of a route's request."""
+    """Status for an allowed caller, URL and body of a route's request."""
     declared, route = OPERATIONS[name]
     status, address, body = REQUESTS.get(name, (200, None, None))
     if address is None:

@@ -1,4 +1,4 @@
-"""Every route with every kind of caller."""
+"""Every route answers every kind of caller as it declares."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_route_that_does_not_say_who_may_call_it_keeps_the_application_from_be
 
 
 def expected(name, caller, public):
-    """The expected status of a caller at a route, from the route's declaration."""
+    """The status that a caller must get from a route, by the route's declaration."""
     access, allowed = OPERATIONS[name][1].access, request_of(name)[0]
     scopes = access.scopes
     if access.without_key == "everywhere" or (access.without_key == "loopback" and not public):

@@ -33,7 +33,7 @@ SMALL = TrainConfig(
 
 
 def page() -> dict[str, str]:
-    """The page's blocks by the files to which they belong."""
+    """The code blocks of the page, by their files."""
     text = (ROOT / "docs/how-to/add-a-scheduler.md").read_text()
     found = re.findall(r"`(gpt2core/[\w/]+\.py)`:?\n\n```python\n(.*?)```", text, re.S)
     assert len(found) == 3
@@ -60,7 +60,7 @@ def outcome(result: TrainResult) -> tuple[tuple[float, ...], str]:
 
 @pytest.fixture
 def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The page's scheduler in this process: its folder beside ours, its line in the registry."""
+    """Add the page's scheduler to this process: its folder beside ours, its line in the registry."""
     blocks = page()
     for name, block in blocks.items():
         if name != REGISTRY:

@@ -8,7 +8,7 @@ from taskloom.server.read.analysis import service
 
 
 def run_all(node, make_result, step_s, core_hash="abc"):
-    """Execute the queued runs with one version of the core; each run takes the next of step_s."""
+    """Execute the queued runs with one version of the core. The median step of each run is the next value of step_s."""
     for s in step_s:
         lease = node.claim()
         environment = {"core_hash": core_hash}

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def measured(file_api, make_result):
-    """Six repetitions of fork-join and task on one and two threads, all done."""
+    """Six finished repetitions of fork-join and task on one and two threads."""
     axes = {"scheduler": ["fork-join", "task"], "threads": [1, 2]}
     made = file_api.submit(base={"token_slice": 64, "batch_slice": 1}, axes=axes, repetitions=6)
     node = file_api.worker()

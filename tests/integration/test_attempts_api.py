@@ -176,7 +176,7 @@ def test_the_deadline_is_enforced_while_beats_arrive(api, node, lease, make_resu
     beaten = node.beat(lease)
     assert (beaten["cancel"], beaten["overdue"]) == (True, True)
     api.reap()
-    assert states(api, lease) == ("running", ["running"])  # the worker may still report what happened
+    assert states(api, lease) == ("running", ["running"])  # the worker may still report the outcome
     api.let_deadline_pass(lease["attempt_id"])
     api.reap()
     assert states(api, lease) == ("failed", ["failed"])
@@ -207,7 +207,7 @@ def test_a_new_process_of_a_worker_loses_what_the_old_one_held(api, node, lease,
     assert states(api, lease) == ("leased", ["leased"])
     node.register(200, boot_id="boot-2")
     assert states(api, lease) == ("queued", ["lost"])
-    assert node.beat(lease, status=409)["type"] == "/problems/lease-lost"  # otherwise neither process would get the run
+    assert node.beat(lease, status=409)["type"] == "/problems/lease-lost"  # otherwise no process would execute the run
     assert states(api, lease) == ("queued", ["lost"])
     assert node.upload(lease, make_result())["canonical"] is True  # delivered from the spool
 

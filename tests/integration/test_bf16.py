@@ -61,7 +61,7 @@ def test_a_library_without_bfloat16_leaves_it_to_our_own_product():
 
 
 def test_rounded_operands_are_a_candidate_beside_pairs():
-    """An Intel Xeon without AMX multiplies pairs at half the rate of float32."""
+    """An Intel Xeon without AMX multiplies pairs of bfloat16 at half the rate of float32."""
     found = {library.name: library.entry for library in gemm.available("bf16")}
     assert found["own"] is (own_product_of_pairs if DOT_BF16 else own_product_of_rounded)
     assert found.get("own-rounded") is (own_product_of_rounded if DOT_BF16 else None)

@@ -1,4 +1,4 @@
-"""Needs of browsers and proxies: compression, CORS, a path prefix; verdicts and curves."""
+"""What browsers and proxies need: compression, CORS and a path prefix; verdicts and curves for the dashboard."""
 
 import gzip
 import time
@@ -12,7 +12,7 @@ from taskloom.server.errors import StartRefused
 
 
 def raw(api, path, **headers):
-    """An answer's headers and its body as it was sent."""
+    """Headers of an answer, and its body as it was sent."""
     with api.http.stream("GET", path, headers=headers) as answer:
         return answer.headers, b"".join(answer.iter_raw())
 

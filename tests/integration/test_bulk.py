@@ -1,4 +1,4 @@
-"""Rows that are inserted many at a time equal the given ones, in their order."""
+"""Rows that are inserted in bulk equal the given rows, in the same order."""
 
 import pytest
 

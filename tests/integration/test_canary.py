@@ -1,4 +1,4 @@
-"""The canary's work never changes, and all threads of a run do it before and after the steps."""
+"""The canary's work never changes. All threads of a run execute it before and after the steps."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FROZEN = "21a694e29c80f30a8f080695ca3fc6331bcbdcf48c7461735accc75e9b1a5881"
 
 
 def test_the_work_is_frozen():
-    """Another hash restarts the history of every configuration, so change the work only if necessary."""
+    """Another hash of the work restarts the history of every configuration, so change it only if necessary."""
     assert canary.IDENTITY == FROZEN
 
 
 def test_what_runs_is_what_is_written():
-    """The compiler may not change the instructions or their order."""
+    """The compiler must keep the instructions and their order."""
     compiled = numba.njit("void(int64, int64)")(lambda address, lines: canary.one_pass(address, lines))
     (text,) = compiled.inspect_asm().values()
     (ran,) = re.findall(r"#APP\n(.*?)#NO_APP", text, re.DOTALL)

@@ -1,4 +1,4 @@
-"""Runs without the processor's counter may be as long as others, and results name the clock."""
+"""Runs that cannot read the processor's counter may also be long, and results name their clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpt2core.process import launch
 pytestmark = pytest.mark.slow
 
 SETTINGS = {
-    "model": {"layers": 2, "heads": 2, "channels": 16, "vocab": 61, "context": 8},  # hardly more than reading the clock
+    "model": {"layers": 2, "heads": 2, "channels": 16, "vocab": 61, "context": 8},  # a very short step
     "batch": 1, "seq": 8, "steps": 20_000, "batch_slice": 1, "token_slice": 8, "data": "synthetic", "blas": "own",
     "threads": 2, "allow_oversubscription": True,
 }  # fmt: skip

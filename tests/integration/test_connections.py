@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def keyed(start_server):
-    """A server with a key that its client does not send."""
+    """A server that requires a key, which its client does not send."""
     api = start_server(
         header_timeout_s=0.5, body_timeout_s=0.5, linger_s=0.5, max_result_bytes=8 * MIB, max_bytes_in_flight=4 * MIB
     )
@@ -74,7 +74,7 @@ def test_a_key_is_looked_at_before_a_body_is_read(connect, key):
     connection = connect()
     sent = [] if key is None else [f"Authorization: Bearer {key}"]
     connection.sendall(head(RESULT, *sent, "Content-Type: application/json", f"Content-Length: {8 * MIB}"))
-    assert read_answer(connection) == (401, "unauthenticated")  # nothing of the body was sent
+    assert read_answer(connection) == (401, "unauthenticated")  # before any of the body was sent
     assert is_closed(connection)
 
 

@@ -33,7 +33,7 @@ def test_the_mark_changes_where_something_was_committed_and_nowhere_else(api, st
     api.submit()
     here = mark()
     assert here != before
-    start_server().submit()  # by another server
+    start_server().submit()  # another server commits
     assert mark() != here
 
 

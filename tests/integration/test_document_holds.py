@@ -27,7 +27,7 @@ def api(start_server):
 
 
 def held(api: Caller, folder: Path, token: str | None, *options: str) -> None:
-    """Check that no answer to a caller with `token` contradicts the document."""
+    """Check that answers to a caller with `token` agree with the document."""
     key = () if token is None else ("--header", f"Authorization: Bearer {token}")
     done = subprocess.run(
         [
@@ -50,7 +50,7 @@ def test_with_a_key_for_everything(house, tmp_path):
     token = house.post("/keys", {"scope": "admin"}, 201)["token"]
     number = token.split("_")[1]
     house.sql("UPDATE api_key SET id = 123456789 WHERE id = :id", id=int(number))  # so that it does not revoke itself
-    options = LITTLE if house.context.database.is_sqlite else EVERYTHING  # takes long; less on PostgreSQL
+    options = LITTLE if house.context.database.is_sqlite else EVERYTHING  # fewer on PostgreSQL, since all take long
     held(house, tmp_path, token.replace(f"tlk_{number}_", "tlk_123456789_"), *options)
 
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.both_databases
 
 
 class Stream:
-    """The events of an address, read as they come."""
+    """Events of a URL, read as they arrive."""
 
     def __init__(self, api, path, last_event_id=None):
         headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
@@ -95,7 +95,7 @@ def test_who_comes_again_hears_what_is_new_and_nothing_twice(listen):
     known, _, _ = listen("/runs/1/events").next()
     again = listen("/runs/1/events", known)
     lease = api.worker().claim()
-    assert again.next()[2]["state"] == "leased"  # and not "queued", which the client knows
+    assert again.next()[2]["state"] == "leased"  # not "queued", which the client knew already
     assert lease["attempt_no"] == 1
     late = listen("/runs/1/events", known)
     assert late.next()[2]["state"] == "leased"
@@ -251,7 +251,7 @@ def test_nothing_is_looked_at_while_nothing_is_committed(listen, monkeypatch):
     event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
 
     def nothing():
-        """Whether only marks were read, while twenty of them were."""
+        """Whether the server read the mark twenty times and executed no other statement."""
         asked.clear()
         looked = len(marks)
         until(lambda: len(marks) > looked + 20, "twenty more marks")

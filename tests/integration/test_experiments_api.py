@@ -155,7 +155,7 @@ def test_what_came_to_nothing_in_an_experiment_is_tried_again(api, make_result):
     for _ in range(2):
         node.upload(node.claim(), make_result())
     assert [api.get(f"/runs/{run_id}")["attempts"] for run_id in (1, 2, 3)] == [1, 2, 1]
-    assert api.get(path)["state"] == "finished"  # and no longer cancelled
+    assert api.get(path)["state"] == "finished"  # and not cancelled
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry"])

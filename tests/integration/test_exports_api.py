@@ -1,4 +1,4 @@
-"""Exports agree with lists and samples, in every format, also over several pages."""
+"""Exports of every format agree with lists and samples, also over several pages."""
 
 import csv
 import io

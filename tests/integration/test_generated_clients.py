@@ -32,7 +32,7 @@ def document(tmp_path_factory) -> Path:
 
 
 def answers(document: Path) -> list[str]:
-    """Operations that answer JSON."""
+    """Operations whose answers are JSON."""
     return [
         operation["operationId"]
         for methods in json.loads(document.read_text())["paths"].values()
@@ -44,7 +44,7 @@ def answers(document: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def python_client(document: Path) -> typing.Iterator[Path]:
-    """The importable package that openapi-python-client generates."""
+    """The package that openapi-python-client generates, importable."""
     folder = document.parent / "generated_client"
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", str(document), "--output-path",
                str(folder), "--meta", "none", "--fail-on-warning"]  # fmt: skip
@@ -63,8 +63,7 @@ def python_client(document: Path) -> typing.Iterator[Path]:
 
 
 def answer_types(python_client: Path, name: str) -> list[Any]:
-    """The types that the generated function of an operation returns, without problems and without `Any`, which means no
-    body."""
+    """Return types of an operation's generated function, without problems and without `Any`, which means no body."""
     (file,) = python_client.glob(f"api/*/{name}.py")
     module = importlib.import_module(f"generated_client.api.{file.parent.name}.{name}")
     returned = typing.get_type_hints(module.sync)["return"]
@@ -101,7 +100,7 @@ def test_a_generated_python_client_reads_what_the_server_answers(python_client, 
 
 
 def instants_in_one_way(value: object) -> object:
-    """The same JSON with its instants in Python's format."""
+    """The same JSON with all times in Python's format."""
     return json.loads(re.sub(r'(\d\d:\d\d:\d\d(?:\.\d+)?)Z"', r'\1+00:00"', json.dumps(value)))
 
 

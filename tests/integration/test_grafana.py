@@ -1,4 +1,4 @@
-"""Grafana's dashboards: each query is sent, and the answer contains the names that it uses."""
+"""Grafana's dashboards: the test sends each query, and the answer has the names that the dashboard uses."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 BOARDS = Path(__file__).parents[2] / "deploy" / "grafana"
-# The values that Grafana inserts.
+# Values that Grafana would insert for its variables.
 FILLED = {
     "$__rate_interval": "5m", "${experiment}": "1", "${__from:date:iso}": "2020-01-01T00:00:00.000Z",
     "${__to:date:iso}": "2099-01-01T00:00:00.000Z",
@@ -55,7 +55,7 @@ def server(file_api, make_result):
 
 
 def names_in(value, path):
-    """The values at a path of names: one for each row that has the path."""
+    """Values at a path of keys: one for each row that has the path."""
     for name in path.split("."):
         value = [row[name] for row in value if isinstance(row, dict) and name in row]
     return value

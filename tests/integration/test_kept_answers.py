@@ -1,4 +1,4 @@
-"""Analyses run in separate processes, once for concurrent callers, within a deadline, and are cached by content."""
+"""Analyses run in separate processes with a deadline, once for concurrent callers. Answers are cached by content."""
 
 import contextlib
 import subprocess
@@ -42,7 +42,7 @@ def files(api):
 
 
 def children():
-    """Processes that answer questions, without those that have just ended."""
+    """Child processes for analyses, without those that have just ended."""
     found = []
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -52,7 +52,7 @@ def children():
 
 
 def only_child():
-    """The one process that answers questions, once those of an earlier test have ended."""
+    """The only child process for analyses, once those of an earlier test have ended."""
     return until(lambda: found[0] if len(found := children()) == 1 else None, "a single process")
 
 
@@ -183,7 +183,7 @@ def test_a_process_that_is_killed_is_replaced(start_server, measured):
     child.suspend()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, api, "memory")
-        time.sleep(0.3)  # the process may or may not have the question already: both cases get an answer
+        time.sleep(0.3)  # the process may have received the request or not: both must be answered
         child.kill()
         assert answer.result(DEADLINE_S)
 

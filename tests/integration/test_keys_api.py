@@ -37,7 +37,7 @@ def test_without_any_key_a_server_on_loopback_is_open_and_with_one_it_is_not(api
         {"Host": "["},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
-        {"Sec-Fetch-Site": "cross-site"},  # an image, a form or a link sends no Origin
+        {"Sec-Fetch-Site": "cross-site"},  # images, forms and links send no Origin
     ],
 )
 def test_pages_of_other_sites_get_nothing_of_an_open_server(api, sent):

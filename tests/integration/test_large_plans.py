@@ -41,7 +41,7 @@ finally:
 
 
 def planned(sync, batch):
-    """The plan, and the bytes before it was made, those foretold, and the most that there were."""
+    """The plan; resident bytes before planning; predicted bytes; peak of resident bytes."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", MEASURED], input=json.dumps({**SETTINGS, "sync": sync, "batch": batch}),
         capture_output=True, text=True, env={**launch.environment(), "TASKLOOM_PROVE": "always"}, check=True,
@@ -50,7 +50,7 @@ def planned(sync, batch):
 
 
 def test_the_memory_of_the_largest_plan_is_bounded_and_known_before():
-    plan, before, foretold, peak = planned("none", LARGEST)  # the sync that needs most
+    plan, before, foretold, peak = planned("none", LARGEST)  # the sync that needs most memory
     assert plan["tasks"] > 64_000
     assert plan["edges"] > 1_000_000
     assert peak < MOST_BYTES

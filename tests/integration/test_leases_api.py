@@ -167,7 +167,7 @@ def test_cores_that_overlap_are_not_given_twice_at_the_same_moment(api):
 
     with ThreadPoolExecutor(2) as pool:
         with api.context.database.write() as session:
-            session.execute(text("LOCK TABLE attempt IN SHARE MODE"))  # read it, but add nothing to it
+            session.execute(text("LOCK TABLE attempt IN SHARE MODE"))  # other transactions may read it, but not write
             claims = [pool.submit(claim, node) for node in nodes]
             until(lambda: api.sql(waiting) == [(2,)])
         assert sorted(one.result(DEADLINE_S) for one in claims) == [201, 204]
@@ -217,7 +217,7 @@ def two(found):
 
 
 def until_waiting(api):
-    """Wait until a claim has found nothing. It then waits, or finds whatever is queued later."""
+    """Wait until a claim has found no run. From then on it either waits or sees the runs queued later."""
     changed = threading.Event()
     while api.sql("SELECT count(*) FROM worker WHERE seen_at > registered_at") == [(0,)]:
         changed.wait(0.01)
@@ -273,6 +273,6 @@ def test_time_passes_while_a_worker_waits(api):
     node = api.worker()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(node.claim, 204, wait_s=1.0, remaining_s=60.0)
-        api.submit(limits={"timeout_s": 60})  # it no longer has 60 s
+        api.submit(limits={"timeout_s": 60})  # less than 60 s are left
         waiting.result()
     node.claim(remaining_s=90.0)

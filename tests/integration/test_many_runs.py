@@ -12,7 +12,7 @@ pytestmark = pytest.mark.both_databases
 
 @pytest.fixture
 def writes(api):
-    """The server's statements on runs and their histories."""
+    """The server's statements that write runs and their histories."""
     made = []
 
     def note(_connection, _cursor, statement, *_):
@@ -43,7 +43,7 @@ def test_a_few_statements_change_all_runs(api, make_result, writes, runs):
     cancelled = api.post(f"{path}/cancel")
     states = {"succeeded": 1, "failed": 1, "running": 1, "leased": 1, "cancelled": runs - 4}
     assert cancelled["by_state"] == states
-    # Once for the running ones, once for the queued ones.
+    # One statement for the running runs, one for the queued runs.
     assert Counter(writes) == {"UPDATE run SET": 2, "INSERT INTO run_event": 2}
     assert node.beat(running)["cancel"] is True
     writes.clear()

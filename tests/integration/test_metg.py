@@ -1,4 +1,4 @@
-"""Task Bench's patterns on the real schedulers: every run checks itself, and the check can fail."""
+"""Task Bench's patterns under the real schedulers: every run validates itself, and the validation can fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpt2core.taskbench.metg import measure
 
 CORES = sorted(os.sched_getaffinity(0))
 WIDTH, ITERATIONS = 6, 40
-SMALL_CACHE_BYTES = 20 << 20  # gigabytes of streams prove no more
+SMALL_CACHE_BYTES = 20 << 20  # streams of gigabytes would prove no more
 
 
 def cores(threads: int) -> list[int]:
@@ -75,7 +75,7 @@ def test_streams_are_larger_than_the_caches(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("pattern", patterns.PATTERNS)
 def test_the_graph_orders_a_task_after_what_the_pattern_says(pattern: str) -> None:
-    """Paths of the graph's edges reach every reader of an output within the program."""
+    """The graph has a path from every task to all tasks that read its output."""
     bench = TaskBench(pattern, "task", WIDTH, cores(1))
     node = {task: number for number, task in enumerate(bench.graph.task)}
     reach = reachability(len(bench.graph), bench.graph.edges)

@@ -1,4 +1,4 @@
-"""OpenMP runtimes: reasons for rejection, and stopping, watching and measuring of runs."""
+"""OpenMP runtimes: why they are refused, and how runs under them are stopped, watched and measured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def failure(config: TrainConfig, emit: Any = lambda _: None, stop: Any = None) -
 
 
 def refusals(library: str, wanted: str) -> tuple[list[str], list[str]]:
-    """Why a run is refused if another library is loaded, and which events it emitted."""
+    """The error of a run with a runtime beside another loaded one, and the names of the run's events."""
     ctypes.CDLL(library)
     events: list[str] = []
     kind, why = failure(dataclasses.replace(SMALL, runtime=wanted), lambda event: events.append(event["event"]))
@@ -107,7 +107,7 @@ def test_a_runtime_is_a_known_name_or_a_path(wanted: object) -> None:
 
 
 def stopped(config: TrainConfig) -> tuple[type, str]:
-    """The end of a long run that is stopped after its first timed step."""
+    """The error of a long run that is stopped after its first timed step."""
     stop = threading.Event()
 
     def emit(event: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ def test_a_run_can_be_cancelled(name: str, scheduler: str, sync: str, apart: Apa
 
 
 def stalled(config: TrainConfig) -> tuple[type, str]:
-    """The end of a run whose threads never return from a barrier: instead of it they call pause(2)."""
+    """The error of a run whose threads never return from a barrier: it is replaced by pause(2)."""
     os.environ["TASKLOOM_STALL_S"] = "0.5"
     address = runtime.load(config.runtime, CORES).address
     pause = ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p).value

@@ -32,7 +32,7 @@ def events(api, *topics, last=None, most=20, until=None):
 
 @pytest.fixture
 def node(api, make_result):
-    """A worker that has executed a run of each of two variants, failed one, and runs one of four; two are queued."""
+    """A worker that executed one run of each of two variants, failed another and runs a fourth. Two runs are queued."""
     api.submit(axes={"scheduler": ["fork-join", "task"]}, repetitions=2, name="busy", order="sequential")
     node = api.worker()
     done = node.claim()

@@ -42,12 +42,12 @@ def test_peaks_are_rates_of_work_that_was_done():
         assert (bf16 is None) == registers.TILE_REGISTERS
         assert bf16 is None or bf16 >= reached["registers_gflop_per_s"]
     assert [event["threads"] for event in told] == [1, 2]
-    # Another library of bfloat16 products makes their peak another figure.
+    # Results name the libraries of bfloat16 products, because the peak depends on them.
     assert found["blas"]["bf16"]["name"].split(", ") == [library.name for library in gemm.available("bf16")]
 
 
 def test_both_threads_do_their_share():
-    """Triad writes its result everywhere; products write that of ones times ones with 64 rows."""
+    """Triad writes all elements. Products of 64x64 matrices of ones are 64 everywhere."""
     arrays = [np.zeros(1000, np.float32) for _ in range(3)]
     roof.best_s([0, 1], roof.triad_loop, [np.array([array.ctypes.data for array in arrays], np.int64), 1000])
     assert (arrays[0] == 1 + 3 * 2).all()
@@ -64,7 +64,7 @@ def test_both_threads_do_their_share():
 
 @pytest.mark.parametrize("pairs", [False, *([True] if DOT_BF16 else [])])
 def test_every_chain_in_registers_takes_every_turn(pairs):
-    """x = x / 2 + 1 / 2 from 0 is 1 - 2^-n after n turns; pairs add two products of 1/2 by 1/2 each turn."""
+    """From 0, x = x / 2 + 1 / 2 gives 1 - 2^-n after n turns. With pairs, a turn adds two products of 1/2 and 1/2."""
     for turns in (1, 2, 5):
         sums = np.zeros((2, 16), np.float32)
         roof.best_s([0, 1], roof.registers_loop, [pairs, np.float32(0.5), sums, turns])
@@ -73,7 +73,7 @@ def test_every_chain_in_registers_takes_every_turn(pairs):
 
 
 def test_flop_in_registers_are_those_of_the_chains(monkeypatch):
-    """A loop that took one second: lanes x chains x 2 flop a turn, twice that in pairs, of both threads."""
+    """The loop takes one second. Each turn of a thread has lanes x chains x 2 flop, and twice as many with pairs."""
     monkeypatch.setattr(roof, "best_s", lambda *_: 1.0)
     of_lanes = 2 * registers.CHAINS * registers.LANES * roof.TURNS * 2 / 1e9
     assert roof.registers_gflop_per_s([0, 1], False) == pytest.approx(of_lanes)

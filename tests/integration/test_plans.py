@@ -1,4 +1,4 @@
-"""Frequent statements use their indexes, for any length of the history."""
+"""Frequent statements use their indexes, however long the history is."""
 
 import json
 

@@ -76,7 +76,7 @@ def test_bodies_that_cannot_be_used(empty_api, content, media, status, kind):
 
 
 def test_a_refusal_is_short_however_much_is_wrong(empty_api):
-    """Each error of a list would be an object of some hundred bytes."""
+    """Without a limit, the answer would have an object of some hundred bytes for each error."""
     for part in ("zip", "exclude"):
         problem = empty_api.submit(422, **{part: [0] * 500_000})
         assert [error["pointer"] for error in problem["errors"]] == [f"/{part}/0"]
@@ -86,7 +86,7 @@ def test_a_refusal_is_short_however_much_is_wrong(empty_api):
 
 @pytest.mark.parametrize("labels", [{str(i): "" for i in range(65)}, {"a": "x" * 201}, {"x" * 201: ""}])
 def test_labels_are_those_that_a_worker_may_have(empty_api, labels):
-    """Every further label would be a row that each claim reads."""
+    """Labels are limited in number, because each is a row that every claim reads."""
     assert empty_api.submit(422, requires={"labels": labels})["errors"]
 
 

@@ -1,6 +1,6 @@
-"""The protocol under any order of actions of workers, users, clocks and the reaper, on a real database.
+"""The protocol on a real database, under random sequences of actions of workers, users, clocks and the reaper.
 
-The test does not know the expected next state. After every step it checks the invariants.
+The test does not predict the next state. It checks the invariants after every step.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Protocol(RuleBasedStateMachine):
     @precondition(lambda self: any(self.boots.values()))
     @rule(pick=PICK)
     def register_late(self, pick: int) -> None:
-        """A message that a process sent before it was replaced arrives now."""
+        """Deliver a message that a process sent before it was replaced."""
         name = [name for name, boot in self.boots.items() if boot][pick % sum(map(bool, self.boots.values()))]
         try:
             self.register(name, boot=pick % self.boots[name])
@@ -187,7 +187,7 @@ class Protocol(RuleBasedStateMachine):
         assert {row[0] for row in self.sql("SELECT attempt_id FROM result")} == self.acknowledged
 
     def teardown(self) -> None:
-        """In any case every run reaches an end if a worker does its work."""
+        """Check that every run ends once a worker executes the queue."""
         self.sql("UPDATE attempt SET expires_at = expires_at - 1e6")
         self.sql("UPDATE worker SET seen_at = seen_at - 1e6")  # so that blocks leave their nodes
         attempts.reap(self.database, self.settings)

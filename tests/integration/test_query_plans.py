@@ -69,7 +69,7 @@ def plans(api, make_result):
 def on_sqlite(connection, statement, parameters):
     plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
     if "LIMIT" in statement and not any(step.startswith("USE TEMP") for step in plan):
-        return set()  # it ends after this number of rows
+        return set()  # LIMIT ends the scan, since nothing is sorted
     steps = [step.split() for step in plan]
     return {words[1] for words in steps if words[0] == "SCAN" and "USING" not in words}
 
@@ -103,7 +103,7 @@ def test_what_reads_a_growing_table_from_end_to_end_is_found(plans):
 
 
 def rows_read(api, statements):
-    """Rows that the statements read from tables and indexes; on SQLite, the steps of its machine."""
+    """Rows that the statements read from tables and indexes; on SQLite, steps of its virtual machine."""
     found = 0
     with api.context.database.engine.connect() as connection:
         for statement, parameters in statements:
@@ -126,7 +126,7 @@ def rows_read(api, statements):
 
 
 def test_the_remaining_time_is_found_without_reading_every_ended_run(api, plans):
-    """A server with 1,000,000 runs took a second for it, ten of which the overview waits before it looks again."""
+    """With 1,000,000 runs a full read took a second, and the overview then waited for ten seconds."""
     copied = [column.name for column in Run.__table__.columns if column.name not in ("id", "position")]
 
     def ended(first, last):

@@ -15,7 +15,7 @@ from taskloom.server.access.turns import Turns
 
 @pytest.fixture
 def gate(monkeypatch):
-    """Turns that begin when the gate opens."""
+    """A limit on simultaneous readers whose turns begin when an event is set."""
 
     class Gate(Turns):
         asked, opened = threading.Event(), threading.Event()

@@ -75,7 +75,7 @@ def test_old_runs_go_with_all_that_belongs_to_them(past):
 
 def test_nothing_goes_of_what_is_unfinished_or_young(past):
     past.sql("UPDATE run SET finished_at = finished_at + 1000 WHERE experiment_id = 1")
-    assert prune(past)["runs"] == 1  # experiment 2's; 3 has not ended
+    assert prune(past)["runs"] == 1  # that of experiment 2; experiment 3 has not ended
     assert prune(past, older_than_s=0)["runs"] == 4
     assert [run["id"] for run in past.get("/runs")["items"]] == [5, 6]
 
@@ -128,7 +128,7 @@ def test_what_is_tried_again_while_it_is_deleted_is_gone(past, monkeypatch, data
     confirmed = service._confirmed
 
     def meet(session):
-        """Once the runs are locked, retry them, and continue when the retry waits."""
+        """Retry the runs once they are locked, and return when the retry waits for the lock."""
         if not tried:
             tried.append(pool.submit(past.http.post, f"/api/v1{path}"))
             if database_kind == "postgres":  # SQLite has one writer

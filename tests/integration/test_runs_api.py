@@ -222,8 +222,8 @@ def test_unknown_runs_are_not_found(empty_api):
 
 
 def test_a_run_goes_to_a_node_that_has_its_openmp_runtime(api):
-    """Before any node is known the run waits. Later, runtimes that no node has are refused, and blocks wait for a node
-    with all."""
+    """The run waits while no node is known. Later, runtimes that no node has are refused. A block waits for a node that
+    has all its runtimes."""
 
     def waits_for(experiment):
         return api.get(f"/runs/{api.runs(experiment)[0]['id']}")["queue"]["reason"]

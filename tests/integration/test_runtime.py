@@ -51,7 +51,7 @@ def run_tasks(step: Program, memory: Memory, sync: str, threads: int, steps: int
 
 @pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
 def test_no_task_runs_before_its_inputs(examples):
-    """Random graphs, random delays, 50 iterations: every input carries the iteration of its reader."""
+    """Random graphs with random delays run for 50 iterations. Each task finds its inputs stamped with its iteration."""
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(1, 40), st.integers(0, 2**32), st.sampled_from(SYNCS), st.sampled_from([1, 2, 3, 8]))
@@ -72,7 +72,7 @@ def inputs_come_first(size, seed, sync, threads):
 
 
 def test_the_stamps_catch_a_graph_without_an_edge():
-    """The check above can fail: it detects a chain that runs with one edge missing."""
+    """The check above can fail: it detects a missing edge of a chain."""
     step, memory = toy([[], [0], [1]], [20_000, 0, 0])
     tasks = graph.build(step, "step")
     broken = dataclasses.replace(tasks, edges=(*(e for e in tasks.edges if e != (1, 2)), (0, 2)))
@@ -129,7 +129,7 @@ def test_a_deque_gives_each_item_once(threads):
 
 @runtime
 def phases(thread, cells, seen, threads, rounds, spin):
-    """Each round every thread writes its round, waits, and checks that all have written."""
+    """In each round, every thread writes the round, waits at a barrier and checks that all have written it."""
     base = address_of(cells, 0)
     for round_number in range(1, rounds + 1):
         seen[thread * 8] = round_number
@@ -158,7 +158,8 @@ def late_leader(thread, cells, threads, spin, leave):
 
 
 def used_s(leave: np.ndarray) -> tuple[list[float], dict[str, Any]]:
-    """CPU time of each of two threads while `Team.run` measures it and sets the cell `leave` after a while."""
+    """A list for the CPU times of two threads, and the arguments by which `Team.run` fills it and sets `leave` after
+    WAIT_S."""
     seconds, watched = [0.0] * 2, []
 
     @contextlib.contextmanager
@@ -207,7 +208,7 @@ def test_threads_spin_for_tens_of_microseconds_by_the_clock_whatever_a_pause_tak
     time.sleep(0.2)
     ended, last, after = time.monotonic_ns(), clock.read_ticks(), time.monotonic_ns()
     ticked_ns = (last - first) / ticks_per_s() * 1e9
-    assert 0.95 * (ended - begun) < ticked_ns < 1.05 * (after - before)  # other threads may run between two reads
+    assert 0.95 * (ended - begun) < ticked_ns < 1.05 * (after - before)  # a thread may be preempted between two reads
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -222,7 +223,7 @@ def test_fork_join_runs_every_tile_of_an_op_before_the_next_op(dynamic):
 
 @kernel
 def lead(control: Int64s, seen: Int64s, last: Scalar, step: Step, number: TileInt):
-    """One of two tiles: the first, on thread 0, lets the second go ahead to the barrier; in the last step it sets STOP.
+    """One of two tiles. The first, on thread 0, lets the second reach the barrier first; in the last step it sets STOP.
 
     Writes:   control (CELLS,), seen (any,): how many steps the second tile has begun
     """
@@ -259,7 +260,7 @@ def test_fork_join_stops_though_a_thread_reads_the_decision_late():
 
 
 def test_a_stall_names_who_waits_on_whom(monkeypatch):
-    """A surplus predecessor causes a deadlock: the watchdog reports it instead of waiting for ever."""
+    """A task that waits for one predecessor too many never runs. The watchdog reports the deadlock."""
     monkeypatch.setenv("TASKLOOM_STALL_S", "0.5")
     record = replay.record
 

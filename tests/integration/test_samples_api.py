@@ -59,7 +59,7 @@ def test_pages_go_on_where_the_last_one_ended(sweep):
 def test_a_page_ends_early_where_it_has_many_samples(start_server, sweep):
     small = start_server(max_samples=3)
     page = small.get("/samples", runs="experiment_id=1")
-    assert [item["run_id"] for item in page["items"]] == [1, 2]  # of two steps each
+    assert [item["run_id"] for item in page["items"]] == [1, 2]  # two steps of each
     rest = small.get("/samples", runs="experiment_id=1", cursor=page["next_cursor"])
     assert ([item["run_id"] for item in rest["items"]], rest["next_cursor"]) == ([4, 5], None)
     assert sweep.sql("SELECT count(*) FROM run") == [(7,)]

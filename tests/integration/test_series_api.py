@@ -102,7 +102,7 @@ def test_changes_are_those_of_the_history_and_computed_anew_only_for_new_runs(me
     found, (whole,) = first.json(), measured.get("/analysis/history", run_id=1)["items"]
     assert (found["changes"], found["alerts"]) == (whole["changes"], whole["alerts"])
     assert (found["series_id"], found["runs"], found["changes"][0]["first_after"]) == (series_id, 12, 7)
-    run_all(measured.node, make_result, [0.5], node="n2")  # of the other series
+    run_all(measured.node, make_result, [0.5], node="n2")  # a run of the other series
     known = {"If-None-Match": first.headers["etag"]}
     assert measured.http.get(address, headers=known).status_code == 304
     with monkeypatch.context() as nothing:

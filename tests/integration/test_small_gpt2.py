@@ -1,7 +1,7 @@
 """The whole trainer against PyTorch's values for a small GPT-2: ten steps of AdamW, under every scheduler.
 
-Losses agree with float64 to 1e-6 relative. Weights agree with PyTorch's float32 to 1e-5 in the norm of each tensor
-relative to its own; and so that weights that hardly moved prove something, their change agrees to 1e-3.
+Losses agree with float64 to a relative 1e-6. Weights agree with PyTorch's float32 to 1e-5, as the norm of the
+difference over the norm of the tensor. Their changes agree to 1e-3, since weights that hardly move would prove little.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def test_loss_curve_and_final_weights(tmp_path: Path, golden: dict[str, np.ndarr
         for (label, got, relative), (_, expected, _), (_, start, _) in zip(ours, theirs, before, strict=True):
             distance = np.linalg.norm(got - expected)
             assert distance <= relative * np.linalg.norm(expected), label
-            if relative == RELATIVE:  # in other parts even the change is noise
+            if relative == RELATIVE:  # elsewhere the change itself is rounding noise
                 assert distance <= 1e-3 * np.linalg.norm(expected - start), label
 
 

@@ -31,7 +31,7 @@ def test_steps_come_in_pages_and_go_on_after_the_last_one_read(api, node):
     nothing = api.get("/runs/1/steps")
     assert nothing["items"] == []
     done(node, 1, 0.5, 0.25, loss=[4.5, None])
-    done(node, 2, 0.25, 0.125, 0.0625)  # the first of them was reported before
+    done(node, 2, 0.25, 0.125, 0.0625)  # the first of these steps was reported before
     done(node, 1, 0.5)
     assert rows(api.get("/runs/1/steps")) == [(1, 1, 0.5), (1, 2, 0.25), (1, 3, 0.125), (1, 4, 0.0625)]
     assert [item["loss"] for item in api.get("/runs/1/steps")["items"]] == [4.5, None, 4.0, 3.0]

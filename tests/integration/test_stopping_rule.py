@@ -11,7 +11,7 @@ from taskloom.server.queue.experiments import blocks
 
 pytestmark = pytest.mark.both_databases
 
-STEP_S = (1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06)  # the fewest pairs for which an interval exists
+STEP_S = (1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06)  # as few pairs as an interval needs
 
 
 def submit(api, **stop):
@@ -145,7 +145,7 @@ def test_a_run_that_is_tried_again_has_the_rule_asked_again(api, node, make_resu
 
 
 def wait_for_locks(api, waiting):
-    """Until so many of the database's sessions wait for a lock."""
+    """Wait until this number of database sessions waits for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     until = time.monotonic() + 20
     while api.sql(query)[0][0] < waiting:

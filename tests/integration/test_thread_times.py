@@ -1,4 +1,4 @@
-"""Shares of the threads' time, on programs with known answers."""
+"""Shares of the threads' time, in programs whose shares are known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpt2core.spec.config import SYNCS, TrainConfig
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
 LONG = 20_000  # pauses of a task: far longer than everything else
 STEPS = 20
-Shares = tuple[float, float, float, float]  # busy, barrier, starvation, apart: a thread's, of the run
+Shares = tuple[float, float, float, float]  # of a thread's time: busy, barrier, starvation, apart
 VARIANTS = [("serial", "step"), ("fork-join", "step"), *(("task", sync) for sync in SYNCS)]
 
 
@@ -34,7 +34,7 @@ def shares_of(record: Record) -> list[Shares]:
 
 
 def total(found: list[Shares]) -> tuple[float, ...]:
-    """The threads' shares summed: of a run on two threads, they can be up to 2."""
+    """The sum over the threads of each share: at most 2 on two threads."""
     return tuple(map(sum, zip(*found, strict=True)))
 
 

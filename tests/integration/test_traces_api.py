@@ -1,4 +1,4 @@
-"""Traces for viewers over HTTP: equal to those of `taskloom runs trace`, streamed, bounded, computed once."""
+"""Traces over HTTP for viewers equal those of `taskloom runs trace`. They are streamed, limited and computed once."""
 
 import copy
 import gzip
@@ -18,7 +18,7 @@ API = "/api/v1/runs/1/trace"
 
 
 def leave(node, make_result, content):
-    """Time a run, then trace it, with this as its trace."""
+    """Time a run, then trace it and store `content` as its trace."""
     node.upload(node.claim(), make_result())
     lease = node.claim()
     node.leave(lease, "trace.json.gz", content, "application/gzip")

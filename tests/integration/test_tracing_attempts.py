@@ -1,4 +1,4 @@
-"""A traced run: timed first, traced in another attempt, with the timing result whatever happens to the tracing."""
+"""A traced run is timed first and traced in another attempt. Its result is that of the timing, however tracing ends."""
 
 import gzip
 import json

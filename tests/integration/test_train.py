@@ -38,7 +38,7 @@ def test_where_phases_follow_each_other_they_add_up_to_the_step(scheduler, sync,
     for step in range(SMALL.steps):
         total = sum(result.phase_s[phase][step] for phase in PHASES)
         assert total == pytest.approx(result.step_s[step], rel=0.01)
-        for phase in PHASES if grad_accum > 1 else ():  # each is a separate phase, which contains its threads' work
+        for phase in PHASES if grad_accum > 1 else ():  # each phase runs by itself and contains its threads' work
             assert result.phase_s[phase][step] >= 0.99 * result.phase_busy_s[phase][step] / threads > 0
 
 
@@ -90,7 +90,7 @@ def test_the_report_is_whole_and_consistent(scheduler):
 
 
 def test_flop_is_what_the_documented_formula_says():
-    """6 x parameters in matrix products x tokens, + attention 12 L C T per token less the causal half."""
+    """6 flop per parameter in matrix products and token, and attention: 12 L C T per token, half of it masked."""
     config = TrainConfig(model="gpt2-124m", batch=4, seq=256, token_slice=256)
     model = config.model
     products = model.layers * 12 * model.channels**2 + model.padded_vocab * model.channels
@@ -108,7 +108,10 @@ def test_flop_is_what_the_documented_formula_says():
 
 @pytest.mark.parametrize("token_slice", [1, 3, 8, 10])
 def test_the_flop_of_attention_count_every_pair_of_tokens_once_and_what_is_computed_again(token_slice):
-    """Backward, a pair takes five products of 2 C flop; two are repeated if query and key are in different slices."""
+    """In the backward pass a pair of tokens takes five products of 2 C flop.
+
+    Two of them are computed again if query and key are in different slices.
+    """
     config = dataclasses.replace(SMALL, seq=10, batch_slice=1, token_slice=token_slice, steps=1, warmup=None)
     pairs = [(query, key) for query in range(config.seq) for key in range(query + 1)]
     apart = sum(query // token_slice != key // token_slice for query, key in pairs)
@@ -128,7 +131,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_step():
 
 
 def test_a_norm_that_is_not_finite_stops_the_run_with_its_step(monkeypatch):
-    """This includes the last step, after which no loss would show it."""
+    """The last step is included, although no later loss would show the error."""
     monkeypatch.setattr(checkpoint, "initial_weights", poisoned(checkpoint.initial_weights))
     with pytest.raises(NotFinite, match="the gradient norm of step 1 is nan") as caught:
         train.train(dataclasses.replace(SMALL, steps=1, warmup=0, grad_clip=1.0))
@@ -136,7 +139,7 @@ def test_a_norm_that_is_not_finite_stops_the_run_with_its_step(monkeypatch):
 
 
 def poisoned(fill):
-    """Initial weights whose loss is finite and whose gradients are not: a LayerNorm that multiplies by 1e30."""
+    """Initial weights with a finite loss and infinite gradients: a LayerNorm multiplies by 1e30."""
 
     def wrapped(model, seed, weights):
         fill(model, seed, weights)
@@ -249,7 +252,7 @@ def test_a_profile_holds_each_tasks_mean_and_the_graph(tmp_path):
 
 
 def test_peak_memory_is_explained(tmp_path):
-    """In a separate process, whose memory consists mostly of arenas."""
+    """The run has its own process, whose memory consists mostly of arenas."""
     model = {"layers": 4, "heads": 8, "channels": 512, "vocab": 8192, "context": 128}
     config = TrainConfig(model=model, batch=4, seq=128, steps=2, warmup=1, data="synthetic", threads=2)
     path = tmp_path / "result.json"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.both_databases
 
 @dataclass
 class Receiver:
-    """What it heard; statuses: of its next answers, None to hang until it ends; then 204."""
+    """A receiver of webhooks that stores requests. statuses: of its next answers, None to hang; later ones are 204."""
 
     url: str
     statuses: list[int | None] = field(default_factory=list)
@@ -121,7 +121,7 @@ def test_a_receiver_that_hangs_is_told_again_and_keeps_nobody_waiting(start_serv
     run_one(api, make_result)
     until(lambda: states(api, made["id"]) == ["delivered"])
     assert len(receiver.heard) >= 2
-    assert set(receiver.deliveries()) == {"1"}  # a receiver recognises the repetition
+    assert set(receiver.deliveries()) == {"1"}  # both have one id, so a receiver recognises the repetition
     assert len({body for _, body in receiver.heard}) == 1
 
 
@@ -142,7 +142,7 @@ def test_a_restart_loses_nothing(start_server, receiver, make_result):
     run_one(first, make_result)
     until(lambda: receiver.heard, "the message that is not answered")
     assert states(first, made["id"]) == ["waiting"]
-    first.sql("UPDATE webhook_delivery SET next_at = 0")  # as if its time had come; by then that server has ended
+    first.sql("UPDATE webhook_delivery SET next_at = 0")  # due now, after that server has ended
     second = start_server(**settings(receiver))
     until(lambda: states(second, made["id"]) == ["delivered"])
     assert receiver.deliveries() == ["1", "1"]

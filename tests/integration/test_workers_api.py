@@ -74,7 +74,7 @@ def test_a_first_registration_may_come_twice_at_once(api):
     identity = {**api.worker("w1").identity, "worker_id": "new"}
     with ThreadPoolExecutor(2) as pool:
         with api.context.database.write() as session:
-            session.execute(text("LOCK TABLE worker IN SHARE MODE"))  # read it, but add nothing to it
+            session.execute(text("LOCK TABLE worker IN SHARE MODE"))  # other transactions may read it, but not write
             sent = [pool.submit(api.http.post, "/api/v1/workers", json=identity) for _ in range(2)]
             until(lambda: api.sql("SELECT count(*) FROM pg_locks WHERE NOT granted") == [(2,)], "two registrations")
         assert sorted(one.result(DEADLINE_S).status_code for one in sent) == [200, 201]
@@ -169,7 +169,7 @@ def test_nobody_elses_key_gets_the_cores_of_a_running_attempt(house):
     node.register(201, cores=[2, 3])
     node.register(409, cores=[0])
     assert house.get("/workers", 403)
-    house.use(house.tokens["worker"])  # its owner may; so may another key once the owner's has expired
+    house.use(house.tokens["worker"])  # the owner's key may, and any other once that has expired
     Node(house, "w4", **taken).register(201)
     house.use(house.tokens["admin"])
     house.post("/keys/4/revoke")
