@@ -1,4 +1,4 @@
-"""Calls of `taskloom`: as a process, or in this one, which spares loading it."""
+"""Calls of `taskloom`, either as a new process or in this process, which need not load it again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def taskloom(
 
 
 def cli(*arguments: str, server: str, folder: Path | None = None, token: str = "") -> subprocess.CompletedProcess[str]:
-    """A command that only talks to a server, in this process."""
+    """Execute a command in this process. Only for commands that do nothing but send requests to a server."""
     environment = {"TASKLOOM_SERVER": server, "TASKLOOM_TOKEN": token}
     with contextlib.chdir(folder or Path.cwd()):
         done = CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)

@@ -8,12 +8,12 @@ from processes import House, house
 
 from taskloom import Client
 
-ANSWER_S = 240.0  # the first analysis of a server starts processes, beside other tests
+ANSWER_S = 240.0  # a server's first analysis starts processes while other tests run
 
 
 @pytest.fixture
 def home(tmp_path: Path, database_url: str) -> Iterator[House]:
-    # Heartbeats are frequent, so that a test need not wait until a worker receives a cancellation.
+    # Heartbeats are frequent, so that workers soon receive cancellations.
     with house(tmp_path, database_url, heartbeat_s=0.2) as found:
         yield found
 

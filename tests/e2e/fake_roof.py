@@ -1,4 +1,4 @@
-"""Invented peaks: it implements the protocol of gpt2core.run.roof and behaves as FAKE_ROOF selects.
+"""A measurement of peaks that measures nothing. It implements the protocol of gpt2core.run.roof; FAKE_ROOF selects:
 
 quick  stores peaks at once
 gated  reports that it has begun, and stores peaks as soon as the file FAKE_ROOF_GATE exists

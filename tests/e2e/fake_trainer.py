@@ -1,12 +1,11 @@
-"""A trainer that trains nothing. It implements the protocol of gpt2core.process.launch and behaves as FAKE_TRAINER
-selects.
+"""A trainer that trains nothing. It implements the protocol of gpt2core.process.launch; FAKE_TRAINER selects:
 
-quick     a result at once
+quick     delivers a result at once
 crash     prints to standard error, then exits 3
-obedient  runs until it is told to stop, as the real one does at a step's end
+obedient  runs until it is told to stop; the real trainer stops at the end of a step
 stubborn  runs and ignores SIGTERM
-gated     a result as soon as the file FAKE_TRAINER_GATE exists
-leaving   a result, with files beside it; gated too where FAKE_TRAINER_GATE is given
+gated     delivers a result as soon as the file FAKE_TRAINER_GATE exists
+leaving   delivers a result with files beside it; waits for the file FAKE_TRAINER_GATE if that is set
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class NullExecutor:
 
 
 class Null:
-    """One worker, on the core of its own number, whether that core exists or not."""
+    """A worker whose only core has the worker's number, whether that core exists or not."""
 
     def __init__(self, server: str, number: int, spool: Path) -> None:
         self._agent, self._inbox = Agent("finish"), SimpleQueue[Any]()

@@ -1,4 +1,4 @@
-"""Real processes for tests: they are started, read, awaited and ended by process id."""
+"""Real processes for tests. They are started, read, awaited and ended by their process ids."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Process:
         self._events.put(None)
 
     def event(self, name: str, deadline_s: float = DEADLINE_S) -> dict[str, Any]:
-        """The next event of that name; earlier ones are skipped."""
+        """Wait for the next event with this name; other events are skipped."""
         end = time.monotonic() + deadline_s
         while True:
             try:
@@ -77,7 +77,7 @@ class Process:
 
 
 def trainer_of(worker: Process) -> psutil.Process:
-    """The one child of a worker."""
+    """The trainer of a worker, its only child process."""
     return until(psutil.Process(worker.popen.pid).children, "the trainer's process")[0]
 
 
@@ -91,7 +91,7 @@ class House:
         self.server = self.start_server()
 
     def start(self, name: str, *command: str, **environment: str) -> Process:
-        """A Python process."""
+        """Start a Python process in the folder."""
         return self.run(name, [sys.executable, *command], **environment)
 
     def run(self, name: str, command: list[str], **environment: str) -> Process:
@@ -134,7 +134,7 @@ class House:
 
     @property
     def artifacts(self) -> Path:
-        """The servers' artifact folder: beside SQLite's file, as by default."""
+        """Artifact folder of the servers: the default, beside the SQLite file."""
         file = self.database_url.removeprefix("sqlite:///")
         return self.folder / "artifacts" if file == self.database_url else Path(f"{file}.artifacts")
 

@@ -35,7 +35,7 @@ def ended(client: Client, run_id: int) -> RunDetail:
 
 
 def training(client: Client, run_id: int, attempts: int = 1) -> RunDetail:
-    """The run once it has at least this many attempts and the newest one's trainer has reported a step."""
+    """Wait until the run has this many attempts and the newest attempt trains, and return the run."""
 
     def look() -> RunDetail | None:
         run = client.run(run_id)
@@ -46,12 +46,12 @@ def training(client: Client, run_id: int, attempts: int = 1) -> RunDetail:
 
 
 def succeeded(client: Client, experiment_id: int, runs: int) -> None:
-    """Return once this many runs of the experiment have succeeded."""
+    """Wait until this many runs of the experiment have succeeded."""
     until(lambda: client.experiment(experiment_id).by_state.get("succeeded", 0) >= runs, f"{runs} runs to succeed")
 
 
 def check_books(home: House, runs: int) -> None:
-    """Check that no run is lost or doubled: each has one succeeded attempt with one result."""
+    """Check that every run exists once and has one succeeded attempt with one result."""
     expected = {
         "SELECT count(*) FROM run": runs,
         "SELECT count(*) FROM run WHERE state = 'succeeded'": runs,

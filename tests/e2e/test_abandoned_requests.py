@@ -17,14 +17,13 @@ from runs import ended, submit, training
 from taskloom import Client
 
 CONNECTIONS = 45
-BEGUN_S = 2.0  # time in which the server has read all requests
-LEASE_S = 10.0  # an agent gives up its run after this long without an answer
-STOPS_S = 25.0  # shorter than the time that systemd and Compose wait with the shipped files
+BEGUN_S = 2.0  # after this time the server has read all requests
+LEASE_S = 10.0  # an agent gives up its run if it gets no answer for this long
+STOPS_S = 25.0  # shorter than the stop timeouts in the shipped files for systemd and Compose
 
 
 def abandon(url: str, head: str, body: bytes = b"") -> None:
-    """Send CONNECTIONS requests at once, each on its own connection, and close the connections when the work has
-    begun."""
+    """Send CONNECTIONS requests at once, each on its own connection. Close the connections once the work has begun."""
     where = urlsplit(url)
     assert where.hostname
     lines = (head, f"Host: {where.netloc}", "Content-Type: application/json", f"Content-Length: {len(body)}", "", "")
@@ -36,7 +35,7 @@ def abandon(url: str, head: str, body: bytes = b"") -> None:
 
 
 def dry_runs(url: str, of: int) -> None:
-    """Dry runs of 10,000 runs each, different for each `of`."""
+    """Send dry runs of 10,000 runs each, and abandon them. Their seeds differ for each `of`."""
     seeds = list(range(of * 10_000, of * 10_000 + 10_000))
     body = json.dumps({"base": {"model": "tiny"}, "axes": {"seed": seeds}}).encode()
     abandon(url, "POST /api/v1/experiments?dry_run=true HTTP/1.1", body)
@@ -54,7 +53,7 @@ def test_control_goes_on_beside_requests_that_nobody_waits_for(tmp_path: Path, d
             dry_runs(home.url, of)
         gate.touch()
         assert ended(user, run_id).state == "succeeded"
-        assert user.run(run_id).attempts == 1  # a heartbeat that waits this long loses the lease
+        assert user.run(run_id).attempts == 1  # a delayed heartbeat would have lost the lease
         dry_runs(home.url, 3)
         home.server.popen.send_signal(signal.SIGTERM)
         assert home.server.popen.wait(STOPS_S) == 0

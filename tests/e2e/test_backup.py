@@ -26,7 +26,7 @@ RUNS = 120
 
 
 def block(heading: str, language: str = "sh") -> str:
-    """The code of that language under a heading of the how-to."""
+    """The code block in a language under a heading of the how-to."""
     section = HOW_TO.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
     return "\n".join(re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL))
 

@@ -1,4 +1,4 @@
-"""Kept trainers run in turn, independent of the installed one, and results name their build."""
+"""Stored trainer builds run in turn, independent of the installed one. Results name their build."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OLDER = """values = json.loads(sys.stdin.read())
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Two kept trainers that train nothing; the first is older than the setting `grad_clip`."""
+    """Two stored builds of a trainer that trains nothing. The first is from before the setting `grad_clip`."""
     monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
     builds.keep()
     names = []

@@ -20,8 +20,9 @@ SETTINGS = {"model": "tiny", "steps": 3, "threads": 2, "token_slice": 16, "data"
 
 
 def start(folder: Path, name: str, **settings: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The events and the result of a process with its compiled code in `folder`. If the folder contains a folder
-    `without`, Numba cannot be loaded.
+    """Events and result of a trainer whose cache of compiled code is in `folder`.
+
+    Numba cannot be loaded if the folder contains a folder `without`.
     """
     result = folder / f"{name}.json"
     environment = {**launch.environment(), "TASKLOOM_CACHE_DIR": str(folder / "cache")}
@@ -47,7 +48,7 @@ def compiled(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose cache was empty before a process `cold` started, and holds what that compiled."""
+    """A folder with the result `cold` of a trainer that found an empty cache, and with the code that it compiled."""
     folder = tmp_path_factory.mktemp("first")
     cold_events, _ = start(folder, "cold")
     assert compiled(cold_events)[-1]["done"] == compiled(cold_events)[-1]["total"] - 1
@@ -56,7 +57,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def warmed(first: Path, tmp_path: Path) -> Path:
-    """A folder with a copy of that cache."""
+    """A folder with a copy of the filled cache."""
     shutil.copytree(first / "cache", tmp_path / "cache")
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""`taskloom` and a server: output and exit codes. What starts, waits or serves is a process of its own."""
+"""`taskloom` and a server: output and exit codes. Commands that start processes, wait or serve run as processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo with the real trainer: its table, the files that it keeps, and the processes that it stops."""
+"""The demo with the real trainer: its table, the files that it stores, and the processes that it stops."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path) -> None:
 
 
 def two_or_more(pid: int) -> list[psutil.Process]:
-    """The child processes of a process, as soon as there are two."""
+    """Child processes of a process, once there are at least two."""
     found = psutil.Process(pid).children(recursive=True)
     return found if len(found) >= 2 else []

@@ -22,7 +22,7 @@ FORBIDS_WRITABLE_CODE = 65  # PR_SET_MDWE of linux/prctl.h
 
 
 def execute(heading: str, **variables: str) -> str:
-    """The output of the sh block under a heading."""
+    """Execute the sh block under a heading of the page, and return its output."""
     section = HOW_TO.read_text(encoding="utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
     [block] = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -56,7 +56,7 @@ def test_the_exposure_of_a_unit_is_below_2(name: str) -> None:
     analyse = shutil.which("systemd-analyze")
     unit = ROOT / f"deploy/{name}.service"
     lines = unit.read_text(encoding="utf-8").splitlines()
-    if analyse is None:  # Not every machine has systemd, so these are the settings behind its rating.
+    if analyse is None:  # Without systemd, check the settings on which its rating depends.
         wanted = {"NoNewPrivileges=yes", "ProtectSystem=strict", "PrivateUsers=yes", "CapabilityBoundingSet="}
         assert wanted <= set(lines)
         return
@@ -76,7 +76,7 @@ def test_what_the_units_write_lies_in_their_state_folder() -> None:
 
 
 def test_a_server_needs_no_memory_that_is_writable_and_executable(tmp_path: Path) -> None:
-    """Its unit has MemoryDenyWriteExecute=yes. The test uses Linux's own switch for this where it exists."""
+    """The server's unit has MemoryDenyWriteExecute=yes. The test sets that restriction by prctl where Linux has it."""
     program = (
         "import ctypes, sys; from taskloom.cli import main\n"
         f"if ctypes.CDLL(None).prctl({FORBIDS_WRITABLE_CODE}, 1, 0, 0, 0): sys.exit(99)\n"

@@ -23,13 +23,13 @@ HEARTBEAT = timedelta(seconds=0.2)  # the interval of the tests' servers
 
 
 def test_beats_come_in_time_while_the_trainer_uses_every_core(home: House, client: Client) -> None:
-    worker = home.start_worker(None, "--drain", "release")  # the real trainer; it ends even if the test fails
+    worker = home.start_worker(None, "--drain", "release")  # a drained worker ends its real trainer
     cores = len(os.sched_getaffinity(0))
     run_id = submit(client, batch=4, seq=64, steps=1_000_000, threads=cores)
     training(client, run_id)
     trainer = psutil.Process(worker.popen.pid).children()[0]
     before = busy_s(trainer)
-    beats: set[datetime] = set()  # by the server's clock: each heartbeat moves the end of the lease
+    beats: set[datetime] = set()  # ends of the lease by the server's clock, moved by each heartbeat
 
     def enough() -> bool:
         beats.add(client.run(run_id).history[0].expires_at)
@@ -38,7 +38,7 @@ def test_beats_come_in_time_while_the_trainer_uses_every_core(home: House, clien
     until(enough, f"{BEATS} beats")
     lasted_s = (max(beats) - min(beats)).total_seconds()
     spent_s = busy_s(trainer) - before
-    assert sum(each > 0.02 * lasted_s for each in spent_s.values()) >= cores, spent_s  # busy, whatever else runs
+    assert sum(each > 0.02 * lasted_s for each in spent_s.values()) >= cores, spent_s  # the threads were busy
     told = sorted(beats)
     assert max(b - a for a, b in itertools.pairwise(told)) < HEARTBEAT + LATEST
     client.cancel_run(run_id)
@@ -46,5 +46,5 @@ def test_beats_come_in_time_while_the_trainer_uses_every_core(home: House, clien
 
 
 def busy_s(process: psutil.Process) -> Counter[int]:
-    """The processor time of each thread."""
+    """User CPU time of each thread, in seconds."""
     return Counter({thread.id: thread.user_time for thread in process.threads()})

@@ -57,9 +57,9 @@ def test_a_wheel_adds_two_names_and_every_module(wheel):
 
 @pytest.fixture(scope="module")
 def base(wheel, tmp_path_factory):
-    """An environment of the wheel and what it requires, without extras; returns its `taskloom` command.
+    """The `taskloom` command of an environment with the wheel and its requirements, without extras.
 
-    The packages are those of this environment, by links: nothing is downloaded.
+    The packages are links to those of this environment, so nothing is downloaded.
     """
     folder = tmp_path_factory.mktemp("base")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
@@ -75,12 +75,12 @@ def base(wheel, tmp_path_factory):
 
 
 def installed(packages: Path) -> importlib.metadata.Distribution:
-    """The folder in which Taskloom is installed."""
+    """Taskloom as an installed distribution."""
     return importlib.metadata.Distribution.at(next(packages.glob("taskloom-*.dist-info")))
 
 
 def required(distribution: importlib.metadata.Distribution) -> list[Requirement]:
-    """What a distribution requires without extras."""
+    """Requirements of a distribution without extras."""
     every = [Requirement(line) for line in distribution.requires or ()]
     return [each for each in every if each.marker is None or each.marker.evaluate({"extra": ""})]
 

@@ -15,7 +15,7 @@ from taskloom.contract.experiments import ExperimentRequest
 
 
 def taskloom(home: House, *arguments: str, token: str = "", status: int = 0) -> str:
-    """The command's standard output, or its standard error if it should fail."""
+    """Standard output of the command, or its standard error if the command must fail."""
     done = cli(*arguments, server=home.url, token=token)
     assert done.returncode == status, done.stderr
     return done.stderr if status else done.stdout

@@ -33,7 +33,7 @@ def test_metg_prints_its_result_and_draws_it(tmp_path: Path) -> None:
 
 
 def test_metg_prints_tables_for_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Streams are eight times as large as the caches, gigabytes on some machines.
+    # Buffers are eight times as large as the caches: gigabytes on some machines.
     small = "from gpt2core.node import host\nhost.last_level_cache_bytes = lambda cores: 20 << 20\n"
     (tmp_path / "sitecustomize.py").write_text(small)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))

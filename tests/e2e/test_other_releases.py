@@ -20,7 +20,7 @@ from taskloom import Client
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-FIRST = "5563814"  # before the import names, extensible answers and validated results
+FIRST = "5563814"  # before today's import names, extensible answers and validated results
 OPEN_ANSWERS = "26d03ee"  # the first whose clients ignore unknown fields
 TRAINING_S = 240.0  # an earlier trainer compiles first
 CLIENT = """

@@ -1,4 +1,4 @@
-"""A worker measures unknown peaks once before its first claim; a failure does not stop it from working."""
+"""A worker measures unknown peaks once, before its first claim. If that fails, it executes runs nevertheless."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ prelude = "module load taskloom"
 
 @pytest.fixture
 def waiting(home: House, client: Client) -> int:
-    """A run that waits for a worker, beside a pools file for it."""
+    """A run that waits for a worker, and a pools file with a pool for it."""
     (home.folder / "pools.toml").write_text(POOLS.format(url=home.url))
     base = {"model": "tiny", "batch": 1, "seq": 16, "steps": 3, "threads": 2}
     request = {"base": base, "limits": {"timeout_s": 200}}
@@ -58,7 +58,7 @@ def provision(*options: str) -> list[str]:
 
 
 def printed(home: House, slurm: Path, *command: str) -> str:
-    """The output of a command that must succeed, in the folder of the pools file."""
+    """Execute a command in the folder of the pools file, check that it succeeds, and return its output."""
     done = subprocess.run(
         command, cwd=home.folder, env=environment(home, slurm), capture_output=True, text=True, timeout=240, check=False
     )
@@ -76,7 +76,7 @@ def test_a_plan_prints_what_would_be_submitted_and_submits_nothing(home: House, 
     assert client.pools() == []
     assert client.run(waiting).state == "queued"
 
-    # The printed command is the one that a round runs. Here a shell runs it, there the provisioner does.
+    # A shell that executes the printed plan calls sbatch with the arguments that a round uses.
     by_hand = fake_slurm.commands(home.folder / "by-hand")
     printed(home, by_hand, "bash", "-euc", plan)
     printed(home, slurm, *provision("--once"))
@@ -133,7 +133,7 @@ def log(path: Path) -> list[dict[str, Any]]:
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """The samples of a scrape by name and labels' values."""
+    """Samples of a scrape by metric name and label values."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)

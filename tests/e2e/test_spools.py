@@ -33,7 +33,7 @@ def test_a_result_outlives_a_server_that_is_gone(home: House, client: Client) ->
     gate.touch()
     worker.event("finished")
     until(lambda: list(home.spool.glob("*.json")), "the result in the spool")
-    worker.popen.kill()  # the worker that executed the run is not needed
+    worker.popen.kill()  # another worker delivers the result
     worker.wait()
     home.start_server()
     assert client.run(run_id).state == "running"
@@ -49,7 +49,7 @@ def test_a_result_sent_twice_is_one_result(home: House, client: Client) -> None:
     worker = home.start_worker("gated", FAKE_TRAINER_GATE=str(gate))
     run_id = submit(client)
     training(client, run_id)
-    home.server.popen.send_signal(signal.SIGSTOP)  # it answers no request
+    home.server.popen.send_signal(signal.SIGSTOP)  # the server answers no request
     gate.touch()
     worker.event("finished")
     waiting = until(lambda: list(home.spool.glob("*.json")), "the result in the spool")
@@ -59,7 +59,7 @@ def test_a_result_sent_twice_is_one_result(home: House, client: Client) -> None:
     assert worker.popen.poll() is None
     worker.popen.send_signal(signal.SIGTERM)
     assert worker.wait() == 0
-    waiting[0].write_text(text)  # as if the acknowledgement had been lost
+    waiting[0].write_text(text)  # as after a lost acknowledgement
     again = home.start_worker()
     assert again.event("delivered")["state"] == "succeeded"
     run = client.run(run_id)

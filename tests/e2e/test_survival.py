@@ -1,6 +1,4 @@
-"""Faults that must be survived: killed and stopped processes, a crashed database, lost messages. In the end every run
-has exactly one result.
-"""
+"""Every run gets exactly one result despite killed and stopped processes, a crashed database and lost messages."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ LEASE_S = 1.5
 
 @pytest.fixture
 def lease_s() -> float:
-    """Leases expire after seconds, unless a test sets another time."""
+    """Length of a lease: a few seconds, unless a test sets another."""
     return LEASE_S
 
 
@@ -41,7 +39,7 @@ def home(tmp_path: Path, database_url: str, lease_s: float) -> Iterator[House]:
 
 
 def gated(home: House, name: str, *options: str, **environment: str) -> tuple[Process, Path]:
-    """Start a worker of that name whose trainer ends when the file exists."""
+    """Start a worker, and return it with a file: its trainer ends once the file exists."""
     gate = home.folder / f"{name}-gate"
     options = ("--worker-id", name, "--spool", str(home.folder / f"{name}-spool"), *options)
     return home.start_worker("gated", *options, FAKE_TRAINER_GATE=str(gate), **environment), gate
@@ -90,7 +88,7 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_once_its_run_was_taken(
     lost(client, run_id)
     _, gate = gated(home, "second")
     training(client, run_id, attempts=2)
-    first_gate.touch()  # its trainer has a result now, which is too late
+    first_gate.touch()  # its trainer delivers a result now, too late
     first.popen.send_signal(signal.SIGCONT)
     until(lambda: [line for line in first.lines if "lease-lost" in line or "delivered" in line], "the first to hear")
     assert client.run(run_id).state == "running"
@@ -200,9 +198,9 @@ def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> No
         pytest.skip("this system lets nobody mount a small disk")
     command = home.worker_command("gated", "--spool", str(disk))
     worker = home.run("worker", [*alone, *command], FAKE_TRAINER="gated", FAKE_TRAINER_GATE=str(gate))
-    run_id = submit(client, steps=200)  # its result is larger than the space that the trainer's note leaves free
+    run_id = submit(client, steps=200)  # its result does not fit beside the trainer's note
     training(client, run_id)
-    seen = Path(f"/proc/{worker.popen.pid}/root{disk}")  # from the worker's point of view
+    seen = Path(f"/proc/{worker.popen.pid}/root{disk}")  # the disk as the worker sees it
     with pytest.raises(OSError, match="No space left"):
         (seen / "filler").write_bytes(bytes(1 << 20))
     kill(home.server)
@@ -218,7 +216,7 @@ def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> No
     check_books(home, 2)
 
 
-@pytest.mark.parametrize("lease_s", [6.0])  # four times the delay of a heartbeat on a busy machine
+@pytest.mark.parametrize("lease_s", [6.0])  # heartbeats may be late by a quarter of it on a busy machine
 def test_workers_whose_clocks_are_wrong_keep_their_leases(home: House, client: Client, lease_s: float) -> None:
     cores = sorted(os.sched_getaffinity(0))
     skewed = {2: gated(home, "fast", "--cores", str(cores[0]), **clock(2))}
@@ -256,7 +254,7 @@ def test_a_server_whose_clock_is_wrong_takes_no_lease_away(home: House, client: 
 
 
 def clock(skew_h: int) -> dict[str, str]:
-    """The environment of a process whose clock is wrong by this offset."""
+    """Environment of a process whose clock is wrong by an offset."""
     package = importlib.util.find_spec("libfaketime")
     assert package is not None
     assert package.origin is not None

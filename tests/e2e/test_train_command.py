@@ -124,7 +124,7 @@ def test_what_cannot_be_written_is_refused_before_training(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_run_in_which_nothing_moves_ends_with_1_and_says_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The product of 512 rows with the vocabulary takes longer than the watchdog's time."""
+    """The product of 512 rows with the vocabulary takes longer than TASKLOOM_STALL_S."""
     monkeypatch.setenv("TASKLOOM_STALL_S", "0.1")
     sizes = ("--layers", "1", "--heads", "12", "--channels", "768", "--vocab", "50257", "--context", "512")
     one_slice = ("--batch", "1", "--seq", "512", "--token-slice", "512", "--steps", "1")

@@ -1,4 +1,4 @@
-"""A real server, a real worker and trainer processes: runs end with the right outcome, and processes stop."""
+"""Real server, worker and trainer processes: runs end with the right outcome, and processes stop."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_an_idle_worker_stops_at_once(home: House) -> None:
     worker = home.start_worker()
     worker.event("registered")
     worker.popen.send_signal(signal.SIGTERM)
-    assert worker.wait(deadline_s=20) == 0  # less than the long poll
+    assert worker.wait(deadline_s=20) == 0  # sooner than a long poll ends
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_second_sigterm_stops_a_worker_and_its_trainer_at_once(home: House, cl
     trainer = trainer_of(worker)
     worker.popen.send_signal(signal.SIGTERM)
     worker.popen.send_signal(signal.SIGINT)  # another signal, since two equal ones may merge
-    assert worker.wait(deadline_s=9) == 1  # less than a trainer's default grace
+    assert worker.wait(deadline_s=9) == 1  # sooner than a trainer's default grace period
     gone(trainer)
 
 

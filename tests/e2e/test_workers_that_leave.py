@@ -1,4 +1,4 @@
-"""Workers that leave at the end of their walltime or without runs, and the results that they leave behind."""
+"""Workers that end by their walltime or because there are no runs, and the delivery of their results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_idle_worker_leaves_a_server_that_does_not_answer(home: House) -> Non
 
 @pytest.mark.slow
 def test_a_result_that_a_worker_on_other_cores_left_behind_is_delivered(home: House, client: Client) -> None:
-    """Jobs that share a node get different cores each time, and therefore another spool."""
+    """Slurm jobs on a shared node get other cores each time, and therefore their workers have other spools."""
     spools = home.folder / "taskloom/spool"
 
     def start(worker_id: str, trainer: str = "quick", **environment: str) -> Process:

@@ -19,7 +19,7 @@ PASSED_ON = ("content-type", "authorization")
 
 @dataclass(frozen=True)
 class Message:
-    """A request on its way."""
+    """A request on its way to the server."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ Carry = Callable[[Message, Send], httpx.Response | None]  # None if the answer i
 
 
 class Wire:
-    """Listens on loopback while the context lasts; `carry` decides what happens to each message."""
+    """A proxy on loopback, open while the context lasts. `carry` decides what happens to each message."""
 
     def __init__(self, server: str, carry: Carry) -> None:
         self._http = httpx.Client(base_url=server, timeout=60)
@@ -85,7 +85,7 @@ class Wire:
 
 
 class LoseOneAnswer:
-    """The server executes the first such message and answers; `then` is called, and the answer is lost."""
+    """Lose the server's answer to the first request with this method, end of path and status; call `then` before."""
 
     def __init__(self, method: str, end: str, status: int, then: Callable[[], None]) -> None:
         self._what, self._then = (method, end, status), then
@@ -107,7 +107,7 @@ class LoseOneAnswer:
 
 
 class Unreliable:
-    """A third of all messages is late, a third is repeated much later, and a tenth gets no answer."""
+    """Delay a third of all messages, repeat a third much later, and lose the answers to a tenth."""
 
     def __init__(self, seed: int, longest_s: float) -> None:
         self._random, self._longest_s = random.Random(seed), longest_s

@@ -1,4 +1,4 @@
-"""A real worker whose trainer is fake_trainer.py, given FAKE_GRACE_S to stop, and whose peaks are fake_roof.py's."""
+"""A real worker with fake_trainer.py, which has FAKE_GRACE_S to stop, and with the peaks of fake_roof.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taskloom.worker import peaks
 from taskloom.worker.__main__ import main
 
 HERE = Path(__file__).parent
-peaks.MOST_BUSY_CORES = float("inf")  # other tests run beside
+peaks.MOST_BUSY_CORES = float("inf")  # other tests run at the same time
 
 if __name__ == "__main__":
     trainer, roof = ([sys.executable, str(HERE / name), "--result"] for name in ("fake_trainer.py", "fake_roof.py"))
