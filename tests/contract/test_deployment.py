@@ -1,4 +1,4 @@
-"""docker-compose.yml against the Compose specification, and the Dockerfile against what is packaged."""
+"""docker-compose.yml follows the Compose specification, and the Dockerfile copies what is packaged."""
 
 import os
 import re
@@ -63,7 +63,7 @@ def test_the_image_holds_every_package_and_owns_what_is_mounted(compose):
 
 @pytest.mark.parametrize("key", [None, "tlk_1_secret"])
 def test_the_job_script_of_a_worker_takes_a_key_where_there_is_one(tmp_path, key):
-    """The key is in the environment, since Slurm shows arguments to everyone."""
+    """The key is passed in the environment, because Slurm shows arguments to all users."""
     printing = tmp_path / "taskloom"
     printing.write_text('#!/bin/sh\nprintf "%s\\n" "token=$TASKLOOM_TOKEN" "$@"\n')
     printing.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Make the golden values with which `make test` checks the kernels and the trainer without PyTorch.
+"""Make the golden values against which `make test` checks the kernels and the trainer without PyTorch.
 
     python -m tests.golden.make_golden
 
@@ -33,7 +33,7 @@ SMALL = {
 
 
 class Inputs:
-    """Random float32 inputs, and float64 leaves with the same values."""
+    """Random float32 inputs, and float64 leaf tensors with the same values."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ class Inputs:
 def make_encoder() -> None:
     given = Inputs(1)
     wte, wpe = given.draw("wte", VP, C), given.draw("wpe", CONTEXT, C)
-    tokens = given.draw_integers("tokens", V // 4, B * T)  # few different ones, so that some are repeated
+    tokens = given.draw_integers("tokens", V // 4, B * T)  # from few values, so that some are repeated
     given.arrays["positions"] = np.tile(np.arange(T, dtype=np.int32), B)
     out = wte[tokens] + wpe[torch.arange(T).repeat(B)]
     out.backward(given.draw("dout", B * T, C))
@@ -112,7 +112,7 @@ def make_cross_entropy() -> None:
 
 
 def make_adamw() -> None:
-    """Ten steps with a new gradient each; the weights and moments after steps 1, 2 and 10."""
+    """Store weights and moments after steps 1, 2 and 10 of ten steps, each with a new gradient."""
     for name, decay in (("adamw", 0.0), ("adamw_decay", 0.1)):
         given = Inputs(8)
         weights = given.draw("weights", 37)
@@ -150,7 +150,7 @@ def make_small_gpt2() -> None:
 
 
 def make_clipped_gpt2() -> None:
-    """The small GPT-2 with two micro-batches a step and a limit that half of the steps reach."""
+    """Train the small GPT-2 with two micro-batches per step and a gradient limit that half of the steps reach."""
     with np.load(FOLDER / "small_gpt2.npz") as arrays:
         stream, initial = arrays["tokens"], {k[8:]: a for k, a in arrays.items() if k.startswith("initial.")}
     change = {"batch": 2, "grad_accum": 2, "grad_clip": 1.0}
@@ -165,7 +165,7 @@ def make_clipped_gpt2() -> None:
 
 
 def make_toys() -> None:
-    """PyTorch's results for the toy networks of tests/networks."""
+    """Store PyTorch's results for the toy networks of tests/networks."""
     sys.path.insert(0, str(FOLDER.parent / "networks"))
     import cases
     import torch_toys

@@ -64,7 +64,7 @@ PLANNED = {name for name in SETTINGS if name.startswith("gpt2")}  # too large to
 
 
 def processor() -> dict[str, str]:
-    """Facts besides the configuration on which the weights' bits may depend: the compiler and its target."""
+    """The compiler and its target: beside the configuration, they may change the bits of the weights."""
     features = llvm.get_host_cpu_features()
     return {
         "cpu": llvm.get_host_cpu_name(),
@@ -80,7 +80,7 @@ def sha256(lines: Iterable[object]) -> str:
 
 
 def program(name: str) -> dict[str, Any]:
-    """The task list, the edge list and the work of a configuration's step."""
+    """Tasks, edges and work of a configuration's step, as counts and hashes."""
     planned = plan(TrainConfig(**SETTINGS[name]))
     graph, tasks = planned.graph, planned.program.tasks
     nodes, work = [], []
@@ -108,7 +108,7 @@ def program(name: str) -> dict[str, Any]:
 
 
 def outcome(name: str) -> dict[str, Any]:
-    """The losses and the weights' hash after the steps of a configuration; empty for one that is only planned."""
+    """Losses and hash of the weights after training a configuration; empty for those in PLANNED."""
     if name in PLANNED:
         return {}
     result = train(TrainConfig(**SETTINGS[name]))

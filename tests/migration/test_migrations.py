@@ -39,7 +39,7 @@ def database(new_database):
 
 
 def checks(connection):
-    """Every CHECK constraint by table and name: autogenerate does not compare them."""
+    """Every CHECK constraint by table and name. Alembic's autogenerate does not compare them."""
     found = inspect(connection)
     return {(t, c["name"]): c["sqltext"] for t in found.get_table_names() for c in found.get_check_constraints(t)}
 

@@ -1,4 +1,4 @@
-"""Registers the toy networks like ours: by a name and a module."""
+"""Register the toy networks as ours are registered: by a name and a module."""
 
 from __future__ import annotations
 

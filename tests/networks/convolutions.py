@@ -10,12 +10,12 @@ from gpt2core.step import slicing
 from gpt2core.step.ops import Read, Tensor, Write
 from gpt2core.step.signature import Matrix, Scalar, TileInt
 
-CHANNELS, SIDES, AREAS, ROWS = (1, 6, 12, 5), (8, 4, 2, 1), (64, 16, 4, 1), "row0:row1"  # images, then each layer
+CHANNELS, SIDES, AREAS, ROWS = (1, 6, 12, 5), (8, 4, 2, 1), (64, 16, 4, 1), "row0:row1"  # images, then layers
 
 
 @kernel
 def source(n, k, side):
-    """Row of the image from which part k of the patch of output row n is read; -1 outside of the image."""
+    """Row of the image that is element k of the patch of output row n; -1 outside of the image."""
     sample, at = divmod(n, side * side // 4)
     y, x = 2 * (at // (side // 2)) + k // 3 - 1, 2 * (at % (side // 2)) + k % 3 - 1
     return sample * side * side + y * side + x if 0 <= y < side and 0 <= x < side else -1
@@ -23,7 +23,7 @@ def source(n, k, side):
 
 @kernel
 def unfold(out: Matrix, x: Matrix, side: Scalar, row0: TileInt, row1: TileInt):
-    """The patches of max(x, 0): one row for each row of the output."""
+    """Write the patches of max(x, 0): one row for each row of the output."""
     for n in range(row0, row1):
         for k in range(9):
             m, C = source(n, k, side), x.shape[1]
@@ -33,7 +33,7 @@ def unfold(out: Matrix, x: Matrix, side: Scalar, row0: TileInt, row1: TileInt):
 
 @kernel
 def fold(dx: Matrix, dout: Matrix, x: Matrix, side: Scalar, row0: TileInt, row1: TileInt, x0: TileInt, x1: TileInt):
-    """The gradient of rows [x0, x1) of x from the gradient of the patches."""
+    """Write the gradient of rows [x0, x1) of x from the gradient of the patches."""
     dx[x0:x1] = 0
     for n in range(row0, row1):
         for k in range(9):

@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^```(?:python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def sections() -> list[tuple[str | None, str]]:
-    """The file of each section, and the section's only block of code."""
+    """File and block of code of each section of the page; without a file, the code is commands."""
     found = []
     for section in SECTION.finditer(PAGE.read_text(encoding="utf-8")):
         (block,) = BLOCK.findall(section["text"])

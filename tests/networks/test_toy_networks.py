@@ -1,4 +1,4 @@
-"""The step program can express a recurrence and convolutions, and every scheduler trains them to the same bits."""
+"""Step programs can express a recurrence and convolutions. All schedulers train them to the same bits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_scheduler_gives_the_same_bits(network: str) -> None:
 @TOYS
 @pytest.mark.parametrize("threads", [1, 3])
 def test_training_follows_pytorch(network: str, threads: int, tmp_path: Path) -> None:
-    """Losses within 1e-5 relative, weights within 1e-4 of their norm; recorded by tests/golden/make_golden.py."""
+    """Losses agree to a relative 1e-5, weights to 1e-4 of their norm. tests/golden/make_golden.py stored PyTorch's."""
     path = tmp_path / "final.npz"
     result = train.train(cases.config(network, scheduler="task", threads=threads, save=str(path)))
     golden = np.load(FOLDER.parent / "golden" / f"{network}.npz")
@@ -59,7 +59,8 @@ def test_tasks_read_and_write_what_they_declare(network: str) -> None:
 
 
 def test_a_chunk_of_time_waits_only_for_its_neighbour_in_its_own_group() -> None:
-    """Groups of samples are independent over time: forward a chunk follows the previous one, backward the next one."""
+    """Groups of samples are independent. Within a group, a chunk of time follows the previous one in the forward pass,
+    and the next one in the backward pass."""
     planned = train.plan(cases.config("elman", scheduler="task"))
     label = planned.graph.label
     waits = {label[after] for before, after in planned.graph.edges if label[before] == "recur[1] s4"}

@@ -49,7 +49,7 @@ LOSS: dict[str, Callable[[Weights, Arrays, TrainConfig, int], torch.Tensor]] = {
 
 
 def train(name: str) -> tuple[list[float], Arrays]:
-    """The losses and the final weights of the network's configuration."""
+    """Losses and final weights after training the network's configuration."""
     config = cases.config(name)
     network = network_of(config)
     initial = {spec.name: np.empty(spec.shape, np.float32) for spec in network.tensors(config)["weights"]}

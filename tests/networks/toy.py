@@ -17,7 +17,7 @@ from gpt2core.step.tensors import TensorSpec
 
 
 def sizes(network: str, vocab: int, context: int) -> type[Model]:
-    """The class of a toy's models, which have one size."""
+    """Class of the models of a toy network, which have one size."""
     flop = {"step_flop": lambda self, samples, positions: samples * positions}  # noqa: ARG005
     return dataclass(frozen=True)(
         type(network, (Model,), {"network": network, "vocab": vocab, "context": context, "name": network, **flop})
@@ -25,10 +25,10 @@ def sizes(network: str, vocab: int, context: int) -> type[Model]:
 
 
 class ToyNetwork(Network):
-    """A toy network; subclasses add the ops up to the `gradients`."""
+    """A toy network. Subclasses add the ops that compute the gradients."""
 
     def __init__(self, model, weights, rows):
-        """`weights` are shapes of matrices by name; `rows` are shapes whose first number is the rows of a position."""
+        """weights: shapes of matrices by name. rows: shapes by name; the first number is that of rows per position."""
         self.model, self.weights, self.rows = model, weights, rows
 
     def check(self, config):

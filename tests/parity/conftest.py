@@ -1,4 +1,4 @@
-"""Live comparison with PyTorch. A run without parity imports nothing from here."""
+"""Live comparison with PyTorch. Test runs without `parity` import nothing from this folder."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ TOLERANCE = 3e-6
 
 
 class Problem:
-    """Random sizes and inputs; each input as float32 and as a float64 leaf of the same values."""
+    """Random sizes and inputs. Each input is a float32 array and a float64 leaf tensor with the same values."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)

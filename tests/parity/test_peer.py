@@ -1,4 +1,4 @@
-"""The tuned peer of bench.step: its padding does not change results, and it runs with its declared settings."""
+"""The tuned PyTorch of bench.step: its padding does not change results, and it runs with its declared settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = TrainConfig(SMALL, batch=2, seq=16, steps=6, warmup=2, data="stdlib",
 
 
 def test_the_padding_takes_no_part() -> None:
-    """In double precision, so that only the order of sums can cause a difference."""
+    """In double precision, only the order of sums can cause a difference, which is tiny."""
     plain, padded = random_model(SMALL, 1, torch.float64), GPT2(SMALL, padded=True).to(torch.float64)
     load_weights(padded, weights_of(plain))
     assert len(padded.wte.weight) == SMALL.padded_vocab

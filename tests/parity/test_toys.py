@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parity
 
 @pytest.mark.parametrize("network", cases.SHAPES)
 def test_losses_and_weights(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses within 1e-5 relative, weights within 1e-4 of their norm."""
+    """Losses agree to a relative 1e-5, weights to 1e-4 of their norm."""
     monkeypatch.setitem(networks.NETWORKS, network, network)
     losses, weights = torch_toys.train(network)
     path = tmp_path / "final.npz"

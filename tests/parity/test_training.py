@@ -55,7 +55,7 @@ def final_weights(config: TrainConfig) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("how", SCHEDULERS, ids=lambda how: str(how["scheduler"]))
 def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay: float) -> None:
-    """Losses and every weight within 1e-5 relative; the keys' biases, whose true gradient is 0, within 1e-4."""
+    """Losses and weights agree to a relative 1e-5; the biases of keys, whose true gradient is 0, to 1e-4."""
     model = random_model(SMALL, seed=1)
     config = prepare(tmp_path, model, **how, batch=3, seq=25, steps=10, data="stdlib", lr=3e-4, weight_decay=decay)
     losses = train(config).losses
@@ -104,7 +104,7 @@ def test_our_checkpoint_is_read_by_pytorchs_side(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_gpt2_124m_from_a_checkpoint(tmp_path: Path) -> None:
-    """Losses of four steps at B4 T64 within 1e-4, under the task scheduler on two threads."""
+    """The losses of four steps at B4 T64 agree to 1e-4, under the task scheduler on two threads."""
     model = random_model(PRESETS["gpt2-124m"], seed=3)
     config = prepare(tmp_path, model, batch=4, seq=64, steps=4, data="stdlib", scheduler="task", threads=2, save=None)
     try:

@@ -33,7 +33,7 @@ plan, PLANS = train.plan, {}
 
 @pytest.fixture(autouse=True)
 def planned_once(monkeypatch):
-    """Plan each configuration only once: planning takes longer than these runs."""
+    """Plan each configuration only once, because planning takes longer than these runs."""
 
     def remembered(config: TrainConfig, *rest: int) -> prepare.Plan:
         key = repr(config)
@@ -46,7 +46,7 @@ def planned_once(monkeypatch):
 
 @pytest.fixture(autouse=True, scope="module")
 def no_canary():
-    """It is timed before and after each run, and takes longer than these runs."""
+    """Leave out the canary, which takes longer than these runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
         yield
@@ -157,7 +157,7 @@ def every_scheduler_agrees(draw):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
-    """Random topological orders, which no scheduler here would choose, on one thread."""
+    """One thread executes random topological orders, which none of our schedulers would choose."""
     planned = train.plan(dataclasses.replace(RAGGED, steps=3))
     config, rng = planned.config, random.Random(seed)
     orders = [list(range(len(planned.program.tasks))), topological(planned.graph, rng)]

@@ -45,7 +45,7 @@ KINDS: list[dict[str, Any]] = [
 REPEATS = 2
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("threads", [1, 2, 3, 8])]
-# CI installs all three, and fails if a test is skipped.
+# CI installs all three runtimes, and fails if a test is skipped.
 runtimes = pytest.mark.parametrize(
     "runtime",
     [pytest.param(each, marks=pytest.mark.skipif(each not in openmp.find(), reason="not on this node"))
@@ -71,7 +71,7 @@ def apart() -> Iterator[Apart]:
 
 
 def outcomes(configs: list[TrainConfig], stress: str = "") -> list[tuple[Any, ...]]:
-    """Losses, weights and threads' cores of each run. Planning takes longer than such a run, so plans are kept."""
+    """Losses, weights and threads' cores of each run. Plans are cached, because planning takes longer than a run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TASKLOOM_STRESS", stress)
         patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
@@ -139,7 +139,7 @@ def test_no_task_runs_before_its_inputs(runtime: str, threads: int, apart: Apart
 
 
 def loops(runtime: str, threads: int) -> list[int]:
-    """The number of inputs that were missing when an op's tiles ran, for static and dynamic loops."""
+    """Number of inputs that were missing when an op's tiles ran, for a static and a dynamic loop."""
     inputs: list[list[int]] = [[] for _ in range(7)] + [list(range(7)) for _ in range(5)]
     found = []
     for assignment in ("static", "dynamic"):
@@ -157,7 +157,7 @@ def test_a_loop_runs_every_tile_of_an_op_before_the_next_op(runtime: str, thread
 
 
 def without_an_edge(runtime: str, threads: int) -> int:
-    """Violations in a chain in which one dependency is not declared."""
+    """Number of tasks that ran too early in a chain that lacks one dependency."""
     step, memory = toy([[], [0], [1]], [20_000, 0, 0])
     whole = graph.build(step, "step")
     first, second, third = step.ops
@@ -172,6 +172,6 @@ def without_an_edge(runtime: str, threads: int) -> int:
 
 @runtimes
 def test_the_stamps_catch_a_clause_that_is_missing(runtime: str, threads: int, apart: Apart) -> None:
-    """The checks above can fail. (A single thread may run the tasks in order without any clause.)"""
+    """The checks above can fail. One thread is left out: it may run the tasks in order without any clause."""
     if threads > 1:
         assert apart((runtime, threads), without_an_edge, runtime, threads) > 0
