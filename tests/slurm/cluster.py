@@ -48,7 +48,7 @@ NodeName=n[1-3] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPU
 PartitionName=main Nodes=n[1-3] Default=YES MaxTime=INFINITE PriorityTier=1 State=UP
 PartitionName=urgent Nodes=n[1-3] MaxTime=INFINITE PriorityTier=10 State=UP
 """
-# Read if TaskPlugin names task/cgroup. The version of cgroups is that of Linux, without systemd.
+# Slurm reads this if TaskPlugin names task/cgroup. It takes the host's version of cgroups, and no systemd.
 CGROUP_CONF = "ConstrainCores=yes\nIgnoreSystemd=yes\n"
 
 
@@ -148,15 +148,15 @@ class Cluster:
                 process = psutil.Process(int(path.read_text()))
                 process.terminate()
                 process.wait(20)
-        for node in NODES:  # empty groups that task/cgroup does not delete on version 1
+        for node in NODES:  # with cgroups version 1, task/cgroup leaves empty groups
             for cgroup in sorted(Path("/sys/fs/cgroup/cpuset").glob(f"slurm_{node}/**/"), reverse=True):
                 cgroup.rmdir()
 
 
 def exposing(paths: Sequence[Path], folder: Path) -> str:
-    """Shell lines that make folders reachable for every user in a mount namespace, where a parent keeps others out.
+    """Shell commands that make folders reachable for every user in a mount namespace, even below a closed folder.
 
-    Such a parent (as /root) is covered by a folder that holds nothing but what is to be reached.
+    The closed folder, such as /root, is covered by one that contains only what must be reachable.
     """
     binds, covers = [], {}
     for path in (path.resolve() for path in paths):

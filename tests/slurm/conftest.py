@@ -33,7 +33,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def home(slurm: Cluster, tmp_path: Path, database_url: str) -> Iterator[House]:
     for name, value in slurm.environment.items():
         os.environ[name] = value
-    # After a block's worker was killed, nothing is submitted for the block before it has left the node.
+    # A block leaves the node of a killed worker after 15 s. Until then no job is submitted for it.
     with house(tmp_path, database_url, heartbeat_s=0.5, lease_s=6, reap_every_s=0.5, block_release_s=15) as found:
         yield found
         slurm.cancel_all()
@@ -47,7 +47,7 @@ def client(home: House) -> Iterator[Client]:
 
 @pytest.fixture
 def provision(home: House) -> Callable[..., Process]:
-    """Start a provisioner; its pools are POOL with changes, `pools` a table by name."""
+    """Start a provisioner. `pools` has the changes to POOL for each pool, by name."""
 
     def start(*options: str, pools: dict[str, dict[str, Any]], **environment: str) -> Process:
         path = home.folder / "pools.toml"
@@ -59,7 +59,7 @@ def provision(home: House) -> Callable[..., Process]:
 
 
 def pools_file(home: House, pools: dict[str, dict[str, Any]]) -> str:
-    """A pools file that makes this installation's `taskloom` available to jobs."""
+    """A pools file whose jobs use the `taskloom` of this environment."""
     lines = [f'name = "t"\nserver = "{home.url}"\ninterval = 1\nlog_folder = "{home.folder}/jobs"']
     exports = {
         "PATH": f"{Path(sys.executable).parent}:$PATH",

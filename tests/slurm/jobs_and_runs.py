@@ -1,4 +1,4 @@
-"""Submissions of tests to Taskloom, and their traces in Slurm and on the node."""
+"""Submit runs to Taskloom, and find their jobs, workers and logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from processes import House, Process
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
 
-LONG = 300.0  # seconds; generous, because trainers compile first and other processes run beside
+LONG = 300.0  # seconds; trainers compile first, and other processes run
 Provision = Callable[..., Process]
 
 

@@ -1,4 +1,4 @@
-"""The cores of runs lie within those of their jobs, whichever way Slurm confines a job."""
+"""Runs use only cores of their Slurm jobs, however Slurm confines a job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slurm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def cores_of(slurm: Cluster, job_id: str) -> set[int]:
-    """Cores that Slurm gave a job of one core, in Linux's numbers on a machine with one socket."""
+    """Cores of a Slurm job with one core. On a machine with one socket, Slurm's numbers are those of Linux."""
     found = re.search(r"CPU_IDs=(\d+)\b", slurm.command("scontrol", "show", "job", "-d", job_id))
     assert found is not None
     return {int(found.group(1))}

@@ -69,7 +69,7 @@ def test_a_pending_job_is_what_a_run_waits_for(
     slurm: Cluster, home: House, client: Client, provision: Provision
 ) -> None:
     slurm.command("scontrol", "update", "partitionname=main", "state=DOWN")
-    slurm.command("sbatch", "--job-name=t.other.1", "--output=/dev/null", "--wrap", "true")  # not the provisioner's
+    slurm.command("sbatch", "--job-name=t.other.1", "--output=/dev/null", "--wrap", "true")  # another's job
     try:
         experiment_id = submit(client)
         provision(pools={"held": {}})
@@ -82,7 +82,7 @@ def test_a_pending_job_is_what_a_run_waits_for(
         until(lambda: "a job of pool `held` is pending in Slurm: Partition" in reason(), "Slurm's reason")
         client.cancel_experiment(experiment_id)
         until(lambda: len(slurm.jobs()) == 1, "the job that nothing needs to be cancelled")
-        until(lambda: logged(home, "cancelled"), "the log to say so")  # after the job has left
+        until(lambda: logged(home, "cancelled"), "the log to say so")  # logged once the job has left
         assert len(logged(home, "cancelled")) == 1
         assert [job["name"] for job in slurm.jobs()] == ["t.other.1"]
     finally:
@@ -103,7 +103,7 @@ def test_every_run_has_one_result_whatever_ends_its_job(
         slurm.command("scancel", job_id)
     elif disturbance == "preemption":
         slurm.command("sbatch", "-p", "urgent", f"--nodelist={node}", "-c", "2", "-o", "/dev/null", "--wrap", "sleep 1")
-    elif disturbance == "walltime":  # less than the minute by which Slurm warns a worker ahead
+    elif disturbance == "walltime":  # the worker is warned at once, since one minute is left
         slurm.command("scontrol", "update", f"jobid={job_id}", "TimeLimit=1")
     elif disturbance == "slurmd":
         slurm.kill_node(node)
@@ -153,7 +153,7 @@ def test_a_killed_provisioner_knows_its_jobs_again(
 
 
 def shim(folder: Path, name: str, script: str) -> None:
-    """A Slurm command that runs something else first."""
+    """Write a script that replaces a Slurm command if its folder is first in PATH."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -275,7 +275,7 @@ def test_a_requeued_job_script_goes_on_in_its_log_and_the_run_it_lost_has_one_re
     until(lambda: [job["state"] for job in slurm.jobs()] == ["PENDING"], "the job to be queued again", LONG)
     first = (home.folder / "by-hand.log").read_text()
     assert "registered" in first
-    # Slurm itself waits two minutes. Within a second its slurmd takes the new credential for the revoked one.
+    # By default Slurm waits two minutes. Within the first second, slurmd would take the new credential for revoked.
     slurm.command("scontrol", "update", f"jobid={job_id}", "starttime=now+3seconds")
     all_succeed(client, experiment_id)
     exactly_one_result_each(client, experiment_id)

@@ -1,4 +1,4 @@
-"""docs/how-to/slurm.md, block by block, as a user without root."""
+"""Execute docs/how-to/slurm.md block by block, as a user without root."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE_S = 600.0  # time limit of a block; packages come from the network, and
 @pytest.fixture
 def slurm() -> Iterator[Cluster]:
     """A cluster on whose nodes every user can run the Python of the tests' environment."""
-    # Not in pytest's folder, which every start of pytest closes for other users.
+    # Not in pytest's folder: each start of pytest closes that to other users.
     with tempfile.TemporaryDirectory(prefix="taskloom-slurm-", ignore_cleanup_errors=True) as folder:
         path = Path(folder)
         with cluster(path, exposed=exposing([Path(sys.base_prefix)], path)) as found:
@@ -42,7 +42,7 @@ def slurm() -> Iterator[Cluster]:
 def test_the_page_holds_for_a_user_without_root(slurm: Cluster, home: House, client: Client) -> None:
     folder = slurm.folder / "user"
     shutil.copytree(ROOT, folder / "checkout", symlinks=True, ignore=NOT_COPIED)
-    pip = Path.home() / ".config/pip/pip.conf"  # where this machine has its packages from
+    pip = Path.home() / ".config/pip/pip.conf"  # it may name this machine's package index
     if pip.exists():
         (folder / ".config/pip").mkdir(parents=True)
         shutil.copy(pip, folder / ".config/pip")
@@ -53,7 +53,7 @@ def test_the_page_holds_for_a_user_without_root(slurm: Cluster, home: House, cli
         as_user = ["unshare", "--mount", "sh", "-ec", f'{slurm.exposed}\ncd {folder}\nexec {user} "$@"', "sh"]
     environment = {
         "HOME": str(folder),
-        # Files of the block `install` are found first once they exist.
+        # Commands that the block `install` creates take precedence.
         "PATH": f"{folder}/taskloom/bin:{sys.base_prefix}/bin:{os.environ['PATH']}",
         "PYTHONPATH": "",
         "PIP_CONSTRAINT": str(folder / "checkout/constraints.txt"),
