@@ -1,4 +1,4 @@
-"""A browser that reports everything that a page must not do."""
+"""Tabs of a browser that record everything that a page must not do."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Tab:
                 for node in each["nodes"]]  # fmt: skip
 
     def told(self) -> str:
-        """What the page shows, and what went wrong on it: for the report of a test that failed."""
+        """What the page shows and its errors, for the report of a failed test."""
         shown = self.page.locator("body").inner_text()
         return "\n".join([self.page.url, *self.wrong, *self.unanswered, "", shown])
 
@@ -100,7 +100,7 @@ def saved_bytes(page: Page, press: Any, folder: Path) -> bytes:
 
 
 def hide(page: Page, hidden: bool = True) -> None:
-    """Hide the page, as another tab in front of it would."""
+    """Hide the page, as if another tab were in front of it."""
     value = str(hidden).lower()
     page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: {value}, configurable: true}})")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

@@ -19,7 +19,7 @@ from processes import House, house
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
 
-expect.set_options(timeout=30_000)  # a server that came back is found within 8 s
+expect.set_options(timeout=30_000)  # pages find a restarted server within 8 s
 
 HOSTILE = """<img src=x onerror="alert(1)">'"`{{7*7}}</script><b>&amp;"""
 PROBLEM = {"model": "tiny", "batch": 2, "seq": 32, "steps": 6}
@@ -31,7 +31,7 @@ class World:
 
     home: House
     client: Client
-    compared: int  # experiment: 2 schedulers, 3 repetitions, the first of each traced
+    compared: int  # experiment of 2 schedulers with 3 repetitions; the first is traced
     failed_run: int
     waiting_run: int
     hostile: int
@@ -95,7 +95,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture
 def new_tab(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Tab]]:
-    """Open tabs; after the test nothing may have gone wrong on any."""
+    """Open tabs. After the test, none of them may have an error."""
     opened = request.node.stash[OPENED] = []
 
     def start(url: str, **options: Any) -> Tab:

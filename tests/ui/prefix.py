@@ -1,4 +1,4 @@
-"""A proxy that serves a server below a path, as an institute's front page does."""
+"""A reverse proxy that serves a server below a path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEFT_OUT = {"connection", "content-length", "transfer-encoding", "date", "server
 
 @contextlib.contextmanager
 def proxy_of(url: str) -> Iterator[str]:
-    """The URL below which the proxy serves the server; every other path is a 404."""
+    """Start the proxy and yield the URL below which it serves the server. Every other path is a 404."""
     client = httpx.Client(base_url=url, timeout=httpx.Timeout(30, read=None))
 
     class Handler(BaseHTTPRequestHandler):
@@ -26,7 +26,7 @@ def proxy_of(url: str) -> Iterator[str]:
                 self.send_error(404)
                 return
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            # The proxy is who asks: what a browser says of its own address is the proxy's to judge.
+            # Origin is left out: the server would compare it with its own address, not with the proxy's.
             headers = {k: v for k, v in self.headers.items() if k.lower() not in LEFT_OUT | {"origin"}}
             path = self.path.removeprefix(PREFIX)
             with client.stream(self.command, path, content=body, headers=headers) as told:

@@ -1,7 +1,7 @@
-"""`make screenshots`: every page of the dashboard and the report, light and dark, as pictures to look at; the report
-also 390 pixels wide and as it is printed.
+"""Pictures of every page of the dashboard and of the report, light and dark: `make screenshots`.
 
-Without --server, a server, a worker and a few experiments of their own are started first, which takes minutes.
+The report is also shown 390 pixels wide and as printed. Without --server, the program first starts a server and a
+worker and runs a few experiments, which takes minutes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PAGES = {
 
 
 WIDTHS = {"report": 1100, "report-narrow": 390}
-# Pictures of docs/images, as one sees them without scrolling in a window of this size.
+# Pictures for docs/images: the part that a window of this size shows without scrolling.
 README = {
     "dashboard-experiment": ("experiment?id={experiment}", (1280, 860)),
     "dashboard-timeline": ("run?id={traced}&view=timeline", (1280, 860)),
@@ -69,7 +69,7 @@ def pictures(browser: Browser, url: str, known: dict[str, Any], out: Path) -> No
 
 
 def shown(url: str, experiment: int | None = None) -> dict[str, Any]:
-    """The largest finished experiment, or the one named; two of its traced runs; a selection for each side."""
+    """The named or the largest finished experiment, two of its traced runs, and a selection for each side."""
 
     def asked(path: str, **params: Any) -> Any:
         return httpx.get(f"{url}/api/v1/{path}", params=params, timeout=120).raise_for_status().json()
@@ -126,7 +126,7 @@ def main() -> None:
                 size = {"width": 1360, "height": 900}
                 context, tab = open_tab(browser, url, color_scheme=scheme, viewport=size, reduced_motion="reduce")
                 page = tab.open(address.format(**known))
-                page.wait_for_timeout(400)  # canvases are painted in the frame after
+                page.wait_for_timeout(400)  # canvases are painted in the next frame
                 whole = name not in ("runs", "experiment-runs")
                 page.screenshot(path=options.out / f"{name}-{scheme}.png", full_page=whole)
                 print(f"{name}-{scheme}.png", *tab.wrong, flush=True)

@@ -29,7 +29,7 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     page.get_by_label("threads", exact=True).fill("1, 99")
     expect(page.locator("#set-threads-refused")).to_contain_text("cores of the largest known node")
     expect(page.locator("#set-threads-help")).to_contain_text("1 to 4,096")  # as the OpenAPI document says
-    page.get_by_label("threads", exact=True).fill("2")  # the worker that fails has one core
+    page.get_by_label("threads", exact=True).fill("2")  # the failing worker has only one core
     page.get_by_label("Repetitions").fill("1")
     expect(page.locator(".verdict")).to_contain_text("2 runs")
     expect(page.locator("pre.command").first).to_contain_text("--scheduler fork-join,task")
@@ -38,7 +38,7 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     expect(page.get_by_role("heading", name="New experiment")).to_be_visible()  # copying submits nothing
     page.get_by_role("button", name="Run 2 runs").click()
     expect(page.get_by_role("heading", name="asked in a browser")).to_be_visible()
-    expect(page.get_by_text("2 succeeded")).to_be_visible(timeout=120_000)  # nobody reloads it
+    expect(page.get_by_text("2 succeeded")).to_be_visible(timeout=120_000)  # without a reload
     shown = int(re.search(r"id=(\d+)", page.url).group(1))
     # One pair decides nothing.
     expect(page.locator(".verdict")).to_contain_text("undecided", timeout=120_000)
@@ -122,7 +122,7 @@ def test_a_hidden_tab_asks_nothing(world, tab, new_tab):
     hide(page)
     tab.asked.clear()
     submit(world.client, name="while it is hidden", base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
-    expect(seen.get_by_role("link", name="while it is hidden")).to_be_visible()  # whoever is seen was told
+    expect(seen.get_by_role("link", name="while it is hidden")).to_be_visible()  # the visible tab gets the event
     assert tab.asked == []
     expect(page.get_by_role("link", name="while it is hidden")).to_have_count(0)
     hide(page, hidden=False)
@@ -213,7 +213,7 @@ def test_keys_are_revoked_and_old_runs_deleted_after_a_dry_run(apart, new_tab):
     home, client = apart
     client.cancel_experiment(submit(client, name="old", base=PROBLEM))
     tab = new_tab(home.url)
-    tab.refusals = {401}  # from when the first key is made
+    tab.refusals = {401}  # once the first key exists
     page = tab.open("access")
     page.get_by_label("days").fill("0")
     page.get_by_role("button", name="Show what would be deleted").click()

@@ -27,7 +27,7 @@ NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
 
 @pytest.fixture
 def api(tmp_path):
-    """A separate server that confirms alerts only on request."""
+    """A server of its own, which confirms alerts only on request."""
     url = f"sqlite:///{tmp_path / 'measured.db'}"
     with (
         house(tmp_path, url, confirm_alerts=False, poll_s=0.2) as home,
@@ -37,7 +37,7 @@ def api(tmp_path):
 
 
 def run_all(node, make_result, step_s, core_hash):
-    """Execute the queued runs with one version of the core; each run takes the next of step_s."""
+    """Execute the queued runs with one version of the core. The median step of each run is the next value of step_s."""
     for s in step_s:
         lease = node.claim()
         environment = {"core_hash": core_hash}
@@ -62,7 +62,7 @@ def test_a_slowdown_is_confirmed(api, make_result, new_tab):
     expect(slowdown).to_contain_text("confirming")
     assert tab.violations() == []
     run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
-    expect(slowdown).to_contain_text("confirmed")  # nobody reloads it
+    expect(slowdown).to_contain_text("confirmed")  # without a reload
     page.get_by_role("link", name=re.compile("thread")).first.click()
     expect(page.get_by_role("table", name="Changes")).to_contain_text("core_hash")
     expect(page.get_by_role("table", name="Changes")).to_contain_text("confirmed")
@@ -77,7 +77,7 @@ def test_the_new_page_says_what_could_be_told_apart_while_one_types(api, make_re
     page = new_tab(str(api.http.base_url).rstrip("/")).open("new")
 
     def least(repetitions):
-        """The smallest difference that the page names for so many repetitions, in percent."""
+        """The smallest detectable difference that the page names for a number of repetitions, in percent."""
         page.get_by_label("Repetitions").fill(str(repetitions))
         expect(page.locator(".verdict")).to_contain_text(f"{4 * repetitions} runs")
         told = page.locator(".verdict").inner_text()
@@ -110,7 +110,7 @@ def test_a_log_opens_with_its_last_lines_and_shows_the_earlier_ones_and_goes_on(
     log = page.get_by_label("Log", exact=True)
     expect(log).to_contain_text("line 700")
     assert lines_of(log) == [f"line {i}" for i in range(201, 701)]
-    assert log.evaluate("(log) => log.scrollHeight - log.clientHeight - log.scrollTop") < 5  # its end is seen
+    assert log.evaluate("(log) => log.scrollHeight - log.clientHeight - log.scrollTop") < 5  # scrolled to its end
     page.get_by_role("button", name="Show earlier lines").click()
     until(lambda: lines_of(log) == [f"line {i}" for i in range(1, 701)], "all lines")
     printed(701, 1)
@@ -134,7 +134,7 @@ def test_steps_are_drawn_while_their_run_is_under_way(api, new_tab):
     figure = page.locator("figure.plot", has=heading)
     figure.get_by_role("button", name="Table").click()
     rows = figure.get_by_role("row")
-    expect(rows).to_have_count(3)  # and the head
+    expect(rows).to_have_count(3)  # two rows and the heading
     done(3, 0.25)
     expect(rows).to_have_count(4)
     expect(rows.last).to_contain_text("250")
@@ -167,7 +167,7 @@ INSTRUCTIONS = {"fork-join": 3.0e9, "task": 2.5e9}
 
 
 def compared(api, make_result, counters_of):
-    """The addresses of two schedulers' runs, eight pairs, with the given counters."""
+    """Selections of the runs of two schedulers, eight pairs, with the given counters."""
     node = api.worker()
     made = api.submit(base=SPEC, axes={"scheduler": ["fork-join", "task"]}, repetitions=8)["id"]
     for i in range(16):

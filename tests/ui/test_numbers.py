@@ -157,11 +157,11 @@ def test_a_trace(world, tab, tmp_path):
     assert told == pytest.approx({name: ns / 1e6 for name, ns in wanted.items()}, rel=1e-5)
 
 
-WIDE = 4  # pixels from which a span is drawn by itself
+WIDE = 4  # a span of at least this many pixels is drawn by itself
 
 
 def share(since, until, pixel):
-    """How much of a pixel a span takes."""
+    """Share of a pixel that a span covers."""
     return max(0.0, min(until, pixel + 1) - max(since, pixel))
 
 

@@ -45,7 +45,7 @@ def test_a_page_that_loads_shows_its_shape_and_is_accessible(world, tab, where):
     assert tab.violations() == []
     for route in held:
         route.continue_()
-    tab.page.unroute(asked)  # requests that arrived meanwhile continue
+    tab.page.unroute(asked)  # later requests reach the server
     tab.settle()
 
 
@@ -63,8 +63,8 @@ def test_a_page_whose_question_fails_says_why_and_asks_again(world, tab, where):
     retry = tab.page.get_by_role("button", name="Retry")
 
     def is_well():
-        # Each question that failed has its own button, some fail a little later, and an event of the server may ask
-        # again before the button is pressed: so whichever is there is pressed, and none is waited for.
+        # Each failed request has its own button. Some fail a little later, and an event of the server may repeat a
+        # request before its button is pressed. So all present buttons are pressed, and none is waited for.
         if retry.evaluate_all("buttons => buttons.map(button => button.click()).length"):
             tab.settle()
         return tab.page.get_by_text("The server failed").count() == 0
@@ -140,7 +140,7 @@ def test_a_log_is_asked_for_once_though_its_page_is_hidden_and_seen_meanwhile(wo
     held = []
     log = pattern(world, "runs/*/log?tail=*")
     tab.page.route(log, lambda route: held.append(route))
-    tab.page.route("**/api/v1/events?*", lambda _: None)  # unanswered, so that no event asks again
+    tab.page.route("**/api/v1/events?*", lambda _: None)  # unanswered, so that no event causes a second request
     tab.page.goto(f"{world.home.url}/ui/{address(world, 'run?id=FAILED&view=log')}")
     until(lambda: held or tab.page.wait_for_timeout(50), "the first request")
     hide(tab.page)
@@ -249,7 +249,7 @@ def test_two_timelines_stand_beneath_each_other_aligned_by_step(world, tab):
     assert titles.all_inner_texts() == [f"A: run {a}", f"B: run {b}"]
 
     def shown():
-        """When each of them begins and ends, counted from the beginning of the step."""
+        """The time span that each of them shows, relative to the beginning of the step."""
         return [canvases.nth(i).get_attribute("data-painted") for i in range(2)]
 
     expect(page.get_by_text("aligned where step")).to_be_visible()

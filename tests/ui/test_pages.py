@@ -1,4 +1,4 @@
-"""Each page by its URL: without errors, accessible, light and dark, narrow, reloaded, behind a prefix."""
+"""Each page has no errors and is accessible: light, dark, narrow, reloaded and behind a path prefix."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_address_that_leads_nowhere_says_so(world, tab):
 
 @pytest.mark.parametrize("page", sorted(files.read().pages))
 def test_a_page_asks_for_all_its_modules_at_once(world, tab, page):
-    """The page links exactly the modules that the browser finds import by import where nothing is linked."""
+    """The page preloads exactly the modules that the browser would otherwise find import by import."""
     below, linked = f"{world.home.url}/ui/", []
 
     def without_links(route):
@@ -121,7 +121,7 @@ def test_a_view_loads_its_module_when_it_is_opened_and_says_if_it_does_not_come(
 
 
 def test_scripts_and_styles_of_the_first_page_are_within_the_budget(tab):
-    """As the browser receives them: at most 45 kB."""
+    """The browser receives at most 45 kB, compressed."""
     received = {}
 
     def note(response):
@@ -139,7 +139,7 @@ def test_scripts_and_styles_of_the_first_page_are_within_the_budget(tab):
 def test_a_theme_that_was_chosen_is_there_before_anything_is_painted(tab):
     page = tab.open("")
     page.get_by_label("Theme").select_option("dark")
-    page.route("**/app.js", lambda route: route.abort())  # then only the page itself is painted
+    page.route("**/app.js", lambda route: route.abort())  # only the HTML itself is then painted
     page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     expect(page.locator("main .skeleton").first).to_be_visible()

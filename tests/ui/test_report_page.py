@@ -50,7 +50,7 @@ def test_a_printed_report_cuts_no_table_and_leaves_no_heading_alone(world, new_t
     headings = page.locator("h2")
     assert headings.count() > 5
     assert all(each.evaluate("(h) => getComputedStyle(h).breakAfter") == "avoid" for each in headings.all())
-    # A figure stays whole, and so does a table of few rows; the others repeat their head on each page.
+    # Figures and tables of few rows are not divided. Longer tables repeat their head on each page.
     for figure in page.locator("main figure").all():
         rows = figure.locator("tbody tr").count()
         assert figure.evaluate("(f) => getComputedStyle(f).breakInside") == ("auto" if rows > 20 else "avoid")
