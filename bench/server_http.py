@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 from gpt2core.spec.config import PHASES, TrainConfig
-from gpt2core.spec.result import SCHEMA
+from gpt2core.spec.result import SCHEMA, median
 
 API = "/api/v1"
 
@@ -101,6 +102,34 @@ def upload(
     return {
         "worker_id": worker_id, "attempt_no": attempt_no, "outcome": "succeeded", "sha256": sha256, "payload": payload,
     }  # fmt: skip
+
+
+def result_text(config: TrainConfig, pick: random.Random) -> tuple[str, float]:
+    """The text of a result with ops, threads and steps that scatter, and its median step."""
+    given = json.loads(upload("past", 1, config.steps)["payload"])
+    result, threads = given["result"], config.threads
+    level = pick.gauss(0.01 / threads, 0.0001) * (0.97 if config.scheduler == "task" else 1.0)
+    step_s = [pick.gauss(level, level / 50) for _ in range(config.steps)]
+    ops = ["encoder", "layernorm", "qkv", "attention", "projection", "residual", "fc", "gelu", "adamw", "loss"]
+    phase_s = {kind: [s / len(PHASES) for s in step_s] for kind in PHASES}
+    result |= {
+        "config": {**config.to_dict(), "cores": list(range(threads))},
+        "environment": {"node": "past", "cpu_model": "some", "kernel": "6", "python": "3.11", "cores": [0, 1],
+                        "load_average": [pick.random()]},
+        "step_s": step_s,
+        "phase_s": phase_s,
+        "phase_busy_s": {kind: [s * threads for s in values] for kind, values in phase_s.items()},
+        "ops": [{"op": op, "phase": phase, "calls": 40, "time_s": level, "flop": 1000000, "bytes": 4000, "blas": ""}
+                for op in ops for phase in ("forward", "backward")],
+        "threads": [{"thread": t, "core": t, "observed_cores": [t], "useful_s": sum(step_s[2:]) * 0.9,
+                     "scheduling_s": sum(step_s[2:]) * 0.05, "waiting_s": sum(step_s[2:]) * 0.05, "barrier_s": 0.0,
+                     "starvation_s": sum(step_s[2:]) * 0.05, "idle_s": 0.0, "calls": 400,
+                     "phase_useful_s": dict.fromkeys(PHASES, level)} for t in range(threads)],
+        "weights_sha256": f"{config.batch_slice:032}{config.token_slice:032}",
+        "flagged": [[] for _ in step_s],
+        "validity": {"steps": [{"switches": pick.randrange(5), "faults": pick.randrange(9)} for _ in step_s]},
+    }  # fmt: skip
+    return json.dumps(given), median(step_s[2:])
 
 
 class NullWorker:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 from sqlalchemy import insert
 
-from bench.server_http import Connection, NullWorker, upload
+from bench.server_http import Connection, NullWorker, result_text
 from bench.server_store import Served
 from gpt2core.spec.config import TrainConfig
 from taskloom.server.db import Database, now
@@ -31,7 +31,6 @@ BASE = {"model": "tiny", "steps": 12, "warmup": 2, "seq": 16, "batch": 2}
 VARIANTS = 40
 ANALYSES = ("scaling", "sweep", "efficiency", "roofline", "memory", "forecast", "report")
 TIMED = ("scaling", "sweep", "report")
-KINDS = ["data", "forward", "loss", "backward", "update"]
 
 
 async def readers(served: Served, given: argparse.Namespace) -> dict[str, Any]:
@@ -157,7 +156,7 @@ def fill(url: str, runs: int) -> None:
             for place, variant in enumerate(pick.sample(variants, VARIANTS)):
                 number = repetition * VARIANTS + place + 1
                 spec = TrainConfig.from_dict({**BASE, **variant})
-                text, median_s = _result(spec, pick)
+                text, median_s = result_text(spec, pick)
                 rows[Run].append({
                     "id": number, "experiment_id": 1, "position": number - 1, "block": repetition,
                     "repetition": repetition + 1,
@@ -191,35 +190,6 @@ def _product(names: list[str]) -> Iterator[dict[str, Any]]:
 
     for values in itertools.product(*(AXES[name] for name in names)):
         yield dict(zip(names, values, strict=True))
-
-
-def _result(config: TrainConfig, pick: random.Random) -> tuple[str, float]:
-    """The text of a result with ops and threads, and its median step."""
-    given = json.loads(upload("past", 1)["payload"])
-    result, threads = given["result"], config.threads
-    level = pick.gauss(0.01 / threads, 0.0001) * (0.97 if config.scheduler == "task" else 1.0)
-    step_s = [pick.gauss(level, level / 50) for _ in range(config.steps)]
-    ops = ["encoder", "layernorm", "qkv", "attention", "projection", "residual", "fc", "gelu", "adamw", "loss"]
-    phase_s = {kind: [s / len(KINDS) for s in step_s] for kind in KINDS}
-    result |= {
-        "config": {**config.to_dict(), "cores": list(range(threads))},
-        "environment": {"node": "past", "cpu_model": "some", "kernel": "6", "python": "3.11", "cores": [0, 1],
-                        "load_average": [pick.random()]},
-        "step_s": step_s,
-        "phase_s": phase_s,
-        "phase_busy_s": {kind: [s * threads for s in values] for kind, values in phase_s.items()},
-        "ops": [{"op": op, "phase": phase, "calls": 40, "time_s": level, "flop": 1000000, "bytes": 4000, "blas": ""}
-                for op in ops for phase in ("forward", "backward")],
-        "threads": [{"thread": t, "core": t, "observed_cores": [t], "useful_s": sum(step_s[2:]) * 0.9,
-                     "scheduling_s": sum(step_s[2:]) * 0.05, "waiting_s": sum(step_s[2:]) * 0.05, "barrier_s": 0.0,
-                     "starvation_s": sum(step_s[2:]) * 0.05, "idle_s": 0.0, "calls": 400,
-                     "phase_useful_s": dict.fromkeys(KINDS, level)} for t in range(threads)],
-        "weights_sha256": f"{config.batch_slice:032}{config.token_slice:032}",
-        "flagged": [[] for _ in step_s],
-        "validity": {"steps": [{"switches": pick.randrange(5), "faults": pick.randrange(9)} for _ in step_s]},
-    }  # fmt: skip
-    timed = sorted(step_s[2:])
-    return json.dumps(given), (timed[4] + timed[5]) / 2
 
 
 def rows(part: dict[str, Any], quantiles: Any) -> list[tuple[str, str]]:
