@@ -1,11 +1,13 @@
 """Comparison along one axis of an experiment, with everything else equal.
 
-The comparisons are a family: their p-values are adjusted (Holm), so that the rows of at most one of 20 sweeps without
-any difference report one, if pairs are independent. Pooled ratios and the fastest variant are families of their own.
+Comparisons, and pooled ratios over these places only, are one family: their p-values are adjusted together (Holm), so
+that at most one of 20 sweeps without any difference reports one there, if pairs are independent. Pooled ratios over
+places like these and the fastest variant are families of their own (docs/decisions/0021-one-family.md).
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -24,6 +26,7 @@ from taskloom.analysis.comparison import (
     verdict_of,
 )
 from taskloom.analysis.estimators import logarithms
+from taskloom.analysis.pooling import Pooled as Pool
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.rank_tests import Floats
@@ -33,7 +36,8 @@ from taskloom.analysis.variants import Group, Variant, by_variant, opposed, vari
 
 @dataclass(frozen=True)
 class SweepRow:
-    """`b` against `a`, the axis's first value, with everything else as in `at`. verdict: by the adjusted p-value."""
+    """`b` against `a`, the axis's first value, with everything else as in `at`. verdict: by p_adjusted, which is null
+    if there are too few processes for any verdict."""
 
     at: dict[str, Any]
     a: Any
@@ -83,9 +87,9 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Comparisons along one axis, and the variant with the smallest median, which is proven faster than `beats_share`
-    of the others; null if there are too few processes for so many comparisons. sequential: decided by estimates that
-    hold at any time."""
+    """Comparisons along one axis, of which `comparisons` have a test, and the variant with the smallest median, which
+    is proven faster than `beats_share` of the others; null if there are too few processes for so many comparisons.
+    sequential: decided by estimates that hold at any time."""
 
     axis: str | None
     comparisons: int
@@ -110,12 +114,19 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
     chosen = axis or next(iter(axes), None)
     pairs = _pairs(groups, str(chosen)) if chosen in axes else []
     compared = [compare(a, b, noise_floor) for _, a, b in pairs]
-    corrected = holm([found.p_value for found in compared if found.p_value is not None])
-    following = iter(corrected)
+    tested = sum(found.p_value is not None for found in compared)
+    # A comparison that no times could decide cannot err, so it is not in the family.
+    decidable = [can_tell(found, tested) for found in compared]
+    pooled = _pooled(str(chosen), list(itertools.compress(pairs, (found.ratio is not None for found in compared))))
+    estimates = [found.estimate for *_, found in pooled]
+    of_these = [found.p_value for found in itertools.compress(compared, decidable)]
+    of_these += [each.p_value for each in estimates if each.unit != "places"]
+    adjusted = iter(_adjusted(of_these))
+    of_others = iter(_adjusted([each.p_value for each in estimates if each.unit == "places"]))
     rows = []
-    for (at, a, b), found in zip(pairs, compared, strict=True):
-        p_adjusted = None if found.p_value is None else next(following)
-        found = found if p_adjusted is None else rejudged(found, p_adjusted, len(corrected))
+    for (at, a, b), found, able in zip(pairs, compared, decidable, strict=True):
+        p_adjusted = next(adjusted) if able else None
+        found = rejudged(found, 1.0 if p_adjusted is None else p_adjusted, tested)
         rows.append(SweepRow(
             at, a[0].variant[str(chosen)], b[0].variant[str(chosen)], found.verdict, found.ratio, found.ratio_low,
             found.ratio_high, found.p_value, p_adjusted, found.superiority, found.paired, found.differs,
@@ -126,12 +137,19 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
     best = groups[medians_s.index(min(medians_s))] if groups else None
     return Sweep(
         axis=chosen,
-        comparisons=len(corrected),
+        comparisons=tested,
         noise_floor=noise_floor,
         rows=rows,
-        pooled=_pooled(
-            str(chosen), [pair for pair, row in zip(pairs, rows, strict=True) if row.ratio is not None], noise_floor
-        ),
+        pooled=[
+            Pooled(
+                threads, first, second, len(places), sum(map(len, places)), of.value, of.low, of.high, p_adjusted,
+                "undecided" if found.broken else verdict_of(of.value, of.low, of.high, p_adjusted, noise_floor),
+                found.scope, found.between, list(found.broken),
+            )
+            for threads, first, second, places, found in pooled
+            for of in [found.estimate]
+            for p_adjusted in [next(of_others if of.unit == "places" else adjusted)]
+        ],
         best=None if best is None else variant_of(best),
         best_step_s=min(medians_s, default=None),
         beats_share=None if best is None or len(groups) == 1 else _beaten(best, groups, noise_floor),
@@ -139,8 +157,13 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
     )
 
 
+def _adjusted(p_values: Sequence[float | None]) -> list[float]:
+    return holm([1.0 if p_value is None else p_value for p_value in p_values])
+
+
 def comparisons(processes: Sequence[Process]) -> int:
-    """Number of comparisons of a sweep along the first axis."""
+    """Number of comparisons of a sweep along the first axis. Pooled ratios do not count: a difference at all places is
+    decided there first."""
     axes = axes_of(processes)
     return len(_pairs(by_variant(processes), axes[0])) if axes else 0
 
@@ -163,8 +186,11 @@ def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float |
     return sum(each.verdict == "slower" for each in judged) / len(found)
 
 
-def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noise_floor: float) -> list[Pooled]:
-    """Places with the same number of threads, pooled; none if there is only one place."""
+def _pooled(
+    axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]]
+) -> list[tuple[int, Any, Any, list[Floats], Pool]]:
+    """Places with the same number of threads, pooled: (threads, first value, other value, log ratios of each place,
+    their pool); none if there is only one place."""
     families: dict[str, list[Floats]] = {}
     sequential = any(process.stop_rule for _, a, _ in pairs for process in a)
     for _, a, b in pairs:
@@ -173,18 +199,8 @@ def _pooled(axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]], noi
             logs = logarithms([p.median_step_s for p, _ in matched]) - logarithms([p.median_step_s for _, p in matched])
             key = json.dumps([a[0].config["threads"], a[0].variant[axis], b[0].variant[axis]])
             families.setdefault(key, []).append(logs)
-    pooled = [
+    return [
         (*json.loads(key), places, pool(places, "places", sequential))
         for key, places in families.items()
         if len(places) > 1 and axis != "threads"
     ]
-    adjusted = holm([1.0 if found.estimate.p_value is None else found.estimate.p_value for *_, found in pooled])
-    return [
-        Pooled(
-            threads, first, second, len(places), sum(map(len, places)), of.value, of.low, of.high, p_adjusted,
-            "undecided" if found.broken else verdict_of(of.value, of.low, of.high, p_adjusted, noise_floor),
-            found.scope, found.between, list(found.broken),
-        )
-        for (threads, first, second, places, found), p_adjusted in zip(pooled, adjusted, strict=True)
-        for of in [found.estimate]
-    ]  # fmt: skip

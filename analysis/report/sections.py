@@ -78,8 +78,9 @@ def answer(document: Document) -> str:
         figure(plots.ratios(document), f"{legend}. Lines: 95 % intervals. Grey band: the noise floor. Grey dots: "
                 "undecided or equivalent.")
         + table(columns, [*pooled, *rows], 3)
-        + f'<p class="soft">Ratio: {escape(legend)}. p: two-sided, adjusted for multiple comparisons (Holm). '
-        "Superiority: probability that a process of the first value is faster than one of the second; 0.5: no "
+        + f'<p class="soft">Ratio: {escape(legend)}. p: two-sided, adjusted for multiple comparisons (Holm): all rows '
+        "together, but ratios about places like these apart. Superiority: probability that a process of the first "
+        "value is faster than one of the second; 0.5: no "
         f"difference. Instructions ratio: that of the instructions of a step.{escape(told)}</p>"
     )  # fmt: skip
 

@@ -91,6 +91,45 @@ def test_places_with_equally_many_threads_are_judged_together(experiment):
     assert sweep(experiment({(2, size): 1.0 for size in (8, 16, 32, 64)})).pooled[0].verdict == "same"
 
 
+def test_comparisons_and_their_pooled_ratio_are_one_family(experiment):
+    """Eight pairs give p = 1/128 at best. Opposite differences at two places cancel in the pooled ratio."""
+    found = sweep(experiment({(2, 16): 1.3, (2, 32): 1 / 1.3, (2, 64): 1.0}, repetitions=8))
+    assert [(row.verdict, row.p_adjusted) for row in found.rows] == [
+        ("faster", pytest.approx(4 / 128)), ("slower", pytest.approx(4 / 128)), ("same", 1.0),
+    ]  # fmt: skip
+    assert [(row.verdict, row.p_adjusted) for row in found.pooled] == [("same", 1.0)]
+    assert found.comparisons == 3
+
+
+def test_comparisons_that_nothing_could_decide_do_not_count(experiment):
+    """Six pairs cannot decide one of three comparisons, so the pooled ratio is the only statement."""
+    found = sweep(experiment({(2, size): 1.2 for size in (16, 32, 64)}, repetitions=6))
+    assert {(row.verdict, row.p_adjusted) for row in found.rows} == {("undecided", None)}
+    assert "too few processes: 3 comparisons need at least 7 per side" in found.rows[0].reason
+    assert [(row.verdict, row.p_adjusted) for row in found.pooled] == [("faster", pytest.approx(2 / 2**18))]
+
+
+def test_a_ratio_over_places_like_these_is_a_family_of_its_own(experiment):
+    """Six places reach 1/32 at best, so that as one of two statements nothing could be decided."""
+    found = sweep(experiment({(2, 2**i): 1.2 for i in range(6)}, repetitions=8))
+    assert [row.p_adjusted for row in found.rows] == pytest.approx([6 / 128] * 6)
+    assert [(row.verdict, row.p_adjusted) for row in found.pooled] == [("faster", pytest.approx(1 / 32))]
+
+
+@pytest.mark.slow
+def test_a_sweep_of_equals_errs_in_one_of_twenty_at_most(experiment):
+    """Two equal noisy schedulers at three places: a comparison or a pooled ratio finds a difference in 1 of 20 sweeps
+    at most. With a family each they did in 8 of 100."""
+    rng, wrong, sweeps = np.random.default_rng(5), 0, 2000
+    alike = experiment({(1, size): 1.0 for size in (16, 32, 64)}, repetitions=10)
+    for _ in range(sweeps):
+        for process in alike:
+            process.result["step_s"] = [9.0, *[1 + 0.01 * rng.standard_normal()] * 2]
+        found = sweep([dataclasses.replace(process) for process in alike], noise_floor=1e-6)
+        wrong += any(row.verdict in ("faster", "slower") for row in (*found.rows, *found.pooled))
+    assert wrong <= 0.05 * sweeps + 3.7 * (0.05 * 0.95 * sweeps) ** 0.5
+
+
 def test_few_places_that_differ_are_no_sample_of_others_and_many_are(experiment):
     """A difference at three places may not exist at a fourth. With seven places, the places are the sample."""
     few = sweep(experiment({(2, size): ratio for size, ratio in ((16, 1.02), (32, 1.05), (64, 1.08))})).pooled[0]
