@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
 from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -114,7 +116,9 @@ class Database:
         options: dict[str, Any] = {}
         if read_only and not self.is_sqlite:
             options["connect_args"] = {"options": "-c default_transaction_read_only=on"}
-        self.engine: Engine = create_engine(parsed, pool_size=10, max_overflow=40, hide_parameters=True, **options)
+        self.engine: Engine = create_engine(
+            parsed, pool_size=10, max_overflow=40, hide_parameters=True, json_deserializer=_read_json, **options
+        )
         if self.is_sqlite:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         self._closed = False
@@ -183,6 +187,14 @@ class Database:
     def _returned(self, _: object, entry: ConnectionPoolEntry) -> None:
         if self._closed:
             entry.invalidate()
+
+
+def _read_json(stored: str) -> Any:
+    """The value of a JSON column. json.loads takes a fifth of the time of a list of runs, orjson a twentieth."""
+    try:
+        return orjson.loads(stored)
+    except orjson.JSONDecodeError:  # NaN, which SQLite stores as Python writes it
+        return json.loads(stored)
 
 
 # Lock of a row that will be changed: no other transaction changes or locks it, but rows that refer to it may be added

@@ -1,4 +1,7 @@
+import json
+
 import pytest
+from sqlalchemy import JSON, text
 
 from taskloom.server.db import Database
 
@@ -9,3 +12,15 @@ def test_every_connection_is_in_wal_mode_durable_and_checks_foreign_keys(databas
     with database.engine.connect() as connection:
         assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
     database.close()
+
+
+@pytest.mark.parametrize("stored", [
+    '{"n": -9223372036854775807, "most": 9223372036854775807, "x": 1e-320, "t": "\\u00e9\\ud83d\\ude00", "none": null}',
+    '{"loss": [NaN, Infinity, -Infinity]}',
+])  # fmt: skip
+def test_a_json_column_has_the_value_that_python_reads(database_url, stored):
+    database = Database(database_url)
+    with database.read() as session:
+        (found,) = session.execute(text("SELECT :stored AS found").columns(found=JSON), {"stored": stored}).one()
+    database.close()
+    assert repr(found) == repr(json.loads(stored))

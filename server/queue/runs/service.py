@@ -60,11 +60,13 @@ def summary(run: Any) -> dict[str, Any]:
     }
 
 
+_MAIN = tuple(name for name in MainSettings.model_fields if name != "model")
+
+
 def main_settings(spec: Mapping[str, Any]) -> MainSettings | None:
     """The settings that lists show; None if an older server stored others."""
-    names = [name for name in MainSettings.model_fields if name != "model"]
     try:
-        return MainSettings(model=spec["model"]["name"], **{name: spec[name] for name in names})
+        return MainSettings(model=spec["model"]["name"], **{name: spec[name] for name in _MAIN})
     except (KeyError, TypeError, ValidationError):
         return None
 
