@@ -40,8 +40,10 @@ def head(schema: str, on: Measured | None = None) -> Measured:
 
 def command() -> list[str]:
     """The arguments without those that name paths of this machine. A report names trees by their commits."""
-    paths = {i + 1 for i, word in enumerate(sys.argv) if word in ("--before", "--keep", "--out")}
-    return [word for i, word in enumerate(sys.argv) if i and i not in paths and i + 1 not in paths]
+    paths = argparse.ArgumentParser(add_help=False)
+    for option in ("--before", "--keep", "--out"):
+        paths.add_argument(option)
+    return paths.parse_known_args()[1]
 
 
 def save(out: Path, report: Mapping[str, Any], text: str, indent: int | None = 1) -> None:

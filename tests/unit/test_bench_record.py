@@ -7,8 +7,9 @@ import pytest
 from bench import record
 
 
-def test_options_with_paths_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = ["program", "--before", "/some/tree", "--rounds", "6", "--out", "/some/file", "--keep", "/a", "--quick"]
+@pytest.mark.parametrize("out", [["--out", "/some/file"], ["--out=/some/file"]])
+def test_options_with_paths_are_left_out(monkeypatch: pytest.MonkeyPatch, out: list[str]) -> None:
+    given = ["program", "--before", "/some/tree", "--rounds", "6", *out, "--keep", "/a", "--quick"]
     monkeypatch.setattr(sys, "argv", given)
     assert record.head("schema", {})["command"] == ["--rounds", "6", "--quick"]
 
