@@ -7,7 +7,6 @@ import datetime
 import json
 import os
 import platform
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

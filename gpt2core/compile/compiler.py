@@ -26,6 +26,8 @@ from gpt2core.compile.llvm import I32, I64, VOID, call
 from gpt2core.compile.objects import Compiled
 
 NO_ARRAYS = "Compiled code must not allocate: instead of new arrays (np.zeros, x * y, x[a:b] = y[a:b]), write loops."
+# Reasons of Numba for refusing code that allocates.
+ALLOCATES = ("NRT required but not enabled", "Only accept returning of array passed into the function")
 PARAMETERS = {"p": types.CPointer(types.int64), "i": types.int64}  # of an entry
 
 llvm.initialize_native_asmparser()  # for inline assembly
@@ -130,7 +132,8 @@ def _compile(function: Callable[..., Any], flags: Mapping[str, Any], arguments: 
     try:
         return _Bare(function, cpu_target, dict(flags), {}, compiler.Compiler).compile(tuple(arguments), result)
     except errors.NumbaError as error:
-        error.add_note(NO_ARRAYS)
+        if any(reason in str(error) for reason in ALLOCATES):
+            error.add_note(NO_ARRAYS)
         raise
 
 
