@@ -7,13 +7,13 @@ from typing import Any
 from llvmlite import ir
 
 from gpt2core.compile import llvm
-from gpt2core.compile.llvm import F32, I1, I8, I32, I64, VOID
+from gpt2core.compile.llvm import F32, I8, I32, I64, VOID
 
 LANES = 16
 LANE = range(LANES)
 WORD, LINE = 4, 64  # bytes
 
-WORDS, FLOATS, MASK = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES), ir.VectorType(I1, LANES)
+WORDS, FLOATS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
 
 
 def constant(kind: ir.Type, value: int) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-VOID, I1, I8, I32, I64, F32 = ir.VoidType(), *(ir.IntType(bits) for bits in (1, 8, 32, 64)), ir.FloatType()
+VOID, I8, I32, I64, F32 = ir.VoidType(), *(ir.IntType(bits) for bits in (8, 32, 64)), ir.FloatType()
 
 
 def call(builder: Any, name: str, result: ir.Type, arguments: Sequence[Any] = ()) -> Any:

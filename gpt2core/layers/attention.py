@@ -31,7 +31,7 @@ def row_of(b, t, sample0, sample1, T, TS):
 
 
 @kernel
-def run_length(t, end, sample0, sample1, T, TS):
+def run_length(t, end, sample0, sample1, TS):
     """Number of tokens from t to end in consecutive rows: those up to the slice's end, or all if the group has one
     sequence."""
     if sample1 - sample0 == 1:
@@ -65,7 +65,7 @@ def attention_forward(
             for h in range(NH):
                 key = 0
                 while key < q1:
-                    run = run_length(key, q1, sample0, sample1, T, TS)
+                    run = run_length(key, q1, sample0, sample1, TS)
                     base = row_of(b, key, sample0, sample1, T, TS) * C3
                     multiply(
                         by, 0, 1, n, run, hs, address_of(qkv, row * C3 + h * hs), C3,
@@ -92,7 +92,7 @@ def attention_forward(
                     lse[row + i, h] = top + np.float32(math.log(total))
                 key = 0
                 while key < q1:
-                    run = run_length(key, q1, sample0, sample1, T, TS)
+                    run = run_length(key, q1, sample0, sample1, TS)
                     base = row_of(b, key, sample0, sample1, T, TS) * C3
                     multiply(
                         by, 0, 0, n, hs, run, at + 4 * key, q1,
@@ -156,7 +156,7 @@ def attention_backward(
                 q, dy = address_of(qkv, row * C3 + at_q), address_of(dout, row * C + at_q)
                 key = 0
                 while key < q1:
-                    run = run_length(key, q1, sample0, sample1, T, TS)
+                    run = run_length(key, q1, sample0, sample1, TS)
                     base = row_of(b, key, sample0, sample1, T, TS) * C3
                     multiply(by, 0, 1, n, run, hs, q, C3, address_of(qkv, base + at_k), C3, at_p + 4 * key, q1, 0)
                     multiply(by, 0, 1, n, run, hs, dy, C, address_of(qkv, base + at_v), C3, at_ds + 4 * key, q1, 0)
@@ -164,7 +164,7 @@ def attention_backward(
                 score_gradients(p, ds, n, q1, row, 0, q0, out, dout, lse, h, hs, scale)
                 key = 0
                 while key < q1:
-                    run = run_length(key, q1, sample0, sample1, T, TS)
+                    run = run_length(key, q1, sample0, sample1, TS)
                     k = address_of(qkv, row_of(b, key, sample0, sample1, T, TS) * C3 + at_k)
                     multiply(
                         by, 0, 0, n, hs, run, at_ds + 4 * key, q1, k, C3, address_of(dqkv, row * C3 + at_q), C3, key
@@ -177,7 +177,7 @@ def attention_backward(
             width, q0 = pos1 - pos0, pos1
             k, v = address_of(qkv, own * C3 + at_k), address_of(qkv, own * C3 + at_v)
             while q0 < T:
-                n = min(BLOCK, run_length(q0, T, sample0, sample1, T, TS))
+                n = min(BLOCK, run_length(q0, T, sample0, sample1, TS))
                 row = row_of(b, q0, sample0, sample1, T, TS)
                 q, dy = address_of(qkv, row * C3 + at_q), address_of(dout, row * C + at_q)
                 multiply(by, 0, 1, n, width, hs, q, C3, k, C3, at_p, width, 0)

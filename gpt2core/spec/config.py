@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -99,10 +98,6 @@ class ModelConfig(Model):
             raise ConfigError("name", self.name, "a string")
         if self.channels % self.heads:
             raise ConfigError("channels", self.channels, f"a multiple of heads ({self.heads})")
-
-    @property
-    def head_size(self) -> int:
-        return self.channels // self.heads
 
     @property
     def padded_vocab(self) -> int:
@@ -389,8 +384,3 @@ def parse_op_threads(value: object, threads: int) -> dict[str, int]:
 def field_type(name: str) -> Any:
     """The resolved annotation of a TrainConfig field."""
     return typing.get_type_hints(TrainConfig)[name]
-
-
-def is_optional(annotation: Any) -> bool:
-    """Whether an annotation allows None."""
-    return isinstance(annotation, types.UnionType) and type(None) in annotation.__args__

@@ -94,12 +94,6 @@ def derive(accesses: Sequence[Sequence[Access]]) -> list[Edge]:
     return list(paths.edges_of([walk.before(node, merged(touched)) for node, touched in enumerate(accesses)]))
 
 
-def reduce_edges(nodes: int, edges: Iterable[Edge]) -> list[Edge]:
-    """Drop repeats and every edge that a longer path implies. Nodes must be in a topological order."""
-    before = paths.predecessors(nodes, edges)
-    return list(paths.edges_of(before if nodes > MAX_REDUCED else paths.without_implied(before)))
-
-
 def build(program: Program, sync: str) -> Graph:
     """The graph of a step program: `sync` = phase waits after every phase, step at the end of a step, none (taskiter)
     lets an iteration begin once the loss of the previous one is known, and then as data allow.

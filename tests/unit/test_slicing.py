@@ -51,7 +51,7 @@ def test_attention_finds_the_rows(shape):
             for t in range(s.pos0, s.pos1):
                 row = row_of.py_func(b, t, s.sample0, s.sample1, T, TS)
                 assert row == at[b, t]
-                run = run_length.py_func(t, T, s.sample0, s.sample1, T, TS)
+                run = run_length.py_func(t, T, s.sample0, s.sample1, TS)
                 assert [at[b, t + i] for i in range(run)] == list(range(row, row + run))
 
 

@@ -79,7 +79,7 @@ def end_step(record, done, step):
 
 
 @inlined
-def wait(openmp, call, arguments, record, seen, thread, cause):
+def wait(openmp, call, arguments, seen, thread, cause):
     """Call a function that returns once tasks are complete; return the time since which this thread has had none.
     run_task_entry records the waits before the tasks that it runs meanwhile."""
     seen[thread, CAUSE], seen[thread, SINCE] = cause, ticks()
@@ -111,7 +111,7 @@ def omp_task_loop(thread, tasks, context, record, control, steps, creation, open
                     pass_gate(openmp, argument, record, seen)
             if load_acquire(address_of(control, STOP)):
                 break
-    since = wait(openmp, GOMP_BARRIER, (), record, seen, thread, STARVATION)  # after it all tasks are complete
+    since = wait(openmp, GOMP_BARRIER, (), seen, thread, STARVATION)  # after it all tasks are complete
     note_waited(record, thread, STARVATION, since, record.step_end[control[STEPS_DONE] - 1])
     note_usage(record, thread, control[STEPS_DONE])
 
@@ -125,7 +125,7 @@ def create_step(creation, openmp, bodies, frame, argument, record, seen, step):
     for i in range(creation.order.shape[0]):
         task = creation.order[i]
         if task == TASKWAIT:
-            since = wait(openmp, GOMP_TASKWAIT, (), record, seen, 0, BARRIER)
+            since = wait(openmp, GOMP_TASKWAIT, (), seen, 0, BARRIER)
             note_waited(record, 0, BARRIER, since, ticks())
             continue
         if creation.ends[task] >= 0:
@@ -151,7 +151,7 @@ def create_end(creation, openmp, bodies, argument, step):
 def pass_gate(openmp, argument, record, seen):
     """Wait until the gate's clause is fulfilled."""
     clause = argument[ARGUMENT_CELLS:]
-    since = wait(openmp, GOMP_TASKWAIT_DEPEND, (address_of(clause, 0),), record, seen, 0, STARVATION)
+    since = wait(openmp, GOMP_TASKWAIT_DEPEND, (address_of(clause, 0),), seen, 0, STARVATION)
     note_waited(record, 0, STARVATION, since, ticks())
 
 
