@@ -65,9 +65,10 @@ def masked_store(builder, value, address, vector, mask):
     llvm.call(builder, "llvm.masked.store.v16f32.p0", VOID, [value, pointer, ir.Constant(I32, 4), mask])
 
 
-def prefetch(builder, address):
-    """Prefetch the line at an address into the second cache, for reading."""
-    arguments = [_pointer(builder, address, I8, 0), *(ir.Constant(I32, value) for value in (0, 2, 1))]
+def prefetch(builder, address, to_write=False):
+    """Prefetch the line at an address, for reading into the second cache, for writing into the first."""
+    writes, locality, data = (1, 3, 1) if to_write else (0, 2, 1)
+    arguments = [_pointer(builder, address, I8, 0), *(ir.Constant(I32, value) for value in (writes, locality, data))]
     llvm.call(builder, "llvm.prefetch.p0", VOID, arguments)
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from gpt2core.compile.jit import Entry
+from gpt2core.gemm import tiles
 from gpt2core.gemm.microkernel import INSTRUCTIONS
 from gpt2core.gemm.multiply import (
     own_product_of_floats,
     own_product_of_pairs,
     own_product_of_rounded,
+    own_product_of_tiles,
     product_of_floats,
     product_of_rounded,
 )
@@ -41,11 +43,12 @@ class Library:
 
 
 def own(precision: str = "fp32") -> Library:
-    """Our own product."""
-    entry = own_product_of_floats
-    if precision == "bf16":
-        entry = own_product_of_pairs if DOT_BF16 else own_product_of_rounded
-    return Library("own", INSTRUCTIONS[precision], entry)
+    """Our own product; of bfloat16 by the processor's fastest instructions for it that this process may use."""
+    if precision != "bf16":
+        return Library("own", INSTRUCTIONS[precision], own_product_of_floats)
+    if tiles.permitted():
+        return Library("own", "amx-bf16", own_product_of_tiles)
+    return Library("own", INSTRUCTIONS[precision], own_product_of_pairs if DOT_BF16 else own_product_of_rounded)
 
 
 def rounded() -> Library:
@@ -67,7 +70,9 @@ def available(precision: str = "fp32") -> list[Library]:
     """Libraries for products of this precision, our own first."""
     first = blas("auto")
     if precision == "bf16":
-        ours = [own(precision), rounded()] if DOT_BF16 else [own(precision)]
+        ours = [own(precision)]
+        if ours[0].entry is own_product_of_pairs:
+            ours.append(rounded())
         return ours if first.name == "openblas" else [*ours, _load_mkl(precision)]
     return [own(), first] if first.name == "openblas" else [own(), first, blas("openblas")]
 

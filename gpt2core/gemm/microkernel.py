@@ -6,7 +6,8 @@ one stream of whole vectors of B and broadcasts single words of A. A panel is us
 core's cache (Goto & van de Geijn 2008; Van Zee & van de Geijn 2015).
 
 On x86-64 with AVX512-BF16 words are pairs of bfloat16, each one lane of VDPBF16PS; elsewhere operands are rounded to
-bfloat16 and multiplied as float32. All other code is generic vector code for LLVM.
+bfloat16 and multiplied as float32. All other code is generic vector code for LLVM. Where a process may use the tile
+registers of AMX, bfloat16 is multiplied there (gemm.tiles).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from gpt2core.compile.lanes import WORD
 from gpt2core.gemm.microkernel import multiply_packed
 from gpt2core.gemm.packing import pack_rows
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
+from gpt2core.gemm.tiles import multiply_on_tiles
 from gpt2core.step.tensors import ALIGN
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
@@ -117,6 +118,12 @@ def own_product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a,
 def own_product_of_pairs(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """`multiply` by our own product of pairs of bfloat16, which needs AVX512-BF16."""
     multiply_packed(True, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+
+
+@entry(PARAMETERS)
+def own_product_of_tiles(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    """`multiply` by our own product of pairs on tile registers, which needs AMX and the system's permission."""
+    multiply_on_tiles(scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @entry(PARAMETERS)

@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import intrinsic, kernel, pointer_f32, pointer_i32, types
-from gpt2core.compile.lanes import FLOATS, LANE, LANES, WORD, WORDS
+from gpt2core.compile.lanes import FLOATS, LANE, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.sizes import PANEL
@@ -137,6 +137,21 @@ def packer(pairs: bool = False, rounded: bool = False) -> Any:
 pack_floats, pack_rounded, pack_pairs = packer(), packer(rounded=True), packer(pairs=True)
 
 
+def _transposed(builder, rows):
+    """The columns of 16 vectors of words."""
+    rows, size = list(rows), LANES // 2
+    while size:  # exchange the off-diagonal squares of `size` rows, then those within each
+        up = [j - size + LANES if j & size else j for j in LANE]
+        down = [j + LANES if j & size else j + size for j in LANE]
+        for i in LANE:
+            if not i & size:
+                upper, lower = rows[i], rows[i + size]
+                rows[i] = lanes.shuffle(builder, upper, lower, up)
+                rows[i + size] = lanes.shuffle(builder, upper, lower, down)
+        size //= 2
+    return rows
+
+
 def transposer(pairs: bool = False, rounded: bool = False) -> Any:
     """An intrinsic (source, source_row, panel) that transposes 16 words of each of 16 rows, source_row bytes apart, to
     16 columns of a panel.
@@ -154,17 +169,7 @@ def transposer(pairs: bool = False, rounded: bool = False) -> Any:
                     more = lanes.load(builder, start, WORDS, LANES * WORD, align=WORD)
                     words = _consecutive(builder, words, more)
                 rows.append(_rounded(builder, words) if rounded else words)
-            size = LANES // 2
-            while size:  # exchange the off-diagonal squares of `size` rows, then those within each
-                up = [j - size + LANES if j & size else j for j in LANE]
-                down = [j + LANES if j & size else j + size for j in LANE]
-                for i in LANE:
-                    if not i & size:
-                        upper, lower = rows[i], rows[i + size]
-                        rows[i] = lanes.shuffle(builder, upper, lower, up)
-                        rows[i + size] = lanes.shuffle(builder, upper, lower, down)
-                size //= 2
-            for i, row in enumerate(rows):
+            for i, row in enumerate(_transposed(builder, rows)):
                 lanes.store(builder, row, panel, i * PANEL_ROW)
             return context.get_dummy_value()
 
@@ -174,6 +179,55 @@ def transposer(pairs: bool = False, rounded: bool = False) -> Any:
 
 
 transpose_floats, transpose_rounded, transpose_pairs = transposer(), transposer(rounded=True), transposer(pairs=True)
+
+
+@intrinsic
+def pack_whole_line(typingctx, source, count, to):
+    """Pack 32 floats in pairs. Those from `count` on are zeros and are not read."""
+
+    def codegen(context, builder, signature, args):
+        source, count, to = args
+        halves = [lanes.masked_load(builder, source, v, lanes.mask(builder, count, v)) for v in (0, 1)]
+        lanes.store(builder, _consecutive(builder, *(builder.bitcast(half, WORDS) for half in halves)), to, 0)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def pack_square(typingctx, source, source_row, depth, count, to, to_row):
+    """Pack 32 rows of 16 floats, source_row bytes apart, in pairs along the rows' columns: 16 rows of 16 words, to_row
+    bytes apart. Rows from `depth` on and columns from `count` on are zeros and are not read.
+    """
+
+    def codegen(context, builder, signature, args):
+        source, source_row, depth, count, to, to_row = args
+        kept = lanes.mask(builder, count)
+        none = ir.Constant(kept.type, [0] * LANES)
+
+        def line(number):
+            there = builder.icmp_signed("<", ir.Constant(I64, number), depth)
+            at = builder.add(source, builder.mul(source_row, ir.Constant(I64, number)))
+            return builder.bitcast(lanes.masked_load(builder, at, 0, builder.select(there, kept, none)), WORDS)
+
+        words = [_interleaved(builder, line(2 * i), line(2 * i + 1)) for i in LANE]
+        for i, row in enumerate(_transposed(builder, words)):
+            lanes.store(builder, row, builder.add(to, builder.mul(to_row, ir.Constant(I64, i))), 0)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6), codegen
+
+
+@intrinsic
+def fetch_row(typingctx, address):
+    """Prefetch the lines of PANEL floats, mapped or not."""
+
+    def codegen(context, builder, signature, args):
+        for at in range(0, PANEL_ROW, LINE):
+            lanes.prefetch(builder, builder.add(args[0], ir.Constant(I64, at)))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
 
 
 # --- parts of a matrix
@@ -194,6 +248,28 @@ def pack_rows(words, source, stride, count, depth):
         row, to = source + WORD * i * stride, words + WORD * i * length
         for p in range(0, depth, 2 * LANES):
             pack_line(row + WORD * p, depth - p, to + WORD * (p // 2))
+
+
+@kernel
+def pack_for_tiles(words, words_row, source, stride, transposed, count, depth):
+    """Pack (count, depth), which may be stored transposed, as rows of pairs for tile registers, words_row bytes apart.
+    Rows of words end with zeros up to a multiple of LANES; rows up to a multiple of LANES are undefined.
+    """
+    for i in range(0, count, LANES if transposed else 1):
+        for p in range(0, depth, 2 * LANES):
+            to = words + i * words_row + WORD * (p // 2)
+            if transposed:
+                pack_square(source + WORD * (p * stride + i), WORD * stride, depth - p, count - i, to, words_row)
+            else:
+                pack_whole_line(source + WORD * (i * stride + p), depth - p, to)
+
+
+@kernel
+def clear_words(panel, begin, end):
+    """Zeros as words [begin, end) of a panel's columns."""
+    words = pointer_i32(panel)
+    for i in range(begin * PANEL, end * PANEL):
+        words[i] = 0
 
 
 @kernel

@@ -33,7 +33,6 @@ from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import registers
 from gpt2core.gemm.libraries import Library
 from gpt2core.gemm.multiply import multiply, new_scratch
-from gpt2core.gemm.packing import DOT_BF16
 from gpt2core.node import load, peaks
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
@@ -62,13 +61,15 @@ def products_loop(thread, by, scratch, matrices, size, times, cells, threads, sp
 
 
 @runtime
-def registers_loop(thread, pairs, value, sums, turns, times, cells, threads, spin):
+def registers_loop(thread, kind, value, sums, turns, times, cells, threads, spin):
     """Multiply and add in registers, all threads at once; the sums are stored, so that the compiler cannot drop
     them."""
     barrier(address_of(cells, 0), threads, spin)
     times[thread, BEGIN] = ticks()
-    if pairs:
+    if kind == registers.PAIRS_KIND:
         sums[thread, 0] = registers.pair_multiply_adds(turns, value)
+    elif kind == registers.TILES_KIND:
+        sums[thread, 0] = registers.tile_multiply_adds(turns, value)
     else:
         sums[thread, 0] = registers.multiply_adds(turns, value)
     times[thread, END] = ticks()
@@ -109,18 +110,20 @@ def gflop_per_s(cores: Sequence[int], library: Library) -> float:
     return len(cores) * PRODUCTS * 2 * SIZE**3 / seconds / 1e9
 
 
-def registers_gflop_per_s(cores: Sequence[int], pairs: bool) -> float:
+def registers_gflop_per_s(cores: Sequence[int], kind: int) -> float:
     sums = np.zeros((len(cores), 16), np.float32)  # a cache line each
-    seconds = best_s(cores, registers_loop, [pairs, np.float32(0.5), sums, TURNS])
-    return len(cores) * TURNS * (registers.PAIRS_FLOP if pairs else registers.FLOP) / seconds / 1e9
+    turns = TURNS * registers.FLOP[registers.FLOATS_KIND] // registers.FLOP[kind]
+    seconds = best_s(cores, registers_loop, [kind, np.float32(0.5), sums, turns])
+    return len(cores) * turns * registers.FLOP[kind] / seconds / 1e9
 
 
 def all_registers_gflop_per_s(cores: Sequence[int]) -> dict[str, float | None]:
-    """By precision. Rounded operands may be multiplied as float32, which some processors do faster than pairs."""
-    floats = registers_gflop_per_s(cores, pairs=False)
-    pairs = registers_gflop_per_s(cores, pairs=True) if DOT_BF16 else 0.0
-    of_bf16 = None if registers.TILE_REGISTERS else max(floats, pairs)
-    return {"registers_gflop_per_s": floats, "bf16_registers_gflop_per_s": of_bf16}
+    """By precision."""
+    rates = {kind: registers_gflop_per_s(cores, kind) for kind in registers.kinds_of_bf16()}
+    return {
+        "registers_gflop_per_s": rates[registers.FLOATS_KIND],
+        "bf16_registers_gflop_per_s": max(rates.values()),
+    }
 
 
 def triad_gb_per_s(cores: Sequence[int]) -> float:

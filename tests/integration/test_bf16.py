@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm.multiply import own_product_of_pairs, own_product_of_rounded
+from gpt2core.gemm import tiles
+from gpt2core.gemm.multiply import own_product_of_pairs, own_product_of_rounded, own_product_of_tiles
 from gpt2core.gemm.packing import DOT_BF16
 from gpt2core.run.train import train
 from gpt2core.spec.config import BLAS, ModelConfig, TrainConfig
@@ -60,8 +61,28 @@ def test_a_library_without_bfloat16_leaves_it_to_our_own_product():
     assert result.environment["blas"]["name"] == "own"
 
 
-def test_rounded_operands_are_a_candidate_beside_pairs():
+@pytest.mark.skipif(not DOT_BF16, reason="this processor multiplies no pairs")
+def test_rounded_operands_are_a_candidate_beside_pairs(monkeypatch):
     """An Intel Xeon without AMX multiplies pairs of bfloat16 at half the rate of float32."""
+    monkeypatch.setattr(tiles, "permitted", lambda: False)
     found = {library.name: library.entry for library in gemm.available("bf16")}
-    assert found["own"] is (own_product_of_pairs if DOT_BF16 else own_product_of_rounded)
-    assert found.get("own-rounded") is (own_product_of_rounded if DOT_BF16 else None)
+    assert (found["own"], found["own-rounded"]) == (own_product_of_pairs, own_product_of_rounded)
+
+
+def test_tile_registers_are_used_where_the_process_may(monkeypatch):
+    monkeypatch.setattr(tiles, "permitted", lambda: True)
+    assert gemm.own("bf16").entry is own_product_of_tiles
+    assert "own-rounded" not in {library.name for library in gemm.available("bf16")}
+    monkeypatch.setattr(tiles, "permitted", lambda: False)
+    refused = gemm.own("bf16")
+    assert refused.entry is (own_product_of_pairs if DOT_BF16 else own_product_of_rounded)
+    assert refused.version != "amx-bf16"  # other rounding: runs of both are told apart
+
+
+def test_the_system_may_refuse_tile_registers(monkeypatch):
+    """Linux refuses them where it does not know them, or a thread's signal stack is too small for their contents."""
+    monkeypatch.setattr(tiles, "TILES", True)
+    monkeypatch.setattr(tiles, "TILE_DATA", 62)  # a feature that no processor has
+    assert not tiles.permitted.__wrapped__()
+    monkeypatch.setattr(tiles, "TILES", False)
+    assert not tiles.permitted.__wrapped__()

@@ -14,7 +14,6 @@ from gpt2core.compile import target
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import registers
 from gpt2core.gemm.multiply import new_scratch
-from gpt2core.gemm.packing import DOT_BF16
 from gpt2core.measure import environment
 from gpt2core.node import peaks
 from gpt2core.run import roof
@@ -38,9 +37,7 @@ def test_peaks_are_rates_of_work_that_was_done():
         assert 0.1 < reached["bf16_gflop_per_s"] < 1e5
         assert 0.1 < reached["triad_gb_per_s"] < 1e5
         assert 0.1 < reached["registers_gflop_per_s"] < 1e6
-        bf16 = reached["bf16_registers_gflop_per_s"]
-        assert (bf16 is None) == registers.TILE_REGISTERS
-        assert bf16 is None or bf16 >= reached["registers_gflop_per_s"]
+        assert reached["bf16_registers_gflop_per_s"] >= reached["registers_gflop_per_s"]
     assert [event["threads"] for event in told] == [1, 2]
     # Results name the libraries of bfloat16 products, because the peak depends on them.
     assert found["blas"]["bf16"]["name"].split(", ") == [library.name for library in gemm.available("bf16")]
@@ -62,28 +59,41 @@ def test_both_threads_do_their_share():
     assert (matrices[:, :2] == 1).all()
 
 
-@pytest.mark.parametrize("pairs", [False, *([True] if DOT_BF16 else [])])
-def test_every_chain_in_registers_takes_every_turn(pairs):
-    """From 0, x = x / 2 + 1 / 2 gives 1 - 2^-n after n turns. With pairs, a turn adds two products of 1/2 and 1/2."""
+@pytest.mark.parametrize("kind", registers.kinds_of_bf16())
+def test_every_chain_in_registers_takes_every_turn(kind):
+    """x = x / 2 + 1 / 2 from 0 is 1 - 2^-n after n turns. A turn adds two products of 1/2 by 1/2 to a chain of pairs,
+    and 32 to one of tile registers.
+    """
     for turns in (1, 2, 5):
         sums = np.zeros((2, 16), np.float32)
-        roof.best_s([0, 1], roof.registers_loop, [pairs, np.float32(0.5), sums, turns])
-        each = turns / 2 if pairs else 1 - 0.5**turns
-        assert (sums[:, 0] == registers.CHAINS * each).all()
+        roof.best_s([0, 1], roof.registers_loop, [kind, np.float32(0.5), sums, turns])
+        chains, each = {
+            registers.FLOATS_KIND: (registers.CHAINS, 1 - 0.5**turns),
+            registers.PAIRS_KIND: (registers.CHAINS, turns / 2),
+            registers.TILES_KIND: (registers.TILE_CHAINS, 8 * turns),
+        }[kind]
+        assert (sums[:, 0] == chains * each).all()
 
 
-def test_flop_in_registers_are_those_of_the_chains(monkeypatch):
-    """The loop takes one second. Each turn of a thread has lanes x chains x 2 flop, and twice as many with pairs."""
-    monkeypatch.setattr(roof, "best_s", lambda *_: 1.0)
-    of_lanes = 2 * registers.CHAINS * registers.LANES * roof.TURNS * 2 / 1e9
-    assert roof.registers_gflop_per_s([0, 1], False) == pytest.approx(of_lanes)
-    assert roof.registers_gflop_per_s([0, 1], True) == pytest.approx(2 * of_lanes)
+@pytest.mark.parametrize(
+    ("kind", "flop"),
+    [
+        (registers.FLOATS_KIND, 2 * registers.CHAINS * registers.LANES),
+        (registers.PAIRS_KIND, 4 * registers.CHAINS * registers.LANES),
+        (registers.TILES_KIND, 2 * registers.TILE_CHAINS * 16 * 16 * 32),
+    ],
+)
+def test_flop_in_registers_are_those_of_the_chains(kind, flop, monkeypatch):
+    """A loop of two threads that took one second."""
+    turns: list[int] = []
+    monkeypatch.setattr(roof, "best_s", lambda _cores, _loop, arguments: turns.append(arguments[-1]) or 1.0)
+    assert roof.registers_gflop_per_s([0, 1], kind) == pytest.approx(2 * flop * turns[0] / 1e9)
 
 
-def test_tile_registers_leave_bfloat16_without_a_peak_in_registers(monkeypatch):
-    monkeypatch.setattr(roof, "best_s", lambda *_: 1.0)
-    monkeypatch.setattr(registers, "TILE_REGISTERS", True)
-    assert roof.all_registers_gflop_per_s([0])["bf16_registers_gflop_per_s"] is None
+def test_the_peak_of_bfloat16_is_that_of_the_fastest_chains(monkeypatch):
+    monkeypatch.setattr(registers, "kinds_of_bf16", lambda: [registers.FLOATS_KIND, registers.PAIRS_KIND])
+    monkeypatch.setattr(roof, "registers_gflop_per_s", lambda _cores, kind: [170.0, 85.0][kind])
+    assert roof.all_registers_gflop_per_s([0]) == {"registers_gflop_per_s": 170.0, "bf16_registers_gflop_per_s": 170.0}
 
 
 @pytest.mark.usefixtures("small")
