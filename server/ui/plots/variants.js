@@ -164,7 +164,7 @@ export function Ratios({sweep}) {
 		rows=${rows}
 		said=${`${same ? first : 'First'} time / ${same ? second : 'second'} time with its 95 % interval; ` +
 		`above 1: ${same ? second : 'the second'} is faster. ` +
-		`Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots are not decided, or equivalent.`}
+		`Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots: undecided or equivalent.`}
 		fields=${[
 			{label: 'where', value: r => r.name},
 			{label: 'a', value: r => r.a},
