@@ -222,7 +222,7 @@ def test_more_comparisons_than_are_made_are_refused_before_any_is():
 
 
 def test_so_many_shapes_are_refused_and_so_many_seeds_are_not():
-    """Memory is planned for each shape: a submission takes less than 2 s of a core."""
+    """Memory is planned for each shape, so their number is limited. Seeds do not change the shape."""
     axes = {"batch": list(range(1, 52)), "seq": list(range(1, 101))}
     with pytest.raises(ExpansionTooLarge, match="5000") as refusal:
         expanded({"base": {"model": "tiny"}, "axes": axes})

@@ -158,7 +158,7 @@ def test_two_occasions_compared_side_by_side_are_called_for_their_weather():
 
 
 def test_a_sweep_errs_in_one_of_twenty_at_most():
-    """Twelve corrected comparisons of equal variants: any verdict other than `same` or `undecided` is an error."""
+    """Twelve comparisons of equal variants: in at most 1 of 20 sweeps an adjusted p-value is below 5 %."""
     wrong, sweeps = 0, 200
     every = times("blocks", 12, simulations=12 * sweeps)
     for sweep in every.reshape(sweeps, 12, 2, 12):
@@ -174,14 +174,14 @@ def bootstrap_interval(a, b, rng):
 
 @pytest.mark.parametrize(("n", "most"), [(5, 0.96), (4, 0.91), (3, 0.80), (2, 0.57)])
 def test_a_bootstrap_of_few_pairs_does_not_cover(n, most):
-    """This is why there is no bootstrap any more: with 2, 3, 4 and 5 pairs its 95 % cover 50, 75, 87 and 93 %."""
+    """This is why there is no bootstrap any more: its 95 % intervals cover 50, 75, 87 and 93 % with 2 to 5 pairs."""
     rng = np.random.default_rng(5)
     intervals = [bootstrap_interval(a, b, rng) for a, b in times("gauss", n, simulations=600)]
     assert np.mean([low <= 1 <= high for low, high in intervals]) <= most
 
 
 def test_on_a_host_of_two_speeds_hodges_lehmann_scatters_less_than_the_ratio_of_medians():
-    """Each of 20 blocks runs at one of two speeds, which may change while medians are measured."""
+    """Each of 20 blocks runs at one of two speeds, so the median of a side may be of either speed."""
     rng = np.random.default_rng(6)
     speed = np.log(1.2) * (rng.random((SIMULATIONS, 1, 20)) < 0.5)
     both = np.exp(speed + rng.normal(0, 0.01, (SIMULATIONS, 2, 20)))
