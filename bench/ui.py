@@ -149,7 +149,7 @@ def main() -> None:
             return
         settle(served)
         report: dict[str, Any] = {
-            **record.head("taskloom.bench.ui/4", on), "runs": options.runs, "database": options.database,
+            **record.head("taskloom.bench.ui/5", on), "runs": options.runs, "database": options.database,
             "pages": {}, "lists": {}, "traces": {},
         }  # fmt: skip
         parts = Parts(report)
