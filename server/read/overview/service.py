@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
@@ -28,7 +29,8 @@ HOUR_S, DAY_S = 3600.0, 86400.0
 AT_LATEST_S = 15.0  # age at which it is computed again without a change, since workers become silent
 ACTIVE, LATEST, ALERTS, FIRST_QUEUED = 20, 10, 5, 500
 OPEN = ("queued", "leased", "running", "quarantined")
-COSTS = 5  # latest looks; the cheapest counts, since waiting for a core or the database is not work
+COSTS = 5  # latest looks; the cheapest counts, since waiting for other threads or the database's other users is no work
+WAITED = Path("/proc/thread-self/schedstat")  # second number: nanoseconds that the thread was ready and had no core
 
 
 class Pace:
@@ -44,11 +46,20 @@ class Pace:
         self.next_at = at + self._every_s
 
     def looked(self, at: float, cost_s: float) -> None:
-        """A look began at this time and took that long, work and waiting together."""
+        """A look began at this time and took that long."""
         self._costs_s.append(cost_s)
         least_s = min(self._costs_s)
         self.next_at = at + max(self._every_s, 10 * least_s)
         self.at_latest = at + max(AT_LATEST_S, 500 * least_s)
+
+
+def core_clock_s() -> float:
+    """A clock of the calling thread that stands still while the thread waits for a core."""
+    try:
+        waited_ns = int(WAITED.read_bytes().split()[1])
+    except OSError:  # only Linux counts it
+        waited_ns = 0
+    return time.monotonic() - 1e-9 * waited_ns
 
 
 class Overviews:
@@ -57,7 +68,7 @@ class Overviews:
     def __init__(self, database: Database, settings: Settings, etas: Etas) -> None:
         self._database, self._settings, self._etas = database, settings, etas
         # Clock for the cost of computing: SQLite works on the calling thread, PostgreSQL in another process.
-        self._clock_s = time.thread_time if database.is_sqlite else time.monotonic
+        self._clock_s = time.thread_time if database.is_sqlite else core_clock_s
         self._turn = threading.Lock()
         self._kept: Overview | None = None
         self._mark: tuple[Any, ...] = ()  # the mark when it was computed
@@ -103,6 +114,8 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
         latest = latest.order_by(Experiment.finished_at.desc(), Experiment.id.desc()).limit(LATEST)
         by_state = dict.fromkeys(AlertCounts.model_fields, 0)
         by_state |= {row[0]: row[1] for row in session.execute(select(Alert.state, func.count()).group_by(Alert.state))}
+        ended = list(session.scalars(latest))
+        summaries = experiments.summaries(session, [*active, *ended])
         newest = select(Alert).where(Alert.state != "dismissed").order_by(Alert.id.desc()).limit(ALERTS)
         return Overview(
             at=utc(at),
@@ -112,10 +125,9 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
             workers=WorkerCounts(**workers.count_by_state(session, settings)),
             active_experiments=count,
             experiments=[
-                item.model_copy(update={"eta_s": left.by_experiment.get(item.id)})
-                for item in experiments.summaries(session, active)
+                item.model_copy(update={"eta_s": left.by_experiment.get(item.id)}) for item in summaries[: len(active)]
             ],
-            latest=experiments.summaries(session, list(session.scalars(latest))),
+            latest=summaries[len(active) :],
             alerts=AlertCounts(**by_state),
             newest_alerts=[alerts.summary(row) for row in session.scalars(newest)],
             waiting=_waiting(session, settings),
