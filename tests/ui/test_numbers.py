@@ -94,6 +94,7 @@ def test_medians_and_ratios_of_an_experiment(world, tab, tmp_path):
     sweep = asked(world, "analysis/sweep", experiment_id=world.compared).json()["rows"]
     shown = rows_of(saved(page, plot(page, "task against fork-join").get_by_role("button", name="CSV").click, tmp_path))
     assert [float(row["ratio"]) for row in shown] == pytest.approx([row["ratio"] for row in sweep], rel=1e-5)
+    assert {row["p_adjusted"] for row in shown} == {""}  # three repetitions decide nothing
     plot(page, "Median step").get_by_role("button", name="Table").click()
     expect(plot(page, "Median step").get_by_role("row")).to_have_count(len(scaling) + 1)
     svg = saved(page, plot(page, "task against fork-join").get_by_role("button", name="SVG").click, tmp_path)

@@ -173,7 +173,7 @@ export function Ratios({sweep}) {
 			{label: 'ratio', value: r => round(r.ratio)},
 			{label: 'low', value: r => (r.ratio_low === null ? null : round(r.ratio_low))},
 			{label: 'high', value: r => (r.ratio_high === null ? null : round(r.ratio_high))},
-			{label: 'p_adjusted', value: r => r.p_adjusted ?? r.p_value ?? null},
+			{label: 'p_adjusted', value: r => r.p_adjusted},
 			{label: 'n', value: r => r.n ?? r.pairs}
 		]}
 	/>`;
