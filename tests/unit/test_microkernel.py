@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, tiles
-from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_rounded, own_product_of_tiles, time_product
-from gpt2core.gemm.packing import pair
+from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
+from gpt2core.gemm.packing import DOT_BF16, pair
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 SHAPES = [
@@ -31,8 +31,8 @@ OWN = {
     "bf16": gemm.own("bf16"),
     "rounded": gemm.Library("own", "bf16 without instructions for it", own_product_of_rounded),
 }
-if tiles.permitted():
-    OWN["tiles"] = gemm.Library("own", "bf16 on tile registers", own_product_of_tiles)
+if DOT_BF16 and tiles.permitted():
+    OWN["pairs"] = gemm.Library("own", "bf16 on vector registers", own_product_of_pairs)
 
 
 def bf16(values: np.ndarray) -> np.ndarray:
