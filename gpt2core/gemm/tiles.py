@@ -5,8 +5,8 @@ pairs) and one a tile of B (16 words of 16 columns, as panels have them). So eig
 adds the products of 16 pairs to each element: those of the pairs' low halves and those of the high halves are summed
 first, each by itself. Subnormal operands count as zero.
 
-Reading B from memory takes several times as long as multiplying it by the rows of a slice. So a panel is packed at
-once. Prefetching lines of the next panel during a tile was no faster: loads of tiles need the same line buffers.
+Reading B from memory takes longer than multiplying it by the rows of a slice. Still, no line of the next panel is
+fetched during a tile, because loads of tiles need the same line buffers (docs/decisions/0013).
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ def multiply_registers(typingctx, halves, vectors, a, a_row, panel, length, c, c
 def _multiply_registers(builder, halves, vectors, a, a_row, panel, length, c, c_row, adds, next_c, next_row):
     """Emit the code for `halves` by `vectors` tile registers of C."""
 
-    def moved(address, times, stride):
-        return builder.add(address, builder.mul(stride, times if isinstance(times, ir.Value) else number(times)))
-
     def number(value):
         return ir.Constant(I64, value)
+
+    def moved(address, times, stride):
+        return builder.add(address, builder.mul(stride, times))
 
     def move(name, register, address, stride):
         place = builder.inttoptr(address, ir.PointerType(I8))
@@ -114,7 +114,7 @@ def _multiply_registers(builder, halves, vectors, a, a_row, panel, length, c, c_
 
     cells = [(half, v) for half in range(halves) for v in range(vectors)]
     of_cell = {cell: register for register, cell in enumerate(cells)}
-    outs = {(half, v): moved(builder.add(c, number(v * LINE)), half * LANES, c_row) for half, v in cells}
+    outs = {(half, v): moved(builder.add(c, number(v * LINE)), number(half * LANES), c_row) for half, v in cells}
     with builder.if_else(builder.icmp_signed("!=", adds, number(0))) as (old, new):
         with old:
             for cell in cells:
@@ -130,7 +130,7 @@ def _multiply_registers(builder, halves, vectors, a, a_row, panel, length, c, c_
                 lanes.prefetch(builder, builder.add(place, number(v * LINE)), to_write=True)
         at_a, at_b = moved(a, loop.index, number(LANES * WORD)), moved(panel, loop.index, number(LANES * PANEL_ROW))
         for half in range(halves):
-            move("tileloadd", A, moved(at_a, half * LANES, a_row), a_row)
+            move("tileloadd", A, moved(at_a, number(half * LANES), a_row), a_row)
             for v in range(vectors):
                 move("tileloadd", B, builder.add(at_b, number(v * LINE)), number(PANEL_ROW))
                 registers = [ir.Constant(I8, each) for each in (of_cell[half, v], A, B)]
