@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import httpx
@@ -133,6 +134,28 @@ def test_a_run_that_ends_while_its_page_loads_is_asked_for_again(world, tab):
     tab.page.route(pattern(world, f"runs/{world.failed_run}"), answer)
     page = tab.open(address(world, "run?id=FAILED"))
     expect(page.locator(".verdict")).to_contain_text("failed")
+    assert before == []
+
+
+def test_an_experiment_whose_last_event_was_not_heard_is_shown_as_ended(world, tab):
+    """The answer that says so may come before the event; then its stream is closed."""
+    ended = httpx.get(f"{world.home.url}/api/v1/experiments/{world.compared}").json()
+    active = {**ended, "state": "active", "by_state": {"running": 1, "succeeded": ended["runs"] - 1}, "verdict": None}
+    before = [active]
+    state = {key: active[key] for key in ("state", "runs", "by_state")} | {"active": []}
+    told = json.dumps({"topic": f"experiment:{world.compared}", "data": state})
+
+    def answer(route):
+        if before:
+            route.fulfill(json=before.pop())
+        else:
+            route.continue_()
+
+    tab.page.route(pattern(world, f"experiments/{world.compared}"), answer)
+    tab.page.route("**/api/v1/events?*", lambda route: route.fulfill(body=f"event: changed\ndata: {told}\n\n"))
+    page = tab.open(address(world, "experiment?id=COMPARED"))
+    expect(page.get_by_text(f"{ended['runs']} succeeded", exact=True)).to_be_visible()
+    expect(page.locator(".verdict").first).not_to_contain_text("running")
     assert before == []
 
 

@@ -86,8 +86,14 @@ function Actions({of}) {
 	`;
 }
 
-/** What events tell of its runs. @param {import('../schemas').Schemas['ExperimentEvent'] | null} live */
-const counts = live => (live ? {state: live.state, runs: live.runs, by_state: live.by_state} : {});
+/**
+ * What events tell of its runs while it is under way. The last event may not arrive: its stream is closed once the
+ * experiment is known to have ended.
+ * @param {import('../schemas').Schemas['ExperimentDetail']} known
+ * @param {import('../schemas').Schemas['ExperimentEvent'] | null} live
+ */
+const counts = (known, live) =>
+	live && known.state === 'active' ? {state: live.state, runs: live.runs, by_state: live.by_state} : {};
 
 export default function Experiment() {
 	const {params} = address.value;
@@ -110,11 +116,11 @@ export default function Experiment() {
 				Experiment ${known.id}, submitted <${Time} at=${known.created_at} />
 				${known.submitter && ` by ${known.submitter_name || known.submitter}`}
 			`}
-			actions=${known && html`<${Actions} of=${{...known, ...counts(live)}} />`}
+			actions=${known && html`<${Actions} of=${{...known, ...counts(known, live)}} />`}
 		/>
 		<${Answered} answer=${answer} lines=${10}>
 			${(/** @type {import('../schemas').Schemas['ExperimentDetail']} */ found) => {
-				const of = {...found, ...counts(live)};
+				const of = {...found, ...counts(found, live)};
 				return html`<div class="stack">
 					<${Verdict} of=${of} />
 					<div class="row">
@@ -126,7 +132,7 @@ export default function Experiment() {
 								.join(', ')}
 						</span>
 					</div>
-					${live?.active?.length > 0 && html`<${Active} of=${live.active} />`}
+					${found.state === 'active' && live?.active?.length > 0 && html`<${Active} of=${live.active} />`}
 					<div>
 						<${Tabs}
 							chosen=${view in VIEWS ? view : 'answer'}
