@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, decide
-from taskloom.analysis.estimators import CONFIDENCE, FEWEST, TAIL, logarithms, walsh_rows
+from taskloom.analysis.estimators import CONFIDENCE, FEWEST, TAIL, anytime_rows, logarithms, walsh_rows
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
 
@@ -65,9 +65,9 @@ class Calibration:
     false_alarm_upper: float
     log_ratios: tuple[float, ...]
 
-    def at(self, pairs: int, comparisons: int = 1) -> float | None:
-        """The smallest difference that a design with this number of pairs detects as one of several comparisons."""
-        return detectable(self.log_ratios, pairs, comparisons)
+    def at(self, pairs: int, statements: int = 1, sequential: bool = False) -> float | None:
+        """The smallest difference that a design with this number of pairs detects as one of several statements."""
+        return detectable(self.log_ratios, pairs, statements, sequential=sequential)
 
 
 @dataclass(frozen=True)
@@ -91,34 +91,42 @@ def upper_spread(logs: Sequence[float]) -> float:
 
 
 def detectable(
-    logs: Sequence[float], pairs: int, comparisons: int = 1, noise_floor: float = NOISE_FLOOR
+    logs: Sequence[float],
+    pairs: int,
+    statements: int = 1,
+    noise_floor: float = NOISE_FLOOR,
+    sequential: bool = False,
 ) -> float | None:
-    """The smallest relative difference that `pairs` pairs, as one of `comparisons`, detect with a power of 80 % if they
-    vary like these log ratios; None if they never detect any."""
-    needed = _needed(tuple(logs), pairs, comparisons, noise_floor)
+    """The smallest relative difference that `pairs` pairs, as one of so many statements that are adjusted together,
+    detect with a power of 80 % if they vary like these log ratios; None if they never detect any. sequential: a
+    stopping rule decides the number of pairs."""
+    needed = _needed(tuple(logs), pairs, statements, noise_floor, sequential)
     found = float(np.quantile(needed, POWER, method="higher"))
     return math.expm1(found) if math.isfinite(found) else None
 
 
 def power(
-    logs: Sequence[float], pairs: int, difference: float, comparisons: int = 1, noise_floor: float = NOISE_FLOOR
+    logs: Sequence[float], pairs: int, difference: float, statements: int = 1, noise_floor: float = NOISE_FLOOR
 ) -> float:
     """Probability that a difference is detected."""
-    return float(np.mean(_needed(tuple(logs), pairs, comparisons, noise_floor) <= math.log1p(difference)))
+    return float(np.mean(_needed(tuple(logs), pairs, statements, noise_floor, False) <= math.log1p(difference)))
 
 
 @lru_cache(maxsize=64)
-def _needed(logs: tuple[float, ...], pairs: int, comparisons: int, noise_floor: float) -> Floats:
+def _needed(logs: tuple[float, ...], pairs: int, statements: int, noise_floor: float, sequential: bool) -> Floats:
     """For each simulated experiment the smallest log ratio with the verdict `faster`.
 
     A shift of all pairs shifts estimate and interval alike, so no shift has to be tried: the interval must clear 0, at
-    its own level and at that of the smallest p-value among `comparisons`, and the estimate must reach the floor.
+    its own level and at that of the smallest p-value among `statements`, and the estimate must reach the floor.
     """
     rng, size = np.random.default_rng(0), min(pairs, MOST_SIMULATED)
     rows = _drawn(logs, rng, (SIMULATIONS, size))
-    centre, low, _ = walsh_rows(rows)
-    if comparisons > 1:
-        low = np.minimum(low, walsh_rows(rows, TAIL / comparisons)[1])
+    if sequential:
+        centre, low = anytime_rows(rows, 2 * TAIL / max(1, statements))
+    else:
+        centre, low, _ = walsh_rows(rows)
+        if statements > 1:
+            low = np.minimum(low, walsh_rows(rows, TAIL / statements)[1])
     shrink = math.sqrt(size / pairs)
     return np.maximum(-shrink * low * (1 + 1e-9), math.log1p(noise_floor) - shrink * centre)
 

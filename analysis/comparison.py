@@ -16,7 +16,8 @@ from gpt2core.spec.result import median
 from taskloom.analysis import estimators
 from taskloom.analysis.agreement import HOW, PROBLEM, first_disagreement, without
 from taskloom.analysis.diagnosis import diagnose
-from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, e_value, logarithms, smallest_p_value
+from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, e_value, logarithms
+from taskloom.analysis.family import Family
 from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Facts, Process, distinct
@@ -25,6 +26,7 @@ from taskloom.analysis.validity import marks, summary
 from taskloom.analysis.wording import counted
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
+UNSOUND = "would be"  # how the reason of a verdict begins that a diagnosis downgraded
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
 
 
@@ -159,7 +161,7 @@ def decide(a: Sequence[float], b: Sequence[float], paired: bool, noise_floor: fl
 def _decide(found: Estimate, noise_floor: float, broken: Sequence[str] = ()) -> Decision:
     verdict, reason = _judge(found, noise_floor)
     if broken and verdict in ("faster", "slower", "same"):
-        verdict, reason = "undecided", f"would be {verdict}, but the values show {' and '.join(broken)} ({reason})"
+        verdict, reason = "undecided", f"{UNSOUND} {verdict}, but the values show {' and '.join(broken)} ({reason})"
     return Decision(verdict, found, found.p_value, reason)
 
 
@@ -273,20 +275,23 @@ def _by_occasion(side: Sequence[Process], value: Value) -> list[float]:
     return [median(values) for values in found.values()]
 
 
-def rejudged(found: Comparison, p_adjusted: float, family: int) -> Comparison:
-    """The same comparison as one of `family`: decided by an adjusted p-value. Same and undecided do not change."""
-    if found.verdict not in ("faster", "slower") or p_adjusted < 1 - CONFIDENCE:
+def rejudged(found: Comparison, p_adjusted: float | None, family: Family) -> Comparison:
+    """The same comparison as one statement of a family: decided by an adjusted p-value, null for too few processes for
+    any verdict. Same and refused do not change. The reason of an undecided one says if so few processes cannot decide
+    it alone."""
+    called = found.verdict in ("faster", "slower")
+    unsound = found.reason.startswith(UNSOUND)
+    if found.p_value is None or unsound or (found.verdict != "undecided" and not called):
         return found
-    why = f"one of {family} comparisons: adjusted p = {p_adjusted:.2g}"
-    if not can_tell(found, family):
-        tries = (n for n in itertools.count(FEWEST) if family * smallest_p_value(found.test, n) < 1 - CONFIDENCE)
-        why = f"too few processes: {family} comparisons need at least {next(tries)} per side, whatever the times"
+    if called and p_adjusted is not None and p_adjusted < 1 - CONFIDENCE:
+        return found
+    if family.size > 1 and family.smallest_p(found.n, found.test) >= 1 - CONFIDENCE:
+        why = f"too few processes: {family.shortage(found.test)} per side to be decided alone, whatever the times"
+    elif called:
+        why = f"one of {family}: adjusted p = {p_adjusted:.2g}"
+    else:
+        return found
     return replace(found, verdict="undecided", reason=f"{why} ({found.reason})")
-
-
-def can_tell(found: Comparison, family: int) -> bool:
-    """Whether a sample of this size can detect any difference as one of `family` comparisons."""
-    return found.ratio_low is not None and family * smallest_p_value(found.test, found.n) < 1 - CONFIDENCE
 
 
 def _side(processes: Sequence[Process]) -> Side:
@@ -319,7 +324,7 @@ def _judge(found: Estimate, noise_floor: float) -> tuple[Verdict, str]:
     if found.low is None or found.high is None:
         if found.p_value is None and found.n >= FEWEST:
             return "undecided", f"these processes allow no interval and no test (ratio {found.value:.4f})"
-        least = f"at least {FEWEST} {'' if found.paired else 'a side '}on one occasion"
+        least = f"at least {Family(1).needed(found.test)} {'' if found.paired else 'a side '}on one occasion"
         return "undecided", f"too few processes to tell, whatever they show: {least} (ratio {found.value:.4f})"
     bounds = f"{CONFIDENCE:.0%} interval {found.low:.4f} to {found.high:.4f}"
     interval = f"ratio {found.value:.4f}, {bounds}, p = {found.p_value:.2g}"

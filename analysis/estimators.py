@@ -126,6 +126,14 @@ def anytime(logs: Floats, unit: Unit = "pairs") -> Estimate:
     return Estimate(*_ratio(centre, low, high), min(1.0, 1 / e_value(logs)), middle, len(logs), unit, "signs")
 
 
+def anytime_rows(rows: Floats, alpha: float = 2 * TAIL) -> tuple[Floats, Floats]:
+    """anytime() of each of many rows at once: the estimate, and the lower bound at level alpha, above 0 exactly where
+    the e-value reaches 1 / alpha; -infinity if rows are too short for a bound."""
+    centre, _, _ = walsh_rows(rows)
+    cut = _sequential_cut(rows.shape[1], alpha)
+    return centre, np.full(len(rows), -np.inf) if cut is None else np.sort(rows)[:, cut]
+
+
 def e_value(logs: Floats) -> float:
     """E-value: the present value of a bet of 1 on biased signs. For a fair coin it ever reaches 20 with probability
     1/20 at most."""

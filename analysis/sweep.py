@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +20,13 @@ from taskloom.analysis.comparison import (
     NOISE_FLOOR,
     InstructionsRatio,
     Verdict,
-    can_tell,
     compare,
     matched_pairs,
     rejudged,
     verdict_of,
 )
-from taskloom.analysis.estimators import logarithms
+from taskloom.analysis.estimators import FEWEST, Test, logarithms
+from taskloom.analysis.family import Family, decidable
 from taskloom.analysis.pooling import Pooled as Pool
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Process, distinct
@@ -67,7 +68,8 @@ class Pooled:
 
     scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these.
     between_places: standard deviation of the places' log ratios beyond what their pairs explain. diagnosis: findings
-    within places under which the interval does not hold, so that the verdict is undecided.
+    within places under which the interval does not hold, so that the verdict is undecided. p_adjusted: null if there
+    are too few pairs for any verdict. reason: says how many pairs are missing; null if none are.
     """
 
     threads: int
@@ -78,18 +80,20 @@ class Pooled:
     ratio: float
     ratio_low: float | None
     ratio_high: float | None
-    p_adjusted: float
+    p_adjusted: float | None
     verdict: Verdict
     scope: str
     between_places: float | None
     diagnosis: list[str] = field(default_factory=list)
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
 class Sweep:
     """Comparisons along one axis, of which `comparisons` have a test, and the variant with the smallest median, which
     is proven faster than `beats_share` of the others; null if there are too few processes for so many comparisons.
-    sequential: decided by estimates that hold at any time."""
+    family: all statements whose p-values are adjusted together. sequential: decided by estimates that hold at any
+    time."""
 
     axis: str | None
     comparisons: int
@@ -100,6 +104,7 @@ class Sweep:
     best_step_s: float | None
     beats_share: float | None
     sequential: bool = False
+    family: Family = field(default_factory=lambda: Family(0))
 
 
 def axes_of(processes: Sequence[Process]) -> list[str]:
@@ -115,18 +120,17 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
     pairs = _pairs(groups, str(chosen)) if chosen in axes else []
     compared = [compare(a, b, noise_floor) for _, a, b in pairs]
     tested = sum(found.p_value is not None for found in compared)
-    # A comparison that no times could decide cannot err, so it is not in the family.
-    decidable = [can_tell(found, tested) for found in compared]
     pooled = _pooled(str(chosen), list(itertools.compress(pairs, (found.ratio is not None for found in compared))))
-    estimates = [found.estimate for *_, found in pooled]
-    of_these = [found.p_value for found in itertools.compress(compared, decidable)]
-    of_these += [each.p_value for each in estimates if each.unit != "places"]
-    adjusted = iter(_adjusted(of_these))
-    of_others = iter(_adjusted([each.p_value for each in estimates if each.unit == "places"]))
+    of_these, of_others = (
+        [(of.low, of.n, of.test, of.p_value) for *_, pool in pooled if ((of := pool.estimate).unit == "places") is like]
+        for like in (False, True)
+    )
+    of_rows, of_these_places = _adjusted([(of.ratio_low, of.n, of.test, of.p_value) for of in compared], of_these)
+    (of_other_places,) = _adjusted(of_others)
+    together = Family(sum(p is not None for p in of_rows), sum(p is not None for p in of_these_places))
     rows = []
-    for (at, a, b), found, able in zip(pairs, compared, decidable, strict=True):
-        p_adjusted = next(adjusted) if able else None
-        found = rejudged(found, 1.0 if p_adjusted is None else p_adjusted, tested)
+    for (at, a, b), found, p_adjusted in zip(pairs, compared, of_rows, strict=True):
+        found = rejudged(found, p_adjusted, Family(tested, together.pooled) if p_adjusted is None else together)
         rows.append(SweepRow(
             at, a[0].variant[str(chosen)], b[0].variant[str(chosen)], found.verdict, found.ratio, found.ratio_low,
             found.ratio_high, found.p_value, p_adjusted, found.superiority, found.paired, found.differs,
@@ -140,32 +144,43 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
         comparisons=tested,
         noise_floor=noise_floor,
         rows=rows,
-        pooled=[
-            Pooled(
-                threads, first, second, len(places), sum(map(len, places)), of.value, of.low, of.high, p_adjusted,
-                "undecided" if found.broken else verdict_of(of.value, of.low, of.high, p_adjusted, noise_floor),
-                found.scope, found.between, list(found.broken),
-            )
-            for threads, first, second, places, found in pooled
-            for of in [found.estimate]
-            for p_adjusted in [next(of_others if of.unit == "places" else adjusted)]
-        ],
+        pooled=_judged(pooled, iter(of_these_places), iter(of_other_places), noise_floor),
         best=None if best is None else variant_of(best),
         best_step_s=min(medians_s, default=None),
         beats_share=None if best is None or len(groups) == 1 else _beaten(best, groups, noise_floor),
         sequential=any(process.stop_rule for process in processes),
+        family=together,
     )
 
 
-def _adjusted(p_values: Sequence[float | None]) -> list[float]:
-    return holm([1.0 if p_value is None else p_value for p_value in p_values])
+def _adjusted(*kinds: Sequence[tuple[float | None, int, Test, float | None]]) -> list[list[float | None]]:
+    """p-values of (lower bound, n, test, p-value), adjusted over all kinds together (Holm). Null for a statement that
+    no times could decide as one of its kind: it cannot err, so it is not in the family."""
+    able = []
+    for kind in kinds:
+        tested = sum(p_value is not None for *_, p_value in kind)
+        able.append([decidable(low, n, test, tested) for low, n, test, _ in kind])
+    chosen = [itertools.compress(kind, decided) for kind, decided in zip(kinds, able, strict=True)]
+    adjusted = iter(holm([1.0 if p is None else p for *_, p in itertools.chain(*chosen)]))
+    return [[next(adjusted) if decided else None for decided in of_kind] for of_kind in able]
 
 
-def comparisons(processes: Sequence[Process]) -> int:
-    """Number of comparisons of a sweep along the first axis. Pooled ratios do not count: a difference at all places is
-    decided there first."""
-    axes = axes_of(processes)
-    return len(_pairs(by_variant(processes), axes[0])) if axes else 0
+def planned(variants: Sequence[Mapping[str, Any]], sequential: bool = False) -> Family:
+    """The family of a sweep along the first axis if all runs succeed. sequential: a stopping rule decides the number of
+    runs; then even six places are no sample of others."""
+    axis = next(iter(varying(variants)), "")
+    pairs = opposed(variants, axis) if axis else []
+    places = Counter(
+        json.dumps([variants[i].get("threads"), variants[i].get(axis), variants[j].get(axis)]) for i, j in pairs
+    )
+    pooled = 0 if axis == "threads" else sum(n > 1 and (sequential or n < FEWEST) for n in places.values())
+    return Family(len(pairs), pooled)
+
+
+def planned_by(processes: Sequence[Process]) -> Family:
+    """The family of an experiment's sweep along the first axis."""
+    variants = [group[0].variant for group in by_variant(processes)]
+    return planned(variants, any(process.stop_rule for process in processes))
 
 
 def _pairs(groups: Sequence[Group], axis: str) -> list[tuple[dict[str, Any], Group, Group]]:
@@ -179,10 +194,10 @@ def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float |
     best one was chosen by the same times, so p-values are adjusted for all pairs of variants."""
     found = [compare(best, other, noise_floor) for other in groups if other is not best]
     every_pair = math.comb(len(groups), 2)
-    if not any(can_tell(each, every_pair) for each in found):
+    if not any(decidable(each.ratio_low, each.n, each.test, every_pair) for each in found):
         return None
     adjusted = [1.0 if each.p_value is None else min(1.0, every_pair * each.p_value) for each in found]
-    judged = [rejudged(each, p, every_pair) for each, p in zip(found, adjusted, strict=True)]
+    judged = [rejudged(each, p, Family(every_pair)) for each, p in zip(found, adjusted, strict=True)]
     return sum(each.verdict == "slower" for each in judged) / len(found)
 
 
@@ -204,3 +219,25 @@ def _pooled(
         for key, places in families.items()
         if len(places) > 1 and axis != "threads"
     ]
+
+
+def _judged(
+    pooled: Sequence[tuple[int, Any, Any, list[Floats], Pool]],
+    of_these: Iterator[float | None],
+    of_others: Iterator[float | None],
+    noise_floor: float,
+) -> list[Pooled]:
+    """Verdicts of the pooled ratios by their adjusted p-values."""
+    rows = []
+    for threads, first, second, places, found in pooled:
+        of, alike = found.estimate, sum(other.estimate.unit == found.estimate.unit for *_, other in pooled)
+        p_adjusted, reason = next(of_others if of.unit == "places" else of_these), None
+        if p_adjusted is None and of.low is not None:
+            reason = f"too few {of.unit}: {Family(0, alike).shortage(of.test)}, whatever the times"
+        verdict = verdict_of(of.value, of.low, of.high, 1.0 if p_adjusted is None else p_adjusted, noise_floor)
+        rows.append(Pooled(
+            threads, first, second, len(places), sum(map(len, places)), of.value, of.low, of.high, p_adjusted,
+            "undecided" if found.broken else verdict, found.scope, found.between, list(found.broken),
+            reason if verdict == "undecided" else None,
+        ))  # fmt: skip
+    return rows

@@ -199,10 +199,24 @@ class DetectableDifference(Model):
 
     node: str
     experiment_id: int = Field(description="the calibration")
-    pairs: int = Field(description="number of pairs: the experiment's repetitions")
+    pairs: int = Field(description="number of pairs: the experiment's repetitions; with `stop`, at most so many")
     relative: float | None = Field(
-        description="smallest relative difference that four of five such experiments detect; null: too few pairs"
+        description="smallest relative difference at one place alone that four of five such experiments detect; null: "
+        "too few pairs, or none"
     )
+
+
+class PlannedFamily(Model):
+    """Statements of the planned sweep whose p-values are adjusted together."""
+
+    comparisons: int
+    pooled: int = Field(description="ratios over these places only")
+    pairs: int = Field(description="number of pairs of each comparison; with `stop`, at most so many; 0: not paired")
+    smallest_p: float = Field(
+        description="smallest adjusted p-value of a comparison while no other statement is significant; from 0.05 on, "
+        "no difference in one comparison alone can be found"
+    )
+    needed: int = Field(description="fewest pairs that can find a difference in one comparison alone")
 
 
 class DryRun(Model):
@@ -217,4 +231,5 @@ class DryRun(Model):
     detectable: list[DetectableDifference] = Field(
         default_factory=list, description="of nodes that were calibrated (`calibrates`)"
     )
+    family: PlannedFamily | None = Field(None, description="null: nothing is compared")
     order: list[PlannedRun]

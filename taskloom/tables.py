@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from taskloom.contract.analysis import AlertSummary, Comparison, Instructions, Interval, ScalingTable
     from taskloom.contract.artifacts import ArtifactList
-    from taskloom.contract.experiments import DryRun, ExperimentSummary, StoppingState
+    from taskloom.contract.experiments import DryRun, ExperimentSummary, PlannedFamily, StoppingState
     from taskloom.contract.keys import KeySummary
     from taskloom.contract.runs import RunRow, RunSummary, SampleList, StateChange
     from taskloom.contract.webhooks import DeliverySummary, WebhookSummary
@@ -185,10 +185,22 @@ def dry_run(plan: DryRun) -> Table:
     for seen in plan.detectable:
         told = "no difference" if seen.relative is None else f"a difference of {seen.relative:.2%}"
         title += f"; {counted(seen.pairs, 'pair')} on {seen.node} can detect {told}"
+    if plan.family is not None and plan.family.pairs < plan.family.needed:
+        title += f"; {_shortage(plan.family)}"
     table = new_table(title, "position", "block", "repetition", "variant", left=4)
     for run in plan.order:
         table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))
     return table
+
+
+def _shortage(family: PlannedFamily) -> str:
+    statements = counted(family.comparisons, "comparison")
+    if family.pooled:
+        statements += f" and {counted(family.pooled, 'pooled ratio')}"
+    if family.pairs == 0:
+        return f"the order sequential makes no pairs, so none of {statements} can be decided"
+    which = f"one of {statements} alone" if family.comparisons + family.pooled > 1 else "the comparison"
+    return f"too few pairs to decide {which}, which takes at least {family.needed}"
 
 
 def scaling(answer: ScalingTable, title: str | None = None) -> Table:

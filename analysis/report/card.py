@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from taskloom.analysis.family import Family
 from taskloom.analysis.wording import counted
 
 Document = Mapping[str, Any]
@@ -74,14 +75,16 @@ def _tests(document: Document) -> tuple[str, str]:
     judged = [row for row in sweep["rows"] if row["p_value"] is not None]
     if not judged:
         return "no", "nothing was compared"
-    told = f"{len(judged)} comparisons along {sweep['axis']}, corrected (Holm); noise floor {sweep['noise_floor']:.1%}"
+    pooled = [row for row in sweep["pooled"] if row["p_adjusted"] is not None and row["scope"].startswith("these")]
+    told = f"{Family(len(judged), len(pooled))} along {sweep['axis']}, corrected together (Holm)"
+    told += f"; noise floor {sweep['noise_floor']:.1%}"
     untested = len(sweep["rows"]) - len(judged)
     if untested:
         return "partly", told + f"; {untested} of {len(sweep['rows'])} rows without a valid test"
     if not all(row["paired"] for row in judged):
         return "partly", told + "; not all are paired"
     if any("too few processes" in row["reason"] for row in judged):
-        return "partly", told + "; too few processes for any test to be significant"
+        return "partly", told + "; too few processes to decide one comparison alone"
     return "yes", told + "; all paired"
 
 
@@ -142,9 +145,9 @@ def _calibrated(document: Document) -> tuple[str, str]:
     found = document["calibration"]
     if not found:
         return "no", "no A/A experiment was run on this node"
-    if document["design"]["stop"]:
-        return "partly", "calibrated for a fixed number of processes; a stopping rule decides by signs and detects less"
     if found["detectable"] is None:
         return "partly", f"with {counted(found['processes'], 'process')} per side, no difference can be detected"
     told = f"{found['detectable']:.2%} with {counted(found['processes'], 'process')} per side"
+    if document["design"]["stop"]:
+        return "partly", f"{told}, judged by signs; a stopping rule decided their number"
     return "yes", f"{told}; false alarms: {found['false_alarms']} of {counted(found['comparisons'], 'A/A experiment')}"

@@ -139,8 +139,8 @@ def _verdict(row: Mapping[str, Any]) -> str:
 
 def _why(row: Mapping[str, Any]) -> str:
     """The reason why a comparison is undecided, where the interval does not show it."""
-    reason = str(row.get("reason", ""))
-    if reason.startswith("too few processes"):
+    reason = str(row.get("reason") or "")
+    if reason.startswith("too few"):
         return f" ({reason.partition(',')[0]})"
     if reason.startswith("would be"):
         return f" ({reason.partition(' (ratio')[0].partition(' (equivalent')[0]})"

@@ -62,7 +62,7 @@ def answer(document: Document) -> str:
             f"{row['b']} against {row['a']}",
             row["verdict"],
             number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
-            f"{row['p_adjusted']:.2g}",
+            "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
             "-",
             "-",
             f"{row['pairs']} pairs",

@@ -40,6 +40,32 @@ def test_a_dry_run_tells_the_same_and_queues_nothing(api):
     assert [{key: run[key] for key in kept} for run in runs] == planned["order"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "pairs", "smallest_p", "needed"),
+    [
+        ({}, 8, 8 / 128, 9),
+        ({"repetitions": 9}, 9, 8 / 256, 9),
+        ({"axes": {"scheduler": ["fork-join", "task"], "token_slice": [16, 32, 64]}}, 8, 4 / 128, 8),
+        ({"axes": {"scheduler": ["fork-join", "task"]}, "repetitions": 5}, 5, 1.0, 6),
+        ({"order": "sequential"}, 0, 1.0, 9),
+        ({"stop": {"rel_ci": 0.01, "max_repetitions": 10}}, 10, pytest.approx(0.0443, abs=1e-4), 10),
+    ],
+)
+def test_a_dry_run_says_whether_its_pairs_can_decide_anything(api, changes, pairs, smallest_p, needed):
+    """Six comparisons and two pooled ratios are adjusted together; eight pairs reach 1/128."""
+    axes = {"scheduler": ["fork-join", "omp-for", "task"], "token_slice": [16, 32, 64]}
+    asked = {"base": {"model": "tiny", "threads": 2}, "axes": axes, "repetitions": 8, **changes}
+    found = api.post("/experiments?dry_run=true", asked)["family"]
+    assert (found["pairs"], found["smallest_p"], found["needed"]) == (pairs, smallest_p, needed)
+    schedulers, places = len(asked["axes"]["scheduler"]), len(asked["axes"].get("token_slice", [0]))
+    assert found["comparisons"] == (schedulers - 1) * places
+    assert found["pooled"] == (schedulers - 1 if places > 1 else 0)
+
+
+def test_a_dry_run_that_compares_nothing_has_no_family(api):
+    assert api.post("/experiments?dry_run=true", {"base": {"steps": 10}, "repetitions": 3})["family"] is None
+
+
 def test_a_dry_run_estimates_from_finished_runs_of_the_same_shape(api, make_result):
     api.submit(base={"steps": 4})
     node = api.worker()

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from taskloom.analysis.calibration import FEWEST_PAIRS, calibrate, detectable, power, spread_of, upper_spread, with_rate
-from taskloom.analysis.comparison import decide
+from taskloom.analysis.comparison import NOISE_FLOOR, decide, verdict_of
+from taskloom.analysis.estimators import anytime, of_logs
 from taskloom.analysis.processes import Process
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS
 
@@ -35,7 +36,9 @@ def test_too_few_runs_calibrate_nothing(make_result):
 def test_too_few_pairs_detect_nothing():
     assert detectable([0.01, -0.01, 0.02], 5) is None
     assert power([0.01, -0.01, 0.02], 5, 0.5) == 0
-    assert detectable([0.01, -0.01, 0.02], 8, comparisons=10) is None
+    assert detectable([0.01, -0.01, 0.02], 8, statements=10) is None
+    assert detectable([0.01, -0.01, 0.02], 7, sequential=True) is not None
+    assert detectable([0.01, -0.01, 0.02], 6, sequential=True) is None
 
 
 def test_nothing_below_the_noise_floor_is_detectable():
@@ -44,18 +47,28 @@ def test_nothing_below_the_noise_floor_is_detectable():
     assert power(quiet, 20, 0.009) == 0
 
 
-@pytest.mark.parametrize(("size", "comparisons"), [(8, 1), (12, 1), (20, 1), (20, 6)])
-def test_what_is_said_to_be_detectable_the_verdict_finds_in_four_of_five_experiments(size, comparisons):
+@pytest.mark.parametrize(
+    ("size", "statements", "sequential"),
+    [(8, 1, False), (12, 1, False), (20, 1, False), (20, 6, False), (12, 1, True), (20, 6, True)],
+)
+def test_what_is_said_to_be_detectable_the_verdict_finds_in_four_of_five_experiments(size, statements, sequential):
     """The verdict includes the noise floor and the adjustment for multiple comparisons. Spreads are estimated from only
     20 pairs; their upper bound is used."""
     rng, found, tried = np.random.default_rng(5), 0, 0
     for _ in range(30):
-        smallest = detectable(tuple(pairs(rng, 0.01, 20)), size, comparisons)
+        smallest = detectable(tuple(pairs(rng, 0.01, 20)), size, statements, sequential=sequential)
         for logs in np.log1p(smallest) + pairs(rng, 0.01, (20, size)):
-            decision = decide(list(np.exp(logs)), [1.0] * size, True)
-            found += decision.verdict == "faster" and comparisons * decision.p_value < 0.05
+            of = anytime(logs) if sequential else of_logs(logs)
+            p_adjusted = min(1.0, statements * of.p_value)
+            found += verdict_of(of.value, of.low, of.high, p_adjusted, NOISE_FLOOR) == "faster"
             tried += 1
-    assert found >= 0.8 * tried
+    assert 0.8 * tried <= found <= 0.98 * tried
+
+
+def test_a_stopping_rule_detects_less():
+    """Signs alone decide there; with 20 pairs they find larger differences only."""
+    seen = tuple(pairs(np.random.default_rng(5), 0.01, 20))
+    assert detectable(seen, 20, sequential=True) > 1.1 * detectable(seen, 20)
 
 
 def test_power_is_how_often_the_verdict_calls():

@@ -317,7 +317,7 @@ def test_a_ratio_that_decides_nothing_says_its_direction_and_why(document):
     assert "equivalent within the noise floor, fork-join time / task time 1." in answer(document)[0]
     for reason, told in (
         ("would be faster, but the values show a drift over the blocks (ratio 1.4, 95% interval)", "a drift over"),
-        ("one of 6 comparisons: corrected p = 0.19 (ratio 1.4)", "(one of 6 comparisons: corrected p = 0.19)"),
+        ("one of 6 comparisons and 2 pooled ratios: adjusted p = 0.19 (1.4)", "2 pooled ratios: adjusted p = 0.19)"),
         ("too few processes to tell, whatever they show: at least 6", "(too few processes to tell)"),
     ):
         row.update(verdict="undecided", reason=reason)
@@ -349,12 +349,18 @@ def test_the_card_counts_comparisons_without_a_test_and_settings_that_differ(doc
     card = report_card(document)
     assert card[4]["holds"] == "partly"
     assert card[4]["evidence"].endswith("; 1 of 2 rows without a valid test")
+    document["sweep"]["pooled"] = [
+        {"p_adjusted": p, "scope": scope}
+        for p, scope in ((0.01, "these 3 places only"), (None, "these 2 places only"), (1, "places like these 6"))
+    ]
+    assert report_card(document)[4]["evidence"].startswith("1 comparison and 1 pooled ratio along scheduler")
     assert (card[5]["holds"], card[5]["evidence"]) == ("no", "clip: 0 and 1")
     document["scaling"]["rows"][0]["step_s"]["low"] = None
     assert report_card(document)[2]["holds"] == "partly"
     document["design"]["stop"] = {"rel_ci": 0.02}
     document["calibration"] = {"detectable": 0.01, "processes": 7, "false_alarms": 0, "comparisons": 3}
-    assert "a stopping rule decides by signs" in report_card(document)[10]["evidence"]
+    told = "1.00% with 7 processes per side, judged by signs; a stopping rule decided their number"
+    assert (report_card(document)[10]["holds"], report_card(document)[10]["evidence"]) == ("partly", told)
 
 
 def test_the_page_says_which_slicings_a_pooled_ratio_is_about(document):

@@ -1,12 +1,14 @@
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 
 from taskloom.analysis import sweep as sweep_module
 from taskloom.analysis.processes import Process
-from taskloom.analysis.sweep import axes_of, sweep
+from taskloom.analysis.sweep import axes_of, planned, planned_by, sweep
 
+THREE = ["fork-join", "omp-for", "task"]
 STEPS_S = [1.0, 1.01, 0.99, 1.02, 0.98, 1.005, 0.995, 1.003, 0.997, 1.012]
 
 
@@ -47,7 +49,7 @@ def test_what_one_comparison_calls_many_do_not(experiment):
     assert [row.verdict for row in one.rows] == ["faster"]
     six = sweep(experiment({(2, size): 1.2 for size in (2, 4, 8, 16, 32, 64)}, repetitions=6))
     assert {row.verdict for row in six.rows} == {"undecided"}
-    assert "too few processes: 6 comparisons need at least 8 per side" in six.rows[0].reason
+    assert "too few processes: one of 6 comparisons needs at least 8 per side to be decided alone" in six.rows[0].reason
     assert sweep(experiment({(2, 64): 1.2}, repetitions=3)).beats_share is None
     assert six.rows[0].ratio == pytest.approx(1.2)
 
@@ -105,7 +107,8 @@ def test_comparisons_that_nothing_could_decide_do_not_count(experiment):
     """Six pairs cannot decide one of three comparisons, so the pooled ratio is the only statement."""
     found = sweep(experiment({(2, size): 1.2 for size in (16, 32, 64)}, repetitions=6))
     assert {(row.verdict, row.p_adjusted) for row in found.rows} == {("undecided", None)}
-    assert "too few processes: 3 comparisons need at least 7 per side" in found.rows[0].reason
+    lacking = "one of 3 comparisons and 1 pooled ratio needs at least 8 per side to be decided alone"
+    assert found.rows[0].reason.startswith(f"too few processes: {lacking}, whatever the times (")
     assert [(row.verdict, row.p_adjusted) for row in found.pooled] == [("faster", pytest.approx(2 / 2**18))]
 
 
@@ -114,6 +117,90 @@ def test_a_ratio_over_places_like_these_is_a_family_of_its_own(experiment):
     found = sweep(experiment({(2, 2**i): 1.2 for i in range(6)}, repetitions=8))
     assert [row.p_adjusted for row in found.rows] == pytest.approx([6 / 128] * 6)
     assert [(row.verdict, row.p_adjusted) for row in found.pooled] == [("faster", pytest.approx(1 / 32))]
+
+
+def test_the_reason_says_what_the_family_contains(experiment):
+    """Ten pairs at each of three places. At one of them a pair contradicts, whose rank is 6: p = 0.027 alone."""
+    made = experiment({(2, size): 1.0 for size in (8, 16, 32)}, repetitions=10)
+    for process in made:
+        if process.config["scheduler"] == "task" and process.config["token_slice"] == 8:
+            ratio = 1 / 1.024 if process.block == 5 else 1.015 + 0.002 * (7 * process.block % 10)
+            process.result["step_s"] = [9.0, *[STEPS_S[process.block] / 2 / ratio] * 2]
+    (row,) = (row for row in sweep(made).rows if row.at["token_slice"] == 8)
+    assert row.p_value == pytest.approx(28 / 1024)
+    assert row.verdict == "undecided"
+    assert row.reason.startswith(f"one of 3 comparisons and 1 pooled ratio: adjusted p = {row.p_adjusted:.2g} (")
+
+
+@pytest.fixture
+def schedulers(make_result):
+    """Eight blocks with three schedulers at three places; the second scheduler is 20 % faster at `places`."""
+
+    def build(places, blocks=8):
+        made = []
+        for size in (16, 32, 64):
+            for scheduler in THREE:
+                for i in range(blocks):
+                    step_s = STEPS_S[i % 10] * (1 + 0.001 * ((3 * i + len(scheduler)) % 7 - 3))
+                    step_s /= 1.2 if scheduler == "omp-for" and size in places else 1
+                    settings = {"scheduler": scheduler, "threads": 2, "token_slice": size}
+                    result = make_result([9.0, step_s, step_s], **settings)
+                    made.append(Process(len(made) + 1, result, settings, (1, i), "e", i))
+        return sweep(made)
+
+    return build
+
+
+def test_too_few_blocks_for_so_many_schedulers_say_how_many_suffice(schedulers):
+    """Eight pairs reach 1/128. As one of six comparisons and two pooled ratios, that is 0.0625."""
+    lacking = "one of 6 comparisons and 2 pooled ratios needs at least 9 per side to be decided alone"
+    found = schedulers((16,))
+    (row,) = (row for row in found.rows if row.at["token_slice"] == 16 and row.b == "omp-for")
+    assert (found.family.comparisons, found.family.pooled) == (6, 2)
+    assert row.verdict == "undecided"
+    assert 0.05 < row.p_adjusted <= 8 / 128
+    assert row.reason.startswith(f"too few processes: {lacking}, whatever the times (ratio 1.2")
+    (row,) = (row for row in schedulers((16,), 9).rows if row.at["token_slice"] == 16 and row.b == "omp-for")
+    assert row.verdict == "faster"
+
+
+def test_pooled_ratios_that_nothing_could_decide_do_not_count_either(experiment):
+    """Two places with three pairs each reach p = 1/32, which is too much for one of two pooled ratios."""
+    found = sweep(experiment({(n, size): 1.2 for n in (2, 4) for size in (16, 32)}, repetitions=3))
+    assert {(row.verdict, row.p_adjusted) for row in found.pooled} == {("undecided", None)}
+    assert found.pooled[0].reason == "too few pairs: one of 2 pooled ratios needs at least 7, whatever the times"
+    assert (found.family.comparisons, found.family.pooled) == (0, 0)
+    alone = sweep(experiment({(2, size): 1.2 for size in (16, 32)}, repetitions=3))
+    assert [(row.verdict, row.p_adjusted) for row in alone.pooled] == [("faster", pytest.approx(1 / 32))]
+    one_pair = sweep(experiment({(2, 16): 1.2}, 8) + [
+        dataclasses.replace(p, run_id=p.run_id + 500) for p in experiment({(2, 32): 1.2}, 1)
+    ])  # fmt: skip
+    assert [(row.ratio_low, row.p_adjusted) for row in one_pair.pooled] == [(None, None)]
+    assert (one_pair.family.comparisons, one_pair.family.pooled) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("axes", "sequential", "family"),
+    [
+        ({"scheduler": ["fork-join", "task"]}, False, (1, 0)),
+        ({"scheduler": THREE, "token_slice": [16, 32, 64]}, False, (6, 2)),
+        ({"scheduler": THREE, "threads": [1, 2], "token_slice": [16, 32, 64]}, False, (12, 4)),
+        ({"scheduler": THREE, "token_slice": [1, 2, 4, 8, 16, 32]}, False, (12, 0)),  # the pooled ratios apart
+        ({"scheduler": THREE, "token_slice": [1, 2, 4, 8, 16, 32]}, True, (12, 2)),
+        ({"threads": [1, 2], "token_slice": [16, 32]}, False, (2, 0)),
+        ({}, False, (0, 0)),
+    ],
+)
+def test_the_planned_family_is_the_one_that_is_corrected(make_result, axes, sequential, family):
+    variants = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    found = planned(variants, sequential)
+    assert (found.comparisons, found.pooled) == family
+    made = []
+    for i in range(12):
+        for variant in variants:
+            result = make_result([9.0, *[STEPS_S[i % 10]] * 2], **variant)
+            made.append(Process(len(made) + 1, result, variant, (1, i), "e", i, sequential))
+    assert sweep(made).family == found == planned_by(made)
 
 
 @pytest.mark.slow

@@ -55,8 +55,8 @@ RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
         ({"ratio_low": None, "n": 3}, "A verdict needs at least 6 pairs of runs."),
         ({"ratio_low": None, "n": 8}, "A verdict needs runs in interleaved blocks."),
         (
-            {"reason": "too few processes: 6 comparisons need at least 8 per side, whatever the times (ratio 1.1)"},
-            "There are too few runs: 6 comparisons need at least 8 per side.",
+            {"reason": "too few processes: one of 6 comparisons needs at least 8 per side, whatever the times (1.1)"},
+            "There are too few runs: one of 6 comparisons needs at least 8 per side.",
         ),
         (
             {"reason": f"would be faster, but the values show {RESEMBLE} (1.1)", "diagnosis": [RESEMBLE, "two levels"]},
@@ -76,6 +76,10 @@ def test_an_undecided_comparison_says_what_it_lacks(found, changes, missing):
     ("changes", "missing"),
     [
         ({}, NARROW),
+        (
+            {"reason": "too few pairs: one of 2 pooled ratios needs at least 7, whatever the times"},
+            "There are too few runs: one of 2 pooled ratios needs at least 7.",
+        ),
         ({"ratio_low": None, "pairs": 4}, "A verdict needs at least 6 pairs of runs."),
         ({"ratio_low": None}, "A verdict needs at least two pairs of runs with each slicing."),
         ({"diagnosis": [RESEMBLE]}, f"The interval does not hold, because the values show {RESEMBLE}."),

@@ -24,7 +24,7 @@ from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import Asked, build, to_show
 from taskloom.analysis.scaling import scaling as scale_processes
-from taskloom.analysis.sweep import Sweep, comparisons
+from taskloom.analysis.sweep import Sweep, planned_by
 from taskloom.analysis.sweep import sweep as sweep_processes
 from taskloom.analysis.variants import Group, by_variant, variant_of
 from taskloom.contract.analysis import Comparison, ScalingTable
@@ -278,6 +278,7 @@ def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[s
     if found is None:
         return None
     pairs = min(len(group) for group in by_variant(processes))
-    seen = found.at(pairs, max(1, comparisons(processes)))
+    sequential = any(process.stop_rule for process in processes)
+    seen = found.at(pairs, max(1, planned_by(processes).size), sequential)
     return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": seen,
             "false_alarms": found.false_alarms, "comparisons": found.comparisons}  # fmt: skip

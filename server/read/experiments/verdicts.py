@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 from anyio import to_thread
@@ -87,12 +88,13 @@ def _sentence(found: Sweep, row: Pooled | SweepRow) -> str:
 
 def _missing(row: Pooled | SweepRow) -> str:
     """The reason why a comparison is undecided, or what would decide it, in a sentence."""
-    reason = row.reason if isinstance(row, SweepRow) else " and ".join(row.diagnosis)
+    reason = row.reason if isinstance(row, SweepRow) else row.reason or " and ".join(row.diagnosis)
     dependent = [finding for finding in row.diagnosis if finding in reason]
     if dependent:
         return f"The interval does not hold, because the values show {' and '.join(dependent)}."
-    if reason.startswith("too few processes: "):
-        return f"There are too few runs: {reason.removeprefix('too few processes: ').partition(',')[0]}."
+    shortage = re.match("too few [a-z]+: ([^,]+),", reason)
+    if shortage:
+        return f"There are too few runs: {shortage[1]}."
     if row.ratio_low is not None:
         return "More repetitions narrow the interval."
     if (row.pairs if isinstance(row, Pooled) else row.n) < FEWEST:
