@@ -9,11 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from gpt2core.process.temporary import TemporaryFolder
 from taskloom.server.errors import StartRefused
 from taskloom.server.metrics import SHARED
 from taskloom.server.settings import Settings
@@ -29,11 +29,12 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
     start."""
     listener.listen(2048)
     listener.set_inheritable(True)
-    with _signals() as signals, tempfile.TemporaryDirectory(prefix="taskloom-metrics-") as counters:
-        environment = {**os.environ, "TASKLOOM_DATABASE_URL": settings.database_url, SHARED: counters}
+    folder = TemporaryFolder()
+    with _signals() as signals, folder as counters:
+        environment = {**os.environ, "TASKLOOM_DATABASE_URL": settings.database_url, SHARED: str(counters)}
         replicas: list[subprocess.Popen[bytes]] = []
         try:
-            replicas += [_start(listener, environment, public) for _ in range(count)]
+            replicas += [_start(listener, folder.lock.fileno(), environment, public) for _ in range(count)]
             for replica in replicas:
                 _wait_until_listening(replica)
             listening()
@@ -42,7 +43,7 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
                     if replica.poll() is not None:
                         log.error("server process %d ended with %d and is replaced", replica.pid, replica.returncode)
                         time.sleep(RESTART_S)
-                        replicas[i] = _start(listener, environment, public)
+                        replicas[i] = _start(listener, folder.lock.fileno(), environment, public)
         finally:
             _stop(replicas)
 
@@ -59,14 +60,14 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
-def _start(listener: socket.socket, environment: Mapping[str, str], public: bool) -> subprocess.Popen[bytes]:
+def _start(listener: socket.socket, lock: int, environment: Mapping[str, str], public: bool) -> subprocess.Popen[bytes]:
     program = [sys.executable, "-P", "-m", "taskloom.server"]
     command = [*program, "--replica", str(listener.fileno()), *["--public"] * public]
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,  # never written to: it closes when this process ends
         stdout=subprocess.PIPE,
-        pass_fds=(listener.fileno(),),
+        pass_fds=(listener.fileno(), lock),  # the folder of counters is kept until the last replica has ended
         env=environment,
     )
 

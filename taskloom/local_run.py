@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 
 from gpt2core.process import launch
 from gpt2core.process.child import Child, Exited, Printed, Told, Waiting
+from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.errors import ConfigError
 from taskloom import extras
 from taskloom.stopping import Stopped, Stopping
@@ -63,8 +63,8 @@ def run(
     """
     extras.require("worker")
     inbox: SimpleQueue[Any] = SimpleQueue()
-    with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
-        path = Path(folder) / "result.json"
+    with TemporaryFolder() as folder:
+        path = folder / "result.json"
         child: Child | None = None
         stopping = Stopping()
         with stopping.listening():

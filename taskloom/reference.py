@@ -26,6 +26,10 @@ A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `
 worker whose cache folder is not writable uses `SPOOL/cache` and logs this. If another process uses the worker's id
 with another spool, the worker logs this and waits until the other process has left or is silent.
 
+Workers, `taskloom train`, `taskloom runs trace` and `taskloom serve --workers` write temporary files below `TMPDIR`
+(`/tmp`), in `taskloom-NODE-*`. A process deletes its folder when it ends. If it was killed, the next of these processes
+of the same user on the node does. Artifacts, such as traces, wait in the worker's spool.
+
 The trainer reads `TASKLOOM_CACHE_DIR` (compiled code, proven task graphs, measured peaks, the table of products;
 default `~/.cache/taskloom`), `TASKLOOM_CLOCK` (`clock_gettime`: time tasks without the processor's counter),
 `TASKLOOM_PROVE` (`always`: prove each task graph race-free even if a proven one is cached, as `taskloom train --prove`

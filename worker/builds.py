@@ -11,12 +11,12 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpt2core.process.launch import PROTOCOL
+from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.settings import cache_folder
@@ -46,8 +46,8 @@ def keep() -> None:
 
 def _copy(root: Path) -> Path:
     """Copy the sources; return the copy. The copy is hashed, not the sources, since these may change meanwhile."""
-    with tempfile.TemporaryDirectory(dir=root) as part:
-        copy = Path(part) / "build"
+    with TemporaryFolder(root) as part:
+        copy = part / "build"
         shutil.copytree(ROOT, copy / PACKAGE, ignore=_no_sources)
         about = {"protocol": PROTOCOL, "settings": [item.name for item in dataclasses.fields(TrainConfig)]}
         (copy / ABOUT).write_text(json.dumps(about), encoding="utf-8")

@@ -88,7 +88,7 @@ class Executor:
         with trainer.folder as folder:
             try:
                 artifacts = self._new_folder(lease.attempt_id) / ARTIFACTS
-                (Path(folder) / ARTIFACTS).symlink_to(artifacts)
+                (folder / ARTIFACTS).symlink_to(artifacts)
                 if lease.purpose == "tracing":
                     config = dataclasses.replace(config, trace=str(artifacts / TRACE))
                 spent.went_to("starting")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from gpt2core.node import load, peaks
 from gpt2core.process.child import Child, Exited, Told, Waiting
+from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.settings import make_cache_folder
 from taskloom.worker import orphan
 from taskloom.worker.agent import Agent, DrainAsked
@@ -63,8 +62,8 @@ def _alone() -> Iterator[None]:
 
 def _run(settings: Settings, agent: Agent, inbox: SimpleQueue[Any], report: Report, command: Command) -> int:
     """Run the measurement and return its exit status. A worker that drains kills it."""
-    with tempfile.TemporaryDirectory(prefix="taskloom-") as folder:
-        child = Child(Waiting(command(Path(folder) / "peaks.json"), settings.cores), {}, inbox)
+    with TemporaryFolder() as folder:
+        child = Child(Waiting(command(folder / "peaks.json"), settings.cores), {}, inbox)
         orphan.remember(settings.spool, child.pid)
         if agent.draining:
             child.kill()

@@ -6,14 +6,15 @@ Each run has its own process. A waiting trainer uses no core, and no trainer wai
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpt2core.process.child import Waiting
+from gpt2core.process.temporary import TemporaryFolder
 
+RESULT = "result.json"
 Command = Callable[[Path], list[str]]  # derived from the result file's path: gpt2core.process.launch.command
 
 
@@ -23,18 +24,18 @@ class Trainer:
     clock."""
 
     process: Waiting
-    folder: tempfile.TemporaryDirectory[str]
+    folder: TemporaryFolder
     since_s: float
 
     @property
     def result(self) -> Path:
         """Path of the result that it will write."""
-        return _result(self.folder)
+        return self.folder.path / RESULT
 
     def withdraw(self) -> None:
         """End the trainer, which has not received settings."""
         self.process.withdraw()
-        self.folder.cleanup()
+        self.folder.close()
 
 
 class Standby:
@@ -68,14 +69,10 @@ class Standby:
             self.ready = None
 
     def _start(self, command: Command) -> Trainer:
-        folder = tempfile.TemporaryDirectory(prefix="taskloom-")  # not in the spool, whose disk may be full
+        folder = TemporaryFolder()  # not in the spool, whose disk may be full
         try:
             since_s = time.monotonic()
-            return Trainer(Waiting(command(_result(folder)), self._cores), folder, since_s)
+            return Trainer(Waiting(command(folder.path / RESULT), self._cores), folder, since_s)
         except BaseException:
-            folder.cleanup()
+            folder.close()
             raise
-
-
-def _result(folder: tempfile.TemporaryDirectory[str]) -> Path:
-    return Path(folder.name) / "result.json"

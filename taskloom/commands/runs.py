@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, get_args
 
 import click
 
+from gpt2core.process.temporary import TemporaryFolder
 from taskloom import listing, tables, trace_files, watch
 from taskloom.analysis import node_time
 from taskloom.client import Client
@@ -178,9 +178,9 @@ def write_trace(
     """Write the timeline of a traced run; a Chrome file may show two runs with aligned steps."""
     form = form or trace_files.format_of(output)
     traces = []
-    with Client(server) as client, tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder:
+    with Client(server) as client, TemporaryFolder() as folder:
         for run_id in run_ids:
-            raw = Path(folder) / f"{run_id}.json.gz"
+            raw = folder / f"{run_id}.json.gz"
             if trace_files.ARTIFACT not in {item.name for item in client.artifacts(run_id).items}:
                 raise NoTrace(f"run {run_id} was not traced: submit it with --trace, or --trace-first")
             client.download_artifact(run_id, trace_files.ARTIFACT, raw)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from gpt2core.process import launch
+from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from taskloom import local_run, trace_files, train_tables
@@ -56,8 +56,8 @@ def train(plan: bool, graph: Path | None, prove: bool, as_json: bool, **given: A
         if path is not None and not Path(path).absolute().parent.is_dir():  # before hours of training
             raise ConfigError(name, str(path), "a file in a folder that exists")
     bar = Bar(error_console(), not as_json, "starting the trainer")
-    with tempfile.TemporaryDirectory(prefix="taskloom-trace-") as folder, bar:
-        raw = Path(folder) / "trace.json.gz"
+    with TemporaryFolder() as folder, bar:
+        raw = folder / "trace.json.gz"
         command = partial(launch.command, plan_only=plan, graph=graph, prove=prove)
         inner = config if form is None else dataclasses.replace(config, trace=str(raw))
         ending = local_run.run(inner, command, partial(show, bar), bar.line)

@@ -88,6 +88,7 @@ class House:
         self.folder, self.database_url, self.url, self._port = folder, database_url, "", 0
         self._settings = {f"TASKLOOM_{name.upper()}": str(value) for name, value in settings.items()}
         self._all: list[Process] = []
+        self.temporary.mkdir(exist_ok=True)
         self.server = self.start_server()
 
     def start(self, name: str, *command: str, **environment: str) -> Process:
@@ -95,7 +96,8 @@ class House:
         return self.run(name, [sys.executable, *command], **environment)
 
     def run(self, name: str, command: list[str], **environment: str) -> Process:
-        process = Process(command, self.folder / f"{len(self._all)}-{name}.log", **environment)
+        log = self.folder / f"{len(self._all)}-{name}.log"
+        process = Process(command, log, **{"TMPDIR": str(self.temporary), **environment})
         self._all.append(process)
         return process
 
@@ -141,6 +143,11 @@ class House:
     @property
     def spool(self) -> Path:
         return self.folder / "spool"
+
+    @property
+    def temporary(self) -> Path:
+        """Temporary folder of all processes."""
+        return self.folder / "tmp"
 
     def close(self) -> None:
         for process in reversed(self._all):

@@ -137,7 +137,7 @@ def test_a_run_in_which_nothing_moves_ends_with_1_and_says_who_waits(monkeypatch
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 1), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_stopped_training_leaves_no_trainer(tmp_path: Path, number: int, status: int) -> None:
     command = ["-m", "taskloom.cli", "train", *TINY, "--steps", "10000000", "--json"]
-    process = Process([sys.executable, *command], tmp_path / "log")
+    process = Process([sys.executable, *command], tmp_path / "log", TMPDIR=str(tmp_path))
     try:
         me = psutil.Process(process.popen.pid)
         child = until(me.children, "the trainer")[0]

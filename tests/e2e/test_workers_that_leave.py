@@ -7,7 +7,7 @@ import time
 import pytest
 from patience import until
 from processes import House, Process
-from runs import submit, training
+from runs import ended, submit, training
 
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
@@ -38,6 +38,22 @@ def test_an_idle_worker_leaves_and_says_so(home: House, client: Client) -> None:
     assert worker.wait() == 0
     assert client.run(run_id).state == "succeeded"
     assert [item.left_at is not None for item in client.workers()] == [True]
+
+
+def test_workers_leave_no_temporary_folders(home: House, client: Client) -> None:
+    first = home.start_worker("gated", FAKE_TRAINER_GATE=str(home.folder / "gate"))
+    run_id = submit(client)
+    training(client, run_id)
+    (left,) = home.temporary.iterdir()
+    first.popen.kill()
+    first.wait()
+    assert left.exists()
+    second = home.start_worker("quick")
+    assert ended(client, run_id).attempts == 2
+    assert not left.exists()
+    second.popen.terminate()
+    assert second.wait() == 0
+    assert list(home.temporary.iterdir()) == []
 
 
 @pytest.mark.slow

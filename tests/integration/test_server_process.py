@@ -24,9 +24,8 @@ def start(tmp_path):
     def start(*arguments, database="test.db", url=None, within=(), **environment):
         url = url or f"sqlite:///{tmp_path}/{database}"
         command = [*within, sys.executable, "-P", "-m", "taskloom.server", "--database-url", url, *arguments]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-        )
+        environment = {**os.environ, "TMPDIR": str(tmp_path), **environment}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         started.append(process)
         return process
 
@@ -275,10 +274,25 @@ def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together
 
 
 @pytest.mark.slow
-def test_several_processes_do_not_outlive_the_one_that_started_them(several):
+def test_several_processes_do_not_outlive_the_one_that_started_them_nor_do_their_counters(several, tmp_path):
     replicas = replicas_of(several)
+    counters = Path(next(iter(replicas)).environ()["PROMETHEUS_MULTIPROC_DIR"])
+    assert counters.is_relative_to(tmp_path)
+    stopped = next(iter(replicas))
+    stopped.suspend()
     several.kill()
+    clear_temporary_folders(tmp_path)
+    assert counters.exists()  # one of them may still count
+    stopped.resume()
     until(lambda: all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in replicas))
+    clear_temporary_folders(tmp_path)
+    assert not counters.exists()
+
+
+def clear_temporary_folders(parent):
+    """Do what the next process of this user does."""
+    program = "from gpt2core.process.temporary import TemporaryFolder; TemporaryFolder().close()"
+    subprocess.run([sys.executable, "-P", "-c", program], env={**os.environ, "TMPDIR": str(parent)}, check=True)
 
 
 def test_several_processes_take_postgresql(start):

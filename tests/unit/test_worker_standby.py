@@ -101,7 +101,7 @@ def test_a_trainer_that_ended_before_its_lease_is_replaced(worker: Worker) -> No
     ready.process.process.kill()
     until(lambda: not ready.process.lives(), "the end of the trainer that was ready")
     assert worker.result()["environment"]["pid"] != ready.process.process.pid
-    assert not Path(ready.folder.name).exists()
+    assert not ready.folder.path.exists()
 
 
 def test_a_lease_of_another_build_takes_a_trainer_of_its_own(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
