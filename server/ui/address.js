@@ -1,4 +1,4 @@
-// Where one is: the page and its parameters. Everything that is chosen on a page stands in its address.
+// The current page and its parameters. The URL holds every choice that is made on a page.
 import {signal} from './vendor/preact.js';
 
 /** @typedef {{page: string, params: URLSearchParams}} Address */
@@ -28,14 +28,14 @@ export function query(params) {
 }
 
 /**
- * A relative address of a page.
+ * The relative URL of a page.
  * @param {string} page
  * @param {Params} [params]
  */
 export const link = (page, params = {}) => (page === FIRST ? './' : page) + query(params);
 
 /**
- * Go to a page; `replace` leaves no step to go back to.
+ * Go to a page; `replace` adds no entry to the browser history.
  * @param {string} href
  * @param {boolean} [replace]
  */
@@ -47,7 +47,7 @@ export function go(href, replace = false) {
 }
 
 /**
- * Change parameters of this page in its address; null removes one.
+ * Change parameters in the URL of this page; null removes one.
  * @param {Params} changes
  * @param {boolean} [replace]
  */
@@ -62,7 +62,7 @@ export function choose(changes, replace = true) {
 	go((page === FIRST ? './' : page) + (next.size ? `?${next}` : ''), replace);
 }
 
-/** Links within the dashboard change the page without loading it anew. */
+/** Links within the dashboard change the page without a reload. */
 export function watchLinks() {
 	addEventListener('popstate', () => {
 		address.value = read();

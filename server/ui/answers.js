@@ -14,7 +14,7 @@ const KEPT = 60;
 const UNREACHED_S = 3; // pause before a request that did not reach the server is sent again
 const PAGE = 500; // items per request of a growing list
 /**
- * Earlier data by request: a page that is opened again shows it at once and requests it anew.
+ * Earlier data by request: a page that is opened again shows it at once, then loads it again.
  * @type {Map<string, {data: any, at: number}>}
  */
 const kept = new Map();
@@ -47,7 +47,7 @@ function keep(name, data) {
  * @param {string | null} path
  * @param {Params} [params]
  * @param {{everyS?: number, follow?: string,
- *   keep?: boolean}} [options] keep: earlier data stays until the next has come
+ *   keep?: boolean}} [options] keep: show the earlier data until the new data arrives
  * @returns {Answer}
  */
 export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: stay = true} = {}) {
@@ -67,7 +67,7 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 
 	const asking = useRef({again: () => {}});
 	useLayoutEffect(() => {
-		// before the paint: the request starts earlier
+		// Runs before the paint, so that the request starts earlier.
 		if (path === null) return undefined;
 		const stop = new AbortController();
 		let busy = false;
@@ -247,7 +247,7 @@ export function useAction(act) {
 		try {
 			await act(argument);
 		} catch (error) {
-			setProblem(error instanceof Problem ? error : new Problem({title: 'That failed', detail: String(error)}));
+			setProblem(error instanceof Problem ? error : new Problem({title: 'The action failed', detail: String(error)}));
 		} finally {
 			setBusy(false);
 		}

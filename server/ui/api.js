@@ -48,7 +48,7 @@ async function problemOf(response) {
 	let told = {};
 	if (response.headers.get('Content-Type')?.includes('json')) told = await response.json().catch(() => ({}));
 	return new Problem({
-		title: typeof told.title === 'string' ? told.title : `The server answers ${response.status}`,
+		title: typeof told.title === 'string' ? told.title : `The server answered with status ${response.status}`,
 		detail: typeof told.detail === 'string' ? told.detail : '',
 		status: response.status,
 		type: told.type,
@@ -59,7 +59,7 @@ async function problemOf(response) {
 
 /**
  * Send a request and return its response. Raises Problem, or AbortError if the signal aborts it.
- * @param {string} path below /api/v1, or absolute for other addresses of this server
+ * @param {string} path below /api/v1, or an absolute path for other URLs of this server
  * @param {{params?: Params, method?: string, body?: unknown, headers?: Record<string, string>,
  *   signal?: AbortSignal}} [options]
  */
@@ -102,7 +102,7 @@ export async function ask(path, options) {
 }
 
 /**
- * Download an address as a file. A link would not send the key.
+ * Download a URL as a file. A plain link would not send the key.
  * @param {string} path
  * @param {Params} params
  * @param {string} name

@@ -1,4 +1,4 @@
-// The beginning: the page that the address names, in the shell.
+// Entry point: renders the page that the URL names, inside the shell.
 import {html, render, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, watchLinks} from './address.js';
 import {watchKeys} from './keyboard.js';
@@ -17,10 +17,10 @@ const PAGES = {
 	fleet: () => import('./pages/fleet.js'),
 	access: () => import('./pages/access.js')
 };
-/** Pages that are there. @type {Map<string, Function>} */
+/** Pages whose module is loaded. @type {Map<string, Function>} */
 const loaded = new Map();
 
-/** What stands in place of a page whose module does not come. */
+/** Shown when the module of a page cannot be loaded. */
 function NoPage() {
 	return html`<${Head} title="Not loaded" /><${Unloadable} />`;
 }

@@ -1,6 +1,6 @@
-// Figures and times as people read them.
+// Numbers and times, formatted for display.
 
-/** Formats of numbers by their places, made once: making one takes longer than a row of a table. */
+/** Number formats by decimal places. They are created once: creating one takes longer than a row of a table. */
 const formats = Array.from(
 	{length: 7},
 	(_, places) => new Intl.NumberFormat('en-US', {minimumFractionDigits: places, maximumFractionDigits: places})
@@ -47,7 +47,7 @@ export function bytes(size) {
 	return `${power ? significant(size / 1024 ** power, 3) : size} ${units[power]}`;
 }
 
-/** How long something takes, roughly: 9 min, 2 h 10 min. @param {number | null | undefined} value_s */
+/** A rounded duration: 9 min, 2 h 10 min. @param {number | null | undefined} value_s */
 export function duration(value_s) {
 	if (value_s == null) return '–';
 	if (value_s < 1) return `${Math.round(value_s * 1000)} ms`;
@@ -73,7 +73,7 @@ export function when(instant) {
 	return at.toISOString().slice(0, 16).replace('T', ' ');
 }
 
-/** The value of a setting in few words. @param {unknown} value @returns {string} */
+/** The value of a setting as short text. @param {unknown} value @returns {string} */
 export function setting(value) {
 	if (value == null) return '–';
 	if (typeof value === 'object') {

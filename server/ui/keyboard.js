@@ -1,4 +1,4 @@
-// Keyboard shortcuts of every page. Those of a single letter can be turned off (WCAG 2.1.4).
+// Keyboard shortcuts of every page. Single-letter shortcuts can be turned off (WCAG 2.1.4).
 import {signal} from './vendor/preact.js';
 import {address, go, link} from './address.js';
 
@@ -12,19 +12,19 @@ export const PLACES = /** @type {[string, string, string][]} */ ([
 	['a', 'access', 'Access']
 ]);
 export const KEYS = /** @type {[string, string][]} */ ([
-	['?', 'this help'],
+	['?', 'show this help'],
 	...PLACES.map(([letter, , name]) => /** @type {[string, string]} */ ([`g ${letter}`, `go to ${name}`])),
-	['/', 'narrow the list'],
+	['/', 'filter the list'],
 	['j  k', 'next, previous row'],
 	['Enter', 'open the row'],
 	['x', 'select the row'],
-	['c', 'compare what is selected'],
+	['c', 'compare the selected runs'],
 	['← →  + −', 'move and zoom a timeline'],
-	['Esc', 'close, clear']
+	['Esc', 'close the dialog, clear the selection']
 ]);
 
 const SETTING = 'taskloom-letters';
-/** Whether shortcuts of a single letter are on. */
+/** Whether single-letter shortcuts are on. */
 export const letters = signal(localStorage.getItem(SETTING) !== 'off');
 /** @param {boolean} on */
 export function setLetters(on) {

@@ -45,7 +45,7 @@ const settle = () => {
 	topics.value = [...listeners.keys()].filter(topic => !over.has(topic)).sort();
 };
 
-/** Reopen a topic that had ended: a run is retried. @param {string} topic */
+/** Reopen a topic that had ended, for example after a retry. @param {string} topic */
 export function goesOn(topic) {
 	over.delete(topic);
 	settle();
@@ -80,7 +80,7 @@ export function useTopic(topic, heard) {
 /**
  * Subscribe to a topic only while its run or experiment is under way: a run that has ended would send its whole log.
  * @param {string} topic
- * @param {boolean} underWay false also while that is not known
+ * @param {boolean} underWay false also while the state is unknown
  */
 export function useWhile(topic, underWay) {
 	useEffect(() => {

@@ -1,4 +1,4 @@
-// What pages are made of: states of answers, tables, tabs, fields, figures in words.
+// Building blocks of pages: states of answers, tables, tabs, fields, large figures.
 import {html, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, choose, link} from './address.js';
 import {Problem} from './api.js';
@@ -8,7 +8,7 @@ import {plural, when} from './format.js';
 /** @typedef {import('./answers.js').Answer} Answer */
 
 /**
- * A page's name, first sentence and buttons.
+ * A page's title, lead sentence and buttons.
  * @param {{title: string, lead?: Children, actions?: Children, above?: Children}} props
  */
 export function Head({title, lead, actions, above}) {
@@ -26,7 +26,7 @@ export function Head({title, lead, actions, above}) {
 	</header>`;
 }
 
-/** Grey shapes of the size of what will be there. @param {{lines?: number, height?: number}} props */
+/** Grey placeholders of the size of the content that is loading. @param {{lines?: number, height?: number}} props */
 export function Skeleton({lines = 0, height = 0}) {
 	return html`<div class="stack tight" role="status">
 		<span class="unseen">Loading</span>
@@ -37,7 +37,7 @@ export function Skeleton({lines = 0, height = 0}) {
 }
 
 /**
- * What went wrong, in the server's words.
+ * An error, as the server described it.
  * @param {{problem: import('./api.js').Problem, retry?: (() => void) | undefined}} props
  */
 export function Refused({problem, retry}) {
@@ -54,11 +54,11 @@ export function Refused({problem, retry}) {
 	</div>`;
 }
 
-/** What stands in place of a page or view whose module does not come. */
+/** Shown when the module of a page or view cannot be loaded. */
 export function Unloadable() {
 	const problem = new Problem({
 		title: 'This page cannot be loaded',
-		detail: 'The server may have been upgraded: load the dashboard anew.'
+		detail: 'The server may have been upgraded: reload the dashboard.'
 	});
 	return html`<${Refused} problem=${problem} retry=${() => location.reload()} />`;
 }
@@ -89,7 +89,7 @@ export function later(load) {
 	};
 }
 
-/** Nothing is there yet; what to do about it. @param {{children: Children}} props */
+/** An empty state, with the next step. @param {{children: Children}} props */
 export function Empty({children}) {
 	return html`<div class="empty panel">${children}</div>`;
 }
@@ -113,7 +113,7 @@ export function Answered({answer, lines = 5, height = 0, children}) {
 		${answer.problem &&
 		html`
 			<${Refused} problem=${answer.problem} retry=${answer.reload} />
-			<p class="soft">Shown is what was known ${when(new Date(answer.at).toISOString())}.</p>
+			<p class="soft">The data below was loaded ${when(new Date(answer.at).toISOString())}.</p>
 		`}
 		${children(answer.data)}
 	`;
@@ -131,7 +131,7 @@ export const RunLink = ({id}) => html`<a href=${link('run', {id})}>${id}</a>`;
 export const Question = ({id, name}) => html`<a href=${link('experiment', {id})}>${name || `Experiment ${id}`}</a>`;
 
 /**
- * Tabs whose choice stands in the address.
+ * Tabs; the URL holds the choice.
  * @param {{name?: string, tabs: [string, Children][], chosen: string}} props
  */
 export function Tabs({name = 'view', tabs, chosen}) {
@@ -157,8 +157,8 @@ export function Tabs({name = 'view', tabs, chosen}) {
  */
 
 /**
- * Rows that do not move under the pointer or the focus: what came meanwhile is offered instead, and shown when both
- * have left.
+ * Rows that do not move while the pointer or the focus is on them. A button offers new rows meanwhile; they appear
+ * when pointer and focus have left.
  * @template Row
  * @param {Row[]} rows
  * @param {(row: Row) => string | number} id
@@ -190,7 +190,7 @@ function useHeld(rows, id, view) {
 }
 
 /**
- * A table. Its rows are walked with j and k, marked with x.
+ * A table. The keys j and k move between its rows, x selects one.
  * @template Row
  * @param {{columns: Column<Row>[], rows: Row[], id: (row: Row) => string | number, caption: string, what?: string,
  *   view?: string, sort?: string | null, onSort?: (sort: string) => void}} props what: a row's name; view: the question
@@ -235,7 +235,7 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 	return html`<div class="held" ref=${held.place} onPointerLeave=${held.left} onFocusOut=${held.left}>
 		${held.waiting > 0 &&
 		html`<button type="button" class="offer" onClick=${held.release}>
-			${plural(held.waiting, `new ${what}`)}: show
+			Show ${plural(held.waiting, `new ${what}`)}
 		</button>`}
 		<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
 			<table>
@@ -282,7 +282,7 @@ export function Figures({of}) {
 }
 
 /**
- * A choice among few, in the address. @param {{name: string, label: string, options: [string, string][],
+ * A choice among few; the URL holds it. @param {{name: string, label: string, options: [string, string][],
  *   value?: string | null, onChoose?: (value: string) => void}} props
  */
 export function Choice({name, label, options, value, onChoose}) {
@@ -303,7 +303,7 @@ export function Choice({name, label, options, value, onChoose}) {
 }
 
 /**
- * A text that narrows a list; it goes to the address when one pauses.
+ * A text filter of a list; it is written to the URL when typing pauses.
  * @param {{name: string, label: string, placeholder?: string, first?: boolean, type?: string}} props
  */
 export function Narrow({name, label, placeholder = '', first = false, type = 'search'}) {
@@ -340,6 +340,6 @@ export function Copy({text}) {
 		setDone(true);
 		setTimeout(() => setDone(false), 1500);
 	};
-	// a button of no type would submit the form around it
+	// Without a type, the button would submit its form.
 	return html`<button type="button" onClick=${press}>${done ? 'Copied' : 'Copy'}</button>`;
 }

@@ -11,7 +11,7 @@ const quoted = value => {
 
 const SAID = new Set(['name', 'base', 'axes', 'repetitions', 'stop', 'trace', 'limits']);
 
-/** Whether the command line's options can say a request; else it takes a file. @param {any} request */
+/** Whether options of the command line can express a request. Otherwise it needs a file. @param {any} request */
 function isPlain(request) {
 	const others = Object.entries(request).filter(
 		([name, value]) => !SAID.has(name) && JSON.stringify(value) !== JSON.stringify(OMITTED[name])
@@ -21,7 +21,7 @@ function isPlain(request) {
 		!others.length && values.every(value => (typeof value !== 'object' || value === null) && !String(value).includes(','))
 	);
 }
-/** What a request says that leaves them out. @type {Record<string, unknown>} */
+/** Default values: a request with them equals one without them. @type {Record<string, unknown>} */
 const OMITTED = {
 	order: 'interleaved',
 	seed: 0,

@@ -1,4 +1,4 @@
-// What stands around every page: where one can go, the key, the help, and whether what is seen is current.
+// The frame of every page: navigation, the key form, the help, and a notice when data is stale.
 import {html, signal, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, link} from './address.js';
 import {key, keyWanted} from './api.js';
@@ -39,11 +39,11 @@ function Stale() {
 	}, [since]);
 	return html`<div role="status">
 		${since !== null &&
-		html`<span class="state warn">stale since ${duration(Math.max(1, Math.round((Date.now() - since) / 1000)))}</span>`}
+		html`<span class="state warn">stale for ${duration(Math.max(1, Math.round((Date.now() - since) / 1000)))}</span>`}
 	</div>`;
 }
 
-/** Asks for a key, in place of the page. */
+/** Asks for a key, instead of showing the page. */
 export function KeyForm() {
 	const input = useRef(/** @type {HTMLInputElement | null} */ (null));
 	const [had] = useState(() => key.get() !== null);
@@ -58,9 +58,9 @@ export function KeyForm() {
 		input.current?.focus();
 	}, []);
 	return html`
-		<h1 tabindex="-1">${had ? 'This key is not valid' : 'This server asks for a key'}</h1>
+		<h1 tabindex="-1">${had ? 'This key is not valid' : 'This server requires a key'}</h1>
 		<p class="lead">
-			${keyWanted.value?.detail || 'A key is made with'} ${!keyWanted.value?.detail &&
+			${keyWanted.value?.detail || 'Create a key with'} ${!keyWanted.value?.detail &&
 			html`<code>taskloom keys create --scope read</code>`}
 		</p>
 		<form class="panel stack tight" onSubmit=${enter}>
@@ -77,7 +77,7 @@ export function KeyForm() {
 					aria-describedby="key-help"
 				/>
 				<span class="help" id="key-help">
-					It is kept until this tab is closed, and sent with each request. No cookie is set.
+					The key is kept until this tab is closed, and sent with each request. No cookie is set.
 				</span>
 			</div>
 			<div class="row"><button class="first">Open</button></div>
@@ -107,8 +107,8 @@ function Help() {
 				)}
 			</dl>
 			<label>
-				<input type="checkbox" checked=${letters.value} onChange=${event => setLetters(event.target.checked)} /> Single
-				letters are shortcuts
+				<input type="checkbox" checked=${letters.value} onChange=${event => setLetters(event.target.checked)} /> Use
+				single-letter shortcuts
 			</label>
 			<form method="dialog"><button class="first">Close</button></form>
 		</div>`}
@@ -120,7 +120,7 @@ export function Shell({children}) {
 	useStream();
 	const page = PARTS_OF[address.value.page] ?? address.value.page;
 	return html`<div class="house">
-		<a class="skip" href="#main">Skip to the page</a>
+		<a class="skip" href="#main">Skip to content</a>
 		<header class="rail">
 			<a class="brand" href=${link('now')}>
 				<svg viewBox="0 0 24 24" aria-hidden="true">

@@ -1,4 +1,4 @@
-// Run before the first paint, so that nothing is painted in a theme that was not chosen.
+// Runs before the first paint, so that the page never appears in the wrong theme.
 {
 	const chosen = localStorage.getItem('taskloom-theme');
 	if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset['theme'] = chosen;

@@ -1,4 +1,4 @@
-// States and verdicts: each a word, a shape and a colour, so that none is needed alone.
+// States and verdicts. Each has a word, a shape and a colour, so that nobody depends on colour alone.
 import {html} from './vendor/preact.js';
 
 const SHAPES = /** @type {Record<string, string>} */ ({
@@ -53,7 +53,7 @@ const LOOKS = /** @type {Record<string, [string, string]>} */ ({
 	flagged: ['warn', 'warn'],
 	improved: ['up', 'good']
 });
-/** The order in which states stand in bars. */
+/** The order of states in bars. */
 export const STATES = ['succeeded', 'running', 'leased', 'queued', 'failed', 'quarantined', 'cancelled'];
 
 /** @param {string} word */
@@ -74,7 +74,7 @@ export function State({of, says}) {
 }
 
 /**
- * Counts by state as a bar that says them in words too.
+ * A bar of counts by state. Its tooltip and its label for screen readers contain the counts.
  * @param {{counts: Record<string, number>, total: number}} props
  */
 export function StateBar({counts, total}) {

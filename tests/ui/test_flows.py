@@ -44,7 +44,7 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     expect(page.locator(".verdict")).to_contain_text("undecided", timeout=120_000)
     assert world.client.experiment(shown).state == "finished"
     page.get_by_role("button", name="Report").click()
-    page.get_by_role("link", name="Ask again").click()
+    page.get_by_role("link", name="Run again").click()
     expect(page.get_by_label("Question")).to_have_value("asked in a browser")
 
 
@@ -105,7 +105,7 @@ def test_runs_are_compared_with_the_keyboard_alone(world, tab):
     tab.settle()
     page.get_by_role("link", name="Runs", exact=True).focus()
     page.keyboard.press("Enter")
-    page.get_by_label(re.compile("Mark run")).first.wait_for()
+    page.get_by_label(re.compile("Select run")).first.wait_for()
     for _ in range(2):
         page.keyboard.press("j")
         page.keyboard.press("x")
@@ -154,10 +154,10 @@ def test_a_server_that_comes_back_goes_on_where_it_was(apart, new_tab):
     page = tab.open("")
     expect(page.get_by_role("link", name="before")).to_be_visible()
     home.server.end()
-    expect(page.get_by_text("stale since")).to_be_visible()
+    expect(page.get_by_text("stale for")).to_be_visible()
     expect(page.get_by_role("link", name="before")).to_be_visible()  # known content stays
     home.start_server()
-    expect(page.get_by_text("stale since")).to_be_hidden()
+    expect(page.get_by_text("stale for")).to_be_hidden()
     client.cancel_experiment(first)
     submit(client, name="after", base=PROBLEM)
     expect(page.get_by_role("link", name="after")).to_be_visible()
@@ -170,7 +170,7 @@ def test_a_key_is_asked_for_and_again_when_it_is_revoked(apart, new_tab):
     tab.refusals = {401}
     page = tab.page
     page.goto(f"{home.url}/ui/access")
-    expect(page.get_by_role("heading", name="This server asks for a key")).to_be_visible()
+    expect(page.get_by_role("heading", name="This server requires a key")).to_be_visible()
     page.get_by_label("Key", exact=True).fill(made["token"])
     page.keyboard.press("Enter")
     expect(page.get_by_text("mine (key:1)")).to_be_visible()
@@ -179,7 +179,7 @@ def test_a_key_is_asked_for_and_again_when_it_is_revoked(apart, new_tab):
     assert made["token"] not in page.url
     page.get_by_label("Name").fill("another")
     page.get_by_role("button", name="Create").click()
-    expect(page.get_by_text("shown only here, only now")).to_be_visible()
+    expect(page.get_by_text("it is never shown again")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("another"))).to_be_visible()
     assert tab.violations() == []
     headers = {"Authorization": f"Bearer {made['token']}"}
@@ -188,7 +188,7 @@ def test_a_key_is_asked_for_and_again_when_it_is_revoked(apart, new_tab):
     expect(page.get_by_role("heading", name="This key is not valid")).to_be_visible()
     other = page.context.new_page()
     other.goto(f"{home.url}/ui/access")
-    expect(other.get_by_role("heading", name="This server asks for a key")).to_be_visible()
+    expect(other.get_by_role("heading", name="This server requires a key")).to_be_visible()
 
 
 def test_a_key_that_expires_is_asked_for_again(apart, new_tab):

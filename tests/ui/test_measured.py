@@ -81,13 +81,13 @@ def test_the_new_page_says_what_could_be_told_apart_while_one_types(api, make_re
         page.get_by_label("Repetitions").fill(str(repetitions))
         expect(page.locator(".verdict")).to_contain_text(f"{4 * repetitions} runs")
         told = page.locator(".verdict").inner_text()
-        return float(re.search(r"tells apart ([\d.]+) % or more", told).group(1))
+        return float(re.search(r"detects differences of ([\d.]+) % or more", told).group(1))
 
     few, many = least(8), least(100)
     assert many < few
     expect(page.locator(".verdict")).to_contain_text("n1: ")
     page.get_by_label("Repetitions").fill("2")
-    expect(page.locator(".verdict")).to_contain_text("too few to tell anything apart")
+    expect(page.locator(".verdict")).to_contain_text("too few to detect a difference")
 
 
 def lines_of(log):

@@ -196,7 +196,7 @@ def test_rows_stay_where_they_are_under_the_pointer(world, tab):
     page.locator("tr[data-row]").first.hover()
     before = page.locator("tr[data-row] a").all_inner_texts()
     submit(world.client, name="comes meanwhile", base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
-    offer = page.get_by_role("button", name=re.compile("new experiment.*: show"))
+    offer = page.get_by_role("button", name=re.compile("Show .* new experiment"))
     expect(offer).to_be_visible()
     assert page.locator("tr[data-row] a").all_inner_texts() == before
     offer.click()
@@ -210,7 +210,7 @@ def test_rows_of_a_live_table_stay_and_are_let_go_when_the_pointer_leaves(world,
     first.hover()
     before, place = table.locator("tr[data-row] a").all_inner_texts(), first.bounding_box()
     made = submit(world.client, name="goes by", base=PROBLEM, requires={"labels": {"cpu": "nowhere"}})
-    offer = page.get_by_role("button", name=re.compile("new row.*: show"))
+    offer = page.get_by_role("button", name=re.compile("Show .* new row"))
     expect(offer).to_be_visible()
     assert table.locator("tr[data-row] a").all_inner_texts() == before
     assert first.bounding_box() == place
@@ -226,7 +226,7 @@ def test_rows_under_the_pointer_go_when_one_narrows_the_list(tab):
     page.keyboard.press("/")
     page.keyboard.type("fork-join or")
     expect(page.locator("tr[data-row]")).to_have_count(1)
-    expect(page.get_by_role("button", name=re.compile(": show"))).to_have_count(0)
+    expect(page.get_by_role("button", name=re.compile("^Show .* new "))).to_have_count(0)
 
 
 DRAWN = """(canvas) => canvas.width > 0 && canvas.height > 0 && canvas.getContext('2d')
@@ -275,7 +275,7 @@ def test_two_timelines_stand_beneath_each_other_aligned_by_step(world, tab):
         """The time span that each of them shows, relative to the beginning of the step."""
         return [canvases.nth(i).get_attribute("data-painted") for i in range(2)]
 
-    expect(page.get_by_text("aligned where step")).to_be_visible()
+    expect(page.get_by_text("aligned at the start of step")).to_be_visible()
     first, second = shown()
     assert first == second
     canvases.nth(0).focus()
@@ -283,8 +283,8 @@ def test_two_timelines_stand_beneath_each_other_aligned_by_step(world, tab):
     expect(canvases.nth(1)).not_to_have_attribute("data-painted", second or "")
     expect(canvases.nth(0)).not_to_have_attribute("data-painted", first or "")
     assert shown()[0] == shown()[1] != first
-    heading = page.get_by_role("heading", name=re.compile("aligned where step")).inner_text()
-    page.get_by_role("button", name="Step before").click()
-    expect(page.get_by_role("heading", name=re.compile("aligned where step"))).not_to_have_text(heading)
+    heading = page.get_by_role("heading", name=re.compile("aligned at the start of step")).inner_text()
+    page.get_by_role("button", name="Previous step").click()
+    expect(page.get_by_role("heading", name=re.compile("aligned at the start of step"))).not_to_have_text(heading)
     page.reload()
     expect(canvases).to_have_count(2)

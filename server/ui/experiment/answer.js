@@ -1,4 +1,4 @@
-// What the verdict rests on: medians, ratios, and each run in its block.
+// Evidence for the verdict: medians, ratios, and each run in its block.
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
@@ -9,19 +9,19 @@ import {Shares} from '../plots/shares.js';
 import {Medians, Ratios, Slices, Speedups} from '../plots/variants.js';
 import {State, tone} from '../words.js';
 
-/** What stands where nothing has succeeded. @param {{of: any}} props */
+/** Shown while no run has succeeded. @param {{of: any}} props */
 export function Nothing({of}) {
 	return html`<${Empty}>
-		<p>No run has succeeded yet. ${of.state === 'active' ? 'Results appear here with the first one.' : ''}</p>
+		<p>No run has succeeded yet. ${of.state === 'active' ? 'Results appear after the first one.' : ''}</p>
 		${of.state === 'active' &&
-		html`<p>Runs need a worker; start one on a node:</p><pre>taskloom worker --server ${location.origin}</pre>`}
+		html`<p>Runs need a worker. Start one on a node:</p><pre>taskloom worker --server ${location.origin}</pre>`}
 	<//>`;
 }
 
 /** Runs of an experiment, for plots. @param {any} of @param {string} topic */
 export const useRuns = (of, topic) => useAnswer('runs', {experiment_id: of.id, limit: 500}, {follow: topic});
 
-/** Each run as a cell: a row a block, a column a variant. @param {{of: any, runs: any[]}} props */
+/** Each run as a cell: one row per variant, one column per block. @param {{of: any, runs: any[]}} props */
 function Grid({of, runs}) {
 	const variants = [...new Map(runs.map(run => [JSON.stringify(run.variant), run.variant])).entries()].sort(
 		([, a], [, b]) => variantName(a).localeCompare(variantName(b), 'en', {numeric: true})
@@ -68,21 +68,21 @@ function Grid({of, runs}) {
 			</table>
 		</div>
 		<p class="soft">
-			Runs of one block are pairs: they ran on the same node and cores, one after the other. ! has flagged
+			Runs of one block form pairs: they ran on the same node and cores, one after the other. A cell with ! has flagged
 			steps.${of.runs > runs.length ? ` ${count(runs.length)} of ${plural(of.runs, 'run')} shown.` : ''}
 		</p>
 	</section>`;
 }
 
-/** Why a verdict is what it is, without the figures that stand beside it. @param {any} row */
+/** The reason for a verdict, without the figures of other columns. @param {any} row */
 const because = row => (row.reason ?? row.scope ?? '').replace(/ \(ratio [^)]*\)/, '');
 
 /** @param {{rows: any[]}} props */
 function Comparisons({rows}) {
 	const {a, b} = rows[0];
-	const same = rows.every(row => row.a === a && row.b === b); // then they are named once, in the heading
+	const same = rows.every(row => row.a === a && row.b === b); // then the heading names both
 	return html`
-		<h2>${same ? `${b} against ${a}, one by one` : 'Comparisons'}</h2>
+		<h2>${same ? `${b} against ${a}: each comparison` : 'Comparisons'}</h2>
 		<${Table}
 			caption="Comparisons, adjusted for multiple comparisons"
 			rows=${rows.map((row, i) => ({...row, i}))}
@@ -90,7 +90,7 @@ function Comparisons({rows}) {
 			columns=${[
 				{
 					name: 'where',
-					label: 'With',
+					label: 'Settings',
 					class: 'question',
 					cell: row =>
 						row.places
@@ -129,18 +129,18 @@ function Comparisons({rows}) {
 					by: row => row.p_adjusted ?? 1
 				},
 				{name: 'n', label: 'n', number: true, cell: row => `${row.n ?? row.pairs ?? '–'} ${row.unit ?? 'pairs'}`},
-				{name: 'why', label: 'Because', class: 'question', cell: row => html`<small>${because(row)}</small>`}
+				{name: 'why', label: 'Reason', class: 'question', cell: row => html`<small>${because(row)}</small>`}
 			]}
 		/>
 	`;
 }
 
-/** Marks of disturbed runs, folded. @param {{of: string[]}} props */
+/** Warnings about disturbed runs, collapsed. @param {{of: string[]}} props */
 export function Marks({of}) {
 	const marks = [...new Set(of)];
 	if (!marks.length) return null;
 	return html`<details class="panel">
-		<summary>${plural(marks.length, 'mark')} and warnings: disturbed runs count, and are named here</summary>
+		<summary>${plural(marks.length, 'warning')}: disturbed runs, which are included</summary>
 		<ul>${marks.map(mark => html`<li key=${mark}>${mark}</li>`)}</ul>
 	</details>`;
 }
@@ -163,7 +163,7 @@ export function Answer({of, topic}) {
 										? html`<${Ratios} sweep=${found} />`
 										: html`
 												<h2>Comparison</h2>
-												<p class="soft">There is one variant along ${found.axis ?? 'every axis'}: nothing to compare.</p>
+												<p class="soft">There is only one variant along ${found.axis ?? 'every axis'}: nothing to compare.</p>
 											`}
 							<//>
 						</section>
@@ -213,8 +213,8 @@ export function Scaling({of, topic}) {
 						unit=${v => `${v.toPrecision(4)} ms`}
 						colours=${PHASES}
 						said=${found.rows.some((/** @type {any} */ row) => row.phases_overlap)
-							? 'Where phases overlap, theirs is the time of their own tasks divided by the threads: ' +
-								'waiting is in none of them.'
+							? 'Phases overlap: each shows the time of its own tasks divided by the number of threads. ' +
+								'No phase includes waiting.'
 							: 'Medians over processes.'}
 						rows=${found.rows.map((/** @type {any} */ row) => ({
 							name: nameOf(row),
@@ -259,7 +259,7 @@ export function Scaling({of, topic}) {
 						},
 						{
 							name: 'efficiency',
-							label: 'Per thread',
+							label: 'Efficiency',
 							number: true,
 							by: r => r.efficiency ?? 0,
 							cell: r => percent(r.efficiency, 0)

@@ -1,4 +1,4 @@
-// Where the threads' time went, and what the graph would allow.
+// Where the threads' time went, and the speedup that the task graph allows.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {number} from '../format.js';
@@ -40,8 +40,8 @@ export function Causes({of, topic}) {
 						unit=${v => `${v.toFixed(2)} %`}
 						most=${100}
 						colours=${TIME}
-						said=${'Useful time is spent in tasks; the rest is waiting, at barriers or for work that is not ready, ' +
-						'and scheduling.'}
+						said=${'Useful time is spent in tasks. The rest is scheduling, and waiting: at barriers, or because no ' +
+						'task is ready.'}
 						rows=${known.map(row => {
 							const parts = shares(row.waiting);
 							return {name: nameOf(row.variant), parts, says: `${parts['useful']?.toFixed(1)} %`};
@@ -83,15 +83,15 @@ export function Causes({of, topic}) {
 							},
 							{
 								name: 'gain',
-								label: 'Tasks gain at most',
+								label: 'Largest gain of tasks',
 								number: true,
 								cell: r => (r.bounds ? `${number(r.bounds.gain_limit)} ×` : '–')
 							}
 						]}
 					/>
 					<p class="soft">
-						Parallel efficiency is the product of load balance, serialisation and transfer. T1/T∞: how many threads the work
-						could keep busy at most.
+						Parallel efficiency is the product of load balance, serialisation and transfer. T1/T∞ is the largest speedup that
+						the dependencies allow, with any number of threads.
 					</p>
 				</section>
 				${missing.length > 0 &&

@@ -1,4 +1,4 @@
-// How it was asked and measured: the request, the rules that hold, the machines, its history.
+// How the experiment was requested and measured: the request, the measuring rules, the environment, its history.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {count, plural, setting} from '../format.js';
@@ -37,7 +37,7 @@ export function Design({of, topic}) {
 								]
 							: []),
 						...(of.stopping
-							? [['stands at', `${of.stopping.repetitions} repetitions${of.stopping.reason ? `: ${of.stopping.reason}` : ''}`]]
+							? [['progress', `${of.stopping.repetitions} repetitions${of.stopping.reason ? `: ${of.stopping.reason}` : ''}`]]
 							: [])
 					]}
 				/>
@@ -57,7 +57,7 @@ export function Design({of, topic}) {
 							{name: 'n', label: 'No.', tight: true, number: true, cell: r => r.number},
 							{name: 'rule', label: 'Rule', class: 'question', cell: r => r.rule},
 							{name: 'holds', label: 'Holds', tight: true, cell: r => html`<${State} of=${r.holds} />`},
-							{name: 'shows', label: 'What shows it', class: 'question', cell: r => r.evidence}
+							{name: 'shows', label: 'Evidence', class: 'question', cell: r => r.evidence}
 						]}
 					/>
 				</section>
@@ -69,7 +69,7 @@ export function Design({of, topic}) {
 								name.replaceAll('_', ' '),
 								typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value)
 							]),
-							['differs', document.environment.differs.join('; ') || 'nothing differs between the runs']
+							['differences', document.environment.differs.join('; ') || 'none between the runs']
 						]}
 					/>
 				</section>
@@ -78,8 +78,7 @@ export function Design({of, topic}) {
 		<${Answered} answer=${history} height=${60}>
 			${page => html`<details class="panel">
 				<summary>
-					What was
-					done: ${page.next_cursor
+					History: ${page.next_cursor
 						? `the first ${count(page.items.length)} changes of state`
 						: plural(page.items.length, 'change of state', 'changes of state')}
 				</summary>
@@ -98,8 +97,8 @@ export function Changes({rows, runs = false}) {
 		columns=${[
 			{name: 'at', label: 'When', tight: true, cell: r => html`<${Time} at=${r.at} />`},
 			...(runs ? [{name: 'run', label: 'Run', tight: true, cell: (/** @type {any} */ r) => r.run_id}] : []),
-			{name: 'verb', label: 'What', tight: true, cell: r => r.verb},
-			{name: 'state', label: 'State since', tight: true, cell: r => html`<${State} of=${r.state} />`},
+			{name: 'verb', label: 'Action', tight: true, cell: r => r.verb},
+			{name: 'state', label: 'New state', tight: true, cell: r => html`<${State} of=${r.state} />`},
 			{name: 'attempt', label: 'Attempt', number: true, cell: r => r.attempt_no ?? '–'},
 			{name: 'actor', label: 'By', tight: true, cell: r => r.actor},
 			{name: 'why', label: 'Why', class: 'question', cell: r => r.reason ?? ''}

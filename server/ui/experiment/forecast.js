@@ -1,4 +1,5 @@
-// Steps on more cores than the node has, replayed from a one-thread run, and how wrong that was where it was measured.
+// Forecast of steps on more cores than the node has, replayed from a one-thread run, with its error where steps were
+// measured.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {ms, number, percent} from '../format.js';
@@ -116,13 +117,13 @@ export function Forecast({of, topic}) {
 			${found.forecasts[0] &&
 			html`
 				<section class="panel">
-					<h2>Assumed</h2>
+					<h2>Assumptions</h2>
 					<ul class="told">
 						${found.forecasts[0].assumptions.map((/** @type {string} */ each) => html`<li key=${each}>${each}</li>`)}
 					</ul>
 				</section>
 				<section class="panel">
-					<h2>What tasks gain at most</h2>
+					<h2>Largest possible gain of tasks</h2>
 					<${Table}
 						caption="Bounds"
 						rows=${found.forecasts}

@@ -1,4 +1,4 @@
-// What memory each variant took, to the byte, and how it grows.
+// The memory of each variant, exact to the byte, and its growth with batch and sequence length.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {bytes} from '../format.js';
@@ -30,7 +30,7 @@ export function Memory({of, topic}) {
 					unit=${v => `${v.toFixed(1)} MiB`}
 					colours=${ARENAS}
 					markSays="peak_rss"
-					said="Arenas, exact to the byte; the upright mark is the peak of the whole process."
+					said="Bars: arenas, exact to the byte. Vertical line: peak resident memory of the whole process."
 					rows=${rows.map(row => ({
 						name: nameOf(row.variant),
 						parts: Object.fromEntries(
@@ -81,10 +81,10 @@ export function Memory({of, topic}) {
 							number: true,
 							cell: (/** @type {any} */ r) => bytes(r.bytes[kind])
 						})),
-						{name: 'total', label: 'all arenas', number: true, cell: r => bytes(r.total_bytes)}
+						{name: 'total', label: 'All arenas', number: true, cell: r => bytes(r.total_bytes)}
 					]}
 				/>
-				<p class="soft">By the formula, for ${nameOf(rows[0].variant)}.</p>
+				<p class="soft">Computed for ${nameOf(rows[0].variant)}, not measured.</p>
 			</section>`}
 		</div>`}
 	<//>`;

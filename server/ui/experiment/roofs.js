@@ -1,4 +1,4 @@
-// Is it memory-bound? Each op against what the node was measured to reach.
+// Is it memory-bound? Each op against the measured peaks of its node.
 import {html} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {useAnswer} from '../answers.js';
@@ -9,7 +9,7 @@ import {Label, OP_KINDS, XAxis, YAxis, opKind, scale} from '../plots/scale.js';
 import {nameOf} from '../plots/rows.js';
 import {Nothing} from './answer.js';
 
-/** The ops of a variant beneath its roof. @param {{row: any}} props */
+/** The roofline of a variant, with its ops. @param {{row: any}} props */
 function Roofline({row}) {
 	const ops = row.ops.filter((/** @type {any} */ op) => op.intensity && op.achieved_gflop_per_s > 0);
 	const {gflop_per_s: peak, triad_gb_per_s: bandwidth} = row.peaks;
@@ -69,7 +69,8 @@ function Roofline({row}) {
 		draw=${draw}
 		rows=${ops}
 		legend=${OP_KINDS}
-		said="Roofs are measured on the node with as many threads; the area of a circle is its share of time."
+		said=${'The roofs were measured on the node with the same number of threads. ' +
+		"The area of a circle is the op's share of time."}
 		fields=${[
 			'op',
 			'phase',
@@ -113,7 +114,7 @@ export function Roofs({of, topic}) {
 					return (
 						of &&
 						html`<strong>${of.answer}</strong> <small class="soft">
-							${percent(of.memory_time_share, 0)} below the ridge
+							${percent(of.memory_time_share, 0)} of time below the ridge
 						</small>`
 					);
 				}
@@ -150,6 +151,9 @@ export function Roofs({of, topic}) {
 							}
 						]}
 					/>
+					<p class="soft">
+						An op below the ridge does so few flop per byte that memory bandwidth limits it before the cores do.
+					</p>
 				</section>
 				<section class="panel stack">
 					<${Choice}
@@ -170,7 +174,7 @@ export function Roofs({of, topic}) {
 							{name: 'scal', label: 'Computation scalability', number: true, cell: p => number(p.computation_scalability)},
 							{name: 'flops', label: 'GFLOP/s', number: true, cell: p => number(p.achieved_gflop_per_s)},
 							{name: 'gbs', label: 'GB/s', number: true, cell: p => number(p.achieved_gb_per_s)},
-							{name: 'why', label: 'Because', class: 'question', cell: p => html`<small>${p.reason}</small>`}
+							{name: 'why', label: 'Reason', class: 'question', cell: p => html`<small>${p.reason}</small>`}
 						]}
 					/>
 				</section>

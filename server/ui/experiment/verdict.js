@@ -44,7 +44,7 @@ export function verdictOf(sweep) {
 	const rows = /** @type {any[]} */ (sweep.pooled.length ? sweep.pooled : sweep.rows).filter(
 		row => row.ratio !== null || row.verdict === 'refused'
 	);
-	if (!rows.length) return {verdict: 'none', sentence: 'There is one variant: nothing to compare.'};
+	if (!rows.length) return {verdict: 'none', sentence: 'There is only one variant: nothing to compare.'};
 	const ordered = [...rows].sort((a, b) => FIRST.indexOf(a.verdict) - FIRST.indexOf(b.verdict));
 	const decided = ordered.filter(row => row.verdict !== 'undecided');
 	const open = ordered.length - decided.length;

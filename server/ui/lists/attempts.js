@@ -6,19 +6,19 @@ import {State} from '../words.js';
 
 /** @typedef {import('../pieces.js').Column<any>} Column */
 
-/** How long an attempt took. @param {any} of */
+/** The duration of an attempt. @param {any} of */
 const took = of => duration((Date.parse(of.finished_at) - Date.parse(of.claimed_at)) / 1000);
 
 /** @type {Column[]} */
 const COLUMNS = [
 	{name: 'no', label: 'Attempt', number: true, cell: a => a.attempt_no},
-	{name: 'purpose', label: 'For', cell: a => a.purpose},
+	{name: 'purpose', label: 'Purpose', cell: a => a.purpose},
 	{name: 'state', label: 'State', cell: a => html`<${State} of=${a.state} />`},
 	{name: 'claimed', label: 'Claimed', cell: a => html`<${Time} at=${a.claimed_at} />`},
-	{name: 'took', label: 'Took', number: true, cell: a => (a.finished_at ? took(a) : '–')},
+	{name: 'took', label: 'Duration', number: true, cell: a => (a.finished_at ? took(a) : '–')},
 	{name: 'error', label: 'Error', class: 'question', cell: a => a.error?.detail ?? a.error?.slug ?? ''}
 ];
 
-/** @param {{rows: any[], first: Column, caption: string}} props first: what tells them apart besides their number */
+/** @param {{rows: any[], first: Column, caption: string}} props first: the column before the number */
 export const AttemptTable = ({rows, first, caption}) =>
 	html`<${Table} caption=${caption} rows=${rows} id=${a => a.id} columns=${[first, ...COLUMNS]} />`;

@@ -1,4 +1,4 @@
-// What is known of an experiment, in one line.
+// The verdict of an experiment, or when to expect it, in one line.
 import {html} from '../vendor/preact.js';
 import {duration} from '../format.js';
 import {State} from '../words.js';
@@ -11,6 +11,8 @@ export function Known({of}) {
 			says=${of.verdict.sentence}
 		/>`;
 	if (of.state === 'active')
-		return html`<span class="soft">${of.eta_s == null ? 'not known yet' : `known in about ${duration(of.eta_s)}`}</span>`;
+		return html`<span class="soft">
+			${of.eta_s == null ? 'no verdict yet' : `verdict in about ${duration(of.eta_s)}`}
+		</span>`;
 	return html`<span class="soft">no verdict</span>`;
 }

@@ -1,4 +1,4 @@
-// A list of runs: filters, marks for comparing, pages.
+// A list of runs: filters, selection for comparing, pages.
 import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useList} from '../answers.js';
@@ -8,7 +8,7 @@ import {Answered, Choice, Empty, Narrow, RunLink, Submit, Table, Time} from '../
 import {State, STATES} from '../words.js';
 
 /**
- * Next page, and where one is.
+ * How many rows are shown, and buttons for other pages.
  * @param {{page: any, total: number | null | undefined, here: number, what: string}} props
  */
 export function Pages({page, total, here, what}) {
@@ -20,7 +20,7 @@ export function Pages({page, total, here, what}) {
 	</div>`;
 }
 
-/** The runs that are marked, from the address. */
+/** The selected runs, from the URL. */
 const marked = () => (address.value.params.get('marked') ?? '').split(',').filter(Boolean).map(Number);
 /** @param {number} id */
 function toggle(id) {
@@ -29,7 +29,7 @@ function toggle(id) {
 }
 
 /**
- * The comparison of marked runs: the first against the others of its variant's opposite.
+ * The comparison of the selected runs: those of the first one's variant against all others.
  * @param {number[]} ids
  * @param {any[]} rows
  */
@@ -46,11 +46,11 @@ function comparison(ids, rows) {
 const COLUMNS = [
 	{
 		name: 'mark',
-		label: html`<span class="unseen">Mark</span>`,
+		label: html`<span class="unseen">Select</span>`,
 		tight: true,
 		cell: row => html`<input
 			type="checkbox"
-			aria-label=${`Mark run ${row.id}`}
+			aria-label=${`Select run ${row.id}`}
 			checked=${marked().includes(row.id)}
 			onChange=${() => toggle(row.id)}
 		/>`
@@ -86,7 +86,7 @@ const COLUMNS = [
 					: '–'
 	},
 	{name: 'node', label: 'Node', tight: true, cell: row => row.node ?? '–'},
-	{name: 'duration', label: 'Took', number: true, cell: row => duration(row.duration_s)},
+	{name: 'duration', label: 'Duration', number: true, cell: row => duration(row.duration_s)},
 	{
 		name: 'finished',
 		label: 'Ended',
@@ -135,8 +135,8 @@ export function Runs({experimentId}) {
 					? html`<a class="button first" data-compare href=${link('compare', sides)}>
 							Compare ${plural(ids.length, 'run')}
 						</a>`
-					: html`<span class="soft">Mark another run to compare</span>`}
-				<button onClick=${() => choose({marked: null})}>Clear marks</button>
+					: html`<span class="soft">Select another run to compare</span>`}
+				<button onClick=${() => choose({marked: null})}>Clear selection</button>
 			</div>`}
 		</div>
 		<${Answered} answer=${answer} lines=${12}>
@@ -144,9 +144,11 @@ export function Runs({experimentId}) {
 				found.items.length === 0
 					? html`<${Empty}>
 							<p>
-								${found.next_cursor ? 'None on this page, which searches a part of all runs.' : 'No run matches these filters.'}
+								${found.next_cursor
+									? 'No match on this page. Each page searches only a part of all runs.'
+									: 'No run matches these filters.'}
 							</p>
-							${!found.next_cursor && !chosen && html`<p>A first experiment:</p><${Submit} />`}
+							${!found.next_cursor && !chosen && html`<p>Submit a first experiment:</p><${Submit} />`}
 							<${Pages} page=${found} total=${answer.total} here=${0} what="run" />
 						<//>`
 					: html`<section class="panel">

@@ -1,8 +1,8 @@
-// The request that a form's texts say, and back. A comma list becomes an axis, as on the command line.
+// Converts a form's texts to a request and back. Comma-separated values become an axis, as on the command line.
 
 /** @typedef {Record<string, string>} Texts */
 
-/** Parts between commas that are outside of braces and brackets. @param {string} text */
+/** Splits a text at commas outside braces and brackets. @param {string} text */
 export function parts(text) {
 	const found = [''];
 	let depth = 0;
@@ -15,12 +15,12 @@ export function parts(text) {
 	return found.map(part => part.trim()).filter(Boolean);
 }
 
-/** The schemas that a field may have. @param {any} schema */
+/** The schemas that a field accepts, without null. @param {any} schema */
 export const kinds = schema => (schema.anyOf ?? [schema]).filter((/** @type {any} */ each) => each.type !== 'null');
-/** The values that a field may have, if they are few. @param {any} schema @returns {string[] | null} */
+/** The values of an enumeration; null for other fields. @param {any} schema @returns {string[] | null} */
 export const choices = schema => kinds(schema).find((/** @type {any} */ each) => each.enum)?.enum ?? null;
 
-/** The limits of a field's numbers in words. @param {any} schema */
+/** The limits of a numeric field in words. @param {any} schema */
 export function limits(schema) {
 	const {minimum: least, maximum: most} = kinds(schema).find((/** @type {any} */ each) => 'minimum' in each) ?? {};
 	if (least === undefined) return '';
@@ -44,7 +44,7 @@ function valueOf(text, schema) {
 /** @param {unknown} value */
 const textOf = value => (typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
 
-/** What a form shows of a request. @param {any} request @returns {Texts} */
+/** The texts that a form shows for a request. @param {any} request @returns {Texts} */
 export function textsOf(request) {
 	/** @type {Texts} */
 	const texts = {};
@@ -54,7 +54,7 @@ export function textsOf(request) {
 	return texts;
 }
 
-/** The base and axes that texts say. @param {Texts} texts @param {Record<string, any>} fields */
+/** The base and axes in a form's texts. @param {Texts} texts @param {Record<string, any>} fields */
 export function settingsOf(texts, fields) {
 	/** @type {Record<string, unknown>} */
 	const base = {};
@@ -77,7 +77,7 @@ export function settingsOf(texts, fields) {
 /** @param {unknown} value */
 const isEmpty = value => value === '' || value == null || (typeof value === 'object' && !Object.keys(value).length);
 
-/** The request that a form says, without what is left empty. @param {any} request @param {Texts} texts
+/** The request in a form, without empty fields. @param {any} request @param {Texts} texts
  * @param {Record<string, any>} fields */
 export const requestOf = (request, texts, fields) =>
 	Object.fromEntries(Object.entries({...request, ...settingsOf(texts, fields)}).filter(([, value]) => !isEmpty(value)));

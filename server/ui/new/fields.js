@@ -1,10 +1,10 @@
-// Fields of the form: each with its label, what it means, and why its value is refused.
+// Form fields, each with its label, its help and the reason if its value is rejected.
 import {html} from '../vendor/preact.js';
 import {choices, limits} from './asking.js';
 
 /** @typedef {import('../vendor/preact.js').ComponentChildren} Children */
 
-/** What a field's input says of its help and refusal. @param {string} id @param {string | undefined} refused */
+/** ARIA attributes that link an input to its help and error. @param {string} id @param {string | undefined} refused */
 const described = (id, refused) => ({
 	'aria-describedby': `${id}-help${refused ? ` ${id}-refused` : ''}`,
 	'aria-invalid': refused ? 'true' : undefined
@@ -16,7 +16,7 @@ const Told = ({id, help, refused}) => html`
 	${refused && html`<span class="refused" id=${`${id}-refused`} role="alert">${refused}</span>`}
 `;
 
-/** A label, the input, what it means. @param {{id: string, label: string, help: string, refused?: string | undefined,
+/** A label, an input and its help. @param {{id: string, label: string, help: string, refused?: string | undefined,
  *   children: Children}} props */
 export const Field = ({id, label, help, refused, children}) => html`<div class="field">
 	<label for=${id}>${label}</label>
@@ -25,7 +25,7 @@ export const Field = ({id, label, help, refused, children}) => html`<div class="
 </div>`;
 
 /**
- * A setting of a run, by its schema: boxes to tick where it has few values, else a text.
+ * A setting of a run: checkboxes if its schema lists the values, else a text field.
  * @param {{name: string, schema: any, text: string, refused: string | undefined, onText: (text: string) => void}} props
  */
 export function Setting({name, schema, text, refused, onText}) {

@@ -1,4 +1,4 @@
-// The form of a question: settings by the OpenAPI document, rules, and what the dry run says of them.
+// The form of a new experiment: settings from the OpenAPI document, rules, and the result of the dry run.
 import {html, useMemo, useRef, useState} from '../vendor/preact.js';
 import {choose, go, link} from '../address.js';
 import {ask} from '../api.js';
@@ -16,10 +16,10 @@ const PARALLEL = ['scheduler', 'threads', 'batch_slice', 'token_slice', 'sync'];
 const MODELS = ['tiny', 'small', 'gpt2-124m', 'gpt2-350m', 'gpt2-774m', 'gpt2-1.5b'];
 /** Settings of a run that an experiment does not take. */
 export const NOT_HERE = new Set(['save', 'trace']);
-/** Fields at which a refusal is shown, besides those of the schema. */
+/** Fields that can show an error, besides those of the schema. */
 const RULES = ['repetitions', 'rel_ci', 'max_repetitions', 'budget_s', 'timeout_s', 'priority', 'labels'];
 
-/** Submits a request once, however often it is pressed. @param {any} request */
+/** Submits a request only once, however often the button is pressed. @param {any} request */
 function useSubmit(request) {
 	const text = JSON.stringify(request);
 	const idempotency = useRef({text: '', key: ''});
@@ -32,7 +32,7 @@ function useSubmit(request) {
 	});
 }
 
-/** @param {{first: any, fields: Record<string, any>}} props first: the request to begin with */
+/** @param {{first: any, fields: Record<string, any>}} props first: the initial request */
 export function Form({first, fields}) {
 	const [request, setRequest] = useState(first);
 	const [texts, setTexts] = useState(() => textsOf(first));
@@ -87,14 +87,16 @@ export function Form({first, fields}) {
 							data-find
 						/>
 					</div>
-					<p class="soft">Several values, as <code>1, 2, 4</code>, make an axis: every combination of the axes is run.</p>
+					<p class="soft">
+						A field with several values, such as <code>1, 2, 4</code>, becomes an axis. Every combination of the axes is run.
+					</p>
 				</section>
 				<section class="panel">
-					<h2>What is trained</h2>
+					<h2>Training</h2>
 					<div class="fields">${PROBLEM.map(setting)}</div>
 					<datalist id="models">${MODELS.map(name => html`<option key=${name} value=${name}></option>`)}</datalist>
 				</section>
-				<section class="panel"><h2>How it is parallelised</h2><div class="fields">${PARALLEL.map(setting)}</div></section>
+				<section class="panel"><h2>Parallelisation</h2><div class="fields">${PARALLEL.map(setting)}</div></section>
 				<${Repetitions} ...${rules} />
 				<details class="panel">
 					<summary>More settings</summary>

@@ -1,4 +1,4 @@
-// What a dry run says of a request: how many runs, how long, what they can tell apart, in which order.
+// The dry run of a request: number and order of its runs, their duration, and the smallest difference they detect.
 import {html, useEffect, useState} from '../vendor/preact.js';
 import {Problem, ask} from '../api.js';
 import {bytes, count, duration, percent, plural, variantName} from '../format.js';
@@ -8,7 +8,7 @@ const PAUSE_MS = 220;
 const SHOWN = 24;
 
 /**
- * The dry run of a request, asked again when typing pauses. onAsked: called before each.
+ * The dry run of a request, repeated when typing pauses. onAsked is called before each.
  * @param {string} request as JSON
  * @param {() => void} onAsked
  */
@@ -37,7 +37,7 @@ export function useDryRun(request, onAsked) {
 	return {plan, problem};
 }
 
-/** What a node can tell apart, by its last A/A experiment. @param {any} each */
+/** The smallest difference that a node detects, by its last A/A experiment. @param {any} each */
 const detectable = each => `${each.node}: ${each.relative === null ? 'nothing' : percent(each.relative)}`;
 
 /** A dry run in one sentence. @param {any} plan */
@@ -46,22 +46,25 @@ function planSaid(plan) {
 	const least = found.length ? Math.min(...found.map((/** @type {any} */ each) => each.relative)) : null;
 	const long =
 		plan.estimated_s === null
-			? 'for an unknown time: nothing of this shape has run yet'
+			? 'duration unknown: nothing of this shape has run yet'
 			: `about ${duration(plan.estimated_s)}`;
-	const unclear = plan.detectable.length ? ', too few to tell anything apart' : '';
-	return `${plural(plan.runs, 'run')}, ${long}` + (least === null ? unclear : `, tells apart ${percent(least)} or more`);
+	const unclear = plan.detectable.length ? ', too few to detect a difference' : '';
+	return (
+		`${plural(plan.runs, 'run')}, ${long}` +
+		(least === null ? unclear : `, detects differences of ${percent(least)} or more`)
+	);
 }
 
 /** @param {{plan: any, problem: Problem | null}} props */
 export function Plan({plan, problem}) {
 	return html`<p class=${`verdict ${plan ? '' : 'undecided'}`} role="status">
-		${plan ? planSaid(plan) : problem ? 'It cannot be run as it is.' : 'Planning the runs…'}
+		${plan ? planSaid(plan) : problem ? 'This experiment cannot run as it is.' : 'Planning the runs…'}
 		${plan &&
 		html`<small class="soft">
-			${plural(plan.variants, 'variant')}, arenas of ${bytes(plan.memory_bytes)} at
-			most${plan.detectable.length
-				? `; ${plan.detectable.map(detectable).join(', ')}, by the last A/A experiment`
-				: '; no node is calibrated, so what it can tell apart is not known'}
+			${plural(plan.variants, 'variant')}, arenas of at most ${bytes(plan.memory_bytes)}
+			${plan.detectable.length
+				? `; smallest detectable difference on ${plan.detectable.map(detectable).join(', ')} (last A/A experiment)`
+				: '; no node is calibrated, so the smallest detectable difference is unknown'}
 		</small>`}
 	</p>`;
 }
@@ -75,7 +78,7 @@ export function Order({plan}) {
 			rows=${plan.order.slice(0, SHOWN)}
 			id=${r => r.position}
 			columns=${[
-				{name: 'p', label: 'Place', number: true, tight: true, cell: r => r.position + 1},
+				{name: 'p', label: 'Position', number: true, tight: true, cell: r => r.position + 1},
 				{name: 'b', label: 'Block', number: true, tight: true, cell: r => r.block + 1},
 				{name: 'v', label: 'Variant', cell: r => variantName(r.variant)}
 			]}

@@ -1,4 +1,4 @@
-// How often a variant is run, in which order and until when; where, and what else holds for all runs.
+// Repetitions, order and stopping rule; limits, priority and labels of all runs.
 import {html, useState} from '../vendor/preact.js';
 import {labelsOf} from './asking.js';
 import {Amount, Field, OneOf} from './fields.js';
@@ -16,24 +16,24 @@ export function Repetitions({request, set, refused}) {
 		set({stop: next['rel_ci'] ? next : null});
 	};
 	return html`<section class="panel">
-		<h2>How often, and until when</h2>
+		<h2>Repetitions and stopping rule</h2>
 		<div class="fields">
 			<${Amount}
 				id="repetitions"
 				label="Repetitions"
 				value=${request.repetitions}
 				onValue=${value => set({repetitions: value ?? undefined})}
-				help="of each variant, each in a fresh process; six give an interval"
+				help="of each variant, each in a fresh process; an interval needs at least six"
 				refused=${refused}
 				min=${1}
 				max=${1000}
 			/>
 			<${Amount}
 				id="rel_ci"
-				label="Until the interval is within, %"
+				label="Target interval, ± %"
 				value=${stop?.rel_ci ? Number((stop.rel_ci * 100).toPrecision(4)) : null}
 				onValue=${value => setStop({rel_ci: value === null ? null : value / 100})}
-				help="goes on beyond the repetitions until the answer is known"
+				help="adds repetitions until every 95 % interval is at least this narrow"
 				refused=${refused}
 				min=${0.01}
 				max=${99}
@@ -43,10 +43,10 @@ export function Repetitions({request, set, refused}) {
 			html`
 				<${Amount}
 					id="max_repetitions"
-					label="At most"
+					label="Maximum repetitions"
 					value=${stop.max_repetitions}
 					onValue=${value => setStop({max_repetitions: value})}
-					help="repetitions of each variant"
+					help="of each variant"
 					refused=${refused}
 					min=${1}
 					max=${1000}
@@ -56,7 +56,7 @@ export function Repetitions({request, set, refused}) {
 					label="Budget, s"
 					value=${stop.budget_s}
 					onValue=${value => setStop({budget_s: value})}
-					help="workers' time of all attempts"
+					help="worker time of all attempts together"
 					refused=${refused}
 					min=${1}
 				/>
@@ -67,7 +67,7 @@ export function Repetitions({request, set, refused}) {
 				value=${request.order ?? 'interleaved'}
 				options=${['interleaved', 'sequential'].map(each => [each, each])}
 				onValue=${value => set({order: value === 'interleaved' ? null : value})}
-				help="interleaved: every variant once in each block, in random order, so that runs are pairs"
+				help="interleaved: every variant once in each block, in random order, so that runs form pairs"
 			/>
 			<${OneOf}
 				id="trace"
@@ -75,11 +75,11 @@ export function Repetitions({request, set, refused}) {
 				value=${String(request.trace ?? false)}
 				options=${[
 					['false', 'none'],
-					['first', 'the first of each variant'],
+					['first', 'first run of each variant'],
 					['true', 'every run']
 				]}
 				onValue=${value => set({trace: TRACED[value]})}
-				help="in an attempt of its own, whose times do not count"
+				help="recorded in a separate attempt, whose times are not used"
 			/>
 		</div>
 	</section>`;
@@ -88,7 +88,7 @@ export function Repetitions({request, set, refused}) {
 /** @param {Asked} props */
 export function Limits({request, set, refused}) {
 	const labels = Object.entries(request.requires?.labels ?? {});
-	// What is typed stays as it is until the field is left, also when an answer renders the page in between.
+	// Keeps the typed text until the field loses focus, even if an answer renders the page again.
 	const [typed, setTyped] = useState(/** @type {string | null} */ (null));
 	/** @param {string} text */
 	const setLabels = text => {
@@ -112,7 +112,7 @@ export function Limits({request, set, refused}) {
 			label="Priority"
 			value=${request.priority}
 			onValue=${value => set({priority: value})}
-			help="higher runs first"
+			help="runs of higher priority start first"
 			refused=${refused}
 			min=${-100}
 			max=${100}
@@ -120,7 +120,7 @@ export function Limits({request, set, refused}) {
 		<${Field}
 			id="labels"
 			label="Labels of the node"
-			help="it runs only on nodes that have them"
+			help="runs start only on nodes with these labels"
 			refused=${refused.get('labels')}
 		>
 			<input
@@ -141,7 +141,7 @@ export function Limits({request, set, refused}) {
 				/> A/A:
 				calibrate the node
 			</label>
-			<span class="help">no axes; all runs are alike, and show what the node can tell apart</span>
+			<span class="help">no axes: all runs are identical and show the smallest difference that the node detects</span>
 		</div>
 	`;
 }

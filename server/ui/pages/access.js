@@ -1,4 +1,4 @@
-// Who one is; keys, and what is deleted of old runs.
+// The current user, the keys, and the deletion of old runs.
 import {html, useState} from '../vendor/preact.js';
 import {ask, key} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
@@ -64,7 +64,7 @@ function Create() {
 		<div class="row"><button class="first" disabled=${busy}>Create</button></div>
 		${made &&
 		html`<div class="notice good" role="status">
-			<strong>Key ${made.id} was created. It is shown only here, only now:</strong>
+			<strong>Key ${made.id} was created. Copy it now: it is never shown again.</strong>
 			<code>${made.token}</code>
 			<span class="row">
 				<${Copy} text=${made.token} />
@@ -169,14 +169,14 @@ export default function Access() {
 					<h2>Who you are</h2>
 					<${Pairs}
 						of=${[
-							['you', me.name ? `${me.name} (${me.actor})` : me.actor === 'local' ? 'whoever is on this machine' : me.actor],
+							['you', me.name ? `${me.name} (${me.actor})` : me.actor === 'local' ? 'anyone on this machine' : me.actor],
 							['scope', `${me.scope}: ${SCOPES.find(([scope]) => scope === me.scope)?.[1] ?? ''}`],
 							['expires', me.expires_at ? html`<${Time} at=${me.expires_at} />` : 'never']
 						]}
 					/>
 					${!me.keys_exist &&
 					html`<p class="soft">
-						There are no keys: the server is open to whoever is on its machine, until the first one is made.
+						There are no keys. Anyone on the server's machine has full access until the first key is created.
 					</p>`}
 					${key.get() && html`<div class="row"><button onClick=${leave}>Forget the key of this tab</button></div>`}
 				</section>
@@ -197,18 +197,18 @@ export default function Access() {
 														{name: 'name', label: 'Name', class: 'question', cell: k => k.name || '–'},
 														{name: 'scope', label: 'Scope', cell: k => k.scope},
 														{name: 'state', label: 'State', cell: k => html`<${State} of=${stateOf(k)} />`},
-														{name: 'made', label: 'Made', cell: k => html`<${Time} at=${k.created_at} />`},
+														{name: 'made', label: 'Created', cell: k => html`<${Time} at=${k.created_at} />`},
 														{name: 'used', label: 'Last used', cell: k => html`<${Time} at=${k.last_used_at} />`},
 														{name: 'expires', label: 'Expires', cell: k => html`<${Time} at=${k.expires_at} />`},
 														{name: 'act', label: html`<span class="unseen">Revoke</span>`, cell: k => html`<${Revoke} of=${k} />`}
 													]}
 												/>`
-											: html`<p class="soft">None.</p>`}
+											: html`<p class="soft">No keys.</p>`}
 								<//>
 							</section>
 							<${Prune} />
 						`
-					: html`<${Empty}><p>Keys and deletion take a key of scope admin.</p><//>`}
+					: html`<${Empty}><p>Managing keys and deleting runs requires a key of scope admin.</p><//>`}
 			</div>`}
 		<//>
 	`;

@@ -22,13 +22,13 @@ function sentence(found) {
 			slower: `B is slower than A: ${at} times as fast.`,
 			same: `A and B are equivalent within the noise floor of ${percent(found.noise_floor)}; A's time / B's: ${at}.`,
 			undecided: `It is undecided whether A or B is faster; A's time / B's: ${at}.`,
-			refused: 'They cannot be compared.'
+			refused: 'A and B cannot be compared.'
 		})[found.verdict] ?? found.verdict
 	);
 }
 
 /**
- * The ratio of times and its interval over the noise floor; beneath it that of instructions, where it is known.
+ * The ratio of times with its interval, over the noise floor. Below it, the ratio of instructions if it is known.
  * @param {{of: import('../schemas').Schemas['Comparison']}} props
  */
 function Ratio({of}) {
@@ -187,7 +187,7 @@ function Processes({of, runs}) {
 		rows=${sides.flatMap((side, s) => side.map(run => ({side: 'AB'[s], run})))}
 		said=${(of.paired
 			? 'Median of each process; a line joins runs of one block. Green lines: B was faster in that block.'
-			: 'Median of each process; nothing pairs them.') +
+			: 'Median of each process. The processes are not paired.') +
 		(every.length < all ? ` ${count(every.length)} of ${plural(all, 'run')} shown.` : '')}
 		fields=${[
 			{label: 'side', value: r => r.side},
@@ -199,7 +199,7 @@ function Processes({of, runs}) {
 	/>`;
 }
 
-/** Two traces beneath each other, aligned by step. @param {{a: number, b: number}} props */
+/** Two stacked traces, aligned by step. @param {{a: number, b: number}} props */
 function Timelines({a, b}) {
 	const first = useTrace(a);
 	const second = useTrace(b);
@@ -228,7 +228,7 @@ function Timelines({a, b}) {
 	const view = shown ?? {from: Math.round(-longest * 0.02), to: Math.round(longest * 1.04)};
 	return html`<section class="panel stack">
 		<div class="row between">
-			<h2>Timelines, aligned where step ${(traces[0]?.firstStep ?? 0) + step} begins</h2>
+			<h2>Timelines, aligned at the start of step ${(traces[0]?.firstStep ?? 0) + step}</h2>
 			<span class="row">
 				<button
 					disabled=${step === 0}
@@ -237,7 +237,7 @@ function Timelines({a, b}) {
 						choose({step: step - 1});
 					}}
 				>
-					Step before
+					Previous step
 				</button>
 				<button
 					disabled=${step >= steps - 1}
@@ -252,7 +252,7 @@ function Timelines({a, b}) {
 		</div>
 		${traces.map((trace, i) => {
 			const origin = begins[i];
-			// Also beyond its ends: else they would not be aligned.
+			// The view may extend past the ends. Clamped views would not be aligned.
 			const own = {from: view.from + origin, to: view.to + origin};
 			return html`<${Timeline}
 				key=${i}
@@ -281,7 +281,7 @@ function Asking({a, b}) {
 	return html`<form class="filters" onSubmit=${ask}>
 		${['a', 'b'].map(
 			side => html`<div key=${side} class="field">
-				<label for=${`side-${side}`}>${side.toUpperCase()}: runs, or a selection</label>
+				<label for=${`side-${side}`}>${side.toUpperCase()}: run numbers, or settings of runs</label>
 				<input
 					id=${`side-${side}`}
 					size="36"
@@ -329,7 +329,7 @@ export default function Compare() {
 										['probability that B is faster', number(of.superiority)],
 										...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]),
 										...instructionsSaid(of.instructions),
-										...(of.scope ? [['about', of.scope]] : [])
+										...(of.scope ? [['scope', of.scope]] : [])
 									]}
 								/>
 								<label>
@@ -337,8 +337,8 @@ export default function Compare() {
 										type="checkbox"
 										checked=${flagged === 'leave-out'}
 										onChange=${event => choose({flagged: event.target.checked ? 'leave-out' : null})}
-									/> Leave
-									flagged steps out
+									/> Exclude
+									flagged steps
 								</label>
 							</section>
 							<section class="panel">
@@ -347,7 +347,7 @@ export default function Compare() {
 						</div>
 						${of.differs.length > 0
 							? html`<section class="notice warn">
-									<strong>What differs beside the compared settings</strong>
+									<strong>Other differences between A and B</strong>
 									${of.differs.map(each => html`<span key=${each}>${each}</span>`)}
 								</section>`
 							: html`<section class="notice good">
@@ -355,28 +355,28 @@ export default function Compare() {
 								</section>`}
 						${!!of.diagnosis?.length &&
 						html`<section class="notice warn">
-							<strong>What speaks against independent values</strong>
+							<strong>Evidence that the values are not independent</strong>
 							${of.diagnosis?.map(each => html`<span key=${each}>${each}</span>`)}
 						</section>`}
 						${!!of.marks?.length &&
 						html`<details class="panel" open=${of.marks.length < 4}>
-							<summary>${plural(of.marks.length, 'mark')}: disturbed runs</summary>
+							<summary>${plural(of.marks.length, 'warning')}: disturbed runs</summary>
 							<ul>${of.marks.map(each => html`<li key=${each}>${each}</li>`)}</ul>
 						</details>`}
 						<${Traced} key=${`${of.a.runs} ${of.b.runs}`} of=${of} runs=${runs.data?.items ?? []} />
 					</div>`}
 				<//>`
 			: html`<${Empty}>
-					<h2>Nothing is chosen</h2>
+					<h2>No runs chosen</h2>
 					<p>
-						Name runs above, or mark runs in a <a href=${link('experiments', {view: 'runs'})}>list</a> with <kbd>x</kbd> and
-						press <kbd>c</kbd>.
+						Enter runs above. Or select runs in a <a href=${link('experiments', {view: 'runs'})}>list</a> with <kbd>x</kbd>,
+						then press <kbd>c</kbd>.
 					</p>
 				<//>`}
 	`;
 }
 
-/** The timelines of the first run of each side that was traced. @param {{of: any, runs: any[]}} props */
+/** The timelines of the first traced run of each side. @param {{of: any, runs: any[]}} props */
 function Traced({of, runs}) {
 	const [asked, ask] = useState(false);
 	const traced = (/** @type {number[]} */ ids) =>

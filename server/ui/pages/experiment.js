@@ -1,4 +1,4 @@
-// An experiment: its verdict in one sentence, then what it rests on.
+// An experiment: its verdict in one sentence, then the evidence.
 import {html, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {ask, download} from '../api.js';
@@ -22,7 +22,7 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 });
 
 /**
- * The verdict, or how far it is until there is one.
+ * The verdict, or the progress until there is one.
  * @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props
  */
 function Verdict({of}) {
@@ -35,7 +35,7 @@ function Verdict({of}) {
 		(of.by_state.cancelled ?? 0) +
 		(of.by_state.quarantined ?? 0);
 	const disturbed = of.flagged_runs
-		? `${count(of.flagged_runs)} of ${plural(of.runs, 'run')} had disturbed steps; they count, and are marked.`
+		? `${count(of.flagged_runs)} of ${plural(of.runs, 'run')} had disturbed steps. They are included and flagged.`
 		: '';
 	if (found) {
 		const word = found.verdict;
@@ -73,13 +73,13 @@ function Actions({of}) {
 	const retryable = (of.by_state.failed ?? 0) + (of.by_state.cancelled ?? 0) + (of.by_state.quarantined ?? 0);
 	return html`
 		${problem && html`<${Refused} problem=${problem} />`}
-		<a class="button" href=${link('new', {from: of.id})}>Ask again</a>
+		<a class="button" href=${link('new', {from: of.id})}>Run again…</a>
 		<button disabled=${busy} onClick=${() => run('report')}>Report</button>
 		${retryable > 0 && html`<button disabled=${busy} onClick=${() => run('retry')}>Retry ${count(retryable)}</button>`}
 		${of.state === 'active' &&
 		(sure
 			? html`
-					<button class="danger" disabled=${busy} onClick=${() => run('cancel')}>Cancel all of it</button>
+					<button class="danger" disabled=${busy} onClick=${() => run('cancel')}>Cancel the experiment</button>
 					<button onClick=${() => setSure(false)}>Keep running</button>
 				`
 			: html`<button onClick=${() => setSure(true)}>Cancel…</button>`)}
@@ -87,8 +87,8 @@ function Actions({of}) {
 }
 
 /**
- * What events tell of its runs while it is under way. The last event may not arrive: its stream is closed once the
- * experiment is known to have ended.
+ * State and counts from the events of a running experiment. The last event may not arrive: the stream is closed once
+ * the experiment is known to have ended.
  * @param {import('../schemas').Schemas['ExperimentDetail']} known
  * @param {import('../schemas').Schemas['ExperimentEvent'] | null} live
  */
@@ -146,7 +146,7 @@ export default function Experiment() {
 	`;
 }
 
-/** Runs under way. @param {{of: import('../schemas').Schemas['RunEvent'][]}} props */
+/** Runs in progress. @param {{of: import('../schemas').Schemas['RunEvent'][]}} props */
 function Active({of}) {
 	return html`<section class="panel">
 		<h2>Under way</h2>

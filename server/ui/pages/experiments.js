@@ -100,7 +100,7 @@ function List() {
 									`
 								: html`
 										<h2>No experiments yet</h2>
-										<p>Ask the first question <a href=${link('new')}>here</a>, or on the command line:</p>
+										<p>Submit the first one in the <a href=${link('new')}>form</a>, or on the command line:</p>
 										<${Submit} />
 									`}
 						<//>`

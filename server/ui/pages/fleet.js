@@ -1,4 +1,4 @@
-// Why nothing runs, in words; the cores of each node; what a node can tell apart; the queue in the order of claims.
+// Why nothing runs; the cores of each node and the difference that it detects; the queue in claim order.
 import {html, useState} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {ask} from '../api.js';
@@ -9,7 +9,7 @@ import {AttemptTable} from '../lists/attempts.js';
 import {Answered, Empty, Head, Pairs, Question, Refused, RunLink, Table, Time} from '../pieces.js';
 import {State, tone} from '../words.js';
 
-/** The sentence about the fleet. @param {any} overview */
+/** The state of the fleet in one sentence. @param {any} overview */
 export function fleetSaid(overview) {
 	const {idle = 0, busy = 0, silent = 0, ending = 0} = overview.workers;
 	const present = idle + busy + ending;
@@ -65,7 +65,7 @@ function Remove({of}) {
 
 /**
  * A node's workers, core by core.
- * @param {{node: string, workers: any[], calibration: any}} props calibration: null while nobody knows
+ * @param {{node: string, workers: any[], calibration: any}} props calibration: null while it is being computed
  */
 function Node({node, workers, calibration}) {
 	const first = workers[0];
@@ -92,7 +92,7 @@ function Node({node, workers, calibration}) {
 							</span>`
 						: html`<span class="soft">last heartbeat <${Time} at=${worker.seen_at} /></span>`}
 					${worker.ends_at &&
-					html`<span class="soft">ends ${duration((Date.parse(worker.ends_at) - Date.now()) / 1000)} from now</span>`}
+					html`<span class="soft">ends in ${duration((Date.parse(worker.ends_at) - Date.now()) / 1000)}</span>`}
 					${worker.state === 'silent' || worker.state === 'left' ? html`<${Remove} of=${worker} />` : null}
 				</div>
 				<div class="cores" role="img" aria-label=${`cores ${ranges(worker.cores)}: ${worker.state}`}>
@@ -117,13 +117,13 @@ function Node({node, workers, calibration}) {
 		<p class="soft">
 			${calibration
 				? html`
-						With 10 pairs this node tells apart ${ten == null ? 'no difference that was asked' : `${percent(ten)} or more`},
-						by <a href=${link('experiment', {id: calibration.experiment_id})}>its last A/A experiment</a>; equal pairs spread
+						With 10 pairs this node detects ${ten == null ? 'none of the tested differences' : `${percent(ten)} or more`}, by
+						its <a href=${link('experiment', {id: calibration.experiment_id})}>last A/A experiment</a>. Identical pairs spread
 						by ${percent(calibration.spread)}.
 					`
 				: calibration === null
-					? 'The difference that it can detect is being computed.'
-					: html`Not calibrated: <a href=${link('new', {calibrate: node})}>measure the difference that it can detect</a>.`}
+					? 'The smallest detectable difference is being computed.'
+					: html`Not calibrated: <a href=${link('new', {calibrate: node})}>measure the smallest detectable difference</a>.`}
 		</p>
 	</section>`;
 }
@@ -166,7 +166,7 @@ function Worker({id}) {
 							rows=${page.items}
 							first=${{name: 'run', label: 'Run', cell: a => html`<${RunLink} id=${a.run_id} />`}}
 						/>`
-					: html`<p class="soft">It has not run anything yet.</p>`}
+					: html`<p class="soft">This worker has not run anything yet.</p>`}
 		<//>
 	</section>`;
 }
@@ -232,7 +232,7 @@ export default function Fleet() {
 				/>
 			</section>`}
 			<section class="panel">
-				<h2>Queue, in the order of claims</h2>
+				<h2>Queue, in claim order</h2>
 				<${Answered} answer=${queue} lines=${6}>
 					${page =>
 						page.items.length
@@ -242,7 +242,7 @@ export default function Fleet() {
 										rows=${page.items}
 										id=${r => r.run_id}
 										columns=${[
-											{name: 'position', label: 'Place', number: true, cell: r => r.position},
+											{name: 'position', label: 'Position', number: true, cell: r => r.position},
 											{name: 'run', label: 'Run', cell: r => html`<${RunLink} id=${r.run_id} />`},
 											{
 												name: 'of',

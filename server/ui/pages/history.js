@@ -1,4 +1,4 @@
-// What became slower, and each configuration's step times over time.
+// Slowdowns, and the step times of each configuration over time.
 import {html, useEffect, useMemo, useRef} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {ask} from '../api.js';
@@ -12,7 +12,7 @@ import {State} from '../words.js';
 
 const TOLD = ['model', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
 
-/** A series in few words. @param {any} series */
+/** A short name of a series. @param {any} series */
 const nameOf = series =>
 	`${TOLD.filter(name => series.config[name] != null)
 		.map(
@@ -27,7 +27,7 @@ const nameOf = series =>
 		)
 		.filter(Boolean)
 		.join(', ')}`;
-/** Step times as a line of a few pixels. @param {{values: number[]}} props */
+/** Step times as a sparkline. @param {{values: number[]}} props */
 function Spark({values}) {
 	const shown = values.slice(-40);
 	const [low, high] = [Math.min(...shown), Math.max(...shown)];
@@ -114,7 +114,7 @@ function Points({of}) {
 			rows=${of.points}
 			said=${(of.points.length < of.runs ? `The newest ${count(of.points.length)} of ` : '') +
 			`${plural(of.runs, 'run')} on ${of.node}; the line is the median between changes. Click a run to open it.` +
-			(of.over_canary ? ' Changes are of step time over canary.' : '')}
+			(of.over_canary ? ' Changes are detected in step time divided by canary time.' : '')}
 			fields=${[
 				{label: 'run', value: p => p.run_id},
 				{label: 'step_ms', value: p => p.median_step_s * 1e3},
@@ -173,7 +173,7 @@ function Points({of}) {
 						}
 					]}
 				/>`
-			: html`<p class="soft">Its level did not change.</p>`}
+			: html`<p class="soft">The level did not change.</p>`}
 		<details>
 			<summary>Configuration and machine</summary>
 			<div class="columns">
@@ -200,7 +200,7 @@ function Alerts({alerts}) {
 								{name: 'state', label: 'State', tight: true, cell: a => html`<${State} of=${a.state} />`},
 								{name: 'run', label: 'Since run', tight: true, cell: a => html`<${RunLink} id=${a.run_id} />`},
 								{name: 'ratio', label: 'After / before', number: true, cell: a => number(a.ratio)},
-								{name: 'why', label: 'Because', class: 'question', cell: a => a.reason},
+								{name: 'why', label: 'Reason', class: 'question', cell: a => a.reason},
 								{name: 'at', label: 'Raised', tight: true, cell: a => html`<${Time} at=${a.raised_at} />`},
 								{
 									name: 'act',
@@ -240,7 +240,7 @@ export default function History() {
 	const chosen = params.get('series');
 	const confirming = params.get('confirming');
 	return html`
-		<${Head} title="History" lead="Where step times changed, of one configuration on one machine." />
+		<${Head} title="History" lead="Step times of each configuration on each machine, and where they changed." />
 		<div class="stack">
 			${confirming &&
 			html`<section class="notice good" role="status">
@@ -268,7 +268,7 @@ export default function History() {
 									? html`<p>No series matches these filters.</p>`
 									: html`
 											<h2>No history yet</h2>
-											<p>Runs of one configuration on one machine make a series. A first experiment:</p>
+											<p>Runs of one configuration on one machine form a series. Submit a first experiment:</p>
 											<${Submit} />
 										`}
 							<//>`

@@ -1,4 +1,4 @@
-// A new question: a form, and what the experiment would become while one types.
+// New experiment: a form, with a dry run while the user types.
 import {html, useState} from '../vendor/preact.js';
 import {address} from '../address.js';
 import {useAnswer} from '../answers.js';
@@ -32,7 +32,7 @@ function again(run, fields) {
 	return {name: `run ${run.id} again`, base, axes: {}, repetitions: 6};
 }
 
-/** The request in an address, if it is one. @param {string | null} text */
+/** The request in a URL; null if it is not valid JSON. @param {string | null} text */
 function parsed(text) {
 	try {
 		return text && JSON.parse(text);
@@ -41,9 +41,9 @@ function parsed(text) {
 	}
 }
 
-/** The form, with the request that the address begins with. @param {{fields: Record<string, any>}} props */
+/** The form, filled with the request in the URL. @param {{fields: Record<string, any>}} props */
 function Begun({fields}) {
-	// as it was first: the form itself changes the address
+	// The URL as it was at first: the form changes it.
 	const [begun] = useState(() => Object.fromEntries(address.value.params));
 	const said = parsed(begun['ask'] ?? null);
 	const {from, run, calibrate} = begun;

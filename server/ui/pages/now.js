@@ -1,4 +1,4 @@
-// What goes on: one sentence, then experiments under way, alerts, and the latest verdicts.
+// The current state: one sentence, then running experiments, alerts, and the latest verdicts.
 import {html, useState} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
@@ -42,7 +42,7 @@ export default function Now() {
 					${empty
 						? html`<${Empty}>
 								<h2>No experiment yet</h2>
-								<p>An experiment is a question: fork-join or tasks? how many threads? sliced how?</p>
+								<p>An experiment is a question: fork-join or tasks? how many threads? which slices?</p>
 								<p><a class="button first" href=${link('new')}>Submit the first one</a></p>
 								<p>or on the command line, with a worker on this machine:</p>
 								<pre>taskloom worker &</pre>
@@ -88,7 +88,7 @@ export default function Now() {
 										${of.newest_alerts.map(
 											(/** @type {any} */ alert) => html`<li key=${alert.id} class="row">
 												<${State} of=${alert.state} />
-												<span>${number(alert.ratio)} times the time since run <${RunLink} id=${alert.run_id} /></span>
+												<span>${number(alert.ratio)} times the step time since run <${RunLink} id=${alert.run_id} /></span>
 												<small class="soft">${alert.reason}</small>
 											</li>`
 										)}
@@ -118,7 +118,7 @@ export default function Now() {
 														},
 														{
 															name: 'eta',
-															label: 'Left',
+															label: 'Time left',
 															number: true,
 															cell: e => (e.eta_s == null ? '–' : `about ${duration(e.eta_s)}`)
 														},

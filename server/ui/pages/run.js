@@ -1,4 +1,4 @@
-// A run: why it waits or failed, else what it took; then its steps, timeline, ops, log and attempts.
+// A run: why it waits or failed, else its step time; then its steps, timeline, ops, log and attempts.
 import {html, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {ask} from '../api.js';
@@ -25,7 +25,7 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 const MOST_FILTERS = 20; // of a request
 
 /**
- * The median of the runs of the same variant, and where this one stands.
+ * The step time of a run, its rank among the runs of its variant, and their median.
  * @param {{of: import('../schemas').Schemas['RunDetail']}} props
  */
 function Among({of}) {
@@ -55,7 +55,7 @@ function Among({of}) {
 				(siblings.data.next_cursor ? `; compared with the first ${count(siblings.data.items.length)} runs` : '')
 			: ', the only run of its variant so far'}.${!!of.flagged_steps &&
 		html`<small class="state warn">
-			${plural(of.flagged_steps, 'timed step')} disturbed: they count, and are marked.
+			${plural(of.flagged_steps, 'timed step')} disturbed. They are included and flagged.
 		</small>`}
 	</p>`;
 }
@@ -70,12 +70,12 @@ function First({of, live}) {
 		return html`<p class="verdict undecided">
 			<${State} of="queued" /> ${of.queue
 				? `Number ${count(of.queue.position)} in the queue, waiting: ${of.queue.waiting_for}.`
-				: 'It is queued for tracing.'}
+				: 'Queued for tracing.'}
 		</p>`;
 	if (of.error)
 		return html`<p class="verdict refused">
 			<${State} of=${of.state} /> ${of.error.detail ?? of.error.slug}
-			<small class="soft">${of.error.slug ?? ''}; the log below ends with what the trainer printed last.</small>
+			<small class="soft">${of.error.slug ?? ''}; the log below ends with the trainer's last output.</small>
 		</p>`;
 	const progress = live?.progress ?? of.history.at(-1)?.progress;
 	if (of.state === 'running' || of.state === 'leased') {
@@ -90,9 +90,9 @@ function First({of, live}) {
 	}
 	return html`<p class="verdict undecided">
 		<${State} of=${of.state} /> ${of.state === 'cancelled'
-			? 'It was cancelled; nothing of it counts.'
+			? 'This run was cancelled: no result uses it.'
 			: of.state === 'quarantined'
-				? 'Its workers were lost too often: it is not tried again until someone asks.'
+				? 'Its workers were lost too often. It is not tried again until someone presses Retry.'
 				: ''}
 	</p>`;
 }
@@ -109,7 +109,7 @@ function Actions({of}) {
 		html`<button class="first" disabled=${busy} onClick=${() => run('retry')}>Retry</button>`}
 		${['queued', 'leased', 'running'].includes(of.state) &&
 		html`<button disabled=${busy} onClick=${() => run('cancel')}>Cancel</button>`}
-		<a class="button" href=${link('new', {run: of.id})}>Ask again</a>
+		<a class="button" href=${link('new', {run: of.id})}>Run again…</a>
 	`;
 }
 
@@ -153,7 +153,7 @@ export default function Run() {
 								['Attempts', of.attempts],
 								['Node', of.node ?? last?.worker_id ?? '–'],
 								[
-									'Took',
+									'Duration',
 									of.duration_s != null
 										? duration(of.duration_s)
 										: of.finished_at && of.started_at

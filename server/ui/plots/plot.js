@@ -1,4 +1,4 @@
-// The frame of every plot: its title, what it says, and the same as table, CSV, SVG and PNG.
+// The frame of every plot: title, explanation, and its data as table, CSV, SVG and PNG.
 import {html, useLayoutEffect, useRef, useState} from '../vendor/preact.js';
 import {save} from '../api.js';
 import {Table} from '../pieces.js';
@@ -8,7 +8,7 @@ import {vector} from './vector.js';
 /** @typedef {{label: string, value: (row: any) => string | number | null | undefined}} Field */
 
 /**
- * The width that an element has, and has after the window changes.
+ * The current width of an element.
  * @param {import('../vendor/preact.js').VNode['ref'] | any} ref
  */
 export function useWidth(ref) {
@@ -39,7 +39,7 @@ const COPIED = [
 /** The colour behind an element. @param {Element} of */
 const groundOf = of => getComputedStyle(of.closest('.panel') ?? document.documentElement).backgroundColor;
 
-/** An SVG that needs nothing around it: colours as they are now. @param {SVGSVGElement} svg */
+/** A self-contained SVG with the current colours. @param {SVGSVGElement} svg */
 export function standalone(svg) {
 	const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
 	const originals = [svg, ...svg.querySelectorAll('*')];
@@ -84,7 +84,7 @@ const savePainted = (canvas, name) =>
 export function csv(fields, rows) {
 	const cell = (/** @type {unknown} */ value) => {
 		let text = value == null ? '' : String(value);
-		// A sheet would take it for a formula.
+		// A spreadsheet would read this text as a formula.
 		if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
 		return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 	};
@@ -99,7 +99,7 @@ export function csv(fields, rows) {
  * @param {{title: string, said?: Children, name: string, legend?: [string, string][], fields: Field[], rows: any[],
  *   draw?: (width: number) => {height: number, parts: Children}, after?: Children, level?: 2 | 3,
  *   paint?: (g: CanvasRenderingContext2D, width: number) => void, height?: number, children?: Children}} props
- * legend: (colour token, name). draw: an SVG's parts. paint: on a canvas, which children have, of that height.
+ * legend: (colour token, name). draw: an SVG's parts. paint: draws on the canvas in `children`, of that height.
  */
 export function Plot({title, said, name, legend, fields, rows, draw, after, level = 2, paint, height = 0, children}) {
 	const place = useRef(/** @type {HTMLElement | null} */ (null));

@@ -1,4 +1,4 @@
-// From values to places, linear or logarithmic, with ticks at round values: as analysis/report/svg.py has it.
+// Scales from values to pixels, linear or logarithmic, with ticks at round values, as in analysis/report/svg.py.
 import {html} from '../vendor/preact.js';
 
 /**
@@ -56,7 +56,7 @@ function rounds(low, high, about) {
 export const plain = value =>
 	Math.abs(value) < 1e4 ? String(Number(value.toPrecision(4))) : Math.round(value).toLocaleString('en-US');
 
-/** A text of a plot, small and soft unless said otherwise. @param {any} props of an SVG's text */
+/** A text of a plot, small and soft by default. @param {any} props of an SVG's text */
 export const Label = ({children, ...rest}) =>
 	html`<text font-size="11.5" fill="var(--soft)" ...${rest}>${children}</text>`;
 
@@ -97,7 +97,7 @@ export function YAxis({y, left, right, label, show = plain, about = 6}) {
 }
 
 /**
- * A horizontal interval with feet, and its middle.
+ * A horizontal interval with end marks, and its centre.
  * @param {{x: Scale, y: number, low: number | null, middle: number, high: number | null, colour: string,
  *   says: string, r?: number}} props
  */
@@ -126,7 +126,7 @@ export function schedulerColour(scheduler) {
 	return `var(${OTHERS[sum % OTHERS.length]})`;
 }
 
-/** The kind of an op, which gives its colour: as analysis/report/plots.py has it. @param {string} op */
+/** The kind of an op, which gives its colour, as in analysis/report/plots.py. @param {string} op */
 export function opKind(op) {
 	/** @type {[string[], string][]} */
 	const kinds = [

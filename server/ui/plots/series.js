@@ -6,7 +6,7 @@ import {XAxis, YAxis, plain, scale} from './scale.js';
 /**
  * @typedef {{label: string, token: string, values: (number | null)[], kind?: 'line' | 'area' | 'points',
  *   dash?: string, show?: (value: number) => string, told?: (number | null)[]}} Series
- * told: the values of the legend, if others are drawn
+ * told: the values in the legend, if they differ from the drawn ones
  */
 const LEFT = 54;
 

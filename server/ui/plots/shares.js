@@ -1,11 +1,11 @@
-// Rows of shares, stacked.
+// Stacked bars.
 import {html} from '../vendor/preact.js';
 import {Plot} from './plot.js';
 import {Names, ROW, leftOf} from './rows.js';
 import {Label, XAxis, scale} from './scale.js';
 
 /**
- * Rows of shares, stacked: phases of a step, where threads spend their time, memory.
+ * Rows of stacked bars: phases of a step, time of threads, memory.
  * @param {{title: string, said: string, name: string, rows: {name: string, parts: Record<string, number>,
  *   mark?: number | null, says?: string}[],
  *   colours: Record<string, string>, label: string, unit: (value: number) => string, most?: number,

@@ -70,7 +70,7 @@ export function Medians({rows, runs, all}) {
 		draw=${draw}
 		rows=${rows}
 		legend=${schedulers.map(each => [schedulerColour(each), each])}
-		said=${'Large dots: median over processes with its 95 % interval, where there are enough of them. ' +
+		said=${'Large dots: median over processes with its 95 % interval, if there are enough processes. ' +
 		`Small dots: each process${runs.length < all ? `, ${count(runs.length)} of ${count(all)} runs shown` : ''}.`}
 		fields=${[
 			{label: 'variant', value: nameOf},
@@ -85,11 +85,11 @@ export function Medians({rows, runs, all}) {
 
 const round = (/** @type {number} */ value) => Number(value.toPrecision(6));
 
-/** Where in the sweep a comparison stands. @param {any} row */
+/** The settings of a comparison in its sweep. @param {any} row */
 const at = row => variantName(row.at ?? {}).replace('the only variant', 'everything else equal');
 
 /**
- * The ratios of a sweep over the noise floor: right of 1, the second is faster.
+ * The ratios of a sweep, over the noise floor. Above 1, the second is faster.
  * @param {{sweep: any}} props of /analysis/sweep
  */
 export function Ratios({sweep}) {
@@ -272,8 +272,7 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 		name=${`speedup${part.replace('_', '-')}`}
 		draw=${draw}
 		rows=${known}
-		said=${'Time of one thread of the same scheduler and slices / time of the threads: above 1, the threads ' +
-		'are faster. Bars: 95 % intervals.'}
+		said="Time with one thread / time with these threads, same scheduler and slices. Bars: 95 % intervals."
 		fields=${[
 			{label: 'variant', value: nameOf},
 			{label: 'threads', value: r => r.threads},

@@ -1,4 +1,4 @@
-// What is painted on a canvas, as SVG: a context that has as many of a canvas's methods as the dashboard's plots use.
+// Canvas drawing as SVG: a context with those methods of a canvas that the dashboard's plots use.
 const SVG = 'http://www.w3.org/2000/svg';
 const ANCHOR = /** @type {Record<string, string>} */ ({start: 'start', center: 'middle', end: 'end'});
 

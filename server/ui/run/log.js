@@ -1,4 +1,4 @@
-// What the trainers of a run printed: the last lines, on as it comes, and all on request.
+// Output of a run's trainers: the last lines, then new lines as they arrive; all lines on request.
 import {html, useEffect, useRef, useState} from '../vendor/preact.js';
 import {useGrowing} from '../answers.js';
 import {useTopic} from '../live.js';
@@ -25,7 +25,7 @@ export function Log({of, topic}) {
 	useEffect(() => {
 		const element = place.current;
 		if (element && !element.matches(':hover, :focus-within')) element.scrollTop = element.scrollHeight;
-	}, [lines.length, answer.data === undefined]); // lines may be told before the log is shown
+	}, [lines.length, answer.data === undefined]); // lines may arrive before the log is shown
 	return html`<${Answered} answer=${answer} lines=${6}>
 		${() => html`
 			${of.error &&

@@ -3,7 +3,7 @@ import {html} from '../vendor/preact.js';
 import {duration, percent} from '../format.js';
 import {Shares} from '../plots/shares.js';
 
-/** Each part's key in a result: its name for people and its colour. */
+/** Each part by its key in a result: its label and its colour. */
 const PARTS = /** @type {Record<string, [string, string]>} */ ({
 	delivering_s: ['delivering', 'data'],
 	claiming_s: ['waiting for a claim', 'idle'],

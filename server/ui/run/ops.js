@@ -1,4 +1,4 @@
-// Time by op and by thread; what the system saw beside each step.
+// Time by op and by thread; what the system recorded about each step.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {duration, ms, number, percent} from '../format.js';
@@ -8,7 +8,7 @@ import {State} from '../words.js';
 
 /** @param {any} of */
 const useResult = of => useAnswer(of.median_step_s === null ? null : `runs/${of.id}/result`);
-const none = html`<${Empty}><p>It has no result.</p><//>`;
+const none = html`<${Empty}><p>This run has no result.</p><//>`;
 
 /** @param {{of: any}} props */
 export function Ops({of}) {
@@ -72,7 +72,7 @@ export function Ops({of}) {
 								cell: op => number(op.time_s ? op.bytes / op.time_s / 1e9 : null),
 								by: op => op.bytes / (op.time_s || 1)
 							},
-							{name: 'blas', label: 'Product by', cell: op => op.blas || ''}
+							{name: 'blas', label: 'Matrix products by', cell: op => op.blas || ''}
 						]}
 					/>
 				</section>
@@ -110,7 +110,7 @@ export function Validity({of}) {
 							['by this run', duration(foreign.own_s)],
 							[
 								'other processes',
-								`${duration(foreign.foreign_s)} ` + `(${percent(foreign.foreign_s / (foreign.busy_s || 1))} of what was busy)`
+								`${duration(foreign.foreign_s)} ` + `(${percent(foreign.foreign_s / (foreign.busy_s || 1))} of the busy time)`
 							]
 						]}
 					/>

@@ -7,11 +7,11 @@ import {Lines} from '../plots/series.js';
 
 const PHASES = ['data', 'forward', 'loss', 'backward', 'update'];
 const MOST = 500;
-const OVERLAP = '; since they overlap, theirs is the time of their own tasks divided by the threads';
+const OVERLAP = ' They overlap: each shows the time of its own tasks divided by the number of threads.';
 
 /**
  * @param {{rows: any[], flagged: string[][], busy: Record<string, number[]> | null,
- *   threads: number}} props busy: where phases overlap, what their own tasks took
+ *   threads: number}} props busy: the time of each phase's own tasks, for phases that overlap
  */
 function Times({rows, flagged, busy, threads}) {
 	const x = useMemo(() => rows.map(row => row.step), [rows]);
@@ -58,8 +58,8 @@ function Times({rows, flagged, busy, threads}) {
 		title="Step time"
 		name="steps"
 		rows=${rows}
-		said=${`Filled: the phases, one on the other${overlap ? OVERLAP : ''}. What is between them and the line ` +
-		'is waiting. Red points: flagged steps, which count. Warm-up steps come first and count nowhere.'}
+		said=${`Filled: the phases, stacked.${overlap ? OVERLAP : ''} The gap below the line is waiting. ` +
+		'Red points: flagged steps, which are included. Warm-up steps come first and are excluded.'}
 		fields=${[
 			{label: 'step', value: r => r.step},
 			{label: 'warmup', value: r => (r.warmup ? 'yes' : 'no')},
@@ -102,7 +102,7 @@ function Live({rows}) {
 		title="Step time so far"
 		name="steps-so-far"
 		rows=${rows}
-		said="As the worker tells of them; which of them count, and their phases, are known at the end."
+		said="As the worker reports them. Their phases, and which of them are warm-up, are known at the end."
 		fields=${[
 			{label: 'step', value: r => r.step},
 			{label: 'step_ms', value: r => r.step_s * 1e3}
@@ -135,10 +135,10 @@ export function Steps({of, topic}) {
 			: html`<${Empty}>
 					<p>
 						${of.state === 'queued'
-							? 'It has not begun.'
+							? 'This run has not started.'
 							: ['running', 'leased'].includes(of.state)
-								? 'Steps will stand here as the worker tells of them.'
-								: 'No step of it counts.'}
+								? 'Steps appear here as the worker reports them.'
+								: 'This run has no result, so none of its steps count.'}
 					</p>
 				<//>`;
 	}
@@ -162,8 +162,8 @@ export function Steps({of, topic}) {
 					of.spec.sync !== 'phase' &&
 					of.spec.scheduler !== 'serial' &&
 					html`<p class="soft">
-						Each phase from the begin of its first task to the end of its last: where phases overlap, they add up to more than
-						the step.
+						A phase lasts from the start of its first task to the end of its last. Phases that overlap add up to more than the
+						step.
 					</p>`}
 					<${Table}
 						caption="Steps"

@@ -1,4 +1,4 @@
-// A run's trace, opened once, as timeline; and the graph of its tasks.
+// A run's trace as a timeline, and its task graph. A trace is opened once for both.
 import {html, useEffect, useMemo, useState} from '../vendor/preact.js';
 import {address, choose} from '../address.js';
 import {Problem, request} from '../api.js';
@@ -55,18 +55,18 @@ export function useTrace(id, name = 'trace.json.gz') {
 	return {trace: shown.id === id ? shown.trace : null, problem: shown.problem, retry: () => again(n => n + 1)};
 }
 
-/** What stands where no trace is. @param {{problem: Problem, retry: () => void}} props */
+/** Shown for a run without a trace. @param {{problem: Problem, retry: () => void}} props */
 export function NoTrace({problem, retry}) {
 	if (problem.status !== 404) return html`<${Refused} problem=${problem} retry=${retry} />`;
 	return html`<${Empty}>
 		<h2>Not traced</h2>
-		<p>Runs are traced in an attempt of their own, if their experiment asks for it:</p>
+		<p>A run is traced in a separate attempt, if its experiment asks for traces:</p>
 		<pre>taskloom submit … --trace-first</pre>
 	<//>`;
 }
 
 /**
- * What is seen of a trace, in the address as milliseconds.
+ * The visible part of a trace; the URL holds it in milliseconds.
  * @param {import('../timeline/trace.js').Trace} trace
  * @param {string} [name]
  */

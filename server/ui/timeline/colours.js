@@ -1,4 +1,4 @@
-// The theme's colours for a canvas, which knows no custom properties.
+// The theme's colours for a canvas, which cannot read custom properties.
 import {useEffect, useState} from '../vendor/preact.js';
 
 /** @typedef {Record<string, string>} Colours */

@@ -1,4 +1,4 @@
-// The tasks of one step and what each waits for: by depth from left to right, on a canvas.
+// The tasks of one step and their dependencies, on a canvas: by depth from left to right.
 import {html, useMemo, useState} from '../vendor/preact.js';
 import {count} from '../format.js';
 import {Plot} from '../plots/plot.js';
@@ -20,7 +20,7 @@ function kept({from, to}) {
 	return {from: first, to: first + size};
 }
 
-/** Places of nodes: x its depth, y its number among those of its depth. @param {import('./trace.js').Trace} trace */
+/** Node positions: x is the depth, y the number at that depth. @param {import('./trace.js').Trace} trace */
 export function layout(trace) {
 	const {nodes, edges} = trace;
 	const depth = new Int32Array(nodes.length);
@@ -119,7 +119,7 @@ export function TaskGraph({trace, name}) {
 		height=${HEIGHT}
 		rows=${[...trace.nodes.keys()]}
 		said=${`${count(tasks)} tasks, ${count(trace.edges.length)} dependencies` +
-		`, ${count(made.levels.length)} deep; left to right by depth, upright bars are waits of all threads. ` +
+		`, depth ${count(made.levels.length)}. Left to right by depth; vertical bars are waits of all threads. ` +
 		'Click a task to see what it needs; n and p choose the next and the previous task.'}
 		fields=${[
 			{label: 'node', value: n => n},

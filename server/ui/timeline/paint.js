@@ -1,4 +1,4 @@
-// Spans on a canvas. A pixel that several narrow spans share shows the one that takes most of it.
+// Draws spans on a canvas. A pixel that several narrow spans share shows the one that covers most of it.
 import {opKind} from '../plots/scale.js';
 import {pixelsOf} from './colours.js';
 import {BARRIER, IDLE, STARVING, WAITS, firstAfter} from './trace.js';
@@ -8,7 +8,7 @@ import {BARRIER, IDLE, STARVING, WAITS, firstAfter} from './trace.js';
 /** @typedef {import('./panned.js').View} View nanoseconds */
 /** @typedef {import('./colours.js').Colours} Colours */
 /**
- * Where things are on the canvas. right: the last pixel of the lanes; foot: of the busy cores.
+ * Positions on the canvas. right: the last pixel of the lanes; foot: the bottom of the busy-cores curve.
  * @typedef {{g: CanvasRenderingContext2D, width: number, right: number, foot: number, view: View, perNs: number,
  *   x: (time: number) => number, colour: (name: string) => string}} Sheet
  */
@@ -18,13 +18,13 @@ export const RIGHT = 8;
 export const TOP = 20;
 export const LANE = 20;
 const CURVE = 34;
-/** Pixels from which a span is drawn by itself, with its op where there is room. */
+/** A span of at least this many pixels is drawn by itself, with its op if there is room. */
 const WIDE = 4;
 
 /** @param {Trace} trace */
 export const heightOf = trace => TOP + trace.threads.length * LANE + CURVE + 22;
 
-/** Numbers of at most so many places; made once, since a scale has many in each frame. */
+/** Number formats by decimal places, created once: the axis formats many numbers in each frame. */
 const formats = [0, 1, 2].map(places => new Intl.NumberFormat('en-US', {maximumFractionDigits: places}));
 
 /** @param {number} ns @param {number} span */
@@ -40,7 +40,7 @@ export function timeSaid(ns, span) {
  * @param {View} view
  * @param {Colours} known
  * @param {import('./trace.js').Place | null} chosen
- * @param {number} origin where time is counted from
+ * @param {number} origin the time that is shown as zero
  */
 export function paint(g, width, trace, view, known, chosen, origin = 0) {
 	const right = width - RIGHT;
@@ -65,15 +65,15 @@ export function paint(g, width, trace, view, known, chosen, origin = 0) {
 	if (chosen) paintChosen(sheet, trace, chosen);
 }
 
-/** What narrow spans are painted on, before it is drawn as one image: thousands of rectangles take longer. */
+/** A buffer for narrow spans, drawn as one image: thousands of rectangles take longer. */
 const narrow = new OffscreenCanvas(1, 1);
 const narrowly = /** @type {OffscreenCanvasRenderingContext2D} */ (narrow.getContext('2d', {willReadFrequently: true}));
 
 /**
- * The colour of each wait and call, by its number less that of the first wait: its name, and as a pixel.
+ * The colour of each wait and call, as a name and as a pixel. Index: its number minus that of the first wait.
  * @typedef {{known: Colours, names: string[], pixels: Uint32Array}} Inks
  */
-/** Those of traces that are shown. @type {WeakMap<Trace, Inks>} */
+/** The inks of the shown traces. @type {WeakMap<Trace, Inks>} */
 const inked = new WeakMap();
 /** @param {Trace} trace @param {Colours} known @returns {Inks} */
 function inksOf(trace, known) {
@@ -89,9 +89,9 @@ function inksOf(trace, known) {
 }
 
 /**
- * All threads' spans.
+ * Draw the spans of all threads.
  * @param {Sheet} sheet @param {Trace} trace @param {Inks} inks
- * @param {Float64Array} busy adds how much of each pixel is worked
+ * @param {Float64Array} busy receives the busy share of each pixel
  */
 function paintLanes(sheet, trace, inks, busy) {
 	const {g, right, colour} = sheet;
@@ -127,7 +127,7 @@ function paintLanes(sheet, trace, inks, busy) {
 }
 
 /**
- * Which of the narrow spans takes most of each pixel, and the wide ones.
+ * The narrow span that covers most of each pixel, and the wide spans.
  * @param {Pick<Sheet, 'view' | 'perNs'>} sheet @param {Lane} lane @param {Float64Array} busy
  */
 export function shares({view, perNs}, lane, busy) {
@@ -143,7 +143,7 @@ export function shares({view, perNs}, lane, busy) {
 		const pixel = Math.floor((begun - view.from) * perNs);
 		const border = Math.min(view.from + (pixel + 1) / perNs, view.to);
 		if (end[i] <= border) {
-			// all of it is in one pixel; so may be those that follow
+			// The span lies within one pixel. The following spans may, too.
 			let span = i;
 			let worked = what[i] < 0 ? 0 : end[i] - begun;
 			for (const {size, longest, worked: of} of levels) {
@@ -177,7 +177,7 @@ export function shares({view, perNs}, lane, busy) {
 }
 
 /**
- * A wide span, with its op where there is room.
+ * Draw a wide span, with its op if there is room.
  * @param {Sheet} sheet @param {number} y @param {Lane} lane @param {number} i @param {string} colour @param {string} op
  */
 function paintWide({g, view, perNs}, y, lane, i, colour, op) {
@@ -199,7 +199,7 @@ function paintWords(g, words, x, y) {
 	g.fillText(words, x, y);
 }
 
-/** How many cores work, pixel by pixel. @param {Sheet} sheet @param {Float64Array} busy @param {number} cores */
+/** Draw the busy cores of each pixel. @param {Sheet} sheet @param {Float64Array} busy @param {number} cores */
 function paintBusy({g, right, foot, colour}, busy, cores) {
 	g.fillStyle = colour('useful');
 	g.globalAlpha = 0.75;
@@ -224,7 +224,7 @@ function paintBusy({g, right, foot, colour}, busy, cores) {
 	g.stroke();
 }
 
-/** Where each step ends, and its number where there is room. @param {Sheet} sheet @param {Trace} trace */
+/** Draw the end of each step, and its number if there is room. @param {Sheet} sheet @param {Trace} trace */
 function paintSteps({g, foot, view, x, colour}, trace) {
 	g.textAlign = 'start';
 	g.strokeStyle = colour('ink');
@@ -244,7 +244,7 @@ function paintSteps({g, foot, view, x, colour}, trace) {
 }
 
 /**
- * The scale of times, and how much time is shown: on the page itself, it would be laid out in each frame.
+ * Draw the time axis and the length of the view. As text of the page they would cause a layout in each frame.
  * @param {Sheet} sheet @param {number} origin
  */
 function paintTicks({g, width, right, foot, view, x, colour}, origin) {
@@ -262,7 +262,7 @@ function paintTicks({g, width, right, foot, view, x, colour}, origin) {
 }
 
 /**
- * A frame around the chosen span.
+ * Draw a frame around the chosen span.
  * @param {Sheet} sheet
  * @param {Trace} trace
  * @param {import('./trace.js').Place} chosen

@@ -1,13 +1,13 @@
-// A canvas that shows a part of something wide, moved and zoomed by pointer, wheel and keyboard.
+// A canvas that shows a part of a wide drawing. Pointer, wheel and keyboard move and zoom it.
 import {html, useEffect, useLayoutEffect, useRef} from '../vendor/preact.js';
 import {useWidth} from '../plots/plot.js';
 
 /** @typedef {{from: number, to: number}} View */
-/** @typedef {{at: number, unit: number, y: number}} Spot a place: its value, values a pixel, pixels from the top */
+/** @typedef {{at: number, unit: number, y: number}} Spot its value, values per pixel, pixels from the top */
 
 /**
- * view: what is shown of `whole`; left, right: pixels beside it; kept: a view within its bounds; painted: what `paint`
- * paints besides the view; said: the view for tests and tools; keys: what keys do besides moving and zooming.
+ * view: the visible part of `whole`; left, right: margins in pixels; kept: clamps a view to its bounds; painted: what
+ * `paint` depends on besides the view; said: the view as text, for tests; keys: actions of further keys.
  * @param {{view: View, whole: View, onView: (view: View) => void, kept: (view: View) => View, left: number,
  *   right: number, height: number, label: string, paint: (g: CanvasRenderingContext2D, width: number) => void,
  *   painted: unknown[], said: string, keys: Record<string, () => void>, onPress: (spot: Spot) => void,
@@ -94,7 +94,7 @@ export function Panned(props) {
 	useEffect(() => {
 		const element = canvas.current;
 		const listen = (/** @type {WheelEvent} */ event) => wheel.current(event);
-		// Not passive: the page must not be zoomed or scrolled meanwhile.
+		// Not passive: the handler must keep the page itself from zooming and scrolling.
 		element?.addEventListener('wheel', listen, {passive: false});
 		return () => element?.removeEventListener('wheel', listen);
 	}, []);

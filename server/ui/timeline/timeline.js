@@ -1,4 +1,4 @@
-// A timeline of a trace: it says what is beneath the pointer, and why the chosen span ran when it did.
+// A timeline of a trace. It names the span under the pointer, and explains why the chosen span ran when it did.
 import {html, useMemo, useState} from '../vendor/preact.js';
 import {Plot} from '../plots/plot.js';
 import {OP_KINDS} from '../plots/scale.js';
@@ -17,7 +17,7 @@ const WAITING = /** @type {[string, string][]} */ ([
 	['lane', 'scheduling']
 ]);
 
-/** What is between two times, kept within the trace. @param {Trace} trace @param {View} view @returns {View} */
+/** A view, clamped to the trace. @param {Trace} trace @param {View} view @returns {View} */
 export function within(trace, view) {
 	const most = trace.duration;
 	const width = Math.round(Math.min(Math.max(view.to - view.from, 500), most));
@@ -44,7 +44,7 @@ function stepAt({stepEnd}, time) {
 /**
  * @param {{trace: Trace, view: View, onView: (view: View) => void, title: string, name: string, origin?: number,
  *   level?: 2 | 3, first?: boolean, last?: boolean}} props
- * first, last: of timelines beneath each other; the first has the legend, the last says how they are moved
+ * first, last: position among stacked timelines; the first shows the legend, the last the help
  */
 export function Timeline({trace, view, onView, title, name, origin = 0, level = 2, first = true, last = true}) {
 	const known = useColours();
@@ -114,8 +114,8 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 		said=${html`${trace.title}: ${trace.spans.toLocaleString('en-US')} spans${trace.complete
 			? ''
 			: '; the trace is cut off'}. ${last &&
-		'Drag to move, Ctrl and wheel to zoom, double click for a step; with the keyboard ← → + − 0, ' +
-			'n and p for the next and previous span, t for the next thread.'}`}
+		'Drag to move, Ctrl and wheel to zoom, double click to show a step. Keys: ← → + − 0 move and zoom, ' +
+			'n and p choose the next and the previous span, t the next thread.'}`}
 	>
 		<${Panned}
 			view=${view}

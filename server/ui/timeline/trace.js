@@ -1,11 +1,11 @@
-// A trace as columns of numbers: who ran or waited when (taskloom-trace-1, as analysis/trace.py reads it).
+// A trace as columns of numbers: what each thread ran, and when it waited (taskloom-trace-1, as in analysis/trace.py).
 
 /**
- * Of each so many spans the longest (its index) and the time that the thread worked.
+ * A summary of each `size` spans: the index of the longest one, and the time that the thread worked.
  * @typedef {{size: number, longest: Int32Array, worked: Float64Array}} Level
  */
 /**
- * A thread's spans; levels: of 4, 16 and 64 of them, so that spans that share a pixel need not be looked at one by one.
+ * A thread's spans. levels: summaries of 4, 16 and 64 spans, so that spans that share a pixel are not read one by one.
  * @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array, length: number,
  *   levels: Level[]}} Lane
  */
@@ -39,7 +39,7 @@ export const WAITS = /** @type {Record<number, [string, string]>} */ ({
 	[IDLE]: ['idle', 'idle']
 });
 
-/** A level's blocks, of so many of the level before. */
+/** Number of blocks of one level that make one block of the next. */
 const FANOUT = 4;
 const LEVELS = 3;
 
@@ -87,7 +87,7 @@ function lane(columns) {
 	return {...spans, levels: levelsOf(spans)};
 }
 
-/** @param {any} found the artifact's JSON. Raises Error where it is something else. @returns {Trace} */
+/** @param {any} found the artifact's JSON. Raises Error for another schema. @returns {Trace} */
 export function traceOf(found) {
 	if (found?.schema !== 'taskloom-trace-1') throw new Error(`schema is ${found?.schema}, not taskloom-trace-1`);
 	const threads = found.threads.map(lane);
@@ -157,7 +157,7 @@ export function firstAfter(of, time) {
 }
 
 /**
- * When each task of each step began and ended, and where: made once a trace.
+ * When each task of each step began and ended, and where; computed once per trace.
  * @type {WeakMap<Trace, ReturnType<typeof times>>}
  */
 const known = new WeakMap();
@@ -197,7 +197,7 @@ function times(trace) {
 }
 
 /**
- * Why a task did not begin earlier: the dependency that was fulfilled last, and what its thread did meanwhile.
+ * Why a task did not start earlier: the dependency that ended last, and what its thread did meanwhile.
  * @param {Trace} trace @param {Place} place
  */
 export function why(trace, place) {
@@ -220,15 +220,16 @@ export function why(trace, place) {
 	const us = (/** @type {number} */ ns) => `${(ns / 1000).toLocaleString('en-US', {maximumFractionDigits: 1})} µs`;
 	if (last < 0)
 		return waits.has(task)
-			? "It could begin when the wait before it was over: a barrier, or the step's begin."
-			: 'Nothing had to come before it.';
+			? 'It could start when the wait before it ended: a barrier, or the start of the step.'
+			: 'It depends on no other task of the trace.';
 	const thread = where[last];
 	const name = trace.label[last % tasks];
 	const gap = Math.max(0, began - ready);
-	const there = `on thread ${thread}${thread === place.thread ? ', the same' : ''}`;
-	const meanwhile = gap < 2000 ? 'it began as soon as it could.' : 'meanwhile its thread was busy, or had not seen it.';
-	const also = waits.has(task) ? ' It is also behind a wait of all threads.' : '';
-	return `It needed ${name}, which ended ${there}, ${us(gap)} before it began: ${meanwhile}${also}`;
+	const there = thread === place.thread ? 'on the same thread' : `on thread ${thread}`;
+	const meanwhile =
+		gap < 2000 ? 'it started as soon as it could.' : 'until then its thread was busy, or had not found it.';
+	const also = waits.has(task) ? ' It also follows a wait of all threads.' : '';
+	return `It depends on ${name}, which ended ${there}, ${us(gap)} before it started: ${meanwhile}${also}`;
 }
 
 /** Time by op, over all threads, the longest first. @param {Trace} trace */
