@@ -34,11 +34,15 @@ from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.schedulers import VARIANTS
 from bench.turns import Event, Runner, Turn, alternate
 from gpt2core.process import launch
+from gpt2core.spec.config import PRECISIONS, PRESETS
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.result import median
+from gpt2core.spec.schedulers import SCHEDULERS
 from gpt2core.taskbench.granularity import Point, metg_s, peak_iterations_per_s
 
 METG_MODULES = ("gpt2core.taskbench.metg", "gpt2core.metg")  # the present path, and that in older trees
 WHAT = {"step_s": "step", "first_step_s": "start to first step", "task": "METG, task", "fork-join": "METG, fork-join"}
+FORM = "MODEL:VARIANT:THREADS, MODEL:VARIANT:THREADS:PRECISION, or metg"
 Found = dict[str, dict[str, list[float]]]  # (figure, tree) -> paired values
 
 
@@ -53,16 +57,27 @@ class Case:
 
     @classmethod
     def parse(cls, name: str, turns: int) -> Case:
-        """MODEL:VARIANT:THREADS or MODEL:VARIANT:THREADS:PRECISION, or metg; VARIANT is a scheduler or a variant of
-        bench.schedulers.
+        """A case from its name (FORM); VARIANT is a scheduler or a variant of bench.schedulers.
 
-        turns: the approximate number of turns of each process.
+        turns: the approximate number of turns of each process. Raises ConfigError.
         """
         if name == "metg":
             cores = list(launch.allowed_cores()[:2])
             sizes = {"max_grain": 8192, "point_s": 0.01, "repetitions": turns // 2}  # two schedulers
             return cls(name, {"threads": 2, "cores": cores, "scheduler": ["task", "fork-join"], **sizes}, "sweep", 0.0)
-        model, variant, threads, precision = (*name.split(":"), "fp32")[:4]
+        parts = name.split(":")
+        if len(parts) not in (3, 4):
+            raise ConfigError("case", name, FORM)
+        model, variant, threads, precision = (*parts, "fp32")[:4]
+        if model not in PRESETS:
+            raise ConfigError("model", model, "one of " + ", ".join(PRESETS))
+        if variant not in VARIANTS and variant not in SCHEDULERS:
+            raise ConfigError("variant", variant, "one of " + ", ".join([*SCHEDULERS, *VARIANTS]))
+        most = len(launch.allowed_cores())
+        if not threads.isdecimal() or not 1 <= int(threads) <= most:
+            raise ConfigError("threads", threads, f"1 to {most}, the cores that this process may use")
+        if precision not in PRECISIONS:
+            raise ConfigError("precision", precision, "one of " + ", ".join(PRECISIONS))
         turn_s, warmup, steps = (0.2, 20, 110) if model == "tiny" else (2.5, 2, 3)  # approximate duration of a turn
         settings = {
             "model": model, "batch": 4, "seq": 64, **VARIANTS.get(variant, {"scheduler": variant}),
@@ -82,7 +97,7 @@ class Case:
         return self.name == "metg" or event["step"] > self.settings["warmup"]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.revisions", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
@@ -92,17 +107,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8, help="pairs of processes of each case")
     parser.add_argument("--turns", type=int, default=20, help="approximate number of turns of each process")
     out_option(parser, "revisions")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     trees = {"ours": ROOT, "before": given.before.resolve()}
     names = given.cases.split(",")
+    try:
+        brief, cases = ({name: Case.parse(name, turns) for name in names} for turns in (2, given.turns))
+    except ConfigError as error:
+        parser.error(str(error))
     order = random.Random(1337)
     for name in names:
-        measure(Case.parse(name, 2), trees, order)  # compiles what is missing, and measures products
+        measure(brief[name], trees, order)  # compiles what is missing, and measures products
     before = machine()
     rounds: list[Measured] = []
     for number in range(given.rounds):
         for name in names:
-            rounds.append({"round": number, "case": name, **measure(Case.parse(name, given.turns), trees, order)})
+            rounds.append({"round": number, "case": name, **measure(cases[name], trees, order)})
             said = ", ".join(f"{WHAT[what]} {ratio(*sides(of))['ratio']:.3f}" for what, of in rounds[-1]["of"].items())
             print(f"[{number + 1}/{given.rounds}] {name}: {said}", flush=True)
     report = {

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.record import ROOT
-from bench.revisions import Case, metg, row, steps, table
+from bench.revisions import Case, main, metg, row, steps, table
 from bench.turns import Runner, Turn, alternate
 
 PROGRAM = """
@@ -143,3 +143,24 @@ def test_a_case_says_what_is_run_in_turns() -> None:
     assert (variant["precision"], Case.parse("tiny:task:2:bf16", 20).settings["precision"]) == ("fp32", "bf16")
     assert not large.warm({"step": 2})
     assert large.warm({"step": 3})
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("tiny:task:1:bf16:8", "case = 'tiny:task:1:bf16:8' is not accepted: MODEL:VARIANT:THREADS, "),
+        ("tiny:task", "case = 'tiny:task' is not accepted: MODEL:VARIANT:THREADS, "),
+        ("huge:task:1", "model = 'huge' is not accepted: one of tiny, "),
+        ("tiny:task nonne 1x16:1", "variant = 'task nonne 1x16' is not accepted: one of serial, fork-join, task, "),
+        ("tiny:task:two", "threads = 'two' is not accepted: 1 to "),
+        ("tiny:task:4000", "threads = '4000' is not accepted: 1 to "),
+        ("tiny:task:1:fp16", "precision = 'fp16' is not accepted: one of fp32, bf16"),
+    ],
+)
+def test_a_case_that_cannot_run_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str, told: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--before", str(tmp_path), "--cases", f"metg,{case}"])
+    assert ended.value.code == 2
+    assert told in " ".join(capsys.readouterr().err.split())
