@@ -39,10 +39,6 @@ def _spec_fields() -> dict[str, Any]:
 class _RunSpec(Request):
     """Settings of one run. Missing ones take their defaults; docs/reference lists them."""
 
-    def to_config(self) -> TrainConfig:
-        """The validated config. Raises gpt2core.errors.ConfigError, which names the field."""
-        return TrainConfig.from_dict(self.model_dump(exclude_unset=True, exclude_none=True))
-
 
 RunSpec: type[_RunSpec] = create_model("RunSpec", __base__=_RunSpec, __doc__=_RunSpec.__doc__, **_spec_fields())
 

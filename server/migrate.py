@@ -46,15 +46,6 @@ def upgrade(database: Database) -> None:
             raise StartRefused(f"this version cannot migrate the database: {error}") from None
 
 
-def downgrade(database: Database, revision: str) -> None:
-    """Undo migrations down to `revision` ("base": all)."""
-    from alembic import command
-
-    with database.migrating() as connection:
-        _lock(connection)
-        command.downgrade(config(connection), revision)
-
-
 def is_current(database: Database) -> bool:
     """Whether the database has exactly this server's schema."""
     with database.engine.connect() as connection:

@@ -88,12 +88,6 @@ class Walk:
         return sorted(found)
 
 
-def derive(accesses: Sequence[Sequence[Access]]) -> list[Edge]:
-    """Dependencies of tasks given in program order."""
-    walk = Walk()
-    return list(paths.edges_of([walk.before(node, merged(touched)) for node, touched in enumerate(accesses)]))
-
-
 def build(program: Program, sync: str) -> Graph:
     """The graph of a step program: `sync` = phase waits after every phase, step at the end of a step, none (taskiter)
     lets an iteration begin once the loss of the previous one is known, and then as data allow.

@@ -7,12 +7,12 @@ import os
 import threading
 
 import pytest
+from dependencies import of_program
 from reachability import reachability
 
 from gpt2core.node import host
 from gpt2core.schedulers.task import replay
 from gpt2core.spec.errors import Cancelled, ConfigError, Violated
-from gpt2core.step.graph import derive
 from gpt2core.taskbench import patterns
 from gpt2core.taskbench.bench import Streams, TaskBench
 from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig, stream_bytes
@@ -79,7 +79,7 @@ def test_the_graph_orders_a_task_after_what_the_pattern_says(pattern: str) -> No
     bench = TaskBench(pattern, "task", WIDTH, cores(1))
     node = {task: number for number, task in enumerate(bench.graph.task)}
     reach = reachability(len(bench.graph), bench.graph.edges)
-    edges = derive([tile.accesses for _, tile in bench.program.tasks])
+    edges = of_program(bench.program)
     for t in range(1, bench.timesteps):
         for point in range(WIDTH):
             for read in patterns.dependencies(pattern, WIDTH, t, point):

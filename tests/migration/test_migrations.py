@@ -2,6 +2,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -38,6 +39,12 @@ def database(new_database):
     return new_database()
 
 
+def downgrade(database, revision):
+    """Undo migrations down to `revision` ("base": all)."""
+    with database.migrating() as connection:
+        command.downgrade(migrate.config(connection), revision)
+
+
 def checks(connection):
     """Every CHECK constraint by table and name. Alembic's autogenerate does not compare them."""
     found = inspect(connection)
@@ -59,7 +66,7 @@ def test_migrations_give_the_tables_that_the_models_describe(database, new_datab
 
 def test_migrations_go_back_to_nothing_and_forward_again(database):
     migrate.upgrade(database)
-    migrate.downgrade(database, "base")
+    downgrade(database, "base")
     with database.engine.connect() as connection:
         assert inspect(connection).get_table_names() == ["alembic_version"]
     assert not migrate.is_current(database)
@@ -102,7 +109,7 @@ ROWS = """
 def with_rows(database):
     """The schema before histories were stored, with rows in it."""
     migrate.upgrade(database)
-    migrate.downgrade(database, "0009")
+    downgrade(database, "0009")
     with database.write() as session:
         for statement in ROWS.split(";"):
             session.execute(text(statement.replace(": 6", "\\: 6")))
@@ -131,7 +138,7 @@ def test_what_is_known_of_the_past_becomes_history(with_rows):
         (9.0, "end", "succeeded", 2, "succeeded", "worker:w1"),
     ]
     assert rows(with_rows, "SELECT count(*) FROM result JOIN attempt ON attempt.id = attempt_id") == [(1,)]
-    migrate.downgrade(with_rows, "0009")
+    downgrade(with_rows, "0009")
     assert rows(with_rows, "SELECT id, idempotency_key FROM experiment ORDER BY id") == [(4, "k"), (5, "confirm run 6")]
     assert rows(with_rows, "SELECT run_id, attempt_id, sha256 FROM result") == [(6, 11, "h")]
 
@@ -152,7 +159,7 @@ def test_results_that_are_there_are_digested_and_unreadable_ones_left_out(with_r
     assert rows(with_rows, "SELECT node, flagged_steps FROM run WHERE id = 6") == [("n", 1)]
     ((phases,),) = rows(with_rows, "SELECT phase_s FROM run WHERE id = 6")
     assert "forward" in phases
-    migrate.downgrade(with_rows, "0014")
+    downgrade(with_rows, "0014")
     ((content,),) = rows(with_rows, "SELECT content FROM digest")
     assert json.loads(bytes(content))["flagged"] == [[], ["switches"], [], []]
     migrate.upgrade(with_rows)
@@ -174,7 +181,7 @@ def test_results_that_are_there_come_into_their_series(with_rows, make_result, c
     assert rows(with_rows, told + " ORDER BY run.id") == [(6, 2, 12.0, "n1"), (7, 2, 12.0, "n1")]
     result = make_result()
     assert rows(with_rows, "SELECT key FROM series") == [(series_key(result["config"], result["environment"]),)]
-    migrate.downgrade(with_rows, "0019")
+    downgrade(with_rows, "0019")
     with with_rows.write() as session:
         session.execute(text("UPDATE digest SET facts = :garbled WHERE attempt_id = 10"), {"garbled": b"{}"})
     migrate.upgrade(with_rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import poison
 import pytest
+from dependencies import of_program
 
 from gpt2core.compile import objects
 from gpt2core.compile.entries import kernel_entry, source_of
@@ -92,7 +93,7 @@ def test_a_program_runs_from_its_declaration_alone() -> None:
     sums(step)
     program = step.build()
     graph.validate(program, graph.build(program, "none"))
-    assert set(graph.derive([tile.accesses for _, tile in program.tasks])) == {(0, 2), (1, 3)}
+    assert set(of_program(program)) == {(0, 2), (1, 3)}
     poison.check(program, PLANS, lambda _: None)
 
 
@@ -101,7 +102,7 @@ def test_rows_that_overlap_conflict_whatever_their_ranges() -> None:
     filled(step)
     sums(step, Grid(("c", "d"), {"row0": (0, 2), "row1": (2, 6)}))
     program = step.build()
-    edges = graph.derive([tile.accesses for _, tile in program.tasks])
+    edges = of_program(program)
     assert edges == [(0, 2), (0, 3), (1, 3)]
     assert touched(program, 1, 1) == {"x[2]": Mode.READ, "x[3]": Mode.READ, "y[2]": Mode.WRITE}
 
@@ -114,7 +115,7 @@ def test_an_arena_and_the_tensors_in_it_are_the_same_memory() -> None:
     step.op("read", "forward", row_sums, ONE_TILE.with_columns(row0=[0], row1=[1]), [(1, 1)],
             y=Write(Tensor("y")), x=Read(Tensor("w", 1)), scratch=Own("own"), times=1)  # fmt: skip
     program = step.build()
-    assert graph.derive([tile.accesses for _, tile in program.tasks]) == [(0, 2), (1, 2)]
+    assert of_program(program) == [(0, 2), (1, 2)]
 
 
 def test_memory_that_the_same_tasks_touch_alike_is_one_region() -> None:
@@ -141,7 +142,7 @@ def test_reductions_of_a_cell_are_in_no_order() -> None:
     for _ in range(2):
         step.op("note", "forward", note, ONE_TILE, [(1, 1)], control=Reduce(Tensor("control")))
     program = step.build()
-    assert graph.derive([tile.accesses for _, tile in program.tasks]) == []
+    assert of_program(program) == []
 
 
 @pytest.mark.parametrize(

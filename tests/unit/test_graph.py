@@ -6,6 +6,7 @@ import dataclasses
 import random
 
 import pytest
+from dependencies import derived
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reachability import reachability
@@ -39,7 +40,7 @@ def one_region(*modes: Mode) -> list[list[Access]]:
     ],
 )
 def test_dependencies_follow_from_accesses(modes, edges):
-    assert graph.derive(one_region(*modes)) == edges
+    assert derived(one_region(*modes)) == edges
 
 
 def test_several_accesses_of_one_task_are_one():
