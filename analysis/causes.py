@@ -25,7 +25,7 @@ from taskloom.analysis.efficiency import (
 from taskloom.analysis.efficiency import waiting_split as split_waiting
 from taskloom.analysis.processes import Process
 from taskloom.analysis.roofline import MemoryBound, OpRoof, Peaks, memory_bound, model_flop, peaks_of, roofline
-from taskloom.analysis.statistics import step_interval
+from taskloom.analysis.statistics import step_median
 from taskloom.analysis.variants import Group, Variant, by_variant, one_thread, variant_of
 from taskloom.analysis.work_span import WorkSpan, work_span
 
@@ -195,7 +195,7 @@ def _roofline(group: Group, reference: Group | None) -> RooflineRow:
         missing = f"the node's peaks with threads = {threads} were not measured"
         return RooflineRow(variant, None, None, [], [], [missing])
     ops = roofline(pooled_ops(group), peaks)
-    model_gflop_per_s = model_flop(group[0].config) / step_interval(group).median / 1e9
+    model_gflop_per_s = model_flop(group[0].config) / step_median(group) / 1e9
     most = peaks.registers_gflop_per_s
     return RooflineRow(
         variant, peaks, model_gflop_per_s / peaks.gflop_per_s, ops,

@@ -21,11 +21,13 @@ from taskloom.analysis.family import Family
 from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Facts, Process, distinct
+from taskloom.analysis.rank_tests import mann_whitney_p_value
 from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
 from taskloom.analysis.validity import marks, summary
 from taskloom.analysis.wording import counted
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
+MIXED = 0.2  # a monotone drift alone then gives p > 0.2, since times have the ranks of their blocks
 UNSOUND = "would be"  # how the reason of a verdict begins that a diagnosis downgraded
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
 
@@ -259,11 +261,13 @@ def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> E
 
 
 def interleaved(a: Sequence[Process], b: Sequence[Process]) -> bool:
-    """Whether both ran on one occasion, each side's middle block between the other's first and last."""
+    """Whether both ran on one occasion, neither side later than the other: each side's middle block lies between the
+    other's first and last, and a rank test of their blocks finds no difference at MIXED."""
     if len({process.occasion for process in (*a, *b)}) > 1 or a[0].occasion is None:
         return False
-    blocks = [sorted(process.block for process in side) for side in (a, b)]
-    return all(mine[0] <= other[len(other) // 2] <= mine[-1] for mine, other in (blocks, blocks[::-1]))
+    blocks = [np.sort([float(process.block) for process in side]) for side in (a, b)]
+    around = all(mine[0] <= other[len(other) // 2] <= mine[-1] for mine, other in (blocks, blocks[::-1]))
+    return around and mann_whitney_p_value(*blocks) > MIXED
 
 
 def _by_occasion(side: Sequence[Process], value: Value) -> list[float]:

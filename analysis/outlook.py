@@ -11,7 +11,7 @@ from taskloom.analysis.forecast import REPLAYED, Ceiling, Curve, curves, waits_f
 from taskloom.analysis.processes import Facts, Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.roofline import Peaks, peaks_of
-from taskloom.analysis.statistics import step_interval
+from taskloom.analysis.statistics import step_median
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
 from taskloom.analysis.wording import counted
 
@@ -90,7 +90,7 @@ def _source(profiled: Sequence[tuple[Group, Process]], scheduler: str) -> tuple[
     """The one-thread run nearest to the median, of this scheduler if possible, since the order of tasks affects caches
     and so their times."""
 
-    medians_s = {id(group): step_interval(group).median for group, _ in profiled}
+    medians_s = {id(group): step_median(group) for group, _ in profiled}
 
     def farness(pair: tuple[Group, Process]) -> tuple[bool, float]:
         group, process = pair
@@ -129,7 +129,7 @@ def _forecast(
             continue
         same_runtime = "runtime" not in facts.options or config.get("runtime") == run.config.get("runtime")
         if same_runtime and (facts.order == "ops" or config["sync"] == profile.config.get("sync")):
-            measured_s.setdefault((config["scheduler"], int(config["threads"])), step_interval(group).median)
+            measured_s.setdefault((config["scheduler"], int(config["threads"])), step_median(group))
     wanted = sorted({*cores, *(threads for _, threads in measured_s)})
     dynamic = any(g[0].config.get("assignment") == "dynamic" for g in alike if waits_for_ops(g[0].config["scheduler"]))
     ceilings = [Ceiling(peaks, "grows"), Ceiling(peaks, "held")] if peaks else [None]

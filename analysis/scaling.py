@@ -16,7 +16,7 @@ from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.fingerprint import core_differences, environment_differences
 from taskloom.analysis.levels import Levels, levels
 from taskloom.analysis.processes import Process, distinct
-from taskloom.analysis.statistics import Interval, outliers, step_interval
+from taskloom.analysis.statistics import Interval, outliers, step_interval, step_median
 from taskloom.analysis.validity import marks, summary
 from taskloom.analysis.variants import Group, by_variant
 from taskloom.analysis.wording import counted
@@ -79,7 +79,7 @@ def scaling(processes: Sequence[Process]) -> Table:
     warnings = _warnings(processes, variants, agreeing)
     one_thread = [g for g, agrees in zip(variants, agreeing, strict=True) if agrees and g[0].config["threads"] == 1]
     by_place = {_elsewhere(group[0]): group for group in one_thread}
-    fastest_first = sorted(one_thread, key=lambda group: step_interval(group).median)
+    fastest_first = sorted(one_thread, key=step_median)
     rows: list[Row] = []
     bases: dict[str, None] = {}
     for group, agrees in zip(variants, agreeing, strict=True):
@@ -89,7 +89,7 @@ def scaling(processes: Sequence[Process]) -> Table:
             warnings.append(f"no one-thread run of {_name(group[0])}: no speedup")
         for kind, chosen in (("T(1) of", base), ("best one-thread median:", best)):
             if chosen is not None:
-                bases[f"{kind} {_name(chosen[0])} {step_interval(chosen).median * 1e3:.5g} ms"] = None
+                bases[f"{kind} {_name(chosen[0])} {step_median(chosen) * 1e3:.5g} ms"] = None
         rows.append(_row(group, agrees, base, best))
     text = "Speedup: T(1) of the same scheduler and slices / T(P). Over best T(1): best one-thread median / T(P). "
     return Table(

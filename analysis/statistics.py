@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from gpt2core.spec.result import median, median_interval
+from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, sequential_bounds
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Interval:
-    """A median with its nonparametric 95 % interval; no bounds if there are too few values.
+    """A median with its nonparametric 95 % interval; no bounds for too few values, and for dependent ones.
 
     The `n` values are the medians of `processes` processes or, for a single process, its steps. If a stopping rule
     decided the number of processes, the bounds are those of a confidence sequence.
@@ -43,10 +44,24 @@ def step_values(processes: Sequence[Process]) -> list[float]:
     return [process.median_step_s for process in processes]
 
 
+def step_median(processes: Sequence[Process]) -> float:
+    """The median step time of one or more processes."""
+    return median(step_values(processes))
+
+
 def median_bounds(values: Sequence[float], sequential: bool) -> tuple[float, float] | None:
-    """The 95 % interval of a median; a confidence sequence if a stopping rule looked at the values after every block.
-    None for too few values."""
+    """The 95 % interval of the median of values in the order of their measurement; a confidence sequence if a stopping
+    rule looked at them after every block. None for too few values, and for values that resemble their neighbours or
+    drift, of which none would cover 95 %."""
+    if diagnose(values).broken:
+        return None
     return sequential_bounds(values) if sequential else median_interval(values, CONFIDENCE)
+
+
+def _in_order(processes: Sequence[Process]) -> list[Process]:
+    """Processes in the order of their measurement, one occasion after the other."""
+    occasions = {occasion: i for i, occasion in enumerate(dict.fromkeys(p.occasion for p in processes))}
+    return sorted(processes, key=lambda process: (occasions[process.occasion], process.block, process.run_id))
 
 
 def step_interval(processes: Sequence[Process]) -> Interval:
@@ -55,7 +70,7 @@ def step_interval(processes: Sequence[Process]) -> Interval:
     Source: Hoefler & Belli 2015, rules 6 and 9; the interval is that of gpt2core.result.median_interval, or
     under a stopping rule, where it would cover less than 95 %, a confidence sequence.
     """
-    values = step_values(processes)
+    values = step_values(_in_order(processes))
     sequential = len(processes) > 1 and any(process.stop_rule for process in processes)
     bounds = median_bounds(values, sequential)
     low, high = (None, None) if bounds is None else bounds

@@ -13,9 +13,8 @@ AlertState = Literal["suspected", "confirming", "confirmed", "dismissed"]
 
 
 class Interval(Model):
-    """A median with its nonparametric 95 % interval (null bounds: too few values). It assumes independent values, so
-    one over steps is too narrow where neighbouring steps resemble each other. Under a stopping rule it is a confidence
-    sequence."""
+    """A median with its nonparametric 95 % interval. Null bounds: too few values, or neighbouring values resemble each
+    other or drift, so that no interval would cover. Under a stopping rule it is a confidence sequence."""
 
     median: float
     low: float | None

@@ -27,7 +27,7 @@ class VariantRow(Model):
     median_step_s: float | None
     low: float | None = Field(
         description="95 % interval of the median over processes; a confidence sequence under a stopping rule; null: "
-        "too few"
+        "too few, or they resemble their neighbours or drift"
     )
     high: float | None
     min_step_s: float | None

@@ -58,7 +58,7 @@ def _intervals(document: Document) -> tuple[str, str]:
     if not few:
         return "yes", f"at least {min(each['processes'] for each in steps_s)} processes for each variant"
     holds = "no" if few == len(steps_s) else "partly"
-    return holds, f"{few} of {len(steps_s)} variants have too few processes: no 95 % interval over processes"
+    return holds, f"{few} of {len(steps_s)} variants have no 95 % interval over processes: too few, or dependent ones"
 
 
 def _bases(document: Document) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from taskloom.analysis.forecast import fork_join_spans, task_spans
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import Profile
-from taskloom.analysis.statistics import step_interval
+from taskloom.analysis.statistics import step_median
 from taskloom.analysis.trace import IDLE, WAITS, Trace, busy
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
 
@@ -58,10 +58,10 @@ def to_show(processes: Sequence[Process], traced_runs: Collection[int]) -> list[
 
     def worth(place: tuple[int, str]) -> tuple[int, int, float]:
         groups = [group for alike in places[place].values() for group in alike]
-        return place[0], len(places[place]), -min(step_interval(group).median for group in groups)
+        return place[0], len(places[place]), -min(step_median(group) for group in groups)
 
     schedulers = places[max(places, key=worth)]
-    return [min(groups, key=lambda g: step_interval(g).median)[0].run_id for _, groups in sorted(schedulers.items())]
+    return [min(groups, key=lambda g: step_median(g))[0].run_id for _, groups in sorted(schedulers.items())]
 
 
 def traced(processes: Sequence[Process], traces: Mapping[int, Trace]) -> list[dict[str, Any]]:

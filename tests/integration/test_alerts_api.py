@@ -7,33 +7,41 @@ from taskloom.contract.labels import KEPT, build_label
 from taskloom.server.read.analysis import service
 
 
-def run_all(node, make_result, step_s, core_hash="abc"):
+def run_all(node, make_result, step_s, core_hash="abc", canary_s=0.02):
     """Execute the queued runs with one version of the core. The median step of each run is the next value of step_s."""
     for s in step_s:
         lease = node.claim()
         environment = {"core_hash": core_hash}
-        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"], environment=environment))
+        result = make_result([9, s, s], scheduler=lease["spec"]["scheduler"], environment=environment)
+        if canary_s is not None:
+            result["canary"] = {"sha256": "c" * 64, "times_s": [canary_s, canary_s]}
+        node.upload(lease, result)
 
 
 NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize(("again", "state"), [(1.1, "confirmed"), (1.0, "dismissed")])
-def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(api, make_result, again, state):
+@pytest.mark.parametrize(
+    ("canary_s", "cause", "again", "state"),
+    [(0.02, "software", 1.1, "confirmed"), (0.02, "software", 1.0, "dismissed"), (None, "unproven", 1.1, "suspected")],
+)
+def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(
+    api, make_result, canary_s, cause, again, state
+):
     api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=12)
     node = api.worker()
-    run_all(node, make_result, NOISE)
-    run_all(node, make_result, [s * 1.1 for s in NOISE], "new")
+    run_all(node, make_result, NOISE, canary_s=canary_s)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], "new", canary_s)
     (series,) = api.get("/analysis/history")["items"]
     (alert,) = series["alerts"]
-    assert (alert["change"]["cause"], alert["change"]["differs"]) == ("unproven", ["core_hash: abc / new"])
+    assert (alert["change"]["cause"], alert["change"]["differs"]) == (cause, ["core_hash: abc / new"])
     assert (alert["state"], alert["change"]["first_after"], len(series["points"])) == ("suspected", 7, 12)
     made = api.post("/analysis/history/7/confirm", status=201)
     assert (made["runs"], made["request"]["confirms"]) == (6, 7)
     assert api.post("/analysis/history/7/confirm", status=201)["id"] == made["id"]
     assert api.get("/analysis/history")["items"][0]["alerts"][0]["state"] == "confirming"
-    run_all(node, make_result, [s * again for s in NOISE], "new")
+    run_all(node, make_result, [s * again for s in NOISE], "new", canary_s)
     (alert,) = api.get("/analysis/history", run_id=3)["items"][0]["alerts"]
     assert (alert["state"], alert["confirming_experiment_id"]) == (state, made["id"])
 

@@ -41,7 +41,9 @@ def run_all(node, make_result, step_s, core_hash):
     for s in step_s:
         lease = node.claim()
         environment = {"core_hash": core_hash}
-        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"], environment=environment))
+        result = make_result([9, s, s], scheduler=lease["spec"]["scheduler"], environment=environment)
+        result["canary"] = {"sha256": "c" * 64, "times_s": [0.02, 0.02]}
+        node.upload(lease, result)
 
 
 def test_a_slowdown_is_confirmed(api, make_result, new_tab):

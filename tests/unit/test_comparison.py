@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from taskloom.analysis.comparison import compare
+from taskloom.analysis.comparison import compare, interleaved
 from taskloom.analysis.processes import Process
 
 A_S = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
@@ -177,6 +177,16 @@ def test_sides_that_ran_one_after_the_other_are_not_interleaved(side):
     later = [dataclasses.replace(process, block=process.block + len(a)) for process in b]
     assert compare(a, b).verdict == "faster"
     assert compare(a, later).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("n", "later", "mixed"), [(8, 1, True), (8, 2, False), (20, 2, True), (20, 9, False)])
+def test_a_side_that_ran_a_little_later_is_not_interleaved_either(side, n, later, mixed):
+    """The machine becomes slower by 1 % from block to block; nothing else differs. Cores differ, so nothing pairs."""
+    a = side(1, [1 + 0.01 * block for block in range(n)])
+    b = side(100, [1 + 0.01 * (block + later) for block in range(n)])
+    b = [dataclasses.replace(process, block=process.block + later) for process in b]
+    assert interleaved(a, b) is mixed
+    assert compare(a, b).verdict == "undecided"
 
 
 def test_six_occasions_a_side_are_what_is_sampled(side):

@@ -67,7 +67,7 @@ def measured(make_result):
             result = make_result([9.0, s, s], environment={"core_hash": "new" if i >= changed else "old"}, **settings)
             if canary_s is not None:
                 result["canary"] = {"times_s": [canary_s[i - 1]]}
-            made.append(Process(i, result, {}))
+            made.append(Process(i, result, {}, occasion=i // 2))
         return made
 
     return build
@@ -114,7 +114,7 @@ CHANGE = Change(8, 9, 1.0, 1.05, 1.05, 1.04, 1.06, ["core_hash: old / new"])
 )
 def test_a_regression_is_called_only_after_fresh_runs_confirm_it(fresh_s, active, state):
     confirmation = None if fresh_s is None else Confirmation(7, frozenset(), active)
-    found = alert(CHANGE, BEFORE, confirmation, fresh_s or ())
+    found = alert(CHANGE, BEFORE, confirmation, fresh_s or (), occasions=[0, 1, 2, 0, 1, 2, 0, 1])
     assert found.state == state, found.reason
     assert found.confirming_experiment_id == (None if fresh_s is None else 7)
 
@@ -236,6 +236,16 @@ def test_a_canary_takes_a_small_drift_out():
             found[i] += bool(change_points(list(np.exp(logs))))
     assert found[0] >= 0.2 * SERIES  # without a canary, drift is reported as a change
     assert found[1] <= 0.05 * SERIES
+
+
+@pytest.mark.parametrize(("cause", "state"), [("unproven", "suspected"), ("software", "confirmed")])
+def test_two_occasions_without_a_canary_confirm_nothing(cause, state):
+    """The machine may have changed with the software, and nothing shows how much it changes. A canary shows it."""
+    confirmation, fresh_s = Confirmation(7, frozenset(), False), [s * 1.05 for s in BEFORE[:6]]
+    for occasions in ((), [0] * 4 + [1] * 4):
+        found = alert(replace(CHANGE, cause=cause), BEFORE, confirmation, fresh_s, occasions=occasions)
+        assert found.state == state
+        assert ("only 3 earlier occasions show" in found.reason) == (state == "suspected")
 
 
 def test_occasions_that_differ_as_much_confirm_nothing():

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -80,9 +82,29 @@ def test_holms_example():
     assert statistics.holm([]) == []
 
 
+def drifting(make_result, n, occasion=None):
+    """Processes that become slower from block to block, in any order."""
+    made = [Process(100 + n - i, make_result([9.0, *[1 + 0.01 * i] * 2]), occasion=occasion, block=i) for i in range(n)]
+    return [made[7 * i % n] for i in range(n)]
+
+
+def test_a_median_of_values_that_are_not_independent_has_no_bounds(make_result):
+    """Fewer than ten values cannot show it."""
+    assert statistics.step_interval(drifting(make_result, 9)).low is not None
+    found = statistics.step_interval(drifting(make_result, 12))
+    assert (found.median, found.low, found.high) == (pytest.approx(1.055), None, None)
+    one = Process(1, make_result([9.0, *(1 + 0.01 * i for i in range(12))]))
+    assert statistics.step_interval([one]).low is None
+    assert statistics.step_interval([Process(1, make_result([9.0, *(1 + 0.01 * (7 * i % 12) for i in range(12))]))]).low
+    days = of(make_result, *[level + 0.001 * (7 * i % 8) for level in (1.0, 1.1) for i in range(8)])
+    days = [dataclasses.replace(p, occasion=i // 8, block=i % 8) for i, p in enumerate(days)]
+    assert statistics.step_interval([p for both in zip(days[:8], days[8:], strict=True) for p in both]).low is None
+    assert statistics.step_interval(days[:8]).low is not None
+
+
 @pytest.mark.parametrize("processes", [6, 12])
 def test_a_median_that_a_stopping_rule_looked_at_has_the_bounds_of_a_confidence_sequence(make_result, processes):
-    steps_s = [1.0 + 0.01 * i for i in range(processes)]
+    steps_s = [1.0 + 0.01 * (7 * i % processes) for i in range(processes)]
     made = [Process(i, make_result([9.0, s, s]), stop_rule=True) for i, s in enumerate(steps_s)]
     found = statistics.step_interval(made)
     assert (found.low, found.high) == (sequential_bounds(steps_s) or (None, None))
