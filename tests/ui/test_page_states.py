@@ -36,6 +36,19 @@ def fail(route):
     route.fulfill(status=500, content_type="application/problem+json", body=PROBLEM_JSON, headers=headers)
 
 
+def answer_once(tab, asked, answer):
+    """Answer the first request whose URL matches; later ones reach the server. Returns the answered request's URL, in a
+    list that is empty until then."""
+    answered = []
+
+    def handle(route):
+        answered.append(route.request.url)
+        answer(route)
+
+    tab.page.route(asked, handle, times=1)
+    return answered
+
+
 @pytest.mark.parametrize("where", ASKED)
 def test_a_page_that_loads_shows_its_shape_and_is_accessible(world, tab, where):
     held = []
@@ -93,16 +106,7 @@ def test_what_is_known_stays_beside_an_error(world, tab):
     ],
 )
 def test_a_question_that_does_not_reach_the_server_is_asked_again(world, tab, where, question, wanted):
-    lost = []
-
-    def lose(route):
-        if lost:
-            route.continue_()
-        else:
-            lost.append(route.request.url)
-            route.abort("connectionreset")
-
-    tab.page.route(pattern(world, question), lose)
+    lost = answer_once(tab, pattern(world, question), lambda route: route.abort("connectionreset"))
     page = tab.open(address(world, where))
     expect(page.locator(wanted).first).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -123,40 +127,26 @@ def test_what_has_ended_opens_no_stream(world, tab):
 
 def test_a_run_that_ends_while_its_page_loads_is_asked_for_again(world, tab):
     run = httpx.get(f"{world.home.url}/api/v1/runs/{world.failed_run}").json()
-    before = [{**run, "state": "running", "finished_at": None, "error": None}]
-
-    def answer(route):
-        if before:
-            route.fulfill(json=before.pop())
-        else:
-            route.continue_()
-
-    tab.page.route(pattern(world, f"runs/{world.failed_run}"), answer)
+    before = {**run, "state": "running", "finished_at": None, "error": None}
+    answered = answer_once(tab, pattern(world, f"runs/{world.failed_run}"), lambda route: route.fulfill(json=before))
     page = tab.open(address(world, "run?id=FAILED"))
     expect(page.locator(".verdict")).to_contain_text("failed")
-    assert before == []
+    assert answered
 
 
 def test_an_experiment_whose_last_event_was_not_heard_is_shown_as_ended(world, tab):
     """The answer that says so may come before the event; then its stream is closed."""
     ended = httpx.get(f"{world.home.url}/api/v1/experiments/{world.compared}").json()
     active = {**ended, "state": "active", "by_state": {"running": 1, "succeeded": ended["runs"] - 1}, "verdict": None}
-    before = [active]
     state = {key: active[key] for key in ("state", "runs", "by_state")} | {"active": []}
     told = json.dumps({"topic": f"experiment:{world.compared}", "data": state})
-
-    def answer(route):
-        if before:
-            route.fulfill(json=before.pop())
-        else:
-            route.continue_()
-
-    tab.page.route(pattern(world, f"experiments/{world.compared}"), answer)
+    asked = pattern(world, f"experiments/{world.compared}")
+    answered = answer_once(tab, asked, lambda route: route.fulfill(json=active))
     tab.page.route("**/api/v1/events?*", lambda route: route.fulfill(body=f"event: changed\ndata: {told}\n\n"))
     page = tab.open(address(world, "experiment?id=COMPARED"))
     expect(page.get_by_text(f"{ended['runs']} succeeded", exact=True)).to_be_visible()
     expect(page.locator(".verdict").first).not_to_contain_text("running")
-    assert before == []
+    assert answered
 
 
 def test_a_log_is_asked_for_once_though_its_page_is_hidden_and_seen_meanwhile(world, tab):
