@@ -43,8 +43,8 @@ class Side:
 
 @dataclass(frozen=True)
 class InstructionsRatio:
-    """The second metric: instructions of a step of A over those of B. ratio: null if they are unknown; `reason` says
-    why."""
+    """The second metric: instructions of a step of A over those of B. ratio: null if they are unknown; no bounds if
+    they are not independent. `reason` says why."""
 
     ratio: float | None
     ratio_low: float | None = None
@@ -140,7 +140,10 @@ def _instructions(a: Sequence[Process], b: Sequence[Process]) -> InstructionsRat
     lacking = next((why for value, why in (process.instructions for process in (*a, *b)) if value is None), None)
     if lacking is not None:
         return InstructionsRatio(None, reason=lacking)
-    found = weigh(a, b, lambda process: process.instructions[0] or 0.0).estimate
+    evidence = weigh(a, b, lambda process: process.instructions[0] or 0.0)
+    found = evidence.estimate
+    if evidence.broken:
+        return InstructionsRatio(found.value, n=found.n, reason=f"the values show {' and '.join(evidence.broken)}")
     return InstructionsRatio(found.value, found.low, found.high, found.n)
 
 

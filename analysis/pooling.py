@@ -20,6 +20,7 @@ from taskloom.analysis.estimators import FEWEST, TAIL, Estimate, anytime, of_log
 from taskloom.analysis.rank_tests import Floats
 
 Strata = Literal["places", "occasions"]
+FEWEST_IN_STRATUM = 3  # pairs, where strata are fewer than a sample
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,10 @@ def _of_these(strata: Sequence[Floats]) -> Estimate:
 
 
 def _half_width(strata: Sequence[Floats]) -> float | None:
-    """None if a stratum has a single pair, which has no variance."""
+    """None for a stratum of too few pairs: beside a large one, a variance of two pairs covers 87 to 93 %."""
     from scipy import special
 
-    if min(map(len, strata)) < 2:
+    if min(map(len, strata)) < FEWEST_IN_STRATUM:
         return None
     degrees = np.array([len(logs) - 1 for logs in strata])
     variances = np.array([logs.var(ddof=1) / len(logs) for logs in strata])

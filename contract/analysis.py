@@ -47,10 +47,10 @@ class Instructions(Model):
     """The second metric of a comparison, from the processor's counters."""
 
     ratio: float | None = Field(description="instructions of a step of A / of B; null: unknown")
-    ratio_low: float | None = Field(None, description="exact 95 % interval; null: too few values")
+    ratio_low: float | None = Field(None, description="exact 95 % interval; null: too few values, or dependent ones")
     ratio_high: float | None = None
     n: int = Field(0, description="number of values behind the ratio")
-    reason: str = Field("", description="why there is no ratio")
+    reason: str = Field("", description="why there is no ratio, or no interval of dependent values")
 
 
 class Comparison(Model):

@@ -71,7 +71,8 @@ def answer(document: Document) -> str:
     ]
     columns = ["other settings", str(sweep["axis"]), "verdict", f"ratio {AT_95}", "p, adjusted", "superiority",
                "instructions ratio", "sample"]  # fmt: skip
-    lacking = sorted({why for row in sweep["rows"] if (why := (row.get("instructions") or {}).get("reason"))})
+    counts = [row.get("instructions") or {"ratio": None, "reason": ""} for row in sweep["rows"]]
+    lacking = sorted({count["reason"] for count in counts if count["ratio"] is None and count["reason"]})
     told = f" Instructions are unknown: {'; '.join(lacking)}." if lacking else ""
     legend = f"{ratio_of(sweep)} (Hodges-Lehmann); above 1: {faster_above_1(sweep)} is faster"
     return (

@@ -24,9 +24,10 @@ def test_recordings_within_an_hour_are_one_occasion():
 
 
 def test_two_occasions_say_what_they_are_about():
-    made = [record("2026-11-21T20:00:00+00:00", [1.5, 1.52, 1.51]), record("2026-11-22T00:00:00+00:00", [1.8, 1.82])]
+    made = [record("2026-11-21T20:00:00+00:00", [1.5, 1.52, 1.51])]
+    made.append(record("2026-11-22T00:00:00+00:00", [1.8, 1.82, 1.81]))
     (row,) = combined([*made, record("2026-11-21T20:30:00+00:00", [1.49])], "task")
-    assert (row["occasions"], row["rounds"], row["scope"]) == (2, [4, 2], "these 2 occasions only")
+    assert (row["occasions"], row["rounds"], row["scope"]) == (2, [4, 3], "these 2 occasions only")
     assert row["ratio"] == pytest.approx((1.505 * 1.81) ** 0.5, rel=1e-3)
     assert row["ratio_interval"][0] < row["ratio"] < row["ratio_interval"][1]
     assert (row["lowest"], row["highest"]) == pytest.approx((1.505, 1.81), rel=1e-3)
@@ -86,6 +87,20 @@ def test_schedulers_are_combined_against_the_first_row():
             "rows": [{"variant": "fork-join"}]}  # fmt: skip
     (row,) = combined([made])
     assert (row["variant"], row["ratio"]) == ("task", pytest.approx(0.8))
+
+
+def test_rounds_that_drift_are_recorded_without_an_interval():
+    mixed = [1 + 0.01 * (7 * i % 12) for i in range(12)]
+    assert ratio(mixed, [1.0] * 12)["ratio_interval"] is not None
+    assert ratio(sorted(mixed), [1.0] * 12)["ratio_interval"] is None
+
+
+def test_two_rounds_of_an_occasion_leave_no_interval():
+    """Beside many rounds, a variance of two covers too little."""
+    many = record("2026-11-21T20:00:00+00:00", [1.5 + 0.01 * (i % 3) for i in range(20)])
+    for few, known in (([1.8, 1.82], False), ([1.8, 1.82, 1.81], True)):
+        (row,) = combined([many, record("2026-11-22T00:00:00+00:00", few)], "task")
+        assert (row["ratio_interval"] is not None) is known
 
 
 def test_fewer_than_six_rounds_are_recorded_without_an_interval():

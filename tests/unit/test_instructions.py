@@ -43,12 +43,12 @@ def test_a_result_without_counters_says_so(make_result):
     assert instructions_per_step(make_result()) == (None, "instructions were not counted")
 
 
-def sides(make_result, **b):
-    """Seven blocks of a variant with 4e9 instructions and of one with `b`."""
+def sides(make_result, blocks=7, **b):
+    """Blocks of a variant with 4e9 instructions and of one with `b`."""
     return [
         [Process(100 * side + i, counted(make_result, **{"scheduler": name, **extra}), {"scheduler": name}, ("d", i),
                  "d", i)
-         for i in range(7)]
+         for i in range(blocks)]
         for side, (name, extra) in enumerate([("fork-join", {}), ("task", b)])
     ]  # fmt: skip
 
@@ -61,6 +61,17 @@ def test_a_comparison_tells_of_instructions_beside_the_time(make_result):
     assert found.instructions.ratio_low == found.instructions.ratio_high == pytest.approx(2.0)
     (row,) = sweep([*a, *b]).rows
     assert row.instructions == found.instructions
+
+
+def test_instructions_that_drift_have_no_interval(make_result):
+    a, b = sides(make_result, per_thread=(1e9, 1e9), blocks=12)
+    for i, process in enumerate(b):
+        for thread in process.result["counters"]["threads"]:
+            thread["instructions"] *= 1 + 0.01 * i
+    found = compare(a, b).instructions
+    assert (found.ratio_low, found.ratio_high, found.n) == (None, None, 12)
+    assert 1.8 < found.ratio < 2.0
+    assert "the values show a drift over the blocks" in found.reason or "neighbours resemble" in found.reason
 
 
 def test_one_process_that_was_not_counted_leaves_no_ratio(make_result):

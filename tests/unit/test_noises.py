@@ -13,6 +13,7 @@ import pytest
 from taskloom.analysis.comparison import decide, interleaved
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import anytime, of_logs, paired, sequential_bounds, unpaired, walsh_rows
+from taskloom.analysis.history import change_points
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.statistics import holm, median_bounds
 
@@ -187,6 +188,38 @@ def test_pooled_intervals_cover_whom_they_are_about(noise, places, spread):
         missed += not math.log(low) <= truth <= math.log(high)
         assert pooled.scope == (f"places like these {places}" if places >= 6 else f"these {places} places only")
     assert missed <= at_most(0.055, simulations)
+
+
+@pytest.mark.parametrize("noise", ["gauss", "t2", "lognormal", "bimodal", "outliers", "coarse clock"])
+@pytest.mark.parametrize("sizes", [(3, 20), (3, 3, 20), (2, 20)])
+def test_pooled_intervals_cover_places_of_unequal_size_and_spread(noise, sizes):
+    """One place may lose most of its runs. Two pairs are too few: their variance is often far too small."""
+    rng, missed, simulations = np.random.default_rng([7, *sizes]), 0, 600
+    for a, b in times(noise, sum(sizes), simulations=simulations):
+        logs = np.split(np.log(a) - np.log(b), np.cumsum(sizes)[:-1])
+        effects = rng.normal(0, 0.02, len(sizes))
+        found = pool([s * x + e for s, x, e in zip(rng.choice([0.5, 1, 3], len(sizes)), logs, effects, strict=True)],
+                     "places").estimate  # fmt: skip
+        assert (found.low is None) == (min(sizes) < 3)
+        missed += found.low is not None and not math.log(found.low) <= effects.mean() <= math.log(found.high)
+    assert missed <= at_most(0.055, simulations), missed
+
+
+@pytest.mark.parametrize("change", [0.02, 0.03, 0.05])
+@pytest.mark.parametrize("runs", [8, 15, 30])
+def test_intervals_of_a_change_in_history_cover_where_it_is_found(change, runs):
+    """The position is chosen by the same values, which costs hardly any coverage."""
+    rng, missed, found = np.random.default_rng([9, runs]), 0, 0
+    for _ in range(150):
+        values = np.exp(np.concatenate([rng.normal(0, 0.01, runs), rng.normal(change, 0.01, runs)]))
+        starts = change_points(list(values))
+        if len(starts) != 1 or min(starts[0], 2 * runs - starts[0]) < 6:
+            continue
+        ratio = unpaired(values[starts[0] :], values[: starts[0]])
+        missed += not math.log(ratio.low) <= change <= math.log(ratio.high)
+        found += 1
+    assert found >= 50
+    assert missed <= at_most(0.05, found)
 
 
 def test_two_occasions_compared_side_by_side_are_called_for_their_weather():

@@ -81,7 +81,7 @@ def test_an_undecided_comparison_says_what_it_lacks(found, changes, missing):
             "There are too few runs: one of 2 pooled ratios needs at least 7.",
         ),
         ({"ratio_low": None, "pairs": 4}, "A verdict needs at least 6 pairs of runs."),
-        ({"ratio_low": None}, "A verdict needs at least two pairs of runs with each slicing."),
+        ({"ratio_low": None}, "A verdict needs at least 3 pairs of runs with each slicing."),
         ({"diagnosis": [RESEMBLE]}, f"The interval does not hold, because the values show {RESEMBLE}."),
     ],
 )

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, or_, select, update
 
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.estimators import FEWEST
+from taskloom.analysis.pooling import FEWEST_IN_STRATUM
 from taskloom.analysis.sweep import Pooled, Sweep, SweepRow
 from taskloom.contract.experiments import Verdict
 from taskloom.contract.webhooks import VerdictKnown
@@ -100,7 +101,7 @@ def _missing(row: Pooled | SweepRow) -> str:
     if (row.pairs if isinstance(row, Pooled) else row.n) < FEWEST:
         return f"A verdict needs at least {FEWEST} pairs of runs."
     if isinstance(row, Pooled):
-        return "A verdict needs at least two pairs of runs with each slicing."
+        return f"A verdict needs at least {FEWEST_IN_STRATUM} pairs of runs with each slicing."
     return "A verdict needs runs in interleaved blocks."
 
 
