@@ -71,7 +71,8 @@ class ExperimentRequest(Request):
     )
     order: Literal["interleaved", "sequential"] = Field(
         "interleaved",
-        description="interleaved: each repetition is a block in which every variant runs once, in random order",
+        description="interleaved: each repetition is a block in which every variant runs once, in random order; "
+        "every second block has the reverse order of the one before",
     )
     seed: int = Field(0, ge=0, le=2**63 - 1, description="seed of the blocks' order")
     priority: int = Field(0, ge=-100, le=100, description="higher runs first")

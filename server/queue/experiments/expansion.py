@@ -106,16 +106,20 @@ def _refuse_size(runs: int, max_runs: int) -> None:
 
 
 def order(request: ExperimentRequest, variants: int) -> list[Planned]:
-    """The runs in order. interleaved: each repetition is a block, with each variant once, shuffled by the seed.
+    """The runs in order. interleaved: each repetition is a block, with each variant once, shuffled by the seed. Every
+    second block has the reverse order of the one before, so that of any two variants each runs first equally often.
     sequential: variant by variant, and each run is a block of its own."""
     if request.order == "sequential":
         pairs = itertools.product(range(variants), range(request.repetitions))
         return [Planned(i, i, repetition + 1, variant) for i, (variant, repetition) in enumerate(pairs)]
     shuffler = random.Random(request.seed)
     planned: list[Planned] = []
+    turn = list(range(variants))
     for block in range(request.repetitions):
-        turn = list(range(variants))
-        shuffler.shuffle(turn)
+        if block % 2:
+            turn.reverse()
+        else:
+            shuffler.shuffle(turn)
         planned.extend(Planned(block * variants + i, block, block + 1, variant) for i, variant in enumerate(turn))
     return planned
 
