@@ -329,8 +329,8 @@ def alert(
 ) -> Alert:
     """suspected -> confirming -> confirmed or dismissed: fresh runs against those before the change.
 
-    before, fresh: values of the series, over canary if there is one; occasions: those of `before`. Without a
-    canary, slower fresh runs confirm nothing if the software is the same, or too few occasions are known.
+    before, fresh: values of the series, over canary if there is one; occasions: those of `before`. Without different
+    software and without a canary, slower fresh runs confirm only the environment.
     """
     if confirmation is None:
         said = "; the software is the same, so the environment has changed" if change.cause == "environment" else ""
@@ -350,19 +350,15 @@ def alert(
     if change.cause == "environment":
         told = f"environment: the software is the same, and the runs have no canary; {told}"
         return Alert(change, "suspected", identity, told)
-    beyond = _beyond_occasions(before, occasions, fresh)
-    if beyond is False:
+    if not _beyond_occasions(before, occasions, fresh):
         return Alert(change, "suspected", identity, f"{told}; but occasions before the change differed as much")
-    if beyond is None and change.cause == "unproven":
-        told += f"; without a canary, only {FEWEST_OCCASIONS} earlier occasions show how much the machine changes"
-        return Alert(change, "suspected", identity, told)
     if change.cause == "unproven":
         told += "; without a canary, the machine may have changed with the software"
     return Alert(change, "confirmed", identity, told)
 
 
-def _beyond_occasions(before: Sequence[float], occasions: Sequence[Hashable], fresh: Sequence[float]) -> bool | None:
-    """Whether fresh runs lie above Student's prediction interval for another occasion like those before; None if there
+def _beyond_occasions(before: Sequence[float], occasions: Sequence[Hashable], fresh: Sequence[float]) -> bool:
+    """Whether fresh runs lie above Student's prediction interval for another occasion like those before; true if there
     are too few occasions to estimate how much they differ."""
     from scipy import special
 
@@ -371,7 +367,7 @@ def _beyond_occasions(before: Sequence[float], occasions: Sequence[Hashable], fr
         if occasion is not None:
             known.setdefault(occasion, []).append(math.log(value))
     if len(known) < FEWEST_OCCASIONS:
-        return None
+        return True
     medians = np.array([median(values) for values in known.values()])
     reach = float(special.stdtrit(len(medians) - 1, CONFIDENCE)) * medians.std(ddof=1)
     limit = medians.mean() + reach * math.sqrt(1 + 1 / len(medians))

@@ -24,7 +24,7 @@ NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
 @pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("canary_s", "cause", "again", "state"),
-    [(0.02, "software", 1.1, "confirmed"), (0.02, "software", 1.0, "dismissed"), (None, "unproven", 1.1, "suspected")],
+    [(0.02, "software", 1.1, "confirmed"), (0.02, "software", 1.0, "dismissed"), (None, "unproven", 1.1, "confirmed")],
 )
 def test_a_regression_is_suspected_confirmed_by_fresh_runs_or_dismissed(
     api, make_result, canary_s, cause, again, state
