@@ -59,7 +59,8 @@ class Problem(TaskloomError):
         self.problem = problem
         named = "; ".join(map(_named, problem.errors or []))
         hint = "; set TASKLOOM_TOKEN to a key of this server" if problem.status == 401 else ""
-        super().__init__((named or f"{problem.title}: {problem.detail}") + hint)
+        reason = named or f"{problem.title}: {problem.detail}"
+        super().__init__(f"{reason.rstrip('.')}{hint}" if hint else reason)
 
     def to_dict(self) -> dict[str, Any]:
         return self.problem.model_dump(exclude_none=True)

@@ -82,8 +82,9 @@ class ClaimLoop:
                 if self._settings.once:
                     succeeded = verdict is not None and verdict.outcome == "succeeded"
                     return EXIT_OK if succeeded else EXIT_RUN_FAILED
-        except GaveUp:
-            self._report.say("gave-up", "stopping: the server does not answer; undelivered results stay in the spool")
+        except GaveUp as error:
+            told = f"stopping while a request is retried ({error}); undelivered results stay in the spool"
+            self._report.say("gave-up", told, reason=str(error))
         except Refused as error:
             self._report.say("refused", f"the server refuses this worker: {error}", problem=error.problem)
             return EXIT_REFUSED

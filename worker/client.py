@@ -41,7 +41,8 @@ class Refused(Exception):
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
         hint = "; set TASKLOOM_TOKEN to a key of scope worker" if status == 401 else ""
-        super().__init__(f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": ") + hint)
+        reason = f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": ")
+        super().__init__(f"{reason.rstrip('.')}{hint}" if hint else reason)
         self.status, self.problem = status, problem
         self.slug = str(problem.get("type", "")).removeprefix(OURS)
 

@@ -25,7 +25,7 @@ class Unreachable(Exception):
 
 
 class GaveUp(Exception):
-    """The worker was asked to stop while it waited to retry."""
+    """The worker stopped while it waited to retry. The message is the reason for the retry."""
 
 
 @dataclass(frozen=True)
@@ -72,4 +72,4 @@ def call_until_answered(
             delay_s = policy.delay_s(failures, error.retry_after_s)
             told(error, delay_s)
             if not pause(delay_s):
-                raise GaveUp from error
+                raise GaveUp(str(error)) from error

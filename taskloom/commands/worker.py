@@ -17,7 +17,8 @@ from taskloom import extras
 @click.option("--cores", metavar="LIST", help="cores to pin trainers to, such as 0-3,8 [TASKLOOM_CORES, all]")
 @click.option("--label", multiple=True, metavar="K=V", help="a label that runs may require [TASKLOOM_LABELS]")
 @click.option("--drain", type=click.Choice(["finish", "release"]), help="what SIGTERM does to the run [TASKLOOM_DRAIN]")
-@click.option("--spool", metavar="DIR", help="folder of undelivered results [TASKLOOM_SPOOL]")
+@click.option("--spool", metavar="DIR", help="folder of undelivered results "
+              "[TASKLOOM_SPOOL, ~/.local/state/taskloom/spool/WORKER_ID]")  # fmt: skip
 @click.option("--data-root", metavar="DIR", help="folder of token files for runs [TASKLOOM_DATA_ROOT]")
 @click.option("--checkpoint-root", metavar="DIR", help="folder of weights for runs [TASKLOOM_CHECKPOINT_ROOT]")
 @click.option("--walltime", metavar="TIME", help="remaining lifetime, such as 2h [TASKLOOM_WALLTIME, the Slurm job]")

@@ -57,11 +57,11 @@ def test_workers_leave_no_temporary_folders(home: House, client: Client) -> None
 
 
 @pytest.mark.slow
-def test_an_idle_worker_leaves_a_server_that_does_not_answer(home: House) -> None:
+def test_an_idle_worker_leaves_a_server_that_does_not_answer_and_says_why(home: House) -> None:
     home.server.popen.kill()
     home.server.wait()
     worker = home.start_worker("quick", "--idle-exit", "1s")
-    worker.event("gave-up")
+    assert "refused" in worker.event("gave-up")["reason"]
     assert worker.wait() == 0
 
 

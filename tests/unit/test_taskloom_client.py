@@ -102,13 +102,13 @@ def test_an_analysis_without_rows_is_not_understood(script: Script, client: Clie
 def test_problems_are_errors_of_their_kind(
     script: Script, client: Client, status: int, kind: type[TaskloomError], exit_code: int
 ) -> None:
-    script.answer(status, {"type": "/problems/x", "title": "T", "status": status, "detail": "why", "current": "failed"})
-    with pytest.raises(kind, match="T: why") as raised:
+    script.answer(status, {"type": "/problems/x", "title": "T", "status": status, "detail": "No.", "current": "failed"})
+    with pytest.raises(kind, match="T: No") as raised:
         client.run(1)
     assert type(raised.value) is kind
     assert raised.value.exit_code == exit_code
     assert raised.value.to_dict()["current"] == "failed"
-    assert ("set TASKLOOM_TOKEN" in str(raised.value)) is (status == 401)
+    assert ("T: No; set TASKLOOM_TOKEN" in str(raised.value)) is (status == 401)
 
 
 def test_a_problem_with_fields_names_them(script: Script, client: Client) -> None:

@@ -66,7 +66,7 @@ def test_a_server_that_is_down_or_busy_is_worth_another_try(script: Script, clie
     assert raised.value.retry_after_s == 3.0
 
 
-PROBLEM = {"type": "/problems/lease-lost", "title": "Lease is lost", "detail": "gone"}
+PROBLEM = {"type": "/problems/lease-lost", "title": "Lease is lost", "detail": "It is gone."}
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 409, 413, 422])
@@ -76,7 +76,7 @@ def test_a_problem_of_the_server_is_its_answer(script: Script, client: ServerCli
         client.claim(CLAIM)
     assert raised.value.status == status
     assert raised.value.problem["type"] == "/problems/lease-lost"
-    assert ("set TASKLOOM_TOKEN" in str(raised.value)) is (status == 401)
+    assert ("It is gone; set TASKLOOM_TOKEN" in str(raised.value)) is (status == 401)
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 405, 409, 410, 413, 422])

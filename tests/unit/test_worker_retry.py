@@ -67,5 +67,5 @@ def test_other_errors_are_not_retried_and_a_stop_ends_the_waiting() -> None:
 
     with pytest.raises(ValueError):
         call_until_answered(refuse, lambda _: True, lambda *_: None)
-    with pytest.raises(GaveUp):
+    with pytest.raises(GaveUp, match="down"):
         call_until_answered(down, lambda _: False, lambda *_: None)
