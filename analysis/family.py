@@ -37,10 +37,11 @@ class Family:
         return next(n for n in itertools.count(FEWEST) if self.smallest_p(n, test) < 1 - CONFIDENCE)
 
     def shortage(self, test: Test = "signed-rank") -> str:
-        """One of these statements needs at least so many."""
+        """Text: the number of pairs that one of these statements needs at least."""
         return f"one of {self} needs at least {self.needed(test)}"
 
 
 def decidable(low: float | None, n: int, test: Test, statements: int) -> bool:
-    """Whether a ratio of n pairs (two samples: n a side) can be decided as one of so many. low: of its interval."""
+    """Whether a ratio of n pairs (two samples: n a side) can be decided among this number of statements. low: lower
+    bound of its interval."""
     return low is not None and statements * smallest_p_value(test, n) < 1 - CONFIDENCE

@@ -51,13 +51,17 @@ class SeriesPoint:
 
 @dataclass(frozen=True)
 class Change:
-    """Between two neighbouring runs the level changed. ratio: after / before, above 1 slower; of steps over canary
-    where there are canaries. Bounds are null for fewer than six runs a side, and where neighbours resemble each other;
-    they take the change to be where it was found, and do not cover a change that is not there.
-    differs: software that changed with it; builds: if that is the trainer's sources alone, their hashes before and
-    after, so that both can be run in turn. cause: software, if the software changed and the canary did not;
-    environment, if the software did not change and no canary contradicts; unproven: the software changed, and no canary
-    shows whether the machine changed too; unexplained: neither software nor canary changed."""
+    """A change of level between two neighbouring runs.
+
+    ratio: after / before, above 1 slower; of step time / canary time if the runs have canaries. Its bounds are null for
+    fewer than six runs on a side, and for runs that are not independent. They assume that there is a change and that it
+    is where it was found.
+    differs: software that changed at the same time. builds: hashes of the trainer's sources before and after, if
+    nothing else changed, so that fresh runs can compare both.
+    cause: software: the software changed and the canary did not; environment: the software did not change, and no
+    canary contradicts; unproven: the software changed, and no canary shows whether the machine changed too;
+    unexplained: neither software nor canary changed.
+    """
 
     last_before: int
     first_after: int
@@ -90,7 +94,7 @@ class Series:
     points: list[SeriesPoint]
     changes: list[Change]
     alerts: list[Alert]
-    over_canary: bool = False  # changes are of step time over canary
+    over_canary: bool = False  # changes are of step time / canary time
 
 
 @dataclass(frozen=True)
@@ -125,10 +129,10 @@ class Confirmation:
 def change_points(values: Sequence[float], noise_floor: float = NOISE_FLOOR) -> list[int]:
     """Index at which each new level begins; levels within the noise floor of each other are merged.
 
-    Optimal segmentation of the ranks (so that outliers count no more than any other run), with a penalty for each
-    change; then of each segment's own ranks, because a large change hides small ones in the ranks of all runs.
-    Autocorrelation increases the penalty. A change that a line fits as well is a drift and is dropped. Sources:
-    Killick, Fearnhead & Eckley 2012; Truong, Oudre & Vayatis 2020 (ruptures); Romano et al. 2022 (AR(1)).
+    The ranks are segmented optimally, with a penalty for each change. Ranks give an outlier no more weight than another
+    run. Each segment is then segmented by its own ranks, because a large change hides small ones in the ranks of all
+    runs. Autocorrelation increases the penalty. A change that a line fits equally well is a drift and is dropped.
+    Sources: Killick, Fearnhead & Eckley 2012; Truong, Oudre & Vayatis 2020 (ruptures); Romano et al. 2022 (AR(1)).
     """
     found = _steps_only(np.log(np.asarray(values, np.float64)), _segments(values))
     while found:
@@ -159,8 +163,10 @@ def _segments(values: Sequence[float]) -> list[int]:
 
 
 def autocorrelation(values: Floats, search: Any) -> float:
-    """Autocorrelation of neighbours, from 0 to MOST_RHO, around the best one, two or three changes, whichever leaves
-    least, so that changes do not count as autocorrelation. Fitted levels reduce it; k (k + 1) / n corrects that.
+    """Autocorrelation of neighbours, from 0 to MOST_RHO, after the removal of changes.
+
+    It is estimated around the best one, two and three changes, and the smallest estimate counts, so that changes do not
+    count as autocorrelation. Fitting k changes reduces the estimate; k (k + 1) / n corrects that.
 
     search: a fitted segmentation, which returns the best positions for a number of changes.
     """
@@ -211,8 +217,8 @@ def _step(values: Sequence[float], found: Sequence[int], i: int) -> float:
 def series(
     processes: Sequence[Process], confirmations: Mapping[int, Confirmation], noise_floor: float = NOISE_FLOOR
 ) -> list[Series]:
-    """Every series among processes, which are given oldest first; series with most runs first. confirmations: by the
-    run after the change. Their runs are not part of the history, because they judge it."""
+    """Every series among the processes, those with most runs first. processes: oldest first. confirmations: by the run
+    after the change. Their runs are not part of the history, because they judge it."""
     groups: dict[str, list[Process]] = {}
     for process in processes:
         groups.setdefault(series_key(process.config, process.environment), []).append(process)
@@ -329,8 +335,8 @@ def alert(
 ) -> Alert:
     """suspected -> confirming -> confirmed or dismissed: fresh runs against those before the change.
 
-    before, fresh: values of the series, over canary if there is one; occasions: those of `before`. Without different
-    software and without a canary, slower fresh runs confirm only the environment.
+    before, fresh: values of the series, divided by the canary's time if there is one. occasions: of `before`. If the
+    software is the same and there is no canary, slower fresh runs show only that the environment changed.
     """
     if confirmation is None:
         said = "; the software is the same, so the environment has changed" if change.cause == "environment" else ""

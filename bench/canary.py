@@ -2,11 +2,12 @@
 
     python -m bench.canary --blocks 40
 
-A block is one short process of the trainer. Its target is the median of its timed steps, and its canary the one that
-every result carries (gpt2core/run/canary.py): their quotient is the value of a history. The spread of log(target) over
-blocks is compared with that of log(target / canary). Blocks begin one after the other and never wait for a quiet
-machine, since the host's changes are what is measured. Successive blocks resemble each other where a host keeps its
-level for minutes, so no figure has an interval; another hour is another sample. Written to --out (.json and .md).
+A block is one short process of the trainer. Its target is the median of its timed steps. Its canary is the one in
+every result (gpt2core/run/canary.py). A history consists of values target / canary. This benchmark compares the spread
+of log(target) over blocks with the spread of log(target / canary). Blocks run one after the other and never wait for a
+quiet machine, since the host's changes are what is measured. A host may keep its level for minutes, so successive
+blocks are not independent and no figure has an interval. Repeat it at another hour for another sample. Results are
+written to --out (.json and .md).
 """
 
 from __future__ import annotations

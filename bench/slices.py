@@ -135,7 +135,7 @@ class Trial:
         )  # fmt: skip
 
     def auto(self, case: Case, threads: int) -> Slices:
-        """Automatic slices for so many threads."""
+        """Automatic slices for this number of threads."""
         return slicing.sizes(self.config(case, threads))
 
     def measure(self, rounds: int, budget_s: float, order: random.Random) -> None:

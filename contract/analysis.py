@@ -80,7 +80,7 @@ class Comparison(Model):
     noise_floor: float | None = Field(
         None, description="declared beforehand, relative: smaller differences are ignored; the margin of equivalence"
     )
-    differs: list[str] = Field(description="differences beside the compared settings")
+    differs: list[str] = Field(description="differences other than the compared settings")
     marks: list[str] = Field(default_factory=list, description="runs with flagged steps or foreign load")
     reason: str
     ratio_middle: float | None = Field(None, description="median of the pairs' ratios, or ratio of medians")

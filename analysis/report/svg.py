@@ -88,7 +88,7 @@ def figure(width: float, height: float, parts: Sequence[str], title: str) -> str
 def x_axis(
     scale: Scale, top: float, bottom: float, label: str, show: Callable[[float], str], about: int = 6
 ) -> list[str]:
-    """Grid lines at about so many ticks, their labels and the axis's name below."""
+    """Grid lines at about this number of ticks, with labels; the axis's name is below."""
     parts = []
     for tick in scale.ticks(about):
         x = scale(tick)

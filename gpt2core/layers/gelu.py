@@ -35,7 +35,7 @@ def gelu_forward(out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
 
 @kernel
 def gelu_backward(dinp: Matrix, out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
-    """Compute the gradient of a GELU's input from that of its output, in place; compute the output again, since it was
+    """Compute the gradient of a GELU's input from that of its output, in place. Also recompute the output, which was
     not kept.
 
     Writes:   dinp (N, M): on entry the output's gradient, on exit the input's; out (N, M) =

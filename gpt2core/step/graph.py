@@ -198,8 +198,8 @@ def validate(program: Program, graph: Graph) -> None:
 
     This is the race detector. Raises GraphError that names two tasks and the conflicting memory.
 
-    The accesses to a region, in program order, fall into runs whose members do not conflict: reads, or reductions.
-    Two that conflict lie in different runs, so it is enough that all of a run come before all of the next.
+    In program order, the accesses to a region form runs whose members do not conflict: only reads, or only reductions.
+    Conflicting accesses are in different runs. So it is enough to prove that each run comes before the next one.
     """
     nodes = len(graph)
     before = paths.unrolled(paths.predecessors(nodes, graph.edges), graph.crossing)
@@ -225,9 +225,8 @@ def validate(program: Program, graph: Graph) -> None:
 
 
 def runs_of(program: Program, graph: Graph) -> dict[int, list[list[int]]]:
-    """For each region the nodes that access it, in runs that do not conflict, up to the first run that lies in the next
-    iteration.
-    """
+    """For each region the nodes that access it, in runs without conflicts, up to the first run of the next
+    iteration."""
     tasks = program.tasks
     runs: dict[int, list[list[int]]] = {}
     latest: dict[int, Access] = {}
@@ -243,7 +242,7 @@ def runs_of(program: Program, graph: Graph) -> dict[int, list[list[int]]]:
                 if region in latest and compatible(latest[region], access):
                     runs[region][-1].append(node)
                 elif shift and runs[region][-1][0] >= shift:
-                    closed.add(region)  # the runs of the next iteration are those of this one
+                    closed.add(region)  # later runs repeat those of the first iteration
                 else:
                     runs.setdefault(region, []).append([node])
                 latest[region] = access

@@ -33,7 +33,7 @@ class Parameter:
 
 
 def matrix(step: Builder, weight: Tensor, bias: Tensor | None) -> list[Parameter]:
-    """The blocks of a matrix, with those of its bias if it has one."""
+    """The blocks of a matrix, each with the same rows of the bias, if there is one."""
     rows, columns = step.shape(weight)
     second_at = slicing.block_rows(rows, columns) * columns
     tensors = [tensor for tensor in (weight, bias) if tensor]
@@ -44,7 +44,7 @@ def matrix(step: Builder, weight: Tensor, bias: Tensor | None) -> list[Parameter
 
 
 def block_grid(step: Builder, weight: Tensor, own: bool) -> Grid:
-    """A tile for each block of a matrix: its rows [out0, out1), and from which row on its gradient lies."""
+    """A tile for each block of a matrix: its rows [out0, out1), and the first row of its gradient."""
     blocks = slicing.cut_rows(*step.shape(weight))
     first, last = zip(*blocks, strict=True)
     labels = tuple(f"{weight.name} b{i}" for i in range(len(blocks)))

@@ -55,8 +55,8 @@ Weights = Mapping[str, NDArray[np.float32]]
 def read_model(path: str | Path, heads: int | None = None) -> ModelConfig:
     """The model, from the shapes of the tensors, each of which is checked against the others.
 
-    No shape contains the number of heads. It comes from the file's metadata (`n_head`, or `config` as JSON), else from
-    a config.json beside the file with the same number of channels, else from `heads`, else it is one for 64 channels.
+    No shape contains the number of heads. The first of these sources counts: the file's metadata (`n_head`, or `config`
+    as JSON), a config.json in the file's folder with the same number of channels, `heads`, one head per 64 channels.
     Raises UnreadableFile, BadMagic, BadVersion, TruncatedFile, CountMismatch, ShapeMismatch.
     """
     with opened(path) as file:
@@ -92,7 +92,7 @@ def read_weights(path: str | Path, model: ModelConfig, weights: Weights) -> None
 
 
 def write_weights(path: str | Path, model: ModelConfig, weights: Weights) -> None:
-    """Write the file in place. Needs memory for a second copy of the matrices meanwhile."""
+    """Write the file in place. Meanwhile the matrices are in memory twice."""
     tensors = {name: np.ascontiguousarray(ours) for name, ours in _places(model, weights)}
     try:
         save_file(tensors, path, {"format": "pt", "n_head": str(model.heads)})

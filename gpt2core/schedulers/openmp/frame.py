@@ -30,7 +30,7 @@ def flatten(values: Sequence[Ints | int]) -> Ints:
 
 @inlined
 def frame_at(address):
-    """The frame at an address, without its length: rows are known by their numbers."""
+    """The frame at an address. Its length is unknown; callers know the numbers of their rows."""
     return carray(pointer_i64(address), (1, CELLS))
 
 

@@ -1,4 +1,4 @@
-"""omp-task: each task is an OpenMP task with depend clauses, created anew in every step."""
+"""omp-task: each task is an OpenMP task with depend clauses, created again in every step."""
 
 from __future__ import annotations
 

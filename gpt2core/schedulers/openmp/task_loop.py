@@ -4,9 +4,9 @@ Depend clauses order the tasks of one parent only, so several creators could not
 most OpenMP programs. It waits at the graph's waits: a taskwait for sync = phase and step. With sync = none it passes
 the graph's gate (step/graph.py) before it creates another step, so that no more than two are active.
 
-Waiting is measured without the runtime's help. The creator waits from the call of a wait to its return, every other
-thread in the barrier behind all steps, except while they run tasks. The runtime does not say whether it looked for a
-task or had none; nor does OMPT, whose events begin and end where these calls do.
+Waiting is measured without the runtime's help. The creator waits from the call of a wait to its return. Every other
+thread waits in the barrier after all steps. The time in tasks is not part of either. The runtime does not show whether
+a waiting thread searched for a task or none was ready. OMPT does not either: its events begin and end with these calls.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class News:
 
 @dataclass(frozen=True)
 class First:
-    """A listener's first read of a topic. told: the position of the topic's listeners before the read; None if it had
-    no listener that had read it."""
+    """A listener's first read of a topic. told: the position of the topic's other listeners before the read; None if
+    none of them had read it."""
 
     news: News
     told: Heard | None
