@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +79,13 @@ def test_tile_registers_are_used_where_the_process_may(monkeypatch):
     refused = gemm.own("bf16")
     assert refused.entry is (own_product_of_pairs if DOT_BF16 else own_product_of_rounded)
     assert refused.version != "amx-bf16"  # other rounding: runs of both are told apart
+
+
+def test_tile_registers_are_permitted_where_linux_grants_them():
+    shown = set(Path("/proc/cpuinfo").read_text().split())
+    arch_prctl, request, tile_data = 158, 0x1023, 18
+    granted = {"amx_tile", "amx_bf16"} <= shown and not ctypes.CDLL(None).syscall(arch_prctl, request, tile_data)
+    assert tiles.permitted() == granted
 
 
 def test_the_system_may_refuse_tile_registers(monkeypatch):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +15,8 @@ from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, tiles
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
 from gpt2core.gemm.packing import DOT_BF16, pair
-from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
+from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH, PRODUCT_SCRATCH
+from gpt2core.step.tensors import ALIGN
 
 SHAPES = [
     (1, 1, 1),
@@ -23,9 +27,9 @@ SHAPES = [
     (5, 60, 2 * PRODUCT_DEPTH + 1),
     (PRODUCT_BLOCK // PRODUCT_DEPTH + 9, PANEL + 17, PRODUCT_DEPTH + 67),
     (PRODUCT_BLOCK // PRODUCT_DEPTH + 1, 20, 2 * PRODUCT_DEPTH),
+    (PRODUCT_BLOCK // 432 + 2, 20, 2 * 432 - 29),  # the rows of a block are no multiple of a tile's
 ]
-
-
+GUARD = 1 << 14  # words around the scratch
 OWN = {
     "fp32": gemm.own("fp32"),
     "bf16": gemm.own("bf16"),
@@ -50,10 +54,11 @@ def add_product(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
 
 
 def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b: int) -> np.ndarray:
-    """op(A) @ op(B) by our own code, which must not write outside C, read from C, or rely on clean scratch."""
+    """op(A) @ op(B) by our own code, which must not write outside C or scratch, read C, or rely on clean scratch."""
     m, k, n = *a.shape, b.shape[1]
-    words, scratch = new_scratch()
-    words[:] = -1  # NaN
+    words = np.full(PRODUCT_SCRATCH + 2 * GUARD, -1, np.int32)  # NaN
+    begin = -words.ctypes.data % ALIGN // 4 + ALIGN
+    scratch = words.ctypes.data + 4 * begin
     c = np.full((m + 2, n), np.nan, np.float32)
     c[-1], c[0] = 7, 7
     given_a = np.ascontiguousarray(a.T if trans_a else a)
@@ -62,6 +67,8 @@ def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b:
     time_product(by, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel())
     assert (c[0] == 7).all()
     assert (c[-1] == 7).all()
+    assert (words[:begin] == -1).all()
+    assert (words[begin + PRODUCT_SCRATCH :] == -1).all()
     return c[1:-1]
 
 
@@ -123,6 +130,21 @@ def test_a_row_does_not_depend_on_its_neighbours(precision):
     whole = product(precision, a, b, 0, 0)
     for i in (0, 7, 8, 18):
         assert product(precision, a[i : i + 1], b, 0, 0).tobytes() == whole[i : i + 1].tobytes()
+
+
+STATE_IN_USE = bytes.fromhex("b901000000 0f01d0 48c1e220 4809d0 c3")  # XGETBV with 1 in ECX, as a function
+TILE_STATE = 0b11 << 17  # configuration and content of tile registers
+
+
+def test_tile_registers_are_released():
+    """Otherwise Linux would save and restore 8 KiB at each switch of a thread that has multiplied once."""
+    if not tiles.permitted():
+        pytest.skip("the processor has no tile registers, or the system does not permit them")
+    code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(STATE_IN_USE)
+    in_use = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+    check("bf16", 33, 49, 65, 0, 0)
+    assert not in_use() & TILE_STATE
 
 
 @runtime

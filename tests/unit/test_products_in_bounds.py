@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import mmap
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from gpt2core.gemm import tiles
-from gpt2core.gemm.registers import DOT_BF16
-
-# A page without access follows each operand, so the process dies of the first access behind one.
-CODE = """
-import ctypes, itertools, mmap, sys
-import numpy as np
+from gpt2core.compile.jit import address_of, runtime
 from gpt2core.gemm import libraries, microkernel, multiply, tiles
+from gpt2core.gemm.registers import DOT_BF16
 from gpt2core.gemm.sizes import PANEL
 
-def at_end_of_page(count):
+
+@runtime
+def product(by, trans_a, trans_b, m, n, k, a, b, c, adds):
+    """A product of matrices without gaps."""
+    multiply.multiply(
+        by, trans_a, trans_b, m, n, k,
+        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, adds,
+    )  # fmt: skip
+
+
+def at_end_of_page(count: int) -> np.ndarray:
+    """Ones. A page without access follows them, so the process dies of the first access behind them."""
     size = -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE
     area = np.frombuffer(mmap.mmap(-1, size + mmap.PAGESIZE), np.uint8)
     behind = ctypes.c_void_p(area.ctypes.data + size)
@@ -26,22 +36,29 @@ def at_end_of_page(count):
     values[:] = 1
     return values
 
-words, scratch = multiply.new_scratch()
-assert sys.argv[1] != "tiles" or tiles.permitted()
-own = libraries.Library("own", "", getattr(multiply, f"own_product_of_{sys.argv[1]}"))
-rows = microkernel.REGISTER_ROWS
-for m, n, k in itertools.product((1, rows, 2 * rows + 1), (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17), (1, 5, 32, 67)):
-    for trans_a, trans_b in itertools.product((0, 1), (0, 1)):
-        a, b, c = (at_end_of_page(count) for count in (m * k, k * n, m * n))
-        multiply.time_product(own.by(n, scratch), trans_a, trans_b, m, n, k, a, b, c)
-        assert (c == k).all(), (m, n, k, trans_a, trans_b)
-print("done")
-"""
+
+def check(kind: str) -> None:
+    words, scratch = multiply.new_scratch()
+    assert kind != "tiles" or tiles.permitted()
+    own = libraries.Library("own", "", getattr(multiply, f"own_product_of_{kind}"))
+    rows, columns = microkernel.REGISTER_ROWS, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
+    for m, n, k in itertools.product((1, rows, 2 * rows + 1), columns, (1, 5, 32, 67)):
+        for trans_a, trans_b in itertools.product((0, 1), (0, 1)):
+            a, b, c = (at_end_of_page(count) for count in (m * k, k * n, m * n))
+            for adds in (0, 1):
+                product(own.by(n, scratch), trans_a, trans_b, m, n, k, a, b, c, adds)
+                assert (c == k + adds * k).all(), (m, n, k, trans_a, trans_b, adds)
+    del words
 
 
 @pytest.mark.parametrize("kind", ["floats", "pairs", "rounded", "tiles"])
 def test_nothing_behind_the_operands_is_accessed(kind: str) -> None:
     if (kind == "pairs" and not DOT_BF16) or (kind == "tiles" and not tiles.permitted()):
         pytest.skip("the processor has no instructions for it, or the system does not permit them")
-    done = subprocess.run([sys.executable, "-c", CODE, kind], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, __file__, kind], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+if __name__ == "__main__":
+    check(sys.argv[1])
+    print("done")
