@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ import psutil
 
 from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
+from bench.rounds import round_order
 from gpt2core.process import launch
 from gpt2core.spec.result import median
 from taskloom import Client
@@ -95,7 +95,6 @@ def run(on: Arm, request: ExperimentRequest) -> Measured:
 def measure(request: ExperimentRequest, rounds: int, most_s: float, folder: Path) -> list[Measured]:
     """Every arm once per round, with no new round after the time limit. Ends the benchmark if losses differ."""
     runs: list[Measured] = []
-    order = random.Random(1337)
     with contextlib.ExitStack() as stack:
         arms = {name: stack.enter_context(arm(folder / name, every_s)) for name, every_s in ARMS.items()}
         losses = run(arms[BASE], request)["losses"]  # compiles if necessary
@@ -103,7 +102,7 @@ def measure(request: ExperimentRequest, rounds: int, most_s: float, folder: Path
         for round_no in range(rounds):
             if time.monotonic() > started + most_s:
                 break
-            for name in order.sample(list(arms), len(arms)):
+            for name in round_order(list(arms), round_no):
                 runs.append({"round": round_no, "arm": name, **run(arms[name], request)})
                 if runs[-1].pop("losses") != losses:
                     raise SystemExit(f"{name}: losses differ from those of the first run")

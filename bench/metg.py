@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import json
 import os
-import random
 import shutil
 import subprocess
 import tempfile
@@ -31,6 +30,7 @@ from bench import peers
 from bench.quiet import ATTEMPTS, QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
 from bench.record import ROOT, Measured, head, machine, results, save
+from bench.rounds import round_order
 from bench.step import child
 from gpt2core.node import openmp
 from gpt2core.process import launch
@@ -109,7 +109,7 @@ def main() -> None:
     before = machine()
     with tempfile.TemporaryDirectory(prefix="bench-metg-") as name:
         built = build(Path(name))
-        sweeps, disturbed = measure(config, given.runtimes, given.rounds, built, Path(name), random.Random(given.seed))
+        sweeps, disturbed = measure(config, given.runtimes, given.rounds, built, Path(name), given.seed)
     report = {
         **head("taskloom.bench.metg/1", {**before, "load_average_after": list(os.getloadavg())}),
         "compilers": {compiler: version(compiler) for compiler in built},
@@ -159,15 +159,15 @@ def measure(
     rounds: int,
     built: Mapping[str, Path],
     folder: Path,
-    order: random.Random,
+    seed: int,
 ) -> tuple[Sweeps, int]:
     """Every system's sweep of every pattern, once per round, and the number of counted sweeps that were disturbed."""
     sweeps: Sweeps = {}
     disturbed = 0
     for round_no in range(rounds):
-        for pattern in order.sample(config.pattern, len(config.pattern)):
+        for pattern in round_order(config.pattern, round_no, seed=seed):
             systems = ["ours", *runtimes, *built]
-            for system in order.sample(systems, len(systems)):
+            for system in round_order(systems, round_no, pattern, seed):
                 sweep = functools.partial(run, config, pattern, system, built, folder)
                 found, others = undisturbed(sweep, f"{pattern}, {system}")
                 disturbed += others > QUIET

@@ -14,7 +14,6 @@ import argparse
 import datetime
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 
 from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, head, machine, results, save
+from bench.rounds import round_order
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.result import median
@@ -72,10 +72,9 @@ def main() -> None:
     rounds, note = given.pop("rounds"), given.pop("note")
     config = TrainConfig.from_dict({**given, "data": "synthetic", "warmup": 4})
     runs: list[dict[str, Any]] = []
-    order = random.Random(0)
     with tempfile.TemporaryDirectory(prefix="bench-observing-") as folder:
         for number in range(rounds):
-            for variant in order.sample(VARIANTS, len(VARIANTS)):
+            for variant in round_order(VARIANTS, number):
                 runs.append({"round": number, **measure(config, variant, Path(folder))})
     about = {**machine(), "load_average": list(os.getloadavg())}
     text = table(given, runs, about, config.warmup_steps, note)

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import tempfile
 from pathlib import Path
 
 from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, Measured, head, out_option, save
 from bench.revisions import Case, revision
+from bench.rounds import round_order
 from bench.schedulers import SCHEDULERS
 from gpt2core.spec.result import median
 
@@ -43,11 +43,10 @@ def main() -> None:
     given = parser.parse_args()
     trees = {"ours": ROOT, "before": given.before.resolve()}
     cases = [Case.parse(f"{given.model}:{name}:{given.threads}", TURNS) for name in given.variants.split(",")]
-    order = random.Random(1337)
     rounds: list[Measured] = []
     for number in range(given.rounds):
-        for case in order.sample(cases, len(cases)):
-            found = {name: run(case, trees[name]) for name in order.sample(list(trees), len(trees))}
+        for case in round_order(cases, number):
+            found = {name: run(case, trees[name]) for name in round_order(list(trees), number, case.name)}
             rounds.append({"round": number, "variant": case.name.split(":")[1], "of": found})
             said = ", ".join(f"{name} {each['overhead']:.4f}" for name, each in sorted(found.items()))
             print(f"[{number + 1}/{given.rounds}] {case.name}: {said}", flush=True)

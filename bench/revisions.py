@@ -31,6 +31,7 @@ from typing import Any
 
 from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
+from bench.rounds import round_order
 from bench.schedulers import VARIANTS
 from bench.turns import Event, Runner, Turn, alternate
 from gpt2core.process import launch
@@ -116,12 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     order = random.Random(1337)
     for name in names:
-        measure(brief[name], trees, order)  # compiles what is missing, and measures products
+        measure(brief[name], trees, order, 0)  # compiles what is missing, and measures products
     before = machine()
     rounds: list[Measured] = []
     for number in range(given.rounds):
         for name in names:
-            rounds.append({"round": number, "case": name, **measure(cases[name], trees, order)})
+            rounds.append({"round": number, "case": name, **measure(cases[name], trees, order, number)})
             said = ", ".join(f"{WHAT[what]} {ratio(*sides(of))['ratio']:.3f}" for what, of in rounds[-1]["of"].items())
             print(f"[{number + 1}/{given.rounds}] {name}: {said}", flush=True)
     report = {
@@ -140,14 +141,14 @@ def revision(tree: Path) -> str:
                           check=True, capture_output=True, text=True).stdout.strip()  # fmt: skip
 
 
-def measure(case: Case, trees: Mapping[str, Path], order: random.Random) -> Measured:
+def measure(case: Case, trees: Mapping[str, Path], order: random.Random, round_no: int) -> Measured:
     """One round of a case: the figures of its turns, and whether losses agree. Raises SystemExit if a process fails."""
     runners: dict[str, Runner] = {}
     last: dict[str, Event] = {}
     first_s: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-revisions-") as folder, ExitStack() as running:
         results = {name: Path(folder) / f"{name}.json" for name in trees}
-        for name in order.sample(list(trees), len(trees)):
+        for name in round_order(list(trees), round_no, case.name):
             runner = runners[name] = running.enter_context(case.start(trees[name], results[name]))
             while (event := runner.next_report()) is not None and not case.warm(event):
                 first_s.setdefault(name, [time.monotonic() - runner.begun_s - event["step_s"]])

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from bench.ratios import HOW, ratio, told
 from bench.record import Measured, head, out_option, save
+from bench.rounds import round_order
 from bench.step import child, parse_shape
 from gpt2core.process import launch
 from gpt2core.spec.config import POLICIES, SYNCS, TrainConfig
@@ -84,11 +84,10 @@ def measure(base: dict[str, Any], variants: dict[str, dict[str, Any]], rounds: i
     """Every variant once a round. Raises SystemExit if two runs of one slicing trained to different bits."""
     runs: list[Measured] = []
     bits: dict[tuple[int, int], tuple[Any, ...]] = {}
-    order = random.Random(1337)
     with tempfile.TemporaryDirectory(prefix="bench-schedulers-") as folder:
         result = Path(folder) / "result.json"
         for round_no in range(rounds):
-            for name in order.sample(list(variants), len(variants)):
+            for name in round_order(list(variants), round_no):
                 spec = TrainConfig.from_dict({**base, **variants[name]}).to_dict()
                 child(launch.command(result), json.dumps(spec), launch.environment())
                 got = json.loads(result.read_text(encoding="utf-8"))

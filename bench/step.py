@@ -6,7 +6,7 @@ weights, tokens, threads, cores and precision.
 Without options: all shapes and both precisions of the targets, with and without clipping, on one thread and on all
 cores: some hours. The first rows of the table are the ratios to the fastest peer of each case.
 
-Every measurement is a fresh process; in each round every variant runs once, in a random order, so rounds are pairs. One
+Every measurement is a fresh process; in each round every variant runs once, so rounds are pairs (bench/rounds.py). One
 that other processes disturbed is repeated (bench.quiet). The figure of a process is the median of its timed steps.
 Variants are compared by the ratios of their rounds, with an exact interval from six rounds on. Occasions differ;
 `python -m bench.combine` combines recordings of several hours. Losses are compared first: if they differ by more than
@@ -22,7 +22,6 @@ import dataclasses
 import functools
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ import numpy as np
 from bench.quiet import ATTEMPTS, QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
+from bench.rounds import round_order
 from bench.torch_peers import PEERS, environment
 from gpt2core.data.sources import open_tokens, write_tokens
 from gpt2core.networks.gpt2.checkpoint import initial_weights, write_checkpoint
@@ -109,8 +109,7 @@ def main() -> None:
         runs = []
         begun_s = time.monotonic()
         for round_no in range(given.rounds):
-            order = random.Random(given.seed + round_no)
-            runs += measure(cases, variants, base, round_no, order, Path(name), given.attempts)
+            runs += measure(cases, variants, base, round_no, given.seed, Path(name), given.attempts)
             spent_s = time.monotonic() - begun_s
             if given.budget_s is not None and spent_s * (round_no + 2) / (round_no + 1) > given.budget_s:
                 break
@@ -148,13 +147,13 @@ def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainC
 
 
 def measure(
-    cases: Sequence[Case], variants: Sequence[str], base: TrainConfig, round_no: int, order: random.Random,
+    cases: Sequence[Case], variants: Sequence[str], base: TrainConfig, round_no: int, seed: int,
     folder: Path, attempts: int,
 ) -> list[Measured]:  # fmt: skip
     """Run every variant of every case once."""
     runs: list[Measured] = []
     for case in cases:
-        for variant in order.sample(variants, len(variants)):
+        for variant in round_order(variants, round_no, str(case), seed):
             cores = tuple(launch.allowed_cores()[: case.threads])
             config = dataclasses.replace(base, cores=cores, **dataclasses.asdict(case))
             run = functools.partial(run_torch if variant in PEERS else run_ours, config, variant, folder)
