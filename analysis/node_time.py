@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gpt2core.spec.result import NODE_TIME
 
-NAMED = 3  # parts beside the timed steps that a sentence names
+NAMED = 3  # number of parts that a sentence names, besides the timed steps
 WORDS = {"claiming": "waiting for a claim", "compiling": "compiling or loading", "warmup": "warm-up"}
 
 

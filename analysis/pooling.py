@@ -63,7 +63,8 @@ def _of_these(strata: Sequence[Floats]) -> Estimate:
 
 
 def _half_width(strata: Sequence[Floats]) -> float | None:
-    """None for a stratum of too few pairs: beside a large one, a variance of two pairs covers 87 to 93 %."""
+    """Half the width of the interval; None if a stratum has too few pairs. With a variance of two pairs in one stratum
+    and many pairs in another, the interval would cover 87 to 93 %."""
     from scipy import special
 
     if min(map(len, strata)) < FEWEST_IN_STRATUM:

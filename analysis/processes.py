@@ -64,7 +64,7 @@ class Process:
     block: int = 0
     stop_rule: bool = False  # a stopping rule decided the number of processes
     leave_out_flagged: bool = False  # the declared rule for flagged steps
-    shared: Facts | None = None  # None: those of the result
+    shared: Facts | None = None  # None: the facts of the result
 
     @cached_property
     def facts(self) -> Facts:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 DECIMALS = 9  # of logarithms: values that differ by less than a part in 10^9 are ties
-MOST_EXACT = 200  # pairs; of two samples, half as many values in both together
+MOST_EXACT = 200  # pairs; for two samples, the limit is half of this for both together
 
 
 def rounded(logs: Floats) -> Floats:

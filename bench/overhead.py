@@ -74,7 +74,7 @@ def figures(result: Measured) -> Measured:
     """The time of all threads in timed steps, in seconds, that of products, their ratio, and what must be equal."""
     products = {
         (op["op"], op["phase"]): op for op in result["ops"] if op["blas"] and op["op"] != "attention"
-    }  # attention has other work beside its products
+    }  # attention has other work besides its products
     step_s = result["step_s"][result["config"]["warmup"] :]
     threads_s, products_s = sum(step_s) * len(result["threads"]), sum(op["time_s"] for op in products.values())
     return {

@@ -212,7 +212,7 @@ class PlannedFamily(Model):
 
     comparisons: int
     pooled: int = Field(description="ratios over these places only")
-    pairs: int = Field(description="number of pairs of each comparison; with `stop`, at most so many; 0: not paired")
+    pairs: int = Field(description="number of pairs of each comparison; with `stop`, the maximum; 0: not paired")
     smallest_p: float = Field(
         description="smallest adjusted p-value of a comparison while no other statement is significant; from 0.05 on, "
         "no difference in one comparison alone can be found"

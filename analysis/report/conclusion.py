@@ -86,7 +86,7 @@ def _fastest(document: Document) -> Iterator[str]:
         told = f"{roofs['mfu']:.1%} of the peak of matrix products"
         if roofs.get("mfu_registers") is not None:
             told += f" and {roofs['mfu_registers']:.1%} of the peak of vector registers"
-        yield f"Its model-FLOP utilisation is {told}, measured with as many threads."
+        yield f"Its model-FLOP utilisation is {told}, measured with the same number of threads."
 
 
 def _comparisons(document: Document) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _reservations(document: Document) -> Iterator[str]:
     disturbed = document["disturbed"]
     unwatched = document["unwatched"]
     if unwatched:
-        yield f"Whether other processes ran beside {_of_runs(len(unwatched), document)} is not known."
+        yield f"It is not known whether other processes ran during {_of_runs(len(unwatched), document)}."
     if disturbed is None:
         yield "No run was seen to be disturbed." if unwatched else "No run was disturbed."
     else:

@@ -34,7 +34,7 @@ MEMORY_BOUND = (
 )
 MFU = (
     "MFU: model-FLOP utilisation of the step. Its first column is relative to the measured peak of 1024 x 1024 matrix "
-    "products, its second to that of multiply-adds in registers, both with as many threads."
+    "products, its second to the peak of multiply-adds in registers, both with the same number of threads."
 )
 
 
@@ -236,8 +236,8 @@ def memory_bound(document: Document) -> str:
         + f'<p class="soft">{MEMORY_BOUND}</p>'
         + table(["variant", "MFU, matrix products", "MFU, registers"], mfu)
         + f'<p class="soft">{MFU}</p>'
-        + figure(plots.roofline(chosen), f"Roofline of {name}. The roofs were measured on the node with as many "
-                  "threads. Larger circles: larger shares of time.")
+        + figure(plots.roofline(chosen), f"Roofline of {name}. The roofs were measured on the node with the same "
+                  "number of threads. Larger circles: larger shares of time.")
         + f"<details><summary>Ops of {escape(name)}</summary>{table(columns, ops, 2)}</details>"
     )  # fmt: skip
 

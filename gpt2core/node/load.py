@@ -8,7 +8,7 @@ import time
 from gpt2core.node import host
 
 LOOK_S = 0.5  # the kernel counts in ticks of 10 ms
-MOST_BUSY_CORES = 0.25  # on the whole machine; peaks measured beside a higher load are too low to keep
+MOST_BUSY_CORES = 0.25  # on the whole machine; peaks measured under a higher load are too low to keep
 
 
 class Others:

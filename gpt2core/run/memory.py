@@ -34,8 +34,8 @@ def run_bytes(config: TrainConfig) -> int:
 
 
 def check_plan_fits(program: Program, run: int) -> None:
-    """Raise NotEnoughMemory if the program's graph and its proof, beside the run's bytes, exceed the memory of this
-    process."""
+    """Raise NotEnoughMemory if the program's graph and its proof, together with the run's bytes, exceed the memory of
+    this process."""
     needed, available = graph.planning_bytes(program) + run, host.available_memory_bytes()
     if needed > available:
         count = len(program.tasks)

@@ -49,8 +49,9 @@ class Report:
     def phase_times(self) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
         """(span, busy) of every phase in every step, in seconds; of micro-batches the sum.
 
-        Where phases follow each other (serial, fork-join, sync = phase) a phase's span goes from the end of the one
-        before it to its own end, so that spans add up to the step; else from its first task's begin to its last's end.
+        If phases follow each other (serial, fork-join, sync = phase), a phase's span goes from the end of the previous
+        phase to its own end, so that spans add up to the step. Otherwise it goes from the begin of its first task to
+        the end of its last.
         """
         cells, scale = self.cells(), self.measured.calibration.seconds_per_tick
         first, ran = cells[..., tracing.FIRST], cells[..., tracing.LAST].any(axis=0)
