@@ -19,7 +19,7 @@ from taskloom.worker.execution import Executor, Verdict
 from taskloom.worker.heartbeat_loop import HeartbeatLoop
 from taskloom.worker.report import Report
 from taskloom.worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered
-from taskloom.worker.settings import Settings, default_spool
+from taskloom.worker.settings import Settings, default_prefix, default_spool
 from taskloom.worker.spool import Entry, Spool, stranded
 
 EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
@@ -114,9 +114,10 @@ class ClaimLoop:
         return False
 
     def _deliver_stranded(self) -> None:
-        """Deliver results of this user's earlier workers from their default spools."""
+        """Deliver results of this user's earlier workers from their default spools, and delete what those of this node
+        that were killed had not finished."""
         if self._settings.spool == default_spool(self._settings.worker_id):
-            for spool in stranded(self._settings.spool):
+            for spool in stranded(self._settings.spool, default_prefix()):
                 self._report.say("adopted", f"delivering results from spool {spool.folder}")
                 Delivery(self._client, spool, self.pause, self._report).deliver_waiting()
 

@@ -61,6 +61,11 @@ def core_ranges(cores: Sequence[int]) -> str:
     return ".".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
+def default_prefix() -> str:
+    """Beginning of the default ids of this node's workers."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()) + ":"
+
+
 def default_spool(worker_id: str) -> Path:
     """Default folder of undelivered results, one for each worker of a node. It survives restarts."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
@@ -154,7 +159,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
 
     job = slurm.job(environment)
     cores = _cores(value("cores"), job)
-    worker_id = value("worker_id") or f"{re.sub(r'[^A-Za-z0-9_.-]', '-', socket.gethostname())}:{core_ranges(cores)}"
+    worker_id = value("worker_id") or default_prefix() + core_ranges(cores)
     if not re.fullmatch(r"[\w.:@-]{1,200}", worker_id) or worker_id.strip(".") == "":
         raise ConfigError("worker_id", worker_id, "1 to 200 letters, digits or _ . : @ -")
     drain = value("drain") or "finish"

@@ -66,15 +66,19 @@ class Spool:
         return path.read_text(encoding="utf-8")
 
     def new_folder(self, attempt_id: int) -> Path:
-        """Create an empty folder for an attempt, with a folder for its artifacts. Delete the folders of other attempts
-        that have no result."""
-        for path in self.folder.glob("attempt-*"):
-            left_by = path.name.removeprefix("attempt-")
-            if left_by == str(attempt_id) or not (self.folder / f"{left_by}.json").exists():
-                shutil.rmtree(path)
+        """Create an empty folder for an attempt, with a folder for its artifacts. Delete unfinished attempts."""
+        self.delete_unfinished()
         folder = self._attempt_folder(attempt_id)
+        if folder.exists():
+            shutil.rmtree(folder)
         (folder / ARTIFACTS).mkdir(parents=True)
         return folder
+
+    def delete_unfinished(self) -> None:
+        """Delete the folders of attempts that have no result: their worker was killed."""
+        for path in self.folder.glob("attempt-*"):
+            if not (self.folder / f"{path.name.removeprefix('attempt-')}.json").exists():
+                shutil.rmtree(path)
 
     def artifacts(self, attempt_id: int) -> list[Path]:
         """Undelivered artifacts of an attempt."""
@@ -146,20 +150,27 @@ class Spool:
         return self.folder / f"{attempt_id}.json"
 
 
-def stranded(beside: Path) -> Iterator[Spool]:
+def stranded(beside: Path, of_node: str) -> Iterator[Spool]:
     """Unused spools with undelivered results in the same folder as `beside`; each is closed after its iteration.
 
-    If jobs share a node, a later job may have other cores, and therefore another spool.
+    If jobs share a node, a later job may have other cores, and therefore another spool. In spools whose names begin
+    with of_node, unfinished attempts are deleted. Other nodes may use the other ones with locks that are not visible
+    here, as on some network file systems.
     """
     for folder in sorted(beside.absolute().parent.iterdir()):
-        if folder == beside.absolute() or not (folder / "lock").exists() or not any(folder.glob("*.json")):
+        ours = folder.name.startswith(of_node)
+        left = any(folder.glob("*.json")) or (ours and any(folder.glob("attempt-*")))
+        if folder == beside.absolute() or not (folder / "lock").exists() or not left:
             continue
         try:
             spool = Spool(folder)
         except SpoolTaken:
             continue
         try:
-            yield spool
+            if ours:
+                spool.delete_unfinished()
+            if any(folder.glob("*.json")):
+                yield spool
         finally:
             spool.close()
 

@@ -145,5 +145,7 @@ def test_a_stopped_training_leaves_no_trainer(tmp_path: Path, number: int, statu
         process.popen.send_signal(number)
         assert process.wait() == status
         gone(child)
+        left = list(tmp_path.glob("taskloom-*"))
+        assert (left == []) == (number == signal.SIGTERM)  # the next command deletes what SIGKILL leaves
     finally:
         process.end()

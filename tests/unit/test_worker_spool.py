@@ -88,8 +88,28 @@ def test_spools_of_others_are_taken_up_only_where_something_waits_and_nobody_wor
         spool.put(entry(1))
     empty.close()
     left.close()
-    assert [spool.folder.name for spool in stranded(mine.folder)] == ["left"]
+    assert [spool.folder.name for spool in stranded(mine.folder, "n:")] == ["left"]
     Spool(tmp_path / "left").close()  # it is free again
+    mine.close()
+    busy.close()
+
+
+def test_attempts_that_killed_workers_of_this_node_left_without_a_result_are_deleted(tmp_path: Path) -> None:
+    names = ("n:0", "n:1", "n:2", "n2:0")
+    spools = mine, dead, busy, elsewhere = [Spool(tmp_path / name) for name in names]
+    for spool in spools:
+        (spool.new_folder(3) / "artifacts" / "trace.json.gz").touch()
+        (spool.new_folder(4) / "artifacts" / "trace.json.gz").touch()
+        spool.put(entry(4))
+        (spool.new_folder(5) / "artifacts" / "trace.json.gz").touch()
+    dead.close()
+    elsewhere.close()
+    assert [spool.folder.name for spool in stranded(mine.folder, "n:")] == ["n2:0", "n:1"]
+    left = {spool.folder.name: sorted(path.name for path in spool.folder.glob("attempt-*")) for spool in spools}
+    assert left == {name: ["attempt-4"] if name == "n:1" else ["attempt-4", "attempt-5"] for name in names}
+    (dead.folder / "4.json").unlink()
+    assert [spool.folder.name for spool in stranded(mine.folder, "n:")] == ["n2:0"]
+    assert not list(dead.folder.glob("attempt-*"))
     mine.close()
     busy.close()
 
