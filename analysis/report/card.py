@@ -148,6 +148,6 @@ def _calibrated(document: Document) -> tuple[str, str]:
     if found["detectable"] is None:
         return "partly", f"with {counted(found['processes'], 'process')} per side, no difference can be detected"
     told = f"{found['detectable']:.2%} with {counted(found['processes'], 'process')} per side"
-    if document["design"]["stop"]:
-        return "partly", f"{told}, judged by signs; a stopping rule decided their number"
+    if document["design"]["stop"] or document["sweep"].get("sequential"):
+        return "partly", f"{told}, judged by signs; a stopping rule or a cancellation decided their number"
     return "yes", f"{told}; false alarms: {found['false_alarms']} of {counted(found['comparisons'], 'A/A experiment')}"

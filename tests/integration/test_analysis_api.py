@@ -196,6 +196,31 @@ def test_a_sweep_compares_along_an_axis(file_api, measured):
     assert problem["errors"][0]["accepted"].startswith("a setting: ")
 
 
+@pytest.mark.both_databases
+def test_a_cancelled_experiment_is_judged_as_if_its_results_had_ended_it(api, make_result):
+    """Nine of twelve blocks have run, all of one sign: p = 1/256 for a number that was fixed beforehand."""
+    axes = {"scheduler": ["fork-join", "task"]}
+    made = api.submit(base={"token_slice": 64, "batch_slice": 1}, axes=axes, repetitions=12)
+    node = api.worker()
+    for i in range(18):
+        lease = node.claim()
+        s = (1.2 if lease["spec"]["scheduler"] == "fork-join" else 1.0) * (1 + 0.001 * (5 * i // 2 % 7))
+        node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"]))
+
+    def seen():
+        found = api.get("/analysis/sweep", experiment_id=made["id"])
+        (row,) = found["rows"]
+        (variant, _) = api.get(f"/experiments/{made['id']}/variants")["rows"]
+        return found["sequential"], row["p_value"], variant["high"] - variant["low"]
+
+    sequential, p_value, width = seen()
+    assert (sequential, p_value) == (False, pytest.approx(1 / 256))
+    api.post(f"/experiments/{made['id']}/cancel")
+    sequential, p_value, wider = seen()
+    assert (sequential, p_value) == (True, pytest.approx(0.0105, abs=1e-4))
+    assert wider > width
+
+
 @pytest.mark.parametrize("path", ["sweep", "efficiency", "roofline", "forecast", "memory"])
 def test_analysis_of_an_unknown_experiment_is_not_found(empty_api, path):
     assert empty_api.get(f"/analysis/{path}", 404, experiment_id=7)["type"] == "/problems/not-found"

@@ -33,6 +33,11 @@ class Experiment(Base):
     verdict: Mapped[dict[str, Any] | None]  # computed at `verdict_at`, after the experiment's end
     verdict_at: Mapped[float | None]
 
+    @property
+    def stops_early(self) -> bool:
+        """Whether its results may have decided the number of its runs: by `stop`, or through whoever cancelled it."""
+        return self.request.get("stop") is not None or self.cancelled_at is not None
+
     __table_args__ = (
         Index("uq_experiment_idempotency", "owner", "idempotency_key", unique=True),
         Index(

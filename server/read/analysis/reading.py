@@ -93,7 +93,7 @@ def processes(session: Session, which: ColumnElement[bool], causes: bool = False
         if shared is None:
             shared = alike[variant, facts] = Facts.of(orjson.loads(facts), orjson.loads(variant))
         if experiment_id not in sequential:
-            sequential[experiment_id] = session.get_one(Experiment, experiment_id).request.get("stop") is not None
+            sequential[experiment_id] = session.get_one(Experiment, experiment_id).stops_early
         result: dict[str, Any] = {}
         for part in measured:
             result |= orjson.loads(part)

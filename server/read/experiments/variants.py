@@ -34,7 +34,7 @@ def variants(database: Database, experiment_id: int) -> VariantTable:
         if experiment is None:
             raise NotFound(f"there is no experiment {experiment_id}")
         runs = select(*COLUMNS).where(Run.experiment_id == experiment_id).order_by(Run.position)
-        stops = experiment.request.get("stop") is not None
+        stops = experiment.stops_early
         for run in session.execute(runs):
             groups.setdefault(json.dumps(run.variant, sort_keys=True), []).append(run)
     return VariantTable(experiment_id=experiment_id, rows=[
