@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from gpt2core.node.topology import spread
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 
@@ -19,7 +20,7 @@ def team_cores(config: TrainConfig, worker_cores: Sequence[int]) -> tuple[int, .
         return config.cores
     if config.threads > len(worker_cores) and not config.allow_oversubscription:
         raise ConfigError("threads", config.threads, f"at most the {len(worker_cores)} cores of this worker")
-    return tuple(worker_cores[: config.threads])
+    return spread(worker_cores)[: config.threads]
 
 
 def spare_cores(process_cores: Collection[int], measured: Collection[int]) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, An
         "cores": list(cores),
         "cores_allowed": sorted(os.sched_getaffinity(0)),
         "cores_online": os.cpu_count(),
-        "smt": host.smt_siblings(cores[0]) != str(cores[0]),
+        "smt": host.smt(cores[0]),
         "governor": host.governor(cores[0]),
         "turbo": host.turbo(),
         "huge_pages": host.huge_pages(),

@@ -119,6 +119,12 @@ def smt_siblings(core: int) -> str | None:
     return read_text(CPU / f"cpu{core}/topology/thread_siblings_list")
 
 
+def smt(core: int) -> bool | None:
+    """Whether this core shares its physical core with another one; None if the machine does not say."""
+    siblings = smt_siblings(core)
+    return None if siblings is None else siblings != str(core)
+
+
 def governor(core: int) -> str | None:
     """The frequency policy of a core, or None if the machine does not show it (many virtual machines)."""
     return read_text(CPU / f"cpu{core}/cpufreq/scaling_governor")

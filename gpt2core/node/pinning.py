@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 
+from gpt2core.node.topology import spread
 from gpt2core.spec.errors import ConfigError, MachineError
 
 
 def choose_cores(wanted: tuple[int, ...] | None, threads: int, oversubscribe: bool) -> tuple[int, ...]:
-    """A core for each thread: the first of the wanted cores, or of those that this process may use.
+    """A core for each thread, of the wanted cores or of those that this process may use, in the order of `spread`.
 
     Raises ConfigError if a wanted core is not available here, or if there are fewer cores than threads.
     """
     allowed = sorted(os.sched_getaffinity(0))
-    cores = list(wanted) if wanted is not None else allowed
+    cores = list(spread(wanted if wanted is not None else allowed))
     missing = [core for core in cores if core not in allowed]
     if missing:
         raise ConfigError("cores", list(cores), f"cores this process may use: {allowed}")

@@ -34,6 +34,7 @@ from gpt2core.gemm import registers
 from gpt2core.gemm.libraries import Library
 from gpt2core.gemm.multiply import multiply, new_scratch
 from gpt2core.node import load, peaks
+from gpt2core.node.topology import spread
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
 from gpt2core.schedulers.team import Team
@@ -139,8 +140,8 @@ def named(libraries: Sequence[Library]) -> dict[str, str]:
 
 
 def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The peaks by number of threads, on the first of the cores this process may use."""
-    cores, libraries, others = allowed_cores(), gemm.available(), load.Others()
+    """The peaks by number of threads, on the cores that a team of so many threads takes."""
+    cores, libraries, others = spread(allowed_cores()), gemm.available(), load.Others()
     of_bf16 = gemm.available("bf16")
     found: dict[str, dict[str, float | None]] = {}
     for done, count in enumerate(counts):

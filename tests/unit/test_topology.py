@@ -1,0 +1,72 @@
+"""Which cores a team takes, on recorded shapes of machines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpt2core.measure import environment
+from gpt2core.node import host
+from gpt2core.node.pinning import choose_cores
+from gpt2core.node.topology import spread
+from gpt2core.run import roof
+from gpt2core.spec.config import TrainConfig
+from taskloom.worker.affinity import team_cores
+
+
+def machine(root: Path, siblings: dict[int, str], caches: dict[int, str] | None = None) -> Path:
+    """A folder like /sys/devices/system/cpu, with the siblings of each core and the cores of its last-level cache."""
+    for core, listed in siblings.items():
+        topology = root / f"cpu{core}/topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(listed + "\n")
+        for index, level, shared in ((0, 1, listed), (3, 3, (caches or {}).get(core))):
+            if shared is not None:
+                folder = root / f"cpu{core}/cache/index{index}"
+                folder.mkdir(parents=True)
+                (folder / "level").write_text(f"{level}\n")
+                (folder / "shared_cpu_list").write_text(shared + "\n")
+    return root
+
+
+def neighbours(root: Path) -> Path:
+    """Four physical cores with the siblings 2k and 2k + 1; all share a cache."""
+    return machine(
+        root, {core: f"{core - core % 2}-{core - core % 2 + 1}" for core in range(8)}, dict.fromkeys(range(8), "0-7")
+    )
+
+
+def test_threads_take_a_physical_core_each_before_any_sibling(tmp_path: Path) -> None:
+    assert spread(range(8), neighbours(tmp_path)) == (0, 2, 4, 6, 1, 3, 5, 7)
+    assert spread((5, 4, 1, 0), tmp_path) == (5, 1, 4, 0)
+
+
+def test_one_cache_is_filled_after_the_other(tmp_path: Path) -> None:
+    even_odd = {core: "0,2,4,6" if core % 2 == 0 else "1,3,5,7" for core in range(8)}
+    machine(tmp_path, {core: f"{core % 4},{core % 4 + 4}" for core in range(8)}, even_odd)
+    assert spread(range(8), tmp_path) == (0, 2, 1, 3, 4, 6, 5, 7)
+
+
+def test_a_machine_that_says_nothing_keeps_its_order(tmp_path: Path) -> None:
+    assert spread((3, 1, 2), tmp_path) == (3, 1, 2)
+
+
+def test_trainer_worker_and_peaks_take_the_same_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CPU", neighbours(tmp_path))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    assert choose_cores(None, 3, False) == (0, 2, 4)
+    assert choose_cores((0, 1, 2, 3), 2, False) == (0, 2)
+    assert team_cores(TrainConfig(threads=3), tuple(range(8))) == (0, 2, 4)
+    teams: list[tuple[int, ...]] = []
+    for name in ("gflop_per_s", "triad_gb_per_s"):
+        monkeypatch.setattr(roof, name, lambda team, *_: teams.append(tuple(team)) or 1.0)
+    monkeypatch.setattr(roof, "all_registers_gflop_per_s", lambda team: teams.append(tuple(team)) or {})
+    roof.measure([1, 3], lambda _: None)
+    assert set(teams) == {(0,), (0, 2, 4)}
+
+
+def test_a_result_says_whether_its_cores_have_siblings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CPU", machine(tmp_path, {0: "0-1", 1: "0-1", 2: "2"}))
+    assert [environment.describe("none", "", [core])["smt"] for core in (0, 2, 3)] == [True, False, None]
