@@ -20,6 +20,7 @@ RESEMBLE_Z, DRIFT_Z = 2.576, 2.807  # one-sided and two-sided, each 1 in 200
 FEWEST_VALUES = 10
 SMALLEST_CLUSTER = 3
 CLUSTER_SHARE = 0.2
+LEVELS = "two levels"  # how the finding begins that breaks no interval
 GAP = 2.5  # between two levels, in ranges of the wider one
 
 
@@ -41,7 +42,7 @@ class Diagnosis:
         if self.levels is None:
             return list(self.broken)
         low, high = self.levels
-        return [*self.broken, f"two levels, {high / low - 1:.1%} apart"]
+        return [*self.broken, f"{LEVELS}, {high / low - 1:.1%} apart"]
 
 
 def diagnose(values: Sequence[float] | Floats) -> Diagnosis:

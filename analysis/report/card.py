@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from taskloom.analysis.diagnosis import LEVELS
 from taskloom.analysis.family import Family
 from taskloom.analysis.wording import counted
 
@@ -83,6 +84,9 @@ def _tests(document: Document) -> tuple[str, str]:
         return "partly", told + f"; {untested} of {len(sweep['rows'])} rows without a valid test"
     if not all(row["paired"] for row in judged):
         return "partly", told + "; not all are paired"
+    dependent = sum(any(not finding.startswith(LEVELS) for finding in row.get("diagnosis", ())) for row in judged)
+    if dependent:
+        return "partly", told + f"; dependent values, so no valid interval, in {counted(dependent, 'comparison')}"
     if any("too few processes" in row["reason"] for row in judged):
         return "partly", told + "; too few processes to decide one comparison alone"
     return "yes", told + "; all paired"

@@ -364,6 +364,16 @@ def test_the_card_counts_comparisons_without_a_test_and_settings_that_differ(doc
     assert (report_card(document)[10]["holds"], report_card(document)[10]["evidence"]) == ("partly", told)
 
 
+def test_the_card_names_values_that_are_not_independent(document):
+    assert report_card(document)[4]["holds"] == "yes"
+    document["sweep"]["rows"][0]["diagnosis"] = ["two levels, 5.0% apart"]
+    assert report_card(document)[4]["holds"] == "yes"
+    document["sweep"]["rows"][0]["diagnosis"].append("a drift over the blocks (Kendall's tau +0.90)")
+    found = report_card(document)[4]
+    assert found["holds"] == "partly"
+    assert found["evidence"].endswith("; dependent values, so no valid interval, in 1 comparison")
+
+
 def test_the_page_says_which_slicings_a_pooled_ratio_is_about(document):
     document["sweep"]["pooled"] = [{
         "threads": 2, "a": "fork-join", "b": "task", "places": 3, "pairs": 21, "ratio": 1.02, "ratio_low": 1.01,
