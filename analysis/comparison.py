@@ -109,7 +109,7 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
     if differs:
         reasons.append("not like for like: see differs")
     if marked:
-        reasons.append("some runs were disturbed: see marks")
+        reasons.append("some runs were disturbed")
     return Comparison(
         *sides,
         verdict=decision.verdict,

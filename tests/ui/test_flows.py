@@ -86,6 +86,20 @@ def test_a_run_that_waits_says_why(world, tab):
     expect(page.get_by_text(waiting).first).to_be_visible()
 
 
+def test_an_experiment_in_which_every_run_failed_is_not_shown_as_a_success(tab):
+    page = tab.open("")
+    row = page.get_by_role("row", name=re.compile("melts"))
+    expect(row.get_by_text("No run has succeeded.")).to_have_class("soft")
+    expect(row.locator("svg")).to_have_count(1)  # that of the state
+
+
+def test_a_node_shows_its_labels_and_counts_the_builds_that_it_keeps(tab):
+    page = tab.open("fleet")
+    expect(page.get_by_text(re.compile(r"^\d+ kept builds?$"))).to_be_visible()
+    expect(page.get_by_text("runtime-auto=installed")).to_be_visible()
+    expect(page.get_by_text("build-")).to_have_count(0)
+
+
 def test_runs_are_compared_with_the_keyboard_alone(world, tab):
     page = tab.open("")
     page.keyboard.press("?")

@@ -5,11 +5,8 @@ import {State} from '../words.js';
 
 /** @param {{of: import('../schemas').Schemas['ExperimentSummary']}} props */
 export function Known({of}) {
-	if (of.verdict)
-		return html`<${State}
-			of=${of.verdict.verdict === 'none' ? 'finished' : of.verdict.verdict}
-			says=${of.verdict.sentence}
-		/>`;
+	if (of.verdict?.verdict === 'none') return html`<span class="soft">${of.verdict.sentence}</span>`;
+	if (of.verdict) return html`<${State} of=${of.verdict.verdict} says=${of.verdict.sentence} />`;
 	if (of.state === 'active')
 		return html`<span class="soft">
 			${of.eta_s == null ? 'no verdict yet' : `verdict in about ${duration(of.eta_s)}`}

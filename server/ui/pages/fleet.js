@@ -9,6 +9,8 @@ import {AttemptTable} from '../lists/attempts.js';
 import {Answered, Empty, Head, Pairs, Question, Refused, RunLink, Table, Time} from '../pieces.js';
 import {State, tone} from '../words.js';
 
+const BUILD = 'build-'; // how the labels of kept trainers begin
+
 /** The state of the fleet in one sentence. @param {any} overview */
 export function fleetSaid(overview) {
 	const {idle = 0, busy = 0, silent = 0, ending = 0} = overview.workers;
@@ -69,6 +71,9 @@ function Remove({of}) {
  */
 function Node({node, workers, calibration}) {
 	const first = workers[0];
+	const labels = Object.entries(first.labels);
+	const others = labels.filter(([name]) => !name.startsWith(BUILD));
+	const builds = labels.length - others.length;
 	const ten = calibration?.detectable?.find((/** @type {any} */ each) => each.pairs === 10)?.relative;
 	return html`<section class="panel stack tight">
 		<div class="row between">
@@ -110,9 +115,11 @@ function Node({node, workers, calibration}) {
 				</div>
 			</div>`
 		)}
-		${Object.keys(first.labels).length > 0 &&
+		${labels.length > 0 &&
 		html`<div class="row">
-			${Object.entries(first.labels).map(([name, value]) => html`<span key=${name} class="chip">${name}=${value}</span>`)}
+			${others.map(([name, value]) => html`<span key=${name} class="chip">${name}=${value}</span>`)}
+			${builds > 0 &&
+			html`<span class="chip" title="trainers that an experiment can repeat">${plural(builds, 'kept build')}</span>`}
 		</div>`}
 		<p class="soft">
 			${calibration

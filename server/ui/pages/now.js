@@ -54,7 +54,7 @@ export default function Now() {
 										of=${[
 											['Running', count(of.runs.running + of.runs.leased)],
 											['Queued', count(of.runs.queued)],
-											['Runs ended in the last hour', number(of.runs_per_h, 3)],
+											['Runs ended in the last hour', count(of.runs_per_h)],
 											[
 												'Ended in 24 h',
 												count(ended.succeeded),
