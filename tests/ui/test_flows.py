@@ -96,7 +96,7 @@ def test_an_experiment_in_which_every_run_failed_is_not_shown_as_a_success(tab):
 def test_a_node_shows_its_labels_and_counts_the_builds_that_it_keeps(tab):
     page = tab.open("fleet")
     expect(page.get_by_text(re.compile(r"^\d+ kept builds?$"))).to_be_visible()
-    expect(page.get_by_text("runtime-auto=installed")).to_be_visible()
+    expect(page.get_by_text("trainer=broken")).to_be_visible()
     expect(page.get_by_text("build-")).to_have_count(0)
 
 
