@@ -37,6 +37,11 @@ def _declaration(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def comma_list(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> str | None:
+    """Callback of an option that takes a comma list and may be repeated: all values as one list, None without any."""
+    return ",".join(texts) if texts else None
+
+
 def _train_option(item: dataclasses.Field[Any], several: bool) -> Callable[[F], F]:
     meta, kind = item.metadata, _kind(item.name)
     choices = meta.get("choices")
@@ -47,17 +52,20 @@ def _train_option(item: dataclasses.Field[Any], several: bool) -> Callable[[F], 
         text += f"  [{', '.join(choices)}]"
     if kind is bool:
         return click.option(_declaration(item.name), item.name, is_flag=True, default=None, help=text)
-    shown: Any = click.Choice(choices) if choices and not several else str if several or item.name in SINGLE else kind
+    if several and item.name not in SINGLE:
+        return click.option(_declaration(item.name), item.name, multiple=True, callback=comma_list, help=text)
+    shown: Any = click.Choice(choices) if choices and not several else str if item.name in SINGLE else kind
     return click.option(_declaration(item.name), item.name, type=shown, default=None, metavar=None, help=text)
 
 
 def train_options(several: bool) -> Callable[[F], F]:
-    """Every setting as an option. With `several` an option takes a comma list, otherwise one value."""
+    """Every setting as an option. With `several` an option takes a comma list and may be repeated, otherwise it takes
+    one value."""
 
     def decorate(command: F) -> F:
-        kind: Any = str if several else int
+        kind: Any = {"multiple": True, "callback": comma_list} if several else {"type": int, "default": None}
         for name in reversed(SIZES):
-            command = click.option(_declaration(name), name, type=kind, default=None, help=SIZE_HELP[name])(command)
+            command = click.option(_declaration(name), name, help=SIZE_HELP[name], **kind)(command)
         for item in reversed(dataclasses.fields(TrainConfig)):
             if several and item.name == "trace":  # a local file; nodes trace in separate attempts
                 continue

@@ -21,6 +21,7 @@ from taskloom import local_run
 from taskloom.analysis.wording import counted
 from taskloom.commands.output import console, error_console, failure, json_option, print_json, say_warnings
 from taskloom.metg_plot import svg
+from taskloom.options import comma_list
 from taskloom.progress import Bar
 from taskloom.tables import NONE, number, seconds
 
@@ -44,10 +45,9 @@ def _listed(text: str, everything: tuple[str, ...]) -> list[str]:
 
 
 @click.command()
-@click.option(
-    "--pattern", default="stencil_1d", show_default=True, help=f"all, or a comma list of {', '.join(PATTERNS)}"
-)
-@click.option("--scheduler", default=",".join(COMPARED), show_default=True,
+@click.option("--pattern", multiple=True, default=("stencil_1d",), callback=comma_list, show_default=True,
+              help=f"all, or a comma list of {', '.join(PATTERNS)}; may be repeated")  # fmt: skip
+@click.option("--scheduler", multiple=True, default=(",".join(COMPARED),), callback=comma_list, show_default=True,
               help=f"all, or a comma list of {', '.join(parallel())}")  # fmt: skip
 @click.option("--runtime", default=DEFAULT.runtime, show_default=True,
               help=f"for omp-for and omp-task: {', '.join((AUTO, *RUNTIMES))}, or a library's path")  # fmt: skip

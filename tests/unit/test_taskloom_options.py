@@ -53,6 +53,22 @@ def test_sizes_replace_the_default_ones_of_another_network(monkeypatch: pytest.M
     assert single_settings({"model": "lstm"})["model"] == "lstm"
 
 
+def test_a_repeated_option_adds_values_to_its_comma_list() -> None:
+    given = ["--threads", "1", "--threads", "2,4", "--layers", "1", "--layers", "2", "--cores", "0-1"]
+    for name in ("submit", "experiments calibrate"):
+        command: click.Command | None = main
+        for part in name.split():
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), part)
+        assert command is not None
+        found = command.make_context(name, list(given)).params
+        assert (found["threads"], found["layers"], found["cores"], found["batch"]) == ("1,2,4", "1,2", "0-1", None)
+    metg = main.get_command(click.Context(main), "metg")
+    assert metg is not None
+    found = metg.make_context("metg", ["--pattern", "tree", "--pattern", "fft"]).params
+    assert (found["pattern"], found["scheduler"]) == ("tree,fft", "task,fork-join")
+
+
 def test_one_value_goes_to_the_base_and_several_become_an_axis() -> None:
     base, axes = several_settings({"scheduler": "fork-join, task", "threads": "2", "lr": "1e-3,1e-4", "seed": None})
     assert base == {"threads": 2}
