@@ -120,6 +120,21 @@ def test_sides_that_count_as_interleaved_are_not_told_apart_by_their_blocks(nois
         assert called <= at_most(0.05, SIMULATIONS), (noise, n, later, called)
 
 
+def test_ratios_that_resemble_each_other_are_found_in_long_series():
+    """Equal variants whose log ratios have an autocorrelation of 0.8. Twelve blocks do not show it, forty do."""
+    rng, called = np.random.default_rng(12), {}
+    for n in (12, 40):
+        called[n] = 0
+        for _ in range(SIMULATIONS):
+            logs = rng.normal(0, 0.02, n)
+            for i in range(1, n):
+                logs[i] = 0.8 * logs[i - 1] + 0.6 * logs[i]
+            found = decide(list(np.exp(logs)), [1.0] * n, True, noise_floor=1e-9).verdict in ("faster", "slower")
+            called[n] += found and not diagnose(np.exp(logs)).broken
+    assert called[12] > 0.3 * SIMULATIONS
+    assert called[40] <= at_most(0.05, SIMULATIONS)
+
+
 @pytest.mark.parametrize(
     ("noise", "factor", "n", "least"),
     [
