@@ -215,6 +215,12 @@ def test_too_many_runs_are_refused(body):
     assert caught.value.fields["runs"] > caught.value.fields["max_runs"] == 10
 
 
+def test_the_number_of_runs_is_refused_before_their_settings_are_built():
+    with pytest.raises(ExpansionTooLarge) as caught:
+        expanded({"axes": {"seed": list(range(200)), "batch": [1, 2, 3]}, "repetitions": 100}, memory=pytest.fail)
+    assert caught.value.fields == {"runs": 60_000, "max_runs": 10_000}
+
+
 def test_huge_products_are_refused_without_being_built():
     axes = {name: list(range(1000)) for name in ("seed", "batch", "seq", "steps", "threads", "warmup")}
     with pytest.raises(ExpansionTooLarge):

@@ -45,8 +45,10 @@ def expand(
     combinations = len(request.builds) or 1
     for values in (*request.axes.values(), *(next(iter(group.values())) for group in request.zip)):
         combinations *= len(values)
-    if combinations > max_runs:
-        _refuse_size(combinations, max_runs)
+    repetitions = request.repetitions if request.stop is None else request.stop.max_repetitions
+    runs = combinations if request.exclude else combinations * repetitions  # what exclusions leave is known later
+    if runs > max_runs:
+        _refuse_size(runs, max_runs)
     exclusions = Exclusions(request.exclude)
     if combinations * len(exclusions) > MOST_COMPARISONS:
         raise ExclusionTooLarge(
@@ -55,7 +57,6 @@ def expand(
             combinations=combinations,
             max_comparisons=MOST_COMPARISONS,
         )
-    repetitions = request.repetitions if request.stop is None else request.stop.max_repetitions
     variants: list[Variant] = []
     size_bytes = 0
     for variant, spec_bytes in _variants(request, exclusions, refusals, memory_bytes, capacity, between):
