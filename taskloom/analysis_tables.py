@@ -37,7 +37,7 @@ def _missing(rows: Iterable[tuple[Variant, Sequence[str]]]) -> Iterator[str]:
 
 
 def sweep(found: Sweep) -> Shown:
-    """A line for each comparison, and the fastest variant."""
+    """A line for each comparison, the pooled ratios, what is missing, and the fastest variant."""
     if not found.rows:
         yield f"{found.axis or 'no setting'} {'does not vary' if found.axis else 'varies'} in this experiment"
         return
@@ -53,6 +53,13 @@ def sweep(found: Sweep) -> Shown:
     sides = {(row.a, row.b) for row in found.rows}
     first, second = sides.pop() if len(sides) == 1 else ("first", "second")
     yield f"ratio: {first} time / {second} time; above 1: {second} is faster"
+    for of in found.pooled:
+        bounds = "" if of.ratio_low is None else f" [{number(of.ratio_low, 3)}, {number(of.ratio_high, 3)}]"
+        adjusted = "" if of.p_adjusted is None else f", adjusted p {of.p_adjusted:.2g}"
+        yield (f"{of.b} against {of.a}, {counted(of.threads, 'thread')}, {of.scope}: {of.verdict}, ratio "
+               f"{number(of.ratio, 3)}{bounds}{adjusted}")  # fmt: skip
+    reasons = [*(row.reason for row in found.rows), *(of.reason or "" for of in found.pooled)]
+    yield from dict.fromkeys(reason.partition(",")[0] for reason in reasons if reason.startswith("too few"))
     if found.best is not None:
         beats = "" if found.beats_share is None else f", proven faster than {found.beats_share:.0%} of the others"
         leads = "fastest" if found.beats_share == 1 else "smallest median"

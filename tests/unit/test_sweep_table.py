@@ -1,0 +1,33 @@
+"""`taskloom experiments sweep` shows pooled ratios, and what undecided comparisons lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from taskloom.analysis.processes import Process
+from taskloom.analysis.sweep import sweep
+from taskloom.analysis_tables import sweep as lines
+
+
+def shown(make_result: Callable[..., dict[str, Any]], blocks: int) -> list[str]:
+    made = []
+    for size in (16, 32, 64):
+        for i in range(blocks):
+            for scheduler, step_s in (("fork-join", 1.2 + 0.001 * (5 * i % 7)), ("task", 1.0)):
+                settings = {"scheduler": scheduler, "threads": 2, "token_slice": size}
+                result = make_result([9.0, step_s, step_s], **settings)
+                made.append(Process(len(made) + 1, result, settings, (1, i), "e", i))
+    return [line for line in lines(sweep(made)) if isinstance(line, str)]
+
+
+def test_pooled_ratios_and_missing_pairs_are_shown(make_result: Callable[..., dict[str, Any]]) -> None:
+    _, pooled, lacking, _ = shown(make_result, 6)
+    assert pooled.startswith("task against fork-join, 2 threads, these 3 places only: faster, ratio 1.20")
+    assert pooled.endswith(", adjusted p 7.6e-06")
+    told = "one of 3 comparisons and 1 pooled ratio needs at least 8 per side to be decided alone"
+    assert lacking == f"too few processes: {told}"
+
+
+def test_nothing_is_missing_where_there_are_enough(make_result: Callable[..., dict[str, Any]]) -> None:
+    assert len(shown(make_result, 9)) == 3
