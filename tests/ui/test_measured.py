@@ -92,6 +92,26 @@ def test_the_new_page_says_what_could_be_told_apart_while_one_types(api, make_re
     expect(page.locator(".verdict")).to_contain_text("too few to detect a difference")
 
 
+def test_slices_have_a_map_for_each_variant_of_the_other_settings(api, make_result, new_tab):
+    node = api.worker()
+    settings = {**SPEC, "scheduler": "task"}
+    axes = {"sync": ["step", "none"], "token_slice": [32, 64]}
+    base = {name: value for name, value in settings.items() if name not in axes}
+    experiment = api.submit(base=base, axes=axes)
+    for ms in range(1, 5):
+        lease = node.claim()
+        varied = {name: lease["spec"][name] for name in axes}
+        node.upload(lease, make_result([9, ms / 1e3, ms / 1e3], **{**settings, **varied, "steps": 3}))
+    page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={experiment['id']}&view=scaling")
+    slices = page.locator("figure.plot", has=page.get_by_role("heading", name="Slices", exact=True))
+    for sync in axes["sync"]:
+        expect(slices).to_contain_text(f"task, 1 thread, sync {sync}")
+    cells = slices.locator("rect[fill='var(--task)']")
+    expect(cells).to_have_count(4)
+    places = [tuple(cell.get_attribute(name) for name in ("x", "y")) for cell in cells.all()]
+    assert len(set(places)) == 4
+
+
 def lines_of(log):
     return [line for line in log.inner_text().splitlines() if line.startswith("line")]
 

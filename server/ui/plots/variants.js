@@ -284,15 +284,23 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 	/>`;
 }
 
+const SLICES = ['batch_slice', 'token_slice'];
+
+/** The name of a variant without its slices. @param {any} row of /analysis/scaling */
+function withoutSlices({scheduler, threads, variant}) {
+	const others = Object.entries({scheduler, threads, ...variant}).filter(([name]) => !SLICES.includes(name));
+	return variantName(Object.fromEntries(others));
+}
+
 /**
- * Step time over the grid of slices, one map for each scheduler and number of threads.
+ * Step time over the grid of slices, one map for each variant of the other settings.
  * @param {{rows: any[]}} props
  */
 export function Slices({rows}) {
 	const batches = [...new Set(rows.map(row => row.batch_slice))].sort((a, b) => a - b);
 	const tokens = [...new Set(rows.map(row => row.token_slice))].sort((a, b) => a - b);
 	if (batches.length * tokens.length < 2) return null;
-	const groups = [...new Set(rows.map(row => `${row.scheduler}, ${row.threads} thread${row.threads === 1 ? '' : 's'}`))];
+	const groups = [...new Set(rows.map(withoutSlices))];
 	const best = Math.min(...rows.map(row => row.step_s.median));
 	const worst = Math.max(...rows.map(row => row.step_s.median));
 	const draw = (/** @type {number} */ width) => {
@@ -339,7 +347,7 @@ export function Slices({rows}) {
 						batch slice
 					<//>
 					${rows
-						.filter(row => `${row.scheduler}, ${row.threads} thread${row.threads === 1 ? '' : 's'}` === name)
+						.filter(row => withoutSlices(row) === name)
 						.map(row => {
 							const share = worst > best ? Math.log(row.step_s.median / best) / Math.log(worst / best) : 0;
 							const [i, j] = [batches.indexOf(row.batch_slice), tokens.indexOf(row.token_slice)];
