@@ -68,6 +68,11 @@ class Taskloom(click.Group):
         except CoreError as error:
             told = {"error": str(error), "slug": error.slug, **error.fields()}
             raise failure(str(error), told, error.exit_code, wants_json) from error
+        except click.ClickException as error:
+            if not wants_json:
+                raise
+            told = {"error": error.format_message(), "slug": "bad-usage"}
+            raise failure(error.format_message(), told, error.exit_code, wants_json) from error
 
 
 @click.group(cls=Taskloom, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

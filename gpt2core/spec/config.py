@@ -73,7 +73,7 @@ def check_bool(name: str, value: object) -> None:
 
 
 SHARE = partial(check_number, low=0.0, high=1.0, accepted="a number of 0 or more and below 1")
-AMOUNT = partial(check_number, low=0.0, high=1e6, accepted="a number of 0 or more")
+AMOUNT = partial(check_number, low=0.0, high=1e6, accepted="a number of 0 or more and below 1000000")
 EPSILON = partial(check_number, low=1e-30, high=1.0, accepted="a number above 0 and below 1")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import click
@@ -165,6 +166,28 @@ def test_errors_of_the_core_and_usage_end_with_2() -> None:
         done = CliRunner().invoke(main, arguments)
         assert done.exit_code == 2, arguments
         assert done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["train", "--model", "nope"], "nope"),
+        (["runs", "list", "--bogus"], "--bogus"),
+        (["runs", "nope"], "nope"),
+        (["nope"], "nope"),
+        (["submit", "--follow-logs"], "--follow-logs"),
+        (["keys", "create"], "--scope"),
+    ],
+)
+def test_bad_usage_is_one_json_line_with_json(arguments: list[str], named: str) -> None:
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    told = json.loads(line)
+    assert told["slug"] == "bad-usage"
+    assert named in told["error"]
+    plain = CliRunner().invoke(main, arguments)
+    assert (plain.exit_code, plain.stderr.partition(" ")[0]) == (2, "Usage:")
 
 
 def test_a_file_and_settings_together_are_refused(tmp_path: Path) -> None:
