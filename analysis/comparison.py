@@ -257,7 +257,7 @@ def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> E
         counts = f"{len(of_a)} and {len(of_b)} occasions, one value each"
         return Evidence(a_s, b_s, estimators.unpaired(of_a, of_b, "occasions"), counts)
     if interleaved(a, b):
-        told += ": a stopping rule or a cancellation decided their number, and only pairs are valid then"
+        told += ": their number was not fixed beforehand, and only pairs are valid then"
     else:
         told += f": not of one interleaved occasion, and only {FEWEST} occasions a side show how much those differ"
     return Evidence(a_s, b_s, estimators.bare(a_s, b_s), told)

@@ -62,7 +62,7 @@ class Process:
     pair: Hashable = None
     occasion: Hashable = None
     block: int = 0
-    stop_rule: bool = False  # a stopping rule, or whoever cancelled the experiment, decided the number of processes
+    stop_rule: bool = False  # the number of processes was not fixed beforehand, or is not complete
     leave_out_flagged: bool = False  # the declared rule for flagged steps
     shared: Facts | None = None  # None: the facts of the result
 

@@ -93,7 +93,7 @@ class Comparison(Model):
         description="evidence of the pairs' signs against equality, valid at any look: it reaches 20 for 1 in 20 equal "
         "pairs of variants at most, if the order within blocks is random",
     )
-    sequential: bool = Field(False, description="true under a stopping rule and after a cancellation: the signs decide")
+    sequential: bool = Field(False, description="signs decide: with `stop`, if cancelled, until all runs have ended")
     diagnosis: list[str] = Field(default_factory=list, description="findings against independent values")
     instructions: Instructions | None = Field(None, description="ratio of instructions; null if refused")
     brief: list[str] = Field(default_factory=list, description="`marks` in one line; empty if there are none")

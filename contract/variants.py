@@ -26,8 +26,8 @@ class VariantRow(Model):
     flagged_runs: int = Field(description="runs with flagged steps, which other processes disturbed")
     median_step_s: float | None
     low: float | None = Field(
-        description="95 % interval of the median over processes; a confidence sequence under a stopping rule and after "
-        "a cancellation; null: too few, or they resemble their neighbours or drift"
+        description="95 % interval of the median over processes; a confidence sequence with `stop`, if cancelled, and "
+        "until all runs have ended; null: too few, or they resemble their neighbours or drift"
     )
     high: float | None
     min_step_s: float | None

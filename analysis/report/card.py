@@ -153,5 +153,5 @@ def _calibrated(document: Document) -> tuple[str, str]:
         return "partly", f"with {counted(found['processes'], 'process')} per side, no difference can be detected"
     told = f"{found['detectable']:.2%} with {counted(found['processes'], 'process')} per side"
     if document["design"]["stop"] or document["sweep"].get("sequential"):
-        return "partly", f"{told}, judged by signs; a stopping rule or a cancellation decided their number"
+        return "partly", f"{told}, judged by signs, since their number was not fixed beforehand"
     return "yes", f"{told}; false alarms: {found['false_alarms']} of {counted(found['comparisons'], 'A/A experiment')}"

@@ -197,12 +197,15 @@ def test_a_sweep_compares_along_an_axis(file_api, measured):
 
 
 @pytest.mark.both_databases
-def test_a_cancelled_experiment_is_judged_as_if_its_results_had_ended_it(api, make_result):
-    """Nine of twelve blocks have run, all of one sign: p = 1/256 for a number that was fixed beforehand."""
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_an_experiment_is_judged_at_any_time_until_its_planned_end(api, make_result, cancelled):
+    """Nine blocks have run, all of one sign: p = 1/256 for a number that was fixed beforehand. Whoever cancels the
+    experiment has perhaps seen them."""
     axes = {"scheduler": ["fork-join", "task"]}
-    made = api.submit(base={"token_slice": 64, "batch_slice": 1}, axes=axes, repetitions=12)
+    made = api.submit(base={"token_slice": 64, "batch_slice": 1}, axes=axes, repetitions=10 if cancelled else 9)
     node = api.worker()
-    for i in range(18):
+
+    def run(i):
         lease = node.claim()
         s = (1.2 if lease["spec"]["scheduler"] == "fork-join" else 1.0) * (1 + 0.001 * (5 * i // 2 % 7))
         node.upload(lease, make_result([9, s, s], scheduler=lease["spec"]["scheduler"]))
@@ -213,12 +216,15 @@ def test_a_cancelled_experiment_is_judged_as_if_its_results_had_ended_it(api, ma
         (variant, _) = api.get(f"/experiments/{made['id']}/variants")["rows"]
         return found["sequential"], row["p_value"], variant["high"] - variant["low"]
 
-    sequential, p_value, width = seen()
-    assert (sequential, p_value) == (False, pytest.approx(1 / 256))
-    api.post(f"/experiments/{made['id']}/cancel")
-    sequential, p_value, wider = seen()
-    assert (sequential, p_value) == (True, pytest.approx(0.0105, abs=1e-4))
-    assert wider > width
+    for i in range(17):
+        run(i)
+    assert seen()[0] is True
+    run(17)
+    if cancelled:
+        assert seen() == (True, pytest.approx(0.0105, abs=1e-4), pytest.approx(0.006, rel=0.1))
+        api.post(f"/experiments/{made['id']}/cancel")
+    p_value, width = (0.0105, 0.006) if cancelled else (1 / 256, 0.005)
+    assert seen() == (cancelled, pytest.approx(p_value, abs=1e-4), pytest.approx(width, rel=0.1))
 
 
 @pytest.mark.parametrize("path", ["sweep", "efficiency", "roofline", "forecast", "memory"])

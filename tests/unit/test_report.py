@@ -360,7 +360,7 @@ def test_the_card_counts_comparisons_without_a_test_and_settings_that_differ(doc
     assert report_card(document)[2]["holds"] == "partly"
     document["design"]["stop"] = {"rel_ci": 0.02}
     document["calibration"] = {"detectable": 0.01, "processes": 7, "false_alarms": 0, "comparisons": 3}
-    told = "1.00% with 7 processes per side, judged by signs; a stopping rule or a cancellation decided their number"
+    told = "1.00% with 7 processes per side, judged by signs, since their number was not fixed beforehand"
     assert (report_card(document)[10]["holds"], report_card(document)[10]["evidence"]) == ("partly", told)
 
 

@@ -23,6 +23,7 @@ from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.runs.states import OPEN
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.artifacts.service import chosen
 
@@ -93,7 +94,8 @@ def processes(session: Session, which: ColumnElement[bool], causes: bool = False
         if shared is None:
             shared = alike[variant, facts] = Facts.of(orjson.loads(facts), orjson.loads(variant))
         if experiment_id not in sequential:
-            sequential[experiment_id] = session.get_one(Experiment, experiment_id).stops_early
+            early = session.get_one(Experiment, experiment_id).stops_early
+            sequential[experiment_id] = early or _is_active(session, experiment_id)
         result: dict[str, Any] = {}
         for part in measured:
             result |= orjson.loads(part)
@@ -103,6 +105,12 @@ def processes(session: Session, which: ColumnElement[bool], causes: bool = False
             sequential[experiment_id], shared=shared,
         ))  # fmt: skip
     return found
+
+
+def _is_active(session: Session, experiment_id: int) -> bool:
+    """Whether runs of it are still open, so that whoever reads its results looks at them early."""
+    still = select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(OPEN)).limit(1)
+    return session.scalar(still) is not None
 
 
 def of_experiment(database: Database, experiment_id: int, causes: bool = False) -> list[Process]:

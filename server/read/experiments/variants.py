@@ -18,7 +18,7 @@ from taskloom.server.errors import NotFound
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.service import main_settings
-from taskloom.server.queue.runs.states import ACTIVE
+from taskloom.server.queue.runs.states import ACTIVE, OPEN
 
 COLUMNS = (
     Run.variant, Run.spec, Run.shape, Run.state, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
@@ -37,8 +37,9 @@ def variants(database: Database, experiment_id: int) -> VariantTable:
         stops = experiment.stops_early
         for run in session.execute(runs):
             groups.setdefault(json.dumps(run.variant, sort_keys=True), []).append(run)
+    active = any(run.state in OPEN for group in groups.values() for run in group)
     return VariantTable(experiment_id=experiment_id, rows=[
-        _row(experiment_id, group, stops) for group in groups.values()
+        _row(experiment_id, group, stops or active) for group in groups.values()
     ])  # fmt: skip
 
 
