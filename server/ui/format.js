@@ -63,6 +63,10 @@ export function duration(value_s) {
 /** @param {number} n @param {string} one @param {string} [many] */
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
+const ONE = /** @type {Record<string, string>} */ ({pairs: 'pair', processes: 'process', occasions: 'occasion'});
+/** The size of a sample: 8 pairs, 1 process. @param {number} n @param {string} [unit] */
+export const sample = (n, unit = 'pairs') => plural(n, ONE[unit] ?? unit, unit);
+
 /** @param {string | null | undefined} instant */
 export function when(instant) {
 	if (!instant) return '–';

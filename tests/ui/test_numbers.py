@@ -80,6 +80,7 @@ def test_an_undecided_verdict_says_what_it_lacks(world, tab):
     assert sentence(few, row) == (
         f"{undecided}, 3 pairs (too few runs for an interval); the other comparison is undecided too."
     )
+    assert ", 1 pair (too few runs for an interval)." in sentence({**few, "n": 1})
     drifts = {**row, "diagnosis": ["a drift", "two levels"], "reason": "would be faster, but the values show a drift"}
     assert "(the values show a drift); the 2 other comparisons are undecided too." in sentence(drifts, row, row)
 

@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, percent, plural, ratio, variantName} from '../format.js';
+import {count, ms, percent, plural, ratio, sample, variantName} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {nameOf} from '../plots/rows.js';
 import {Shares} from '../plots/shares.js';
@@ -128,7 +128,7 @@ function Comparisons({rows}) {
 					cell: row => (row.p_adjusted == null ? '–' : row.p_adjusted.toPrecision(2)),
 					by: row => row.p_adjusted ?? 1
 				},
-				{name: 'n', label: 'n', number: true, cell: row => `${row.n ?? row.pairs ?? '–'} ${row.unit ?? 'pairs'}`},
+				{name: 'n', label: 'n', number: true, cell: row => sample(row.n ?? row.pairs, row.unit)},
 				{name: 'why', label: 'Reason', class: 'question', cell: row => html`<small>${because(row)}</small>`}
 			]}
 		/>
@@ -140,7 +140,7 @@ export function Marks({of}) {
 	const marks = [...new Set(of)];
 	if (!marks.length) return null;
 	return html`<details class="panel">
-		<summary>${plural(marks.length, 'warning')}: disturbed runs, which are included</summary>
+		<summary>Marks: ${plural(marks.length, 'warning')} about disturbed runs, which are included</summary>
 		<ul>${marks.map(mark => html`<li key=${mark}>${mark}</li>`)}</ul>
 	</details>`;
 }

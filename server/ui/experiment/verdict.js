@@ -1,5 +1,5 @@
 // The verdict of an experiment's comparisons in one sentence, which claims no more than they show.
-import {ratio, variantName} from '../format.js';
+import {ratio, sample, variantName} from '../format.js';
 
 /** @typedef {import('../schemas').Schemas['Sweep']} Sweep */
 const FIRST = ['refused', 'faster', 'slower', 'same', 'undecided'];
@@ -24,7 +24,7 @@ function said(row) {
 	const of = ratio(row.ratio, row.ratio_low, row.ratio_high);
 	const reading = `${row.a} time / ${row.b} time ${of}`;
 	const pairs = row.pairs ?? row.n;
-	const rests = pairs ? `, ${pairs} ${row.unit ?? 'pairs'}` : '';
+	const rests = pairs ? `, ${sample(pairs, row.unit)}` : '';
 	return (
 		/** @type {Record<string, string>} */ ({
 			faster: `${row.b} is ${of} times as fast as ${row.a}${where(row)}${rests}`,

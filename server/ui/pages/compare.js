@@ -2,16 +2,13 @@
 import {html, useState} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, number, percent, plural, ratio, variantName} from '../format.js';
+import {count, ms, number, percent, plural, ratio, sample, variantName} from '../format.js';
 import {Answered, Empty, Head, Pairs, Skeleton} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
 import {Dot, Label, XAxis, YAxis, scale} from '../plots/scale.js';
 import {NoTrace, useTrace} from '../run/timed.js';
 import {Timeline} from '../timeline/timeline.js';
 import {State} from '../words.js';
-
-/** One of several. */
-const ONE = /** @type {Record<string, string>} */ ({pairs: 'pair', processes: 'process', occasions: 'occasion'});
 
 /** @param {import('../schemas').Schemas['Comparison']} found */
 function sentence(found) {
@@ -320,11 +317,7 @@ export default function Compare() {
 									of=${[
 										['A', html`${variantName(of.a.variant)}: ${ms(of.a.step_s.median)}, ${plural(of.a.runs.length, 'run')}`],
 										['B', html`${variantName(of.b.variant)}: ${ms(of.b.step_s.median)}, ${plural(of.b.runs.length, 'run')}`],
-										[
-											'test',
-											`${of.test}, ${of.n} ${of.n === 1 ? (ONE[of.unit] ?? of.unit) : of.unit}, ` +
-												(of.paired ? 'paired' : 'not paired')
-										],
+										['test', `${of.test}, ${sample(of.n, of.unit)}, ` + (of.paired ? 'paired' : 'not paired')],
 										['p', of.p_value == null ? '–' : of.p_value.toPrecision(2)],
 										['probability that B is faster', number(of.superiority)],
 										...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]),
@@ -360,7 +353,7 @@ export default function Compare() {
 						</section>`}
 						${!!of.marks?.length &&
 						html`<details class="panel" open=${of.marks.length < 4}>
-							<summary>${plural(of.marks.length, 'warning')}: disturbed runs</summary>
+							<summary>Marks: ${plural(of.marks.length, 'warning')} about disturbed runs</summary>
 							<ul>${of.marks.map(each => html`<li key=${each}>${each}</li>`)}</ul>
 						</details>`}
 						<${Traced} key=${`${of.a.runs} ${of.b.runs}`} of=${of} runs=${runs.data?.items ?? []} />

@@ -4,7 +4,7 @@ import {variantName} from '../format.js';
 import {Label} from './scale.js';
 
 export const ROW = 24;
-/** Room for names at the left: a third of a narrow plot. @param {number} width @param {string[]} names */
+/** Room for names at the left, at most 42 % of the plot. @param {number} width @param {string[]} names */
 export const leftOf = (width, names) =>
 	Math.min(Math.max(60, ...names.map(name => name.length * 6.6 + 14)), width * 0.42);
 
