@@ -96,13 +96,27 @@ def _comparisons(document: Document) -> Iterator[str]:
     for row in pooled:
         places = f"{counted(row['places'], 'place')} (combinations of the other settings; {row['pairs']} pairs of runs)"
         yield f"Over {places} on {threads(row['threads'])}, {_verdict(row)}. This applies to {row['scope']}."
-    told = [f"with {at(row)}, {_verdict(row)}" for row in rows if row["at"].get("threads", most) == most]
+    told = list(_places([row for row in rows if row["at"].get("threads", most) == most]))
     if told:
         listed = "; ".join(told)
         yield (f"Place by place: {listed}" if pooled else listed[0].upper() + listed[1:]) + "."
     for row in document["sweep"]["rows"]:
         if row["verdict"] == "refused":
             yield f"The comparison of {row['b']} with {row['a']} is refused: {row['reason']}."
+
+
+def _places(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    """A clause for each comparison. Undecided comparisons of the same values for the same reason share one."""
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for i, row in enumerate(rows):
+        key = (row["a"], row["b"], _why(row)) if row["verdict"] == "undecided" else i
+        groups.setdefault(key, []).append(row)
+    for row, *others in groups.values():
+        if not others:
+            yield f"with {at(row)}, {_verdict(row)}"
+            continue
+        ratios = "; ".join(f"{_figures(each)} with {at(each)}" for each in (row, *others))
+        yield f"{_undecided(row)}{_why(row)}, {row['a']} time / {row['b']} time {ratios}"
 
 
 def _runtimes(document: Document) -> Iterator[str]:
@@ -124,16 +138,23 @@ def threads(count: int) -> str:
     return counted(count, "thread")
 
 
+def _figures(row: Mapping[str, Any]) -> str:
+    bounds = "" if row["ratio_low"] is None else f" [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
+    return f"{row['ratio']:.3f}{bounds}"
+
+
+def _undecided(row: Mapping[str, Any]) -> str:
+    return f"it is undecided whether {row['b']} or {row['a']} is faster"
+
+
 def _verdict(row: Mapping[str, Any]) -> str:
-    figures = f"{row['ratio']:.3f}"
-    if row["ratio_low"] is not None:
-        figures += f" [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
+    figures = _figures(row)
     reading = f"{row['a']} time / {row['b']} time {figures}"
     return {
         "faster": f"{row['b']} is {figures} times as fast as {row['a']}",
         "slower": f"{row['b']} is slower than {row['a']}, {figures} times as fast",
         "same": f"{row['b']} and {row['a']} are equivalent within the noise floor, {reading}",
-        "undecided": f"it is undecided whether {row['b']} or {row['a']} is faster, {reading}{_why(row)}",
+        "undecided": f"{_undecided(row)}, {reading}{_why(row)}",
     }[str(row["verdict"])]
 
 

@@ -182,6 +182,23 @@ def test_disturbed_processes_are_never_passed_over(document):
     assert f"<li>{told}" in page({**document, "answer": answer(document)})
 
 
+def test_places_that_are_undecided_for_one_reason_share_a_clause(document):
+    row = next(row for row in document["sweep"]["rows"] if row["at"]["threads"] == 2)
+    few = "too few processes: at least 9 per side"
+    places = [
+        row | {"at": {"batch_slice": 1, "token_slice": token, "threads": 2}, "verdict": "undecided", "reason": reason,
+               "ratio": ratio, "ratio_low": 0.9, "ratio_high": 1.6}
+        for token, ratio, reason in ((32, 1.1, few), (64, 1.2, few), (128, 1.3, "would be faster, but they drift"))
+    ]  # fmt: skip
+    told = answer(document | {"sweep": document["sweep"] | {"rows": places}})[0]
+    assert told == (
+        f"It is undecided whether task or fork-join is faster ({few}), fork-join time / task time "
+        "1.100 [0.900, 1.600] with slices 1x32, 2 threads; 1.200 [0.900, 1.600] with slices 1x64, 2 threads; "
+        "with slices 1x128, 2 threads, it is undecided whether task or fork-join is faster, fork-join time / task time "
+        "1.300 [0.900, 1.600] (would be faster, but they drift)."
+    )
+
+
 def test_a_ratio_cannot_be_read_backwards(document):
     text = page(document)
     assert "fork-join time / task time (Hodges-Lehmann); above 1: task is faster" in text
