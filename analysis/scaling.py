@@ -113,8 +113,8 @@ def _name(process: Process) -> str:
 def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
     """For each variant, whether its losses and weights are bit-identical to those of the same slices.
 
-    The reference is the result of most processes; among equals, that of the serial scheduler, then of the fewest
-    threads.
+    The reference is the most frequent result. In a tie, it is the serial scheduler's result, then the result with the
+    fewest threads.
     """
     said = Counter(process.facts for group in variants for process in group)
     given: dict[str, Counter[tuple[tuple[float, ...], str]]] = {}

@@ -31,7 +31,7 @@ def read_int(path: Path) -> int | None:
 
 
 def cpu_model() -> str:
-    """The processor's name as the kernel gives it."""
+    """The processor's name as Linux reports it."""
     for line in (read_text(Path("/proc/cpuinfo")) or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "Hardware", "cpu model"):

@@ -39,7 +39,7 @@ class Facts:
     finest: ClassVar[Mapping[str, Any]] = {}  # settings with the least overhead per task, for METG
 
     def overlaps(self, sync: str) -> bool:
-        """Whether tasks of a phase may run beside those of the next one."""
+        """Whether tasks of a phase may overlap with tasks of the next phase."""
         return self.order == "graph" and sync != "phase"
 
     def chosen(self, config: TrainConfig) -> dict[str, Any]:
