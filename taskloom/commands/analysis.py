@@ -149,7 +149,10 @@ def calibrate(repetitions: int, require: tuple[str, ...], show: bool, server: st
 @click.command()
 @experiment_argument
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="output file  [default: report-ID.html]"
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="output file: a page, or JSON if its name ends in .json  [default: report-ID.html]",
 )
 @click.option("--leave-out-disturbed", is_flag=True, help="exclude runs with foreign load")
 @verbose_option
@@ -158,18 +161,18 @@ def calibrate(repetitions: int, require: tuple[str, ...], show: bool, server: st
 def report(
     experiment_id: int, output: Path | None, leave_out_disturbed: bool, verbose: bool, server: str, as_json: bool
 ) -> None:
-    """Write the report as one self-contained page; with --json, print it as JSON."""
+    """Write the report as one self-contained page; with --json, print it as JSON and write only OUTPUT, if given."""
     with Client(server) as client:
         document = client.report(experiment_id, leave_out_disturbed)
     target = output or (None if as_json else Path(f"report-{experiment_id}.html"))
     if target is not None:
         try:
-            target.write_text(json.dumps(document) + "\n" if as_json else page(document))
+            target.write_text(json.dumps(document) + "\n" if target.suffix == ".json" else page(document))
         except OSError as error:
             raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
-    if as_json and target is None:
+    if as_json:
         print_json(document)
-    elif not as_json:
+    else:
         points = document.get("answer") or [document["conclusion"]]  # older servers have the text alone
         shown = [*(f"- {point}" for point in points), *(document["marks"] if verbose else ()), f"written to {target}"]
         _show(document, shown, as_json=False)

@@ -40,7 +40,7 @@ def test_without_a_server_every_question_ends_with_3(command: tuple[str, ...]) -
     assert done.stdout == ""
 
 
-def test_from_submission_to_comparison(home: House, client: Client) -> None:
+def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Path) -> None:
     home.start_worker(trainer=None)
     run = told(
         taskloom("submit", *TINY, "--scheduler", "fork-join,task", "--wait", "--json", server=home.url),
@@ -73,6 +73,12 @@ def test_from_submission_to_comparison(home: House, client: Client) -> None:
     assert compared["verdict"] in ("faster", "slower", "same", "undecided")
     declared = ("--noise-floor", "0.25", "--leave-out-flagged", "--json")
     assert told(cli("compare", *ids, *declared, server=home.url))["noise_floor"] == 0.25
+    page, document = tmp_path / "report.html", tmp_path / "report.json"
+    for target in (page, document):
+        reported = cli("experiments", "report", experiment_id, "--json", "-o", str(target), server=home.url)
+        assert told(reported)["schema"] == "taskloom.report/1"
+    assert page.read_text().startswith("<!doctype html>")
+    assert json.loads(document.read_text()) == told(reported)
     for command in (
         ("runs", "list"),
         ("runs", "show", ids[0]),
