@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         jobs = Jobs(pools.name, given.state or default_state(pools.name))
         metrics = Metrics(given.metrics_port)
     except (PoolsFileRefused, AlreadyRunning, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         provisioner.run(stop, given.once)
         log("stopped", "provisioner stopped; its jobs continue")
     except ServerRefused as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
         return EXIT_SERVER
     finally:
         server.close()

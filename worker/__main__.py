@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from queue import SimpleQueue
@@ -39,7 +40,9 @@ def main(
         settings = parse(arguments, os.environ)
         spool = Spool(settings.spool)
     except (ConfigError, SpoolTaken, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        known = {"slug": error.slug, **error.fields()} if isinstance(error, ConfigError) else {}
+        told = {"error": str(error), **known}
+        print(json.dumps(told) if "--json" in arguments else f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     report = Report(settings.as_json)
     if settings.job is not None and settings.job.unknown is not None:

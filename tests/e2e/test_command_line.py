@@ -40,6 +40,18 @@ def test_without_a_server_every_question_ends_with_3(command: tuple[str, ...]) -
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "named"), [(("worker", "--cores", "4000"), "4000"), (("provision", "no-such.toml"), "no-such.toml")]
+)
+def test_a_daemon_that_cannot_start_says_why_in_one_json_line(command: tuple[str, ...], named: str) -> None:
+    done = taskloom(*command, "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert named in json.loads(line)["error"]
+    plain = taskloom(*command)
+    assert (plain.returncode, plain.stderr.startswith("error: ")) == (2, True)
+
+
 def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Path) -> None:
     home.start_worker(trainer=None)
     run = told(
