@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpt2core.data.header import HEADER_BYTES, Header, new_header, read_header
 from gpt2core.networks.gpt2 import safetensors_file
 from gpt2core.networks.gpt2.tensors import weight_specs
+from gpt2core.networks.normal import Normals
 from gpt2core.node.files import open_regular, replacing
 from gpt2core.spec.config import PRESETS, ModelConfig
 from gpt2core.spec.errors import ConfigError, CountMismatch, ShapeMismatch, TruncatedFile
@@ -99,7 +100,7 @@ def initial_weights(model: ModelConfig, seed: int, weights: Weights) -> None:
     Face uses 0.02 for wpe too).
     """
     check_buffers(model, weights)
-    rng = np.random.Generator(np.random.PCG64([seed, WEIGHTS_STREAM]))
+    normals = Normals([seed, WEIGHTS_STREAM])
     residual_std = WEIGHT_STD / float(np.sqrt(2 * model.layers))
     for spec in weight_specs(model):
         out = weights[spec.name]
@@ -109,9 +110,7 @@ def initial_weights(model: ModelConfig, seed: int, weights: Weights) -> None:
             out[...] = 1.0
         else:
             std = {"wpe": POSITION_STD, "attprojw": residual_std, "fcprojw": residual_std}.get(spec.name, WEIGHT_STD)
-            drawn = out[: model.vocab] if spec.name == "wte" else out
-            rng.standard_normal(dtype=np.float32, out=drawn)
-            drawn *= np.float32(std)
+            normals.fill(out[: model.vocab] if spec.name == "wte" else out, std)
     weights["wte"][model.vocab :] = 0.0
 
 
