@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.record import ROOT, Measured, machine, out_option, save
-from gpt2core.networks.gpt2.checkpoint import initial_weights, write_checkpoint
+from gpt2core.networks.gpt2.checkpoint import write_checkpoint
+from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.process import launch
 from gpt2core.spec.config import ModelConfig, TrainConfig

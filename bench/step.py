@@ -37,7 +37,8 @@ from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.rounds import round_order
 from bench.torch_peers import PEERS, environment
 from gpt2core.data.sources import open_tokens, write_tokens
-from gpt2core.networks.gpt2.checkpoint import initial_weights, write_checkpoint
+from gpt2core.networks.gpt2.checkpoint import write_checkpoint
+from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.process import launch
 from gpt2core.spec.config import ModelConfig, TrainConfig

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from trace_checks import check_chrome, check_paraver
 
-from gpt2core.networks.gpt2 import checkpoint
+from gpt2core.networks.gpt2 import initial
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.process import launch
 from gpt2core.run import execute, memory, train
@@ -132,7 +132,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_its_step():
 
 def test_a_norm_that_is_not_finite_stops_the_run_with_its_step(monkeypatch):
     """The last step is included, although no later loss would show the error."""
-    monkeypatch.setattr(checkpoint, "initial_weights", poisoned(checkpoint.initial_weights))
+    monkeypatch.setattr(initial, "initial_weights", poisoned(initial.initial_weights))
     with pytest.raises(NotFinite, match="the gradient norm of step 1 is nan") as caught:
         train.train(dataclasses.replace(SMALL, steps=1, warmup=0, grad_clip=1.0))
     assert caught.value.fields() == {"step": 1, "gradient_norm": "nan"}

@@ -44,9 +44,9 @@ class Gpt2(Network):
         return token_rows.data(config)
 
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
-        from gpt2core.networks.gpt2 import checkpoint
+        from gpt2core.networks.gpt2 import initial
 
-        checkpoint.initial_weights(model_of(config), config.seed, weights)
+        initial.initial_weights(model_of(config), config.seed, weights)
 
     def read(self, config: TrainConfig, weights: Weights) -> None:
         from gpt2core.networks.gpt2 import checkpoint
