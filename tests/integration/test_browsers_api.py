@@ -109,7 +109,8 @@ def test_an_experiment_that_ended_says_what_it_found(start_server, make_result):
     assert (found["verdict"], found["a"], found["b"]) == ("faster", "fork-join", "task")
     assert found["low"] <= found["ratio"] <= found["high"]
     assert found["ratio"] == pytest.approx(2, rel=0.01)
-    assert found["sentence"].startswith("task is 2.0")
+    assert found["sentence"].startswith(f"task is {found['ratio']:.3f} [")
+    assert found["sentence"].endswith("] times as fast as fork-join.")
     sweep = api.get("/analysis/sweep", experiment_id=1)
     assert found["ratio"] == (sweep["pooled"] or sweep["rows"])[0]["ratio"]
     assert api.get("/experiments")["items"][0]["verdict"] == found

@@ -67,7 +67,7 @@ export function Repetitions({request, set, refused}) {
 				value=${request.order ?? 'interleaved'}
 				options=${['interleaved', 'sequential'].map(each => [each, each])}
 				onValue=${value => set({order: value === 'interleaved' ? null : value})}
-				help="interleaved: every variant once in each block, in random order, so that runs form pairs; every second block is reversed"
+				help="interleaved: every variant once in each block, in random order; every second block is reversed"
 			/>
 			<${OneOf}
 				id="trace"
