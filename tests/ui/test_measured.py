@@ -112,6 +112,29 @@ def test_slices_have_a_map_for_each_variant_of_the_other_settings(api, make_resu
     assert len(set(places)) == 4
 
 
+def test_long_names_of_variants_stay_apart_in_a_plot(api, make_result, new_tab):
+    node = api.worker()
+    settings = {**SPEC, "scheduler": "task"}
+    axes = {"policy": ["breadth-first", "critical-path", "program-order"], "sync": ["step", "none"],
+            "token_slice": [32, 64]}  # fmt: skip
+    base = {name: value for name, value in settings.items() if name not in axes}
+    experiment = api.submit(base=base, axes=axes)
+    for ms in range(1, 13):
+        lease = node.claim()
+        varied = {name: lease["spec"][name] for name in axes}
+        node.upload(lease, make_result([9, ms / 1e3, ms / 1e3], **{**settings, **varied, "steps": 3}))
+    page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={experiment['id']}")
+    plot = page.locator("figure.plot", has=page.get_by_role("heading", name="Median step", exact=True))
+    expect(plot.locator("svg text:has(title)").first).to_be_visible()
+    rows = {}
+    for label in plot.locator("svg text:has(title)").all():
+        rows.setdefault(label.locator("title").text_content(), []).append(label.evaluate("e => e.firstChild.data"))
+    assert len(rows) == 12
+    assert any(len(lines) == 2 for lines in rows.values())
+    for name, lines in rows.items():
+        assert " ".join(lines) == name
+
+
 def lines_of(log):
     return [line for line in log.inner_text().splitlines() if line.startswith("line")]
 
