@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import sys
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def main() -> int:
         metavar="N",
         help="processes, 1 to 64; more than one needs PostgreSQL (default %(default)s)",
     )
+    parser.add_argument("--json", action="store_true", help="a refusal to start is one JSON line; the output always is")
     parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # this process is one of several
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
@@ -53,7 +55,8 @@ def main() -> int:
         else:
             serve(options.host, options.port, options.database_url, options.port_file, options.workers)
     except StartRefused as error:
-        print(f"taskloom: {error}", file=sys.stderr)
+        told = json.dumps({"error": str(error)}) if "--json" in sys.argv else f"taskloom: {error}"
+        print(told, file=sys.stderr)
         return 2
     return 0
 

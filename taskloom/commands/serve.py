@@ -17,13 +17,12 @@ from taskloom import extras
               help="SQLAlchemy URL of the database")  # fmt: skip
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64),
               help="server processes; more than one needs PostgreSQL")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="no effect: the output is always JSON")
+@click.option("--json", "as_json", is_flag=True, help="a refusal to start is one JSON line; the output always is")
 def serve(host: str, port: int, database_url: str, workers: int, as_json: bool) -> None:
     """Start the server. It prints one JSON line with its URL when it listens."""
     extras.require("server")
-    del as_json
     # A database URL may hold a password, which process arguments would show to everyone on the machine.
     os.environ["TASKLOOM_DATABASE_URL"] = database_url
     # exec, so that signals reach the server itself.
-    options = ["--host", host, "--port", str(port), "--workers", str(workers)]
+    options = ["--host", host, "--port", str(port), "--workers", str(workers), *["--json"] * as_json]
     os.execv(sys.executable, [sys.executable, "-P", "-m", "taskloom.server", *options])

@@ -41,15 +41,20 @@ def test_without_a_server_every_question_ends_with_3(command: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize(
-    ("command", "named"), [(("worker", "--cores", "4000"), "4000"), (("provision", "no-such.toml"), "no-such.toml")]
+    ("command", "named", "begins"),
+    [
+        (("worker", "--cores", "4000"), "4000", "error: "),
+        (("provision", "no-such.toml"), "no-such.toml", "error: "),
+        (("serve", "--database-url", "mysql://here"), "mysql", "taskloom: "),
+    ],
 )
-def test_a_daemon_that_cannot_start_says_why_in_one_json_line(command: tuple[str, ...], named: str) -> None:
+def test_a_daemon_that_cannot_start_says_so_in_one_json_line(command: tuple[str, ...], named: str, begins: str) -> None:
     done = taskloom(*command, "--json")
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert named in json.loads(line)["error"]
     plain = taskloom(*command)
-    assert (plain.returncode, plain.stderr.startswith("error: ")) == (2, True)
+    assert (plain.returncode, plain.stderr.startswith(begins)) == (2, True)
 
 
 def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Path) -> None:
