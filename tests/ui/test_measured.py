@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import sys
 from pathlib import Path
@@ -92,16 +93,20 @@ def test_the_new_page_says_what_could_be_told_apart_while_one_types(api, make_re
     expect(page.locator(".verdict")).to_contain_text("too few to detect a difference")
 
 
-def test_slices_have_a_map_for_each_variant_of_the_other_settings(api, make_result, new_tab):
-    node = api.worker()
-    settings = {**SPEC, "scheduler": "task"}
-    axes = {"sync": ["step", "none"], "token_slice": [32, 64]}
-    base = {name: value for name, value in settings.items() if name not in axes}
-    experiment = api.submit(base=base, axes=axes)
-    for ms in range(1, 5):
+def run_each(api, make_result, axes):
+    """Execute task with every combination of the axes once; each takes 1 ms a step more than the one before."""
+    node, settings = api.worker(), {**SPEC, "scheduler": "task"}
+    made = api.submit(base={name: value for name, value in settings.items() if name not in axes}, axes=axes)
+    for ms in range(1, math.prod(map(len, axes.values())) + 1):
         lease = node.claim()
         varied = {name: lease["spec"][name] for name in axes}
         node.upload(lease, make_result([9, ms / 1e3, ms / 1e3], **{**settings, **varied, "steps": 3}))
+    return made
+
+
+def test_slices_have_a_map_for_each_variant_of_the_other_settings(api, make_result, new_tab):
+    axes = {"sync": ["step", "none"], "token_slice": [32, 64]}
+    experiment = run_each(api, make_result, axes)
     page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={experiment['id']}&view=scaling")
     slices = page.locator("figure.plot", has=page.get_by_role("heading", name="Slices", exact=True))
     for sync in axes["sync"]:
@@ -113,16 +118,9 @@ def test_slices_have_a_map_for_each_variant_of_the_other_settings(api, make_resu
 
 
 def test_long_names_of_variants_stay_apart_in_a_plot(api, make_result, new_tab):
-    node = api.worker()
-    settings = {**SPEC, "scheduler": "task"}
     axes = {"policy": ["breadth-first", "critical-path", "program-order"], "sync": ["step", "none"],
             "token_slice": [32, 64]}  # fmt: skip
-    base = {name: value for name, value in settings.items() if name not in axes}
-    experiment = api.submit(base=base, axes=axes)
-    for ms in range(1, 13):
-        lease = node.claim()
-        varied = {name: lease["spec"][name] for name in axes}
-        node.upload(lease, make_result([9, ms / 1e3, ms / 1e3], **{**settings, **varied, "steps": 3}))
+    experiment = run_each(api, make_result, axes)
     page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={experiment['id']}")
     plot = page.locator("figure.plot", has=page.get_by_role("heading", name="Median step", exact=True))
     expect(plot.locator("svg text:has(title)").first).to_be_visible()
