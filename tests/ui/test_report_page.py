@@ -71,7 +71,7 @@ def test_a_printed_report_has_the_contents_of_closed_details(world, tab):
     assert not any(folded)
     closed = pages(page)
     page.emulate_media(media="print")
-    assert all(page.evaluate(FOLDED))
+    page.wait_for_function(f"() => ({FOLDED})().every(Boolean)")  # a busy browser renders them a little later
     page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
     assert pages(page) == closed
     page.evaluate("document.querySelectorAll('details').forEach((each) => each.remove())")
