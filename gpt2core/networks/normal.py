@@ -1,7 +1,7 @@
 """Normal random numbers for initial weights: those of NumPy's PCG64 in float32, for large arrays in compiled code.
 
 NumPy calls a function for each random word, so that the weights of GPT-2 124M took longer than all other work of a
-start together. Here the generator is part of the loop. Bits are equal.
+start together. Here the generator is part of the loop. Bits are equal (docs/decisions/0023).
 
 Source: O'Neill 2014, "PCG" (XSL-RR 128/64); Marsaglia & Tsang 2000, "The ziggurat method"; numpy.random.Generator.
 """
