@@ -53,6 +53,13 @@ def test_a_machine_that_says_nothing_keeps_its_order(tmp_path: Path) -> None:
     assert spread((3, 1, 2), tmp_path) == (3, 1, 2)
 
 
+def test_a_core_without_siblings_counts_as_a_physical_one(tmp_path: Path) -> None:
+    machine(tmp_path, {core: str(core) for core in range(4)}, {0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"})
+    for core in range(4):
+        (tmp_path / f"cpu{core}/topology/thread_siblings_list").unlink()
+    assert spread(range(4), tmp_path) == (0, 2, 1, 3)
+
+
 def test_trainer_worker_and_peaks_take_the_same_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "CPU", neighbours(tmp_path))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
