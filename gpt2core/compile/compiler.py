@@ -13,8 +13,9 @@ os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import numba
 from llvmlite import ir
-from numba.core import compiler, errors, types
+from numba.core import compiler, config, errors, types
 from numba.core import ir as numba_ir
+from numba.core.codegen import get_host_cpu_features
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.registry import cpu_target
@@ -24,6 +25,7 @@ from numba.core.typing.templates import make_intrinsic_template
 from gpt2core.compile.jit import array_value
 from gpt2core.compile.llvm import I32, I64, VOID, call
 from gpt2core.compile.objects import Compiled
+from gpt2core.compile.target import FEATURES
 
 NO_ARRAYS = "Compiled code must not allocate: instead of new arrays (np.zeros, x * y, x[a:b] = y[a:b]), write loops."
 # Reasons of Numba for refusing code that allocates.
@@ -32,6 +34,10 @@ PARAMETERS = {"p": types.CPointer(types.int64), "i": types.int64}  # of an entry
 
 llvm.initialize_native_asmparser()  # for inline assembly
 
+# For Intel's processors LLVM prefers vectors of half the width, since wide ones once lowered the clock. Matrix products
+# use wide ones anyway, and exponentials are as fast again with them. An explicit NUMBA_CPU_FEATURES is kept.
+if FEATURES.get("avx512f", False) and config.CPU_FEATURES is None:  # type: ignore[attr-defined]
+    config.CPU_FEATURES = f"{get_host_cpu_features()},-prefer-256-bit"  # type: ignore[attr-defined]
 
 # Numba copies a function's blocks whenever it inlines it, and with each block all names of the function. Names and
 # places in the source can be shared: the machine code is the same, and compiling takes a tenth less time.

@@ -6,6 +6,7 @@ block of at most BLOCK queries are in a strip of BLOCK x T floats of scratch.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from gpt2core.gemm.multiply import multiply
 from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
-from gpt2core.step.ops import Own, Product, Read, Tensor, Write
+from gpt2core.step.ops import Own, Product, Read, Reduce, Tensor, Write
 from gpt2core.step.signature import Matrix, Multiply, OwnMatrix, Scalar, TileInt
+from gpt2core.step.slicing import Slice
 
 BLOCK = ATTENTION_BLOCK
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
@@ -102,90 +104,83 @@ def attention_forward(
 
 
 @kernel
-def score_gradients(p, ds, n, width, row, key0, pos0, out, dout, lse, h, hs, scale):
-    """Turn q k^T and dout v^T into probabilities and gradients of the scores, in place on two (n, width) strips.
+def score_gradients(p, ds, n, width, level, delta, scale):
+    """Turn k q^T and v dout^T into probabilities and gradients of the scores, in place on two (n, width) strips.
 
-    Query i is in row `row` + i at position pos0 + i; column j is the key at key0 + j. Later keys get 0.
+    Row i is key i and column j is query j of `width` consecutive tokens; a query before its key gets 0.
     Maths: p = exp(scale * s - lse); ds = scale * p * (dp - sum over channels of dout * out).
     """
     for i in range(n):
-        seen = min(width, max(0, pos0 + i + 1 - key0))
-        level, delta = lse[row + i, h], ZERO
-        ours, theirs = out[row + i, h * hs : (h + 1) * hs], dout[row + i, h * hs : (h + 1) * hs]
-        for c in range(hs):
-            delta += theirs[c] * ours[c]
-        pl, dl = p[i * width : (i + 1) * width], ds[i * width : (i + 1) * width]
-        for j in range(seen):
-            e = exp32(scale * pl[j] - level)
+        start, end = i * width, (i + 1) * width
+        p[start : start + i] = ZERO
+        ds[start : start + i] = ZERO
+        pl, dl, levels, deltas = p[start + i : end], ds[start + i : end], level[i:width], delta[i:width]
+        for j in range(len(pl)):  # from 0, so that it is vectorised
+            e = exp32(scale * pl[j] - levels[j])
             pl[j] = e
-            dl[j] = scale * e * (dl[j] - delta)
-        for j in range(seen, width):
-            pl[j] = ZERO
-            dl[j] = ZERO
+            dl[j] = scale * e * (dl[j] - deltas[j])
 
 
 @kernel
 def attention_backward(
     dqkv: Matrix, dout: Matrix, qkv: Matrix, out: Matrix, lse: Matrix, by: Multiply, strips: OwnMatrix,
-    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, T: Scalar, TS: Scalar,
+    sample0: TileInt, sample1: TileInt, head0: TileInt, head1: TileInt, T: Scalar, TS: Scalar,
 ):  # fmt: skip
-    """The gradients of one slice's queries, keys and values: every value has one owner, so nothing is accumulated
-    across tiles. Scores are computed again from q, k and lse.
+    """The gradients of all queries, keys and values of the heads [head0, head1) of the sequences [sample0, sample1).
+    Scores are computed again from q, k and lse, a block of keys with all queries that are not earlier.
 
-    Writes:   dqkv (N, 3*C) =, this slice's rows; strips (2, >= BLOCK*T): scratch
-    Reads:    qkv (N, 3*C) of the whole group; dout, out (N, C), lse (N, NH) of this slice and the group's later ones
+    Writes:   dqkv (N, 3*C) =, these heads' columns of the group's rows; strips (2, >= (BLOCK + 1)*T): scratch
+    Reads:    qkv (N, 3*C); dout, out (N, C); lse (N, NH): these heads' columns of the group's rows
     Maths:    dv = p^T dout; ds = p * (dout v^T - rowsum(dout * out)) / sqrt(hs); dq = ds k; dk = ds^T q
-    Tiles:    disjoint slices are independent
-    Cost:     10*C*(t + 1) flop per row at time t, and 4*C again for each pair of tokens in two slices
-    Source:   Dao et al. 2022, algorithm 4, with the loops exchanged so that each owner computes its gradients
+    Tiles:    disjoint heads and groups are independent
+    Cost:     10*C/NH*(t + 1) flop per head and row at time t
+    Source:   Dao 2023, algorithm 2, whose outer loop is over the keys
     """
     NH, C = lse.shape[1], out.shape[1]
     hs, C3 = C // NH, 3 * C
     scale = np.float32(1.0 / math.sqrt(hs))
-    p, ds = strips[0], strips[1]
+    p, ds, of_query = strips[0], strips[1], BLOCK * T
+    level, delta = p[of_query : of_query + T], ds[of_query : of_query + T]
     at_p, at_ds = address_of(strips, 0), address_of(strips, strips.shape[1])
     for b in range(sample0, sample1):
-        own = row_of(b, pos0, sample0, sample1, T, TS)
-        dqkv[own : own + pos1 - pos0, C:] = ZERO
-        for h in range(NH):
+        for h in range(head0, head1):
             at_q, at_k, at_v = h * hs, C + h * hs, 2 * C + h * hs
-            # This slice's queries with every key that is not later.
-            for q0 in range(pos0, pos1, BLOCK):
-                q1 = min(q0 + BLOCK, pos1)
-                n, row = q1 - q0, own + q0 - pos0
-                q, dy = address_of(qkv, row * C3 + at_q), address_of(dout, row * C + at_q)
-                key = 0
-                while key < q1:
-                    run = run_length(key, q1, sample0, sample1, TS)
-                    base = row_of(b, key, sample0, sample1, T, TS) * C3
-                    multiply(by, 0, 1, n, run, hs, q, C3, address_of(qkv, base + at_k), C3, at_p + 4 * key, q1, 0)
-                    multiply(by, 0, 1, n, run, hs, dy, C, address_of(qkv, base + at_v), C3, at_ds + 4 * key, q1, 0)
-                    key += run
-                score_gradients(p, ds, n, q1, row, 0, q0, out, dout, lse, h, hs, scale)
-                key = 0
-                while key < q1:
-                    run = run_length(key, q1, sample0, sample1, TS)
-                    k = address_of(qkv, row_of(b, key, sample0, sample1, T, TS) * C3 + at_k)
-                    multiply(
-                        by, 0, 0, n, hs, run, at_ds + 4 * key, q1, k, C3, address_of(dqkv, row * C3 + at_q), C3, key
-                    )
-                    key += run
-                width = q1 - pos0
-                multiply(by, 1, 0, width, hs, n, at_ds + 4 * pos0, q1, q, C3, address_of(dqkv, own * C3 + at_k), C3, 1)
-                multiply(by, 1, 0, width, hs, n, at_p + 4 * pos0, q1, dy, C, address_of(dqkv, own * C3 + at_v), C3, 1)
-            # This slice's keys and values with the queries of later slices.
-            width, q0 = pos1 - pos0, pos1
-            k, v = address_of(qkv, own * C3 + at_k), address_of(qkv, own * C3 + at_v)
-            while q0 < T:
-                n = min(BLOCK, run_length(q0, T, sample0, sample1, TS))
-                row = row_of(b, q0, sample0, sample1, T, TS)
-                q, dy = address_of(qkv, row * C3 + at_q), address_of(dout, row * C + at_q)
-                multiply(by, 0, 1, n, width, hs, q, C3, k, C3, at_p, width, 0)
-                multiply(by, 0, 1, n, width, hs, dy, C, v, C3, at_ds, width, 0)
-                score_gradients(p, ds, n, width, row, pos0, q0, out, dout, lse, h, hs, scale)
-                multiply(by, 1, 0, width, hs, n, at_ds, width, q, C3, address_of(dqkv, own * C3 + at_k), C3, 1)
-                multiply(by, 1, 0, width, hs, n, at_p, width, dy, C, address_of(dqkv, own * C3 + at_v), C3, 1)
-                q0 += n
+            t = 0
+            while t < T:
+                run, row = run_length(t, T, sample0, sample1, TS), row_of(b, t, sample0, sample1, T, TS)
+                for i in range(run):
+                    total = ZERO
+                    ours, theirs = out[row + i, h * hs : (h + 1) * hs], dout[row + i, h * hs : (h + 1) * hs]
+                    for c in range(hs):
+                        total += theirs[c] * ours[c]
+                    level[t + i], delta[t + i] = lse[row + i, h], total
+                t += run
+            key = 0
+            while key < T:
+                n, width = min(BLOCK, run_length(key, T, sample0, sample1, TS)), T - key
+                row = row_of(b, key, sample0, sample1, T, TS) * C3
+                k, v = address_of(qkv, row + at_k), address_of(qkv, row + at_v)
+                query = key
+                while query < T:
+                    run = run_length(query, T, sample0, sample1, TS)
+                    base, column = row_of(b, query, sample0, sample1, T, TS), 4 * (query - key)
+                    q, dy = address_of(qkv, base * C3 + at_q), address_of(dout, base * C + at_q)
+                    multiply(by, 0, 1, n, run, hs, k, C3, q, C3, at_p + column, width, 0)
+                    multiply(by, 0, 1, n, run, hs, v, C3, dy, C, at_ds + column, width, 0)
+                    query += run
+                score_gradients(p, ds, n, width, level[key:], delta[key:], scale)
+                query = key
+                while query < T:
+                    run = run_length(query, T, sample0, sample1, TS)
+                    base, column = row_of(b, query, sample0, sample1, T, TS), 4 * (query - key)
+                    q, dy = address_of(qkv, base * C3 + at_q), address_of(dout, base * C + at_q)
+                    dq = address_of(dqkv, base * C3 + at_q)
+                    dk, dv = address_of(dqkv, row + at_k), address_of(dqkv, row + at_v)
+                    multiply(by, 0, 0, n, hs, run, at_ds + column, width, q, C3, dk, C3, column)
+                    multiply(by, 0, 0, n, hs, run, at_p + column, width, dy, C, dv, C3, column)
+                    multiply(by, 1, 0, run, hs, n, at_ds + column, width, k, C3, dq, C3, key)
+                    query += run
+                key += n
 
 
 def forward(
@@ -206,18 +201,41 @@ def forward(
 
 
 def backward(
-    step: Builder, grid: Grid, layer: int, *,
+    step: Builder, slices: Sequence[Slice], layer: int, *,
     dqkv: Tensor, dout: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, strips: Own, T: int, TS: int,
 ) -> None:  # fmt: skip
-    """Add the backward pass. A tile also needs the later slices of its group: the rows up to `group1`."""
+    """Add the backward pass over a group's rows and some of its heads; see `heads_of_groups`."""
     C, NH = step.shape(out)[-1], step.shape(lse)[-1]
-    flop = [C * pair_flop_backward(pos0, pos1, T) for pos0, pos1 in grid.ranges("pos0:pos1")]
+    grid, group = heads_of_groups(slices, NH), "group0:group1"
+    spans = zip(grid.ranges("sample0:sample1"), grid.ranges("head0:head1"), grid.ranges(group), strict=True)
+    cost = [
+        (
+            (sample1 - sample0) * (head1 - head0) * 10 * C // NH * pairs_before(0, T),
+            (row1 - row0) * (head1 - head0) * F32 * (8 * C // NH + 1),
+        )
+        for (sample0, sample1), (head0, head1), (row0, row1) in spans
+    ]
     step.op(
-        "attention", "backward", attention_backward, grid, _cost(grid, flop, F32 * (8 * C + NH)), layer,
-        dqkv=Write(dqkv, ROWS), dout=Read(dout, "row0:group1"), qkv=Read(qkv, "group0:group1"),
-        out=Read(out, "row0:group1"), lse=Read(lse, "row0:group1"), by=scores(C // NH, T, TS),
-        strips=strips, T=T, TS=TS,
+        "attention", "backward", attention_backward, grid, cost, layer,
+        dqkv=Reduce(dqkv, group), dout=Read(dout, group), qkv=Read(qkv, group), out=Read(out, group),
+        lse=Read(lse, group), by=scores(C // NH, T, TS), strips=strips, T=T, TS=TS,
     )  # fmt: skip
+
+
+def heads_of_groups(slices: Sequence[Slice], heads: int) -> Grid:
+    """A tile for each range of heads of each group of sequences, the last group first: as many as the group has slices,
+    or as there are heads. Tiles of one group write different columns of the same rows, in any order.
+    """
+    labels, tiles = [], []
+    for first in [s for s in slices if s.index == s.peers[0]][::-1]:
+        last, parts = slices[first.peers[-1]], min(heads, len(first.peers))
+        for part in range(parts):
+            head0, head1 = part * heads // parts, (part + 1) * heads // parts
+            group = f"s{first.index}" if first is last else f"s{first.index}-s{last.index}"
+            labels.append(group if parts == 1 else f"{group} h{head0}-h{head1 - 1}")
+            tiles.append((first.sample0, first.sample1, head0, head1, first.row0, last.row1))
+    names = ("sample0", "sample1", "head0", "head1", "group0", "group1")
+    return Grid(tuple(labels), dict(zip(names, zip(*tiles, strict=True), strict=True)))
 
 
 def scores(hs: int, T: int, TS: int) -> Product:
@@ -228,16 +246,6 @@ def scores(hs: int, T: int, TS: int) -> Product:
 def pairs_before(pos0: int, pos1: int) -> int:
     """(query, key) pairs of one sequence with pos0 <= query < pos1 and key <= query."""
     return (pos1 * (pos1 + 1) - pos0 * (pos0 + 1)) // 2
-
-
-def pair_flop_backward(pos0: int, pos1: int, T: int) -> int:
-    """Flop a channel of attention's backward pass over one slice of a sequence of T tokens.
-
-    A pair of a query and a key takes five products. If both are in this slice, all five are made here; if only the
-    query is, p, dp and dq; if only the key is, p and dp again, dk and dv.
-    """
-    own = pos1 - pos0
-    return 10 * (pairs_before(pos0, pos1) - own * pos0) + 6 * own * pos0 + 8 * own * (T - pos1)
 
 
 def _cost(grid: Grid, sequence_flop: list[int], row_bytes: int) -> list[Cost]:

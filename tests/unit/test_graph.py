@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reachability import reachability
 
+from gpt2core.layers.attention import heads_of_groups
 from gpt2core.networks import program
 from gpt2core.spec.config import FUSIONS, SYNCS, ModelConfig, TrainConfig
 from gpt2core.spec.errors import ConfigError, GraphError
-from gpt2core.step import graph, paths
+from gpt2core.step import graph, paths, slicing
 from gpt2core.step.ops import Access, Call, Mode, Op, Program, Region, Tile, Work, merged
 
 R, W, U, C = Mode.READ, Mode.WRITE, Mode.UPDATE, Mode.REDUCE
@@ -160,6 +161,23 @@ def test_attention_needs_only_earlier_slices_of_its_own_sequences():
     assert not reach[forward["qkv[0] s1"]] >> forward["attention[0] s0"] & 1
     assert not reach[forward["attention[0] s1"]] >> forward["fc_projection+residual+layernorm[1] s0"] & 1
     assert not reach[forward["qkv[0] s0"]] >> forward["attention[0] s3"] & 1  # another group of sequences
+
+
+@pytest.mark.parametrize(("heads", "parts"), [(1, 1), (3, 3), (12, 4)])
+def test_attentions_backward_pass_has_a_tile_for_some_heads_of_a_group(heads, parts):
+    """Each (group, head) is in one tile. A group of four slices has four tiles, or as many as there are heads."""
+    cut = slicing.cut(TrainConfig(batch=3, seq=16, batch_slice=2, token_slice=4))
+    grid = heads_of_groups(cut, heads)
+    assert grid.labels[0] == {1: "s4-s7", 3: "s4-s7 h0-h0", 12: "s4-s7 h0-h2"}[heads]
+    found = [
+        (group, head)
+        for group, (first, last) in zip(grid.ranges("group0:group1"), grid.ranges("head0:head1"), strict=True)
+        for head in range(first, last)
+    ]
+    assert sorted(found) == [(group, head) for group in ((0, 32), (32, 48)) for head in range(heads)]
+    assert len(grid) == 2 * parts
+    whole = heads_of_groups(slicing.cut(TrainConfig(batch=3, seq=16, batch_slice=2, token_slice=16)), heads)
+    assert whole.labels == ("s1", "s0")
 
 
 def test_too_many_slices_are_refused():

@@ -42,11 +42,13 @@ class Attention:
         self.B, self.T, width = qkv.shape
         self.order = rows_of(self.B, self.T, BS, TS)
         self.tiles, self.TS, self.by = tiles_of(self.B, self.T, BS, TS), TS, by()
+        groups = [(first, min(first + BS, self.B)) for first in range(0, self.B, BS)]
+        self.heads = [(*group, head, head + 1) for group in groups for head in range(heads)]
         self.qkv = np.ascontiguousarray(qkv.reshape(-1, width)[self.order])
         self.out = np.full((self.B * self.T, width // 3), np.nan, np.float32)
         self.lse = np.full((self.B * self.T, heads), np.nan, np.float32)
         self.dqkv = np.full_like(self.qkv, np.nan)
-        self.strips = np.full((2, BLOCK * self.T), np.nan, np.float32)
+        self.strips = np.full((2, (BLOCK + 1) * self.T), np.nan, np.float32)
 
     def laid_out(self, rows: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(rows.reshape(self.B * self.T, -1)[self.order])
@@ -60,6 +62,7 @@ class Attention:
         attention_forward(self.out, self.lse, self.qkv, self.by, self.strips, *tile, self.T, self.TS)
 
     def backward(self, tile: tuple[int, int, int, int], dout: np.ndarray) -> None:
+        """A tile (first, last, head0, head1): some heads of some sequences."""
         attention_backward(self.dqkv, dout, self.qkv, self.out, self.lse, self.by, self.strips, *tile, self.T, self.TS)
 
 
@@ -70,13 +73,13 @@ def test_forward_and_backward_in_any_order_of_tiles(golden: Load, by: By, BS: in
     for tile in reversed(run.tiles):
         run.forward(tile)
     np.testing.assert_allclose(run.back(run.out), g["out"], **CLOSE)
-    for tile in run.tiles:
+    for tile in reversed(run.heads):
         run.backward(tile, run.laid_out(g["dout"]))
     np.testing.assert_allclose(run.back(run.dqkv), g["dqkv"], **CLOSE)
 
 
 @pytest.mark.parametrize(("BS", "TS"), [(1, 2), (2, 2)])
-def test_a_tile_writes_its_own_rows_only(golden: Load, by: By, BS: int, TS: int) -> None:
+def test_a_tile_writes_its_own_rows_only_and_backward_its_own_heads(golden: Load, by: By, BS: int, TS: int) -> None:
     g = golden("attention")
     run = Attention(g["qkv"], NH, by, BS, TS)
     row = 0
@@ -86,12 +89,12 @@ def test_a_tile_writes_its_own_rows_only(golden: Load, by: By, BS: int, TS: int)
         for array in (run.out, run.lse):
             assert np.isfinite(array[:row]).all()
             assert np.isnan(array[row:]).all()
-    row = 0
-    for tile in run.tiles:
+    written = np.zeros((run.B, run.T, 3, NH, run.out.shape[1] // NH), bool)
+    for tile in run.heads:
         run.backward(tile, run.laid_out(g["dout"]))
-        row += (tile[1] - tile[0]) * (tile[3] - tile[2])
-        assert np.isfinite(run.dqkv[:row]).all()
-        assert np.isnan(run.dqkv[row:]).all()
+        written[tile[0] : tile[1], :, :, tile[2]] = True
+        assert (np.isfinite(run.back(run.dqkv)) == written.reshape(run.B, run.T, -1)).all()
+    assert written.all()
 
 
 def test_later_tokens_do_not_matter(golden: Load, by: By) -> None:
@@ -126,7 +129,7 @@ def test_longer_than_one_block_of_queries(by: By, T: int, TS: int) -> None:
         for tile in run.tiles:
             run.forward(tile)
         np.testing.assert_allclose(run.back(run.out), exact_attention(qkv, 2), atol=2e-5)
-        for tile in run.tiles:
+        for tile in run.heads:
             run.backward(tile, run.laid_out(dout))
     np.testing.assert_allclose(sliced.back(sliced.dqkv), whole.back(whole.dqkv), atol=2e-5)
 
@@ -160,7 +163,7 @@ def test_operands_rounded_to_bfloat16(golden: Load) -> None:
         run = Attention(g["qkv"], NH, lambda precision=precision: gemm.own(precision).by(0, scratch), 2, 2)
         for tile in run.tiles:
             run.forward(tile)
-        for tile in run.tiles:
+        for tile in run.heads:
             run.backward(tile, run.laid_out(g["dout"]))
         results.append((run.back(run.out), run.back(run.dqkv)))
     for exact, plain, rounded in zip((g["out"], g["dqkv"]), *results, strict=True):

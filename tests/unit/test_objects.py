@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt2core.compile import objects, target
+from gpt2core.compile import compiler, objects, target
 from gpt2core.compile.calls import flatten
-from gpt2core.compile.jit import kernel, runtime
+from gpt2core.compile.jit import ENTRY_FLAGS, kernel, runtime
 from gpt2core.compile.objects import Compiled
 
 
@@ -215,3 +215,18 @@ def seven(symbol: str) -> Compiled:
 
 def nothing(_: int) -> None:
     """Compiled as an entry."""
+
+
+@pytest.mark.skipif(not target.FEATURES.get("sse2"), reason="the registers have other names there")
+def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish, finished = compiler._finish, []
+    monkeypatch.setattr(compiler, "_finish", lambda native, *given: finished.append(native) or finish(native, *given))
+
+    def squares(numbers):  # type: ignore[no-untyped-def]
+        for i in range(len(numbers)):
+            numbers[i] = numbers[i] * numbers[i]
+
+    widths = (("avx512f", "zmm"), ("avx", "ymm"), ("sse2", "xmm"))
+    widest = next(register for feature, register in widths if target.FEATURES.get(feature))
+    compiler.compile_face(squares, ENTRY_FLAGS, [np.ones(64, np.float32)], "squares")
+    assert f"%{widest}0" in finished[0].library.get_asm_str()

@@ -40,7 +40,7 @@ class Gpt2:
         self.step, self.config = step, config
         self.model = model_of(self.config)
         slices = slicing.cut(self.config)
-        self.slices, self.backwards = slicing.grid(slices), slicing.grid(slices[::-1])
+        self.cut, self.slices = slices, slicing.grid(slices)
         self.token_slice = slicing.sizes(self.config)[1]
         self.ring = ring_layers(self.model)
         self.keeps_gradients = config.fused != "all"
@@ -114,7 +114,7 @@ class Gpt2:
         self.linear_dinp("projection", layer, Tensor("dattended", r), middle)
         self.linear_dweight("projection", layer, middle, Tensor("attended", layer))
         attention.backward(
-            self.step, self.backwards, layer,
+            self.step, self.cut, layer,
             dqkv=Tensor("dqkv", r), dout=Tensor("dattended", r), qkv=Tensor("qkv", layer),
             out=Tensor("attended", layer), lse=Tensor("lse", layer),
             strips=STRIPS, T=self.config.seq, TS=self.token_slice,

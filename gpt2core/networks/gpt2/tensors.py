@@ -98,7 +98,7 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("dhidden", (ring, N, 4 * C)),
         TensorSpec("activated", (ring, N, 4 * C)),
         TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
-        TensorSpec("strips", (config.threads, 2, ATTENTION_BLOCK * config.seq)),
+        TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
         *(state.clipping(config.steps, update_parts(model)) if config.grad_clip else []),
     ]
