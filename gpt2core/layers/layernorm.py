@@ -8,7 +8,7 @@ from gpt2core.compile.jit import kernel
 from gpt2core.step import parameters as parts
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
-from gpt2core.step.ops import Arena, Own, Read, Tensor, Write, add_or_set
+from gpt2core.step.ops import Arena, Own, Read, Tensor, Update, Write, add_or_set
 from gpt2core.step.parameters import Parameter
 from gpt2core.step.signature import Matrix, OwnVector, Scalar, TileInt, Vector
 
@@ -49,22 +49,23 @@ def layernorm_forward(
 
 @kernel
 def layernorm_backward(
-    dinp: Matrix, partial: Matrix, dresidual: Matrix, dout: Matrix, inp: Matrix, weight: Vector, mean: Vector,
-    rstd: Vector, row0: TileInt, row1: TileInt, slot: TileInt,
+    dinp: Matrix, partial: Matrix, dresidual: Matrix, dout: Matrix, weight: Vector, mean: Vector, rstd: Vector,
+    row0: TileInt, row1: TileInt, slot: TileInt,
 ):  # fmt: skip
-    """The gradient of a LayerNorm's input and of its bypass, and one slice's share of the parameters' gradients.
+    """Compute the gradient of a LayerNorm's input and of its bypass, in place, and one slice's share of the parameters'
+    gradients.
 
-    Writes:   dinp (N, C) =, rows [row0, row1);
+    Writes:   dinp (N, C), rows [row0, row1): on entry the input, on exit its gradient;
               partial (slots, 2*C) =, row `slot`: dweight, then dbias, of these rows
     Reads:    dresidual (N, C): the gradient that bypasses the LayerNorm, or (0, 0) for none;
-              dout, inp (N, C); weight (C,); mean, rstd (N,)
+              dout (N, C); weight (C,); mean, rstd (N,)
     Maths:    n = (x - mean) * rstd, g = dout * weight; dx = dresidual + rstd * (g - mean(g) - n * mean(g * n));
               dweight = sum of dout * n, dbias = sum of dout
     Tiles:    disjoint row ranges with their own slots are independent
     Cost:     17*C flop, 16*C bytes per row
     Source:   Ba et al. 2016; torch.nn.LayerNorm
     """
-    C = inp.shape[1]
+    C = dinp.shape[1]
     share = ONE / np.float32(C)
     dweight, dbias = partial[slot, :C], partial[slot, C:]
     dweight[:] = 0
@@ -75,11 +76,11 @@ def layernorm_backward(
         for c in range(C):
             g = dout[n, c] * weight[c]
             total += g
-            dot += g * (inp[n, c] - m)
+            dot += g * (dinp[n, c] - m)
         total *= share
         dot *= s * share
         for c in range(C):
-            normed = (inp[n, c] - m) * s
+            normed = (dinp[n, c] - m) * s
             d = dout[n, c]
             dinp[n, c] = s * (d * weight[c] - total - normed * dot)
             dweight[c] += d * normed
@@ -132,9 +133,10 @@ def forward(
 def backward(
     step: Builder, grid: Grid, layer: int | None, *,
     dinp: Tensor, partial: Tensor, slot: int, past: Tensor | None, dout: Tensor,
-    inp: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor,
+    weight: Tensor, mean: Tensor, rstd: Tensor,
 ) -> None:  # fmt: skip
-    """Add the backward pass; `past` is the gradient that bypasses the LayerNorm, if there is one.
+    """Add the backward pass, which turns the input into its gradient. `past` is the gradient that bypasses the
+    LayerNorm, if there is one.
 
     A tile writes its share of the parameters' gradients to a row of `partial`, the first tile to row `slot`.
     """
@@ -142,8 +144,8 @@ def backward(
     step.op(
         "layernorm", "backward", layernorm_backward, grid.with_columns(slot=range(slot, slot + len(grid))),
         grid.cost(ROWS, 17 * C, 4 * F32 * C), layer,
-        dinp=Write(dinp, ROWS), partial=Write(partial, "slot"), dresidual=past and Read(past, ROWS),
-        dout=Read(dout, ROWS), inp=Read(inp, ROWS), weight=Read(weight), mean=Read(mean, ROWS), rstd=Read(rstd, ROWS),
+        dinp=Update(dinp, ROWS), partial=Write(partial, "slot"), dresidual=past and Read(past, ROWS),
+        dout=Read(dout, ROWS), weight=Read(weight), mean=Read(mean, ROWS), rstd=Read(rstd, ROWS),
     )  # fmt: skip
 
 

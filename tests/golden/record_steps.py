@@ -1,16 +1,17 @@
-"""Record step programs and the results of training: `python -m tests.golden.record_steps [NAME...]`.
+"""Record step programs and the results of training: `python -m tests.golden.record_steps [--programs] [NAME...]`.
 
 Writes steps.json beside this file: for each configuration the task list, the edge list and the work of every op, and
-the losses and the hash of the weights after a few steps. With names, only these configurations are recorded anew.
+the losses and the hash of the weights after a few steps. With names, only these configurations are recorded anew. With
+--programs the losses and hashes stay, so any processor can record.
 tests/integration/test_golden_steps.py compares. A change here changes every published figure or every bit, so a commit
 that records again must say why.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -115,15 +116,21 @@ def outcome(name: str) -> dict[str, Any]:
     return {"losses": list(result.losses), "weights_sha256": result.weights_sha256}
 
 
-def main(names: list[str]) -> None:
-    kept = json.loads(PATH.read_text()) if names else {"configurations": {}}
-    if names and kept["processor"] != processor():
-        raise SystemExit("another processor than the one of the recording: record all configurations, or none")
+def main(names: list[str], programs: bool) -> None:
+    kept = json.loads(PATH.read_text()) if names or programs else {"processor": processor(), "configurations": {}}
+    if not programs and kept["processor"] != processor():
+        raise SystemExit("another processor than the one of the recording: record all configurations, or --programs")
+    configurations = kept["configurations"]
     for name in names or SETTINGS:
-        kept["configurations"][name] = {**program(name), **outcome(name)}
-    text = {"processor": processor(), "configurations": kept["configurations"]}
-    PATH.write_text(json.dumps(text, indent=1) + "\n")
+        recorded = configurations.setdefault(name, {})
+        recorded.update(program(name))
+        if not programs:
+            recorded.update(outcome(name))
+    PATH.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--programs", action="store_true")
+    main(**vars(parser.parse_args()))

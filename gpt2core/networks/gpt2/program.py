@@ -99,7 +99,7 @@ class Gpt2:
 
     def layer_backward(self, layer: int) -> None:
         ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
-        after, middle = self.dresidual(ln2 + 1), self.dresidual(ln2)
+        after, middle = Tensor("residual", ln2 + 1), Tensor("residual", ln2)  # their gradients, once computed
         self.linear_dinp("fc_projection", layer, Tensor("dhidden", r), after)
         gelu.backward(
             self.step, self.slices, layer,
@@ -129,14 +129,14 @@ class Gpt2:
             self.linear_dweight("logits", None, Tensor("logits"), Tensor("normed", 2 * self.model.layers))
         embedding.backward_tokens(
             self.step, weight=Tensor("wte"), dwte=self.gradients("wte", "", None)[0],
-            dout=self.dresidual(0), tokens=Tensor("inputs"),
+            dout=Tensor("residual", 0), tokens=Tensor("inputs"),
         )  # fmt: skip
         if not self.keeps_gradients:
             update(self.step, self.config, self.matrix("logits", None), gradients=GRADIENT)
             self.step.fuse(3)
         embedding.backward_positions(
             self.step, weight=Tensor("wpe"), dwpe=self.gradients("wpe", "", None)[0],
-            dout=self.dresidual(0), positions=Tensor("row_time"), adds=self.adds,
+            dout=Tensor("residual", 0), positions=Tensor("row_time"), adds=self.adds,
         )  # fmt: skip
         if not self.keeps_gradients:
             update(self.step, self.config, parameters.matrix(self.step, Tensor("wpe"), None), gradients=GRADIENT)
@@ -181,9 +181,6 @@ class Gpt2:
         rows = slicing.block_rows(rows, columns)
         return Own("gradient", 0, (rows, columns)), Own("gradient", rows * columns, (rows,)) if bias else None
 
-    def dresidual(self, index: int) -> Tensor:
-        return Tensor("dresidual", index % (2 * self.ring + 1))
-
     def linear(self, name: str, layer: int | None, out: Tensor, inp: Tensor) -> None:
         weight, bias = LINEAR[name]
         linear.forward(
@@ -221,14 +218,13 @@ class Gpt2:
         )  # fmt: skip
 
     def layernorm_backward(self, index: int) -> None:
-        """From dnormed to the residual gradient before this LayerNorm."""
+        """From dnormed to the residual stream's gradient before this LayerNorm, which overwrites the stream."""
         name, layer = self.layernorm_at(index)
         layernorm.backward(
             self.step, self.slices, layer,
-            dinp=self.dresidual(index), partial=Tensor("partial"), slot=index * len(self.slices),
-            past=None if name == "lnf" else self.dresidual(index + 1), dout=Tensor("dnormed"),
-            inp=Tensor("residual", index), weight=Tensor(name + "w", layer),
-            mean=Tensor("mean", index), rstd=Tensor("rstd", index),
+            dinp=Tensor("residual", index), partial=Tensor("partial"), slot=index * len(self.slices),
+            past=None if name == "lnf" else Tensor("residual", index + 1), dout=Tensor("dnormed"),
+            weight=Tensor(name + "w", layer), mean=Tensor("mean", index), rstd=Tensor("rstd", index),
         )  # fmt: skip
 
     def residual(self, layer: int, index: int) -> None:

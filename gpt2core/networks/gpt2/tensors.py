@@ -67,7 +67,10 @@ def update_parts(model: ModelConfig) -> int:
 
 
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
-    """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L."""
+    """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L.
+
+    Each part of `residual` becomes its gradient when the LayerNorm after it is differentiated.
+    """
     model = model_of(config)
     L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
     return [
@@ -92,7 +95,6 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
     return [
         TensorSpec("branch", (N, C)),
         TensorSpec("dnormed", (N, C)),
-        TensorSpec("dresidual", (2 * ring + 1, N, C)),
         TensorSpec("dqkv", (ring, N, 3 * C)),
         TensorSpec("dattended", (ring, N, C)),
         TensorSpec("dhidden", (ring, N, 4 * C)),
