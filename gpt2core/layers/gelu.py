@@ -34,19 +34,19 @@ def gelu_forward(out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
 
 
 @kernel
-def gelu_backward(dinp: Matrix, out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
+def gelu_backward(dinp: Matrix, out: Matrix, row0: TileInt, row1: TileInt):
     """Compute the gradient of a GELU's input from that of its output, in place. Also recompute the output, which was
-    not kept.
+    not kept, in place of the input.
 
-    Writes:   dinp (N, M): on entry the output's gradient, on exit the input's; out (N, M) =
-    Reads:    inp (N, M)
+    Writes:   dinp (N, M): on entry the output's gradient, on exit the input's;
+              out (N, M): on entry the input, on exit the output
     Maths:    y' = s + x s (1 - s) 2u', s = 1 / (1 + exp(-2u)), u' = sqrt(2/pi) (1 + 3 * 0.044715 x^2)
     Tiles:    disjoint row ranges are independent
     Cost:     27 flop, 16 bytes per element
     """
     for n in range(row0, row1):
-        for i in range(inp.shape[1]):
-            x = inp[n, i]
+        for i in range(out.shape[1]):
+            x = out[n, i]
             s = ONE / (ONE + exp32(-TWO_SCALE * (x + CUBIC * x * x * x)))
             out[n, i] = x * s
             dinp[n, i] *= s + x * s * (ONE - s) * TWO_SCALE * (ONE + CUBIC3 * x * x)
@@ -61,10 +61,12 @@ def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, inp: T
     )  # fmt: skip
 
 
-def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor, inp: Tensor) -> None:
-    """Add the backward pass, in place on `dinp`. It computes `out` again, which the next weight's gradient needs."""
-    M = step.shape(inp)[-1]
+def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor) -> None:
+    """Add the backward pass, in place on `dinp`. It also turns the input into the output, which the next weight's
+    gradient needs.
+    """
+    M = step.shape(out)[-1]
     step.op(
         "gelu", "backward", gelu_backward, grid, grid.cost(ROWS, 27 * M, 4 * F32 * M), layer,
-        dinp=Update(dinp, ROWS), out=Write(out, ROWS), inp=Read(inp, ROWS),
+        dinp=Update(dinp, ROWS), out=Update(out, ROWS),
     )  # fmt: skip

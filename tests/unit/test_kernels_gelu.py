@@ -36,10 +36,10 @@ def test_forward_on_its_rows(golden: Load) -> None:
 
 def test_backward_in_place_on_its_rows(golden: Load) -> None:
     g = golden("gelu")
-    dinp, out = g["dout"].copy(), np.full_like(g["inp"], -7)
-    gelu_backward(dinp, out, g["inp"], 1, 6)
+    dinp, out = g["dout"].copy(), g["inp"].copy()
+    gelu_backward(dinp, out, 1, 6)
     np.testing.assert_allclose(out[1:6], g["out"][1:6], **CLOSE)
-    assert (out[[0, 6]] == -7).all()
+    np.testing.assert_array_equal(out[[0, 6]], g["inp"][[0, 6]])
     np.testing.assert_allclose(dinp[1:6], g["dinp"][1:6], **CLOSE)
     np.testing.assert_array_equal(dinp[[0, 6]], g["dout"][[0, 6]])
 
@@ -63,7 +63,7 @@ def test_forward_is_accurate_everywhere() -> None:
 def test_backward_is_accurate_everywhere() -> None:
     x = np.linspace(-13, 13, 40001, dtype=np.float32)
     dinp = np.ones((1, len(x)), np.float32)
-    gelu_backward(dinp, np.empty_like(dinp), x[None], 0, 1)
+    gelu_backward(dinp, x[None].copy(), 0, 1)
     at, eps = x.astype(np.float64), 1e-5
     np.testing.assert_allclose(dinp[0], (exact_gelu(at + eps) - exact_gelu(at - eps)) / (2 * eps), rtol=0, atol=2e-6)
 
@@ -72,8 +72,8 @@ def test_far_out_it_is_zero_or_the_identity() -> None:
     x = np.array([[-1e12, -3e4, -100, 100, 3e4, 1e12, np.inf, np.nan]], np.float32)
     out, dinp = np.empty_like(x), np.ones_like(x)
     gelu_forward(out, x, 0, 1)
-    again = np.empty_like(x)
-    gelu_backward(dinp, again, x, 0, 1)
+    again = x.copy()
+    gelu_backward(dinp, again, 0, 1)
     np.testing.assert_array_equal(again, out)
     np.testing.assert_array_equal(out[0], np.array([0, 0, 0, 100, 3e4, 1e12, np.inf, np.nan], np.float32))
     np.testing.assert_array_equal(dinp[0, :6], [0, 0, 0, 1, 1, 1])

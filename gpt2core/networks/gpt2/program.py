@@ -78,7 +78,7 @@ class Gpt2:
         self.layernorms_backward()
 
     def layer_forward(self, layer: int) -> None:
-        ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
+        ln1, ln2, activated = 2 * layer, 2 * layer + 1, Tensor("dhidden", layer % self.ring)  # free until then
         self.linear("qkv", layer, Tensor("qkv", layer), Tensor("normed", ln1))
         attention.forward(
             self.step, self.slices, layer,
@@ -90,9 +90,9 @@ class Gpt2:
         self.layernorm(ln2)
         self.fuse(3)
         self.linear("fc", layer, Tensor("hidden", layer), Tensor("normed", ln2))
-        gelu.forward(self.step, self.slices, layer, out=Tensor("activated", r), inp=Tensor("hidden", layer))
+        gelu.forward(self.step, self.slices, layer, out=activated, inp=Tensor("hidden", layer))
         self.fuse(2)
-        self.linear("fc_projection", layer, Tensor("branch"), Tensor("activated", r))
+        self.linear("fc_projection", layer, Tensor("branch"), activated)
         self.residual(layer, ln2 + 1)
         self.layernorm(ln2 + 1)
         self.fuse(3)
@@ -101,12 +101,9 @@ class Gpt2:
         ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
         after, middle = Tensor("residual", ln2 + 1), Tensor("residual", ln2)  # their gradients, once computed
         self.linear_dinp("fc_projection", layer, Tensor("dhidden", r), after)
-        gelu.backward(
-            self.step, self.slices, layer,
-            dinp=Tensor("dhidden", r), out=Tensor("activated", r), inp=Tensor("hidden", layer),
-        )  # fmt: skip
+        gelu.backward(self.step, self.slices, layer, dinp=Tensor("dhidden", r), out=Tensor("hidden", layer))
         self.fuse(2)
-        self.linear_dweight("fc_projection", layer, after, Tensor("activated", r))
+        self.linear_dweight("fc_projection", layer, after, Tensor("hidden", layer))
         self.linear_dinp("fc", layer, Tensor("dnormed"), Tensor("dhidden", r))
         self.layernorm_backward(ln2)
         self.fuse(2)

@@ -69,7 +69,7 @@ def update_parts(model: ModelConfig) -> int:
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L.
 
-    Each part of `residual` becomes its gradient when the LayerNorm after it is differentiated.
+    In the backward pass, each part of `residual` becomes its gradient, and `hidden` the GELU's output.
     """
     model = model_of(config)
     L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
@@ -89,7 +89,10 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
 
 
 def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
-    """Gradients of activations, in rings of a few layers; partial sums; scratch for each thread."""
+    """Gradients of activations, in rings of a few layers; partial sums; scratch for each thread.
+
+    In the forward pass, `dhidden` has the GELU's output.
+    """
     model = model_of(config)
     L, C, N, ring = model.layers, model.channels, config.batch * config.seq, ring_layers(model)
     return [
@@ -98,7 +101,6 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("dqkv", (ring, N, 3 * C)),
         TensorSpec("dattended", (ring, N, C)),
         TensorSpec("dhidden", (ring, N, 4 * C)),
-        TensorSpec("activated", (ring, N, 4 * C)),
         TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
         TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
