@@ -49,20 +49,21 @@ def layernorm_forward(
 
 @kernel
 def layernorm_backward(
-    dinp: Matrix, partial: Matrix, dresidual: Matrix, dout: Matrix, weight: Vector, mean: Vector, rstd: Vector,
-    row0: TileInt, row1: TileInt, slot: TileInt,
+    dinp: Matrix, out: Matrix, partial: Matrix, dresidual: Matrix, weight: Vector, bias: Vector, mean: Vector,
+    rstd: Vector, row0: TileInt, row1: TileInt, slot: TileInt,
 ):  # fmt: skip
     """Compute the gradient of a LayerNorm's input and of its bypass, in place, and one slice's share of the parameters'
-    gradients.
+    gradients. Also recompute the output, which was not kept, in place of its gradient.
 
     Writes:   dinp (N, C), rows [row0, row1): on entry the input, on exit its gradient;
+              out (N, C), the same rows: on entry the output's gradient, on exit the output;
               partial (slots, 2*C) =, row `slot`: dweight, then dbias, of these rows
     Reads:    dresidual (N, C): the gradient that bypasses the LayerNorm, or (0, 0) for none;
-              dout (N, C); weight (C,); mean, rstd (N,)
-    Maths:    n = (x - mean) * rstd, g = dout * weight; dx = dresidual + rstd * (g - mean(g) - n * mean(g * n));
-              dweight = sum of dout * n, dbias = sum of dout
+              weight, bias (C,); mean, rstd (N,)
+    Maths:    n = (x - mean) * rstd, g = dy * weight; dx = dresidual + rstd * (g - mean(g) - n * mean(g * n));
+              dweight = sum of dy * n, dbias = sum of dy; y = n * weight + bias
     Tiles:    disjoint row ranges with their own slots are independent
-    Cost:     17*C flop, 16*C bytes per row
+    Cost:     19*C flop, 20*C bytes per row
     Source:   Ba et al. 2016; torch.nn.LayerNorm
     """
     C = dinp.shape[1]
@@ -74,15 +75,17 @@ def layernorm_backward(
         m, s = mean[n], rstd[n]
         total, dot = np.float32(0), np.float32(0)
         for c in range(C):
-            g = dout[n, c] * weight[c]
+            g = out[n, c] * weight[c]
             total += g
             dot += g * (dinp[n, c] - m)
         total *= share
         dot *= s * share
+        slope = dot * s
         for c in range(C):
-            normed = (dinp[n, c] - m) * s
-            d = dout[n, c]
-            dinp[n, c] = s * (d * weight[c] - total - normed * dot)
+            x, d = dinp[n, c] - m, out[n, c]
+            normed = x * s
+            dinp[n, c] = s * (d * weight[c] - total - x * slope)
+            out[n, c] = normed * weight[c] + bias[c]
             dweight[c] += d * normed
             dbias[c] += d
         if dresidual.shape[0]:
@@ -132,20 +135,21 @@ def forward(
 
 def backward(
     step: Builder, grid: Grid, layer: int | None, *,
-    dinp: Tensor, partial: Tensor, slot: int, past: Tensor | None, dout: Tensor,
-    weight: Tensor, mean: Tensor, rstd: Tensor,
+    dinp: Tensor, out: Tensor, partial: Tensor, slot: int, past: Tensor | None,
+    weight: Tensor, bias: Tensor, mean: Tensor, rstd: Tensor,
 ) -> None:  # fmt: skip
-    """Add the backward pass, which turns the input into its gradient. `past` is the gradient that bypasses the
-    LayerNorm, if there is one.
+    """Add the backward pass, which turns the input into its gradient, and the output's gradient into the output: the
+    next weight's gradient needs it. `past` is the gradient that bypasses the LayerNorm, if there is one.
 
     A tile writes its share of the parameters' gradients to a row of `partial`, the first tile to row `slot`.
     """
     (C,) = step.shape(weight)
     step.op(
         "layernorm", "backward", layernorm_backward, grid.with_columns(slot=range(slot, slot + len(grid))),
-        grid.cost(ROWS, 17 * C, 4 * F32 * C), layer,
-        dinp=Update(dinp, ROWS), partial=Write(partial, "slot"), dresidual=past and Read(past, ROWS),
-        dout=Read(dout, ROWS), weight=Read(weight), mean=Read(mean, ROWS), rstd=Read(rstd, ROWS),
+        grid.cost(ROWS, 19 * C, 5 * F32 * C), layer,
+        dinp=Update(dinp, ROWS), out=Update(out, ROWS), partial=Write(partial, "slot"),
+        dresidual=past and Read(past, ROWS), weight=Read(weight), bias=Read(bias), mean=Read(mean, ROWS),
+        rstd=Read(rstd, ROWS),
     )  # fmt: skip
 
 

@@ -4,10 +4,10 @@ A tensor is named once. `Builder.op` (step/builder.py) takes a kernel, the grid 
 the kernel's parameters:
 
     step.op(
-        "layernorm", "backward", layernorm_backward, grid, grid.cost("row0:row1", 17 * C, 16 * C), layer=layer,
-        dinp=Write(Tensor("dresidual", 3), "row0:row1"),    # these rows of the tensor's third layer
+        "layernorm", "backward", layernorm_backward, grid, grid.cost("row0:row1", 19 * C, 20 * C), layer=layer,
+        dinp=Update(Tensor("residual", 3), "row0:row1"),    # these rows of the tensor's third layer
         partial=Write(Tensor("partial"), "slot"),           # row `slot` of the tile
-        dout=Read(Tensor("dnormed"), "row0:row1"),
+        mean=Read(Tensor("mean", 3), "row0:row1"),
         weight=Read(Tensor("ln1w", layer)),                 # all rows
         dresidual=None,                                     # absent: an array of no elements
         ...

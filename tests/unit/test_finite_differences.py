@@ -51,7 +51,7 @@ def test_layernorm() -> None:
     layernorm_forward(out, mean, rstd, inp, weight, bias, 0, 5)
     np.testing.assert_allclose(out, layernorm(inp.astype(np.float64), weight, bias), **CLOSE)
     dinp, partial = inp.copy(), np.empty((1, 22), np.float32)
-    layernorm_backward(dinp, partial, np.zeros_like(inp), dout, weight, mean, rstd, 0, 5, 0)
+    layernorm_backward(dinp, dout.copy(), partial, np.zeros_like(inp), weight, bias, mean, rstd, 0, 5, 0)
     dweight, dbias = np.empty(11, np.float32), np.empty(11, np.float32)
     layernorm_backward_weight(dweight, dbias, partial, 0, len(partial), 0)
     np.testing.assert_allclose(dinp, gradient(lambda x: layernorm(x, weight, bias), inp, dout), **CLOSE)

@@ -200,7 +200,7 @@ def test_micro_batches_wait_only_for_what_they_use_again():
     node = {label: number for number, label in enumerate(found.label)}
     reach = reachability(len(found), found.edges)
     assert reach[node["qkv_dweight[0] qkvw b0"]] >> node["qkv_dweight[0] m1 qkvw b0"] & 1  # added in their order
-    assert reach[node["qkv_dweight[0] qkvw b0"]] >> node["encoder+layernorm m1 s0"] & 1  # overwrites what it reads
+    assert reach[node["logits_dweight wte b0"]] >> node["encoder+layernorm m1 s0"] & 1  # overwrites what it reads
     assert not reach[node["fc_dweight[0] fcw b0"]] >> node["qkv[0] m1 s0"] & 1
     assert sum(op.name == "adamw" for op in step.ops) == 1
 

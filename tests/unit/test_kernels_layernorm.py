@@ -62,12 +62,14 @@ def test_backward_in_slices_and_in_place_with_the_residual_gradient_added(golden
     g = golden("layernorm")
     mean, rstd = g["mean"].astype(np.float32), g["rstd"].astype(np.float32)
     residual = np.random.default_rng(0).standard_normal(g["inp"].shape, dtype=np.float32)
-    dinp, partial = g["inp"].copy(), np.full((4, 48), -7, np.float32)
+    dinp, out, partial = g["inp"].copy(), g["dout"].copy(), np.full((4, 48), -7, np.float32)
     for slot, (row0, row1) in enumerate(((0, 3), (3, 4), (4, 7))):
-        before = dinp.copy()
-        layernorm_backward(dinp, partial, residual, g["dout"], g["weight"], mean, rstd, row0, row1, slot)
-        np.testing.assert_array_equal(np.delete(dinp, range(row0, row1), 0), np.delete(before, range(row0, row1), 0))
+        before = dinp.copy(), out.copy()
+        layernorm_backward(dinp, out, partial, residual, g["weight"], g["bias"], mean, rstd, row0, row1, slot)
+        for now, then in zip((dinp, out), before, strict=True):
+            np.testing.assert_array_equal(np.delete(now, range(row0, row1), 0), np.delete(then, range(row0, row1), 0))
     np.testing.assert_allclose(dinp, g["dinp"] + residual, **CLOSE)
+    np.testing.assert_allclose(out, g["out"], **CLOSE)
     assert (partial[3] == -7).all()
     dweight, dbias = np.full(24, np.nan, np.float32), np.full(24, np.nan, np.float32)
     layernorm_backward_weight(dweight, dbias, partial, 0, 3, 0)
@@ -83,5 +85,15 @@ def test_backward_without_a_residual_gradient(golden: Load) -> None:
     mean, rstd = g["mean"].astype(np.float32), g["rstd"].astype(np.float32)
     dinp, partial = g["inp"].copy(), np.empty((1, 48), np.float32)
     none = np.empty((0, 0), np.float32)
-    layernorm_backward(dinp, partial, none, g["dout"], g["weight"], mean, rstd, 0, 7, 0)
+    layernorm_backward(dinp, g["dout"].copy(), partial, none, g["weight"], g["bias"], mean, rstd, 0, 7, 0)
     np.testing.assert_allclose(dinp, g["dinp"], **CLOSE)
+
+
+def test_backward_computes_the_same_output_again() -> None:
+    """Bit by bit: a weight's gradient is computed from the forward pass's input of its layer."""
+    inp, dout = np.random.default_rng(1).standard_normal((2, 50, 777), dtype=np.float32)
+    weight, bias = np.random.default_rng(2).standard_normal((2, 777), dtype=np.float32)
+    made = forward({"inp": inp, "weight": weight, "bias": bias}, 0, 50, np.nan)
+    partial, none = np.empty((1, 2 * 777), np.float32), np.empty((0, 0), np.float32)
+    layernorm_backward(inp, dout, partial, none, weight, bias, made["mean"], made["rstd"], 0, 50, 0)
+    np.testing.assert_array_equal(dout, made["out"])

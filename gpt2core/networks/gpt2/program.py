@@ -26,6 +26,7 @@ LINEAR = {
     "logits": ("wte", ""),
 }
 STRIPS, GRADIENT = Own("strips"), Own("gradient")
+BRANCH = Tensor("branch")  # what a branch of the residual stream takes, a LayerNorm's output, and then what it adds
 
 
 class Gpt2:
@@ -54,7 +55,7 @@ class Gpt2:
 
     def micro_batch(self) -> None:
         """From tokens to gradients; with fusion "all" also to new weights."""
-        L, final = self.model.layers, 2 * self.model.layers
+        L, final = self.model.layers, 2 * self.model.layers  # the last LayerNorm
         language.load(self.step, self.config, self.slices)
         embedding.forward(
             self.step, self.slices,
@@ -65,34 +66,34 @@ class Gpt2:
         self.fuse(2)
         for layer in range(L):
             self.layer_forward(layer)
-        self.linear("logits", None, Tensor("logits"), Tensor("normed", final))
+        self.linear("logits", None, Tensor("logits"), BRANCH)
         language.mean_loss(self.step, self.config, self.slices)
-        self.linear_dinp("logits", None, Tensor("dnormed"), Tensor("logits"))
+        self.linear_dinp("logits", None, self.dnormed(final), Tensor("logits"))
         self.layernorm_backward(final)
         self.fuse(2)
         if self.keeps_gradients:  # otherwise at the end, since the encoder's gradient is added before the update
-            self.linear_dweight("logits", None, Tensor("logits"), Tensor("normed", final))
+            self.linear_dweight("logits", None, Tensor("logits"), BRANCH)
         for layer in reversed(range(L)):
             self.layer_backward(layer)
         self.embeddings_backward()
         self.layernorms_backward()
 
     def layer_forward(self, layer: int) -> None:
-        ln1, ln2, activated = 2 * layer, 2 * layer + 1, Tensor("dhidden", layer % self.ring)  # free until then
-        self.linear("qkv", layer, Tensor("qkv", layer), Tensor("normed", ln1))
+        ln2, activated = 2 * layer + 1, Tensor("dhidden", layer % self.ring)  # free until the backward pass
+        self.linear("qkv", layer, Tensor("qkv", layer), BRANCH)
         attention.forward(
             self.step, self.slices, layer,
             out=Tensor("attended", layer), lse=Tensor("lse", layer), qkv=Tensor("qkv", layer),
             strips=STRIPS, T=self.config.seq, TS=self.token_slice,
         )  # fmt: skip
-        self.linear("projection", layer, Tensor("branch"), Tensor("attended", layer))
+        self.linear("projection", layer, BRANCH, Tensor("attended", layer))
         self.residual(layer, ln2)
         self.layernorm(ln2)
         self.fuse(3)
-        self.linear("fc", layer, Tensor("hidden", layer), Tensor("normed", ln2))
+        self.linear("fc", layer, Tensor("hidden", layer), BRANCH)
         gelu.forward(self.step, self.slices, layer, out=activated, inp=Tensor("hidden", layer))
         self.fuse(2)
-        self.linear("fc_projection", layer, Tensor("branch"), activated)
+        self.linear("fc_projection", layer, BRANCH, activated)
         self.residual(layer, ln2 + 1)
         self.layernorm(ln2 + 1)
         self.fuse(3)
@@ -104,10 +105,10 @@ class Gpt2:
         gelu.backward(self.step, self.slices, layer, dinp=Tensor("dhidden", r), out=Tensor("hidden", layer))
         self.fuse(2)
         self.linear_dweight("fc_projection", layer, after, Tensor("hidden", layer))
-        self.linear_dinp("fc", layer, Tensor("dnormed"), Tensor("dhidden", r))
+        self.linear_dinp("fc", layer, self.dnormed(ln2), Tensor("dhidden", r))
         self.layernorm_backward(ln2)
         self.fuse(2)
-        self.linear_dweight("fc", layer, Tensor("dhidden", r), Tensor("normed", ln2))
+        self.linear_dweight("fc", layer, Tensor("dhidden", r), self.dnormed(ln2))
         self.linear_dinp("projection", layer, Tensor("dattended", r), middle)
         self.linear_dweight("projection", layer, middle, Tensor("attended", layer))
         attention.backward(
@@ -116,14 +117,14 @@ class Gpt2:
             out=Tensor("attended", layer), lse=Tensor("lse", layer),
             strips=STRIPS, T=self.config.seq, TS=self.token_slice,
         )  # fmt: skip
-        self.linear_dinp("qkv", layer, Tensor("dnormed"), Tensor("dqkv", r))
+        self.linear_dinp("qkv", layer, self.dnormed(ln1), Tensor("dqkv", r))
         self.layernorm_backward(ln1)
         self.fuse(2)
-        self.linear_dweight("qkv", layer, Tensor("dqkv", r), Tensor("normed", ln1))
+        self.linear_dweight("qkv", layer, Tensor("dqkv", r), self.dnormed(ln1))
 
     def embeddings_backward(self) -> None:
         if not self.keeps_gradients:
-            self.linear_dweight("logits", None, Tensor("logits"), Tensor("normed", 2 * self.model.layers))
+            self.linear_dweight("logits", None, Tensor("logits"), BRANCH)
         embedding.backward_tokens(
             self.step, weight=Tensor("wte"), dwte=self.gradients("wte", "", None)[0],
             dout=Tensor("residual", 0), tokens=Tensor("inputs"),
@@ -178,6 +179,10 @@ class Gpt2:
         rows = slicing.block_rows(rows, columns)
         return Own("gradient", 0, (rows, columns)), Own("gradient", rows * columns, (rows,)) if bias else None
 
+    def dnormed(self, index: int) -> Tensor:
+        """The gradient of a LayerNorm's output, and after its backward pass the output."""
+        return Tensor("dnormed", index % (2 * self.ring))
+
     def linear(self, name: str, layer: int | None, out: Tensor, inp: Tensor) -> None:
         weight, bias = LINEAR[name]
         linear.forward(
@@ -210,23 +215,27 @@ class Gpt2:
         name, layer = self.layernorm_at(index)
         layernorm.forward(
             self.step, self.slices, layer,
-            out=Tensor("normed", index), mean=Tensor("mean", index), rstd=Tensor("rstd", index),
+            out=BRANCH, mean=Tensor("mean", index), rstd=Tensor("rstd", index),
             inp=Tensor("residual", index), weight=Tensor(name + "w", layer), bias=Tensor(name + "b", layer),
         )  # fmt: skip
 
     def layernorm_backward(self, index: int) -> None:
-        """From dnormed to the residual stream's gradient before this LayerNorm, which overwrites the stream."""
+        """From `dnormed` to the gradient of the residual stream before this LayerNorm, which overwrites the stream. The
+        LayerNorm's output overwrites `dnormed`.
+        """
         name, layer = self.layernorm_at(index)
         layernorm.backward(
             self.step, self.slices, layer,
-            dinp=Tensor("residual", index), partial=Tensor("partial"), slot=index * len(self.slices),
-            past=None if name == "lnf" else Tensor("residual", index + 1), dout=Tensor("dnormed"),
-            weight=Tensor(name + "w", layer), mean=Tensor("mean", index), rstd=Tensor("rstd", index),
+            dinp=Tensor("residual", index), out=self.dnormed(index),
+            partial=Tensor("partial"), slot=index * len(self.slices),
+            past=None if name == "lnf" else Tensor("residual", index + 1),
+            weight=Tensor(name + "w", layer), bias=Tensor(name + "b", layer),
+            mean=Tensor("mean", index), rstd=Tensor("rstd", index),
         )  # fmt: skip
 
     def residual(self, layer: int, index: int) -> None:
         out, inp = Tensor("residual", index), Tensor("residual", index - 1)
-        residual.forward(self.step, self.slices, layer, out=out, inp=inp, branch=Tensor("branch"))
+        residual.forward(self.step, self.slices, layer, out=out, inp=inp, branch=BRANCH)
 
     def matrix(self, name: str, layer: int | None) -> list[Parameter]:
         """The blocks of a linear layer's weight and bias."""

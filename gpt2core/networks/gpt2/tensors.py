@@ -69,14 +69,15 @@ def update_parts(model: ModelConfig) -> int:
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L.
 
-    In the backward pass, each part of `residual` becomes its gradient, and `hidden` the GELU's output.
+    In the backward pass, each part of `residual` becomes its gradient, and `hidden` the GELU's output. `branch` has
+    each LayerNorm's output in turn, and keeps the last one, the logits' input.
     """
     model = model_of(config)
     L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
     return [
         *token_rows.specs(config),
         TensorSpec("residual", (2 * L + 1, N, C)),
-        TensorSpec("normed", (2 * L + 1, N, C)),
+        TensorSpec("branch", (N, C)),
         TensorSpec("mean", (2 * L + 1, N)),
         TensorSpec("rstd", (2 * L + 1, N)),
         TensorSpec("qkv", (L, N, 3 * C)),
@@ -91,13 +92,13 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
 def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
     """Gradients of activations, in rings of a few layers; partial sums; scratch for each thread.
 
-    In the forward pass, `dhidden` has the GELU's output.
+    In the forward pass, `dhidden` has the GELU's output. In the backward pass, `dnormed` gets the LayerNorm's output,
+    computed again, once it has been read.
     """
     model = model_of(config)
     L, C, N, ring = model.layers, model.channels, config.batch * config.seq, ring_layers(model)
     return [
-        TensorSpec("branch", (N, C)),
-        TensorSpec("dnormed", (N, C)),
+        TensorSpec("dnormed", (2 * ring, N, C)),
         TensorSpec("dqkv", (ring, N, 3 * C)),
         TensorSpec("dattended", (ring, N, C)),
         TensorSpec("dhidden", (ring, N, 4 * C)),
