@@ -101,6 +101,7 @@ class Gpt2:
     def layer_backward(self, layer: int) -> None:
         ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
         after, middle = Tensor("residual", ln2 + 1), Tensor("residual", ln2)  # their gradients, once computed
+        dqkv = Tensor("qkv", layer + 1)  # no longer needed by the layer after this one
         self.linear_dinp("fc_projection", layer, Tensor("dhidden", r), after)
         gelu.backward(self.step, self.slices, layer, dinp=Tensor("dhidden", r), out=Tensor("hidden", layer))
         self.fuse(2)
@@ -109,18 +110,18 @@ class Gpt2:
         self.layernorm_backward(ln2)
         self.fuse(2)
         self.linear_dweight("fc", layer, Tensor("dhidden", r), self.dnormed(ln2))
-        self.linear_dinp("projection", layer, Tensor("dattended", r), middle)
+        self.linear_dinp("projection", layer, Tensor("dattended"), middle)
         self.linear_dweight("projection", layer, middle, Tensor("attended", layer))
         attention.backward(
             self.step, self.cut, layer,
-            dqkv=Tensor("dqkv", r), dout=Tensor("dattended", r), qkv=Tensor("qkv", layer),
+            dqkv=dqkv, dout=Tensor("dattended"), qkv=Tensor("qkv", layer),
             out=Tensor("attended", layer), lse=Tensor("lse", layer),
             strips=STRIPS, T=self.config.seq, TS=self.token_slice,
         )  # fmt: skip
-        self.linear_dinp("qkv", layer, self.dnormed(ln1), Tensor("dqkv", r))
+        self.linear_dinp("qkv", layer, self.dnormed(ln1), dqkv)
         self.layernorm_backward(ln1)
         self.fuse(2)
-        self.linear_dweight("qkv", layer, Tensor("dqkv", r), self.dnormed(ln1))
+        self.linear_dweight("qkv", layer, dqkv, self.dnormed(ln1))
 
     def embeddings_backward(self) -> None:
         if not self.keeps_gradients:

@@ -69,8 +69,9 @@ def update_parts(model: ModelConfig) -> int:
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L.
 
-    In the backward pass, each part of `residual` becomes its gradient, and `hidden` the GELU's output. `branch` has
-    each LayerNorm's output in turn, and keeps the last one, the logits' input.
+    In the backward pass, each part of `residual` becomes its gradient, and `hidden` the GELU's output. The gradient of
+    a layer's `qkv` is in the part of the layer after it, whose own is no longer needed. `branch` has each LayerNorm's
+    output in turn, and keeps the last one, the logits' input.
     """
     model = model_of(config)
     L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
@@ -80,7 +81,7 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("branch", (N, C)),
         TensorSpec("mean", (2 * L + 1, N)),
         TensorSpec("rstd", (2 * L + 1, N)),
-        TensorSpec("qkv", (L, N, 3 * C)),
+        TensorSpec("qkv", (L + 1, N, 3 * C)),
         TensorSpec("lse", (L, N, NH)),
         TensorSpec("attended", (L, N, C)),
         TensorSpec("hidden", (L, N, 4 * C)),
@@ -99,8 +100,7 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
     L, C, N, ring = model.layers, model.channels, config.batch * config.seq, ring_layers(model)
     return [
         TensorSpec("dnormed", (2 * ring, N, C)),
-        TensorSpec("dqkv", (ring, N, 3 * C)),
-        TensorSpec("dattended", (ring, N, C)),
+        TensorSpec("dattended", (N, C)),
         TensorSpec("dhidden", (ring, N, 4 * C)),
         TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
         TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
