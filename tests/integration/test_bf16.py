@@ -63,7 +63,7 @@ def test_a_library_without_bfloat16_leaves_it_to_our_own_product():
     assert result.environment["blas"]["name"] == "own"
 
 
-@pytest.mark.skipif(not DOT_BF16, reason="this processor multiplies no pairs")
+@pytest.mark.skipif(not DOT_BF16, reason="this processor lacks products of pairs")
 def test_rounded_operands_are_a_candidate_beside_pairs(monkeypatch):
     """An Intel Xeon without AMX multiplies pairs of bfloat16 at half the rate of float32."""
     monkeypatch.setattr(tiles, "permitted", lambda: False)

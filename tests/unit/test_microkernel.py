@@ -139,7 +139,7 @@ TILE_STATE = 0b11 << 17  # configuration and content of tile registers
 def test_tile_registers_are_released():
     """Otherwise Linux would save and restore 8 KiB at each switch of a thread that has multiplied once."""
     if not tiles.permitted():
-        pytest.skip("the processor has no tile registers, or the system does not permit them")
+        pytest.skip("this processor lacks tile registers, or the system does not permit them")
     code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(STATE_IN_USE)
     in_use = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))

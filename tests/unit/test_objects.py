@@ -217,7 +217,7 @@ def nothing(_: int) -> None:
     """Compiled as an entry."""
 
 
-@pytest.mark.skipif(not target.FEATURES.get("sse2"), reason="the registers have other names there")
+@pytest.mark.skipif(not target.FEATURES.get("sse2"), reason="this processor lacks registers of these names")
 def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     finish, finished = compiler._finish, []
     monkeypatch.setattr(compiler, "_finish", lambda native, *given: finished.append(native) or finish(native, *given))

@@ -54,7 +54,7 @@ def check(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["floats", "pairs", "rounded", "tiles"])
 def test_nothing_behind_the_operands_is_accessed(kind: str) -> None:
     if (kind == "pairs" and not DOT_BF16) or (kind == "tiles" and not tiles.permitted()):
-        pytest.skip("the processor has no instructions for it, or the system does not permit them")
+        pytest.skip("this processor lacks instructions for it, or the system does not permit them")
     done = subprocess.run([sys.executable, __file__, kind], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
