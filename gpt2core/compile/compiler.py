@@ -34,8 +34,8 @@ PARAMETERS = {"p": types.CPointer(types.int64), "i": types.int64}  # of an entry
 
 llvm.initialize_native_asmparser()  # for inline assembly
 
-# For Intel's processors LLVM prefers vectors of half the width, since wide ones once lowered the clock. Matrix products
-# use wide ones anyway, and exponentials are as fast again with them. An explicit NUMBA_CPU_FEATURES is kept.
+# On Intel's processors LLVM prefers vectors of half the width, since wide ones once lowered the clock. Matrix products
+# use wide ones anyway; exponentials are 1.5 times as fast with them (docs/performance.md). NUMBA_CPU_FEATURES wins.
 if FEATURES.get("avx512f", False) and config.CPU_FEATURES is None:  # type: ignore[attr-defined]
     config.CPU_FEATURES = f"{get_host_cpu_features()},-prefer-256-bit"  # type: ignore[attr-defined]
 
