@@ -4,6 +4,9 @@ A recording's interval covers its own occasion only. Recordings that began withi
 occasion, which contributes its rounds' ratios. Six or more occasions are a sample of all; with fewer, the answer is
 about these only (analysis/pooling.py). The table also has the standard deviations of the ratio's logarithm between
 occasions and between rounds of one, and the advised number of rounds on each occasion (Kalibera & Jones 2013).
+
+A second table has the absolute figures (bench/figures.py), a value for each occasion. They contain the host's speed, so
+they describe these occasions and have no interval.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import peers
+from bench import figures, peers
 from bench.ratios import told
 from bench.record import Measured, head, results, save
 from gpt2core.spec.result import median
@@ -35,24 +38,50 @@ Times = Iterator[tuple[str, str, int, float]]  # case, variant, round, seconds
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.combine", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("records", nargs="+", type=Path, help="JSON of bench.step, metg or schedulers")
+    parser.add_argument("records", nargs="+", type=Path, help="JSON of " + ", ".join(figures.KINDS))
     parser.add_argument("--base", help="the variant that is the base of the ratios [each benchmark's own]")
     parser.add_argument("--out", type=Path, default=results("combined"), help="path without suffix")
     given = parser.parse_args()
     records = [json.loads(path.read_text(encoding="utf-8")) for path in given.records]
+    if unknown := {record["schema"] for record in records} - figures.KINDS.keys():
+        parser.error(f"{', '.join(sorted(unknown))}: not a recording of {', '.join(figures.KINDS)}")
     report = {**head("taskloom.bench.combined/1"), "records": [path.name for path in given.records],
-              "rows": combined(records, given.base)}  # fmt: skip
+              "rows": combined(records, given.base), "figures": by_occasion(records)}  # fmt: skip
     save(given.out, report, table(report))
 
 
 def combined(records: Sequence[Mapping[str, Any]], base: str | None = None) -> list[Measured]:
     """A row for each processor, case and variant, over the occasions of all records."""
     found: dict[Key, dict[int, list[float]]] = {}
-    numbers = occasions([record["at"] for record in records])
-    for record, number in zip(records, numbers, strict=True):
+    for record, number in zip(records, occasions([time_of(record) for record in records]), strict=True):
         for key, logs in ratios_of(record, base):
             found.setdefault(key, {}).setdefault(number, []).extend(logs)
-    return [row(key, [np.array(logs) for logs in by_occasion.values()]) for key, by_occasion in sorted(found.items())]
+    return [row(key, [np.array(logs) for logs in of.values()]) for key, of in sorted(found.items())]
+
+
+def by_occasion(records: Sequence[Mapping[str, Any]]) -> list[Measured]:
+    """A row for each machine and absolute figure: its value on each occasion, in order of time.
+
+    Several recordings of one occasion count by the median of their values.
+    """
+    found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    for record, number in zip(records, occasions([time_of(record) for record in records]), strict=True):
+        for name, value, unit in figures.figures_of(record):
+            found.setdefault((machine_of(record), name, unit), {}).setdefault(number, []).append(value)
+    return [
+        {"machine": machine, "figure": name, "unit": unit, "values": [median(of[number]) for number in sorted(of)]}
+        for (machine, name, unit), of in found.items()
+    ]
+
+
+def time_of(record: Mapping[str, Any]) -> str:
+    """When the recording ended. One of bench.server has a time in each of its parts."""
+    return record["at"] if "at" in record else max(part["at"] for part in record["parts"].values())
+
+
+def machine_of(record: Mapping[str, Any]) -> str:
+    on = record["machine"] if "machine" in record else next(iter(record["parts"].values()))["machine"]
+    return str(on["cpu_model"])
 
 
 def occasions(times: Sequence[str]) -> list[int]:
@@ -67,9 +96,10 @@ def occasions(times: Sequence[str]) -> list[int]:
 
 
 def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key, list[float]]]:
-    """The log ratios variant / base of a recording, by round. base: null for the benchmark's own."""
+    """The log ratios variant / base of a recording, by round; none of a benchmark without pairs. base: null for the
+    benchmark's own."""
     if record["schema"] not in KINDS:
-        raise SystemExit(f"{record['schema']} is not a recording of {', '.join(KINDS)}")
+        return
     times, own_base = KINDS[record["schema"]]
     base = base or own_base or record["rows"][0]["variant"]
     # Newer recordings contain the clipping of each run.
@@ -140,17 +170,34 @@ def row(key: Key, strata: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Me
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """The rows as Markdown."""
+    """The rows and figures as Markdown."""
+    lines = [f"# Recordings of several occasions, {report['at'][:10]}", "", f"From {', '.join(report['records'])}."]
+    if report["rows"]:
+        lines += ratio_lines(report["rows"])
+    lines += [
+        "", "Figures, with a value for each occasion in order of time. They contain the host's speed and have no "
+        "interval.", "", "| machine | figure | unit | occasions |", "|---|---|---|---|",
+    ]  # fmt: skip
+    for r in report["figures"]:
+        lines.append(f"| {r['machine']} | {r['figure']} | {r['unit']} | {', '.join(map(rounded, r['values']))} |")
+    return "\n".join(lines) + "\n"
+
+
+def rounded(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def ratio_lines(rows: Sequence[Measured]) -> list[str]:
+    """The table of ratios."""
     lines = [
-        f"# Ratios over occasions, {report['at'][:10]}", "",
-        f"From {', '.join(report['records'])}. Ratio: time of the variant / of the base, above 1 where the base is "
-        "faster. The interval is about what the last column says. Spread: the lowest and highest occasion's median. "
-        "Sd: of the ratio's logarithm between occasions, and between rounds of one. Advised: rounds on each further "
-        "occasion if starting one costs as much as a round.", "",
+        "", "Ratio: time of the variant / of the base, above 1 where the base is faster. The interval is about what "
+        "the last column says. Spread: the lowest and highest occasion's median. Sd: of the ratio's logarithm between "
+        "occasions, and between rounds of one. Advised: rounds on each further occasion if starting one costs as much "
+        "as a round.", "",
         "| machine | case | variant | occasions (rounds) | ratio | 95 % | spread | sd between, in | advised | about |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for r in report["rows"]:
+    for r in rows:
         deviations = (r["between_occasions"], r["between_rounds"])
         sds = ", ".join("-" if deviation is None else f"{deviation:.1%}" for deviation in deviations)
         lines.append(
@@ -158,7 +205,7 @@ def table(report: Mapping[str, Any]) -> str:
             f"| {r['ratio']:.3f} | {told(r['ratio_interval'])} | {r['lowest']:.3f} to {r['highest']:.3f} | {sds} "
             f"| {r['advised'] or '-'} | {r['scope']} |"
         )
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 if __name__ == "__main__":

@@ -86,6 +86,11 @@ def total(runs: list[dict[str, float]]) -> dict[str, float]:
     return {f"{part}_s": math.fsum(run[f"{part}_s"] for run in runs) for part in NODE_TIME}
 
 
+def first_s(runs: list[dict[str, float]]) -> list[float]:
+    """Seconds of each run from its claim to its first step."""
+    return [math.fsum(run[f"{part}_s"] for part in BEFORE_STEPS) for run in runs]
+
+
 def table(report: Measured) -> str:
     about: Any = report["machine"]
     lines = [
@@ -105,8 +110,8 @@ def table(report: Measured) -> str:
     lines.append("| **timed steps' share** | " + " | ".join(f"**{timed_share(s):.1%}**" for s in sums.values()) + " |")
     cells = []
     for runs in report["models"].values():
-        first_s = sorted(math.fsum(run[f"{part}_s"] for part in BEFORE_STEPS) for run in runs)
-        cells.append(f"{median(first_s):.2f} ({first_s[0]:.2f} to {first_s[-1]:.2f})")
+        taken_s = first_s(runs)
+        cells.append(f"{median(taken_s):.2f} ({min(taken_s):.2f} to {max(taken_s):.2f})")
     lines.append("| from claim to first step, median (least to most) | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from bench import record, ui_browser
 from bench.server_store import Served, database, fill, serve
+from bench.ui_figures import Figure, figures
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # In addresses, {experiment} and {run} are those of the newest run that succeeded.
@@ -38,31 +37,6 @@ LISTS = {"experiments": "experiments", "runs": "experiments?view=runs"}
 ON_A_PAGE = {"experiments": 50_000, "runs": 50}  # runs on a page of each list
 TRACES = (62_000, 1_000_000)
 SETTLED_S = 120.0
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Values of one figure. most: its budget at the 95th percentile; None has none."""
-
-    name: str
-    values: list[float]
-    most: float | None = None
-    unit: str = "ms"
-
-    @property
-    def p95(self) -> float:
-        return sorted(self.values)[min(len(self.values) - 1, round(0.95 * len(self.values)))]
-
-    @property
-    def missed(self) -> bool:
-        return self.most is not None and self.p95 > self.most
-
-    def row(self) -> str:
-        """The figure as a line of a Markdown table."""
-        median, high = (f"{value:,.3g}" if value < 100 else f"{value:,.0f}" for value in
-                        (statistics.median(self.values), self.p95))  # fmt: skip
-        budget = "" if self.most is None else f"{self.most:,g} {self.unit}{', **missed**' if self.missed else ''}"
-        return f"| {self.name} | {median} {self.unit} | {high} {self.unit} | {budget} |"
 
 
 def say(text: str) -> None:
@@ -161,37 +135,6 @@ def main() -> None:
     record.save(options.out, report, table(report, found))
     if report["failed"] or any(figure.missed for figure in found):
         raise SystemExit(1)
-
-
-def figures(report: dict[str, Any]) -> Iterator[Figure]:
-    """Every figure that was measured, with its budget."""
-    for name, found in report["pages"].items():
-        if found:
-            yield Figure(f"{name}: first paint", found["first_paint_ms"], 300)
-            yield Figure(f"{name}: data shown", found["data_shown_ms"], 700)
-            yield Figure(f"{name}: data shown, asked for the first time", [found["data_shown_first_ms"]])
-    for name, found in report["lists"].items():
-        if found:
-            if found["next_page_ms"]:
-                yield Figure(f"next page of {name}", found["next_page_ms"], 150)
-            yield Figure(f"a letter typed above {name}, to the next paint", found["input_to_paint_ms"], 100)
-    if report.get("change_to_screen_ms"):
-        yield Figure("submitted elsewhere, to the screen", report["change_to_screen_ms"], 1000)
-    for spans, found in report["traces"].items():
-        if found:
-            several = f"{int(spans):,} spans"
-            yield Figure(f"a trace of {several}, opened", found["open_ms"], 500 if int(spans) < 100_000 else 3000)
-            yield Figure(f"a frame of its zoom: work, all of {several}", found["frame_ms"], 16)
-            yield Figure("from the event to its picture", found["input_to_picture_ms"])
-    if sent := report.get("sizes_bytes"):
-        yield Figure("scripts and styles of the first page, as sent", [sent["first_page"] / 1e3], 45, "kB")
-        yield Figure("all scripts and styles, as sent", [sent["everything"] / 1e3], 120, "kB")
-    if tab := report.get("idle"):
-        seen, hidden, none = (100 * tab[name]["server_cpu_share"] for name in ("seen", "hidden", "none"))
-        yield Figure("server's CPU for an idle tab that is seen", [seen - none], 0.5, "% of a core")
-        yield Figure("server's CPU for a hidden tab", [hidden - none], None, "% of a core")
-        yield Figure("server's CPU without a tab", [none], None, "% of a core")
-        yield Figure("requests of a hidden tab", [tab["hidden"]["requests"]], 0, "requests")
 
 
 def table(report: dict[str, Any], found: list[Figure]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.combine import combined, occasions, table
+from bench.combine import by_occasion, combined, occasions, table
 from bench.ratios import ratio, told
 
 
@@ -33,7 +33,8 @@ def test_two_occasions_say_what_they_are_about():
     assert (row["lowest"], row["highest"]) == pytest.approx((1.505, 1.81), rel=1e-3)
     assert row["between_occasions"] > 10 * row["between_rounds"]
     assert row["advised"] == 1
-    assert "these 2 occasions only" in table({"at": "2026-11-22T00:00:00", "records": ["a"], "rows": [row]})
+    report = {"at": "2026-11-22T00:00:00", "records": ["a"], "rows": [row], "figures": []}
+    assert "these 2 occasions only" in table(report)
 
 
 def test_six_occasions_are_a_sample():
@@ -107,3 +108,113 @@ def test_fewer_than_six_rounds_are_recorded_without_an_interval():
     assert ratio([1.2] * 5, [1.0] * 5)["ratio_interval"] is None
     assert told(None) == "-"
     assert told(ratio([1.2] * 6, [1.0] * 6)["ratio_interval"]) == "1.200 to 1.200"
+
+
+HOURS = ("2026-11-21T20:00:00+00:00", "2026-11-21T22:00:00+00:00", "2026-11-22T00:00:00+00:00")
+
+
+def on_occasions(schema, *contents):
+    """The figures of recordings two hours apart, by name: unit and values."""
+    made = [{"schema": f"taskloom.bench.{schema}", "at": at, "machine": {"cpu_model": "CPU"}, **each}
+            for at, each in zip(HOURS, contents, strict=False)]  # fmt: skip
+    return {row["figure"]: (row["unit"], row["values"]) for row in by_occasion(made)}
+
+
+def step(milliseconds, share):
+    op = {"time_share": 0.3}
+    return {
+        "comparisons": [{"label": "case", "rows": [
+            {"variant": "task", "median_step_s": milliseconds / 1e3, "peak_rss_bytes": 3 << 20},
+        ]}],
+        "headlines": [{"label": "case", "peer": "torch", "memory_share": 0.62, "clipping": {"ratio": 1.04}}],
+        "roofs": [{"label": "case, task", "ops": [
+            {**op, "op": "fc_dinp", "time_s": 3.0, "registers_share": share},
+            {**op, "op": "logits", "time_s": 1.0, "registers_share": share + 0.04},
+            {**op, "op": "adamw", "time_s": 9.0, "registers_share": 0.1},
+        ]}],
+    }  # fmt: skip
+
+
+def test_figures_of_a_step_have_a_value_for_each_occasion():
+    found = on_occasions("step/1", step(900, 0.88), step(930, 0.90), step(915, 0.87))
+    assert found["case: task, step"] == ("ms", pytest.approx([900, 930, 915]))
+    assert found["case: task, peak RSS"] == ("MiB", [3, 3, 3])
+    assert found["case: peak RSS, of torch's"] == ("%", pytest.approx([62, 62, 62]))
+    assert found["case: step with clipping, of a step without"] == ("%", pytest.approx([104] * 3))
+    assert found["case, task: products, of the registers' rate"] == ("%", pytest.approx([89, 91, 88]))
+    assert found["case, task: products, of the step"] == ("%", pytest.approx([60, 60, 60]))
+
+
+def test_recordings_of_one_occasion_count_by_their_median():
+    made = [{"schema": "taskloom.bench.step/1", "at": at, "machine": {"cpu_model": "CPU"}, **step(ms, 0.9)}
+            for at, ms in ((HOURS[1], 950), (HOURS[0], 900), ("2026-11-21T20:30:00+00:00", 920))]  # fmt: skip
+    (found,) = [row for row in by_occasion(made) if row["figure"] == "case: task, step"]
+    assert found["values"] == pytest.approx([910, 950])
+    shown = table({"at": HOURS[2], "records": ["a"], "rows": [], "figures": [found]})
+    assert "| CPU | case: task, step | ms | 910, 950 |" in shown
+    assert "Ratio:" not in shown
+
+
+def test_node_time_is_summed_over_runs():
+    parts = ("delivering", "claiming", "starting", "planning", "compiling", "preparing", "warmup", "timed", "finishing")
+    run = {f"{part}_s": 1.0 for part in parts} | {"timed_s": 12.0}
+    found = on_occasions("node-time/1", {"models": {"small": [run, run | {"starting_s": 3.0}]}})
+    assert found["small: timed steps, of the node's time"] == ("%", pytest.approx([100 * 24 / 42]))
+    assert found["small: warm-up, of the node's time"] == ("%", pytest.approx([100 * 2 / 42]))
+    assert found["small: from claim to first step"] == ("s", [5.0])
+
+
+def test_figures_of_a_start():
+    fresh = {"first_step_s": 6.1, "compiling_s": 4.9, "measuring_s": 0.9}
+    warm = [{"first_step_s": seconds} for seconds in (0.3, 0.2, 0.4)]
+    found = on_occasions("start/1", {"warm": {"tiny": warm}, "fresh": {"tiny": fresh}})
+    assert [values for _, values in found.values()] == [[0.3], [6.1], [4.9], [0.9]]
+
+
+def test_dashboards_are_combined_by_database_at_the_95th_percentile():
+    report = {"database": "sqlite", "lists": {}, "traces": {}, "pages": {"Now": {
+        "first_paint_ms": list(range(1, 21)), "data_shown_ms": [5], "data_shown_first_ms": 90,
+    }}}  # fmt: skip
+    found = on_occasions("ui/5", report)
+    assert found["sqlite: Now: first paint, p95"] == ("ms", [20])
+
+
+def test_a_recording_of_the_server_ends_with_its_last_part():
+    def of(at, last, slowest):
+        cpu = {"cpu_model": "CPU"}
+        latency = {"at": at, "machine": cpu, "latency_s": [0.01] * 99 + [slowest], "submit_s": 0.5}
+        largest = {"at": last, "machine": cpu, "largest": {
+            "submit": {"cpu_s": 0.7, "grown_bytes": 2 << 20}, "retry": {"cpu_s": 0.4, "grown_bytes": 5 << 20},
+        }}  # fmt: skip
+        parts = {"sqlite latency": latency, "sqlite largest": largest}
+        return {"schema": "taskloom.bench.server/1", "parts": parts}
+
+    made = [of(HOURS[0], "2026-11-21T20:50:00+00:00", 0.03), of(HOURS[1], "2026-11-21T22:10:00+00:00", 0.05)]
+    found = {row["figure"]: row["values"] for row in by_occasion(made)}
+    assert found["sqlite latency: lease after submission was sent, p50"] == [10, 10]
+    assert found["sqlite largest: largest requests, most CPU"] == [0.7, 0.7]
+    assert found["sqlite largest: largest requests, most memory"] == [5, 5]
+    made[1] = of("2026-11-21T21:30:00+00:00", "2026-11-21T21:40:00+00:00", 0.05)  # 50 minutes later
+    assert by_occasion(made)[0]["values"] == [10]
+
+
+def test_figures_of_a_server_beside_readers():
+    beside = {"heartbeat_s": [0.1] * 99 + [0.2], "claim_s": [0.3], "rss_bytes": [1 << 20, 3 << 20]}
+    part = {"at": HOURS[0], "machine": {"cpu_model": "CPU"}, "measured": 10, "first_s": {"report": 1.5},
+            "again_s": {"report": [0.01, 0.03]}, "idle": beside, "beside": beside}  # fmt: skip
+    rows = by_occasion([{"schema": "taskloom.bench.server/1", "parts": {"sqlite readers": part}}])
+    found = {row["figure"].removeprefix("sqlite readers: "): row["values"][0] for row in rows}
+    assert found["report of 10 runs, first answer"] == 1.5
+    assert found["report of 10 runs, later answers, p50"] == pytest.approx(20)
+    assert found["claim, beside readers, p99"] == pytest.approx(300)
+    assert found["heartbeat, nobody reads, p99"] == pytest.approx(101)  # the least value above 99 of 100
+    assert found["most memory of the server, beside readers"] == 3
+
+
+def test_schedulers_and_granularities_have_figures():
+    rows = [{"variant": "task", "median_step_s": 0.9, "idle_share": 0.01}]
+    found = on_occasions("schedulers/1", {"rows": rows})
+    assert [values for _, values in found.values()] == [[pytest.approx(900)], [pytest.approx(1)]]
+    (ours, _) = by_occasion([metg(HOURS[0], [(5e-6, 50e-6), (6e-6, 50e-6)])])
+    assert (ours["figure"], ours["unit"]) == ("METG, fft, ours task", "us")
+    assert ours["values"] == pytest.approx([11], rel=0.1)  # half of a thread's time is overhead: 5 and 6 us
