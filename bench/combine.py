@@ -1,6 +1,6 @@
 """Recordings of one benchmark on several occasions, combined: `python -m bench.combine RECORD.json ... --out PATH`.
 
-A recording's interval covers its own occasion only. Recordings that began within APART_S of each other are one
+A recording's interval covers its own occasion only. Recordings written within APART_S of each other (`at`) are one
 occasion, which contributes its rounds' ratios. Six or more occasions are a sample of all; with fewer, the answer is
 about these only (analysis/pooling.py). The table also has the standard deviations of the ratio's logarithm between
 occasions and between rounds of one, and the advised number of rounds on each occasion (Kalibera & Jones 2013).
@@ -75,7 +75,7 @@ def by_occasion(records: Sequence[Mapping[str, Any]]) -> list[Measured]:
 
 
 def time_of(record: Mapping[str, Any]) -> str:
-    """When the recording ended. One of bench.server has a time in each of its parts."""
+    """When the recording was written. One of bench.server has a time in each of its parts."""
     return record["at"] if "at" in record else max(part["at"] for part in record["parts"].values())
 
 
