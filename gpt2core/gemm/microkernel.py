@@ -21,7 +21,16 @@ from gpt2core.compile.jit import intrinsic, kernel, pointer_i64, types
 from gpt2core.compile.lanes import FLOATS, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
-from gpt2core.gemm.packing import DOT_BF16, PANEL_ROW, pack_depth, pack_rows, pack_transposed, round_row
+from gpt2core.gemm.packing import (
+    DOT_BF16,
+    PANEL_ROW,
+    fetch_row,
+    pack_columns,
+    pack_depth,
+    pack_rows,
+    pack_transposed,
+    round_row,
+)
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
 REGISTER_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # rows of C in registers
@@ -33,6 +42,8 @@ VECTORS = PANEL // LANES
 HALF = 4  # rows addressed from one base; there are not enough registers for eight
 ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a register tile
 AT_ONCE = 4  # words per turn of the inner loop
+LARGE = 1 << 17  # elements of a block of B from which on it and C are not expected to be in the caches
+FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
 PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
 
 
@@ -158,6 +169,20 @@ register_pairs = (
 )  # on other processors no product uses pairs
 
 
+@intrinsic
+def fetch_out(typingctx, c, c_row):
+    """Fetch the lines of a register tile of C for writing, mapped or not. c is an address, c_row in bytes."""
+
+    def codegen(context, builder, signature, args):
+        for i in range(REGISTER_ROWS):
+            row = builder.add(args[0], builder.mul(args[1], ir.Constant(I64, i)))
+            for v in range(VECTORS):
+                lanes.prefetch(builder, builder.add(row, ir.Constant(I64, v * LINE)), to_write=True)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
 @kernel
 def place_lines(places, length, rows, size, stride):
     """Distribute the lines of `rows` rows of `size` bytes, `stride` bytes apart, evenly over `length` places, as byte
@@ -190,9 +215,21 @@ def pack_share(panel, b, ldb, depth, columns, pairs, rounded, begin, end):
 
 
 @kernel
+def pack_first(panel, b, ldb, depth, columns, pairs, rounded, length):
+    """Pack all words of a panel. The rows of b are some KB apart, too far for the processor to prefetch by itself, so
+    each is fetched FIRST_AHEAD rows before it is packed.
+    """
+    step = 2 if pairs else 1
+    for begin in range(0, length, FIRST_AT_ONCE):
+        for row in range(begin * step, (begin + FIRST_AT_ONCE) * step):
+            fetch_row(b + WORD * (row + FIRST_AHEAD) * ldb)
+        pack_share(panel, b, ldb, depth, columns, pairs, rounded, begin, min(begin + FIRST_AT_ONCE, length))
+
+
+@kernel
 def multiply_block(
-    a, a_row, a_word, a_group, rows, b, ldb, trans_b, depth, length, n, c, c_row, adds, panel, next_panel, places,
-    pairs, rounded
+    a, a_row, a_word, a_group, rows, b, next_b, ldb, trans_b, depth, length, n, c, c_row, adds, panel, next_panel,
+    places, pairs, rounded
 ):  # fmt: skip
     """Compute C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel. c_row and A's strides are in
     bytes; a_group is that of LANES rows.
@@ -200,11 +237,15 @@ def multiply_block(
     While a panel is multiplied, the next one is packed: a share of its words after each register tile. The lines of a
     share are prefetched during the tile before, so that few prefetched lines are in the caches at a time. B's rows are
     some KB apart, and the lines of a whole panel would evict each other. The lines of a transposed B are consecutive.
-    They are prefetched during all tiles of the panel before; then the whole next panel is packed at once.
+    They are prefetched during all tiles of the panel before; then the whole next panel is packed at once. During the
+    last panel, the lines of the next block's first panel are prefetched, from next_b on.
+
+    C's lines are fetched before a register tile, so that its stores do not wait. Those of a weight's gradient, whose A
+    is transposed, are in a cache.
     """
     tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
     share, share_rows = (length + tiles - 1) // tiles, (PANEL + tiles - 1) // tiles  # words; rows of a transposed B
-    lines = length // AT_ONCE * (PAIR_LINES if pairs else 1)
+    lines, large = length // AT_ONCE * (PAIR_LINES if pairs else 1), 1 if n * depth >= LARGE else 0
     if trans_b:
         place_lines(places, lines, share_rows, WORD * depth, WORD * ldb)
     else:
@@ -216,7 +257,9 @@ def multiply_block(
             if i + REGISTER_ROWS <= rows:
                 rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
             if j >= 0:
-                if trans_b:
+                if following >= n:
+                    ahead = next_b + WORD * ldb * (share_rows * (i // REGISTER_ROWS) if trans_b else begin * step)
+                elif trans_b:
                     ahead = b + WORD * (following + share_rows * (i // REGISTER_ROWS)) * ldb
                 elif end < length:
                     ahead = b + WORD * (end * step * ldb + following)
@@ -224,6 +267,8 @@ def multiply_block(
                     ahead = b + WORD * (following + PANEL)
                 x, y = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row + WORD * j
                 vectors = (columns + LANES - 1) // LANES
+                if large and rows_of == ALONG_ROWS:
+                    fetch_out(y, c_row)
                 if pairs:
                     register_pairs(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places
@@ -232,9 +277,13 @@ def multiply_block(
                     register_floats(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places
                     )
-            if begin < end and following < n:
+            if following >= n:
+                begin = end
+            elif begin < end:
                 right = min(PANEL, n - following)
-                if not trans_b:
+                if j < 0 and large and not trans_b:
+                    pack_first(next_panel, b + WORD * following, ldb, depth, right, pairs, rounded, length)
+                elif not trans_b:
                     pack_share(next_panel, b + WORD * following, ldb, depth, right, pairs, rounded, begin, end)
                 elif end == length:
                     width = (right + LANES - 1) // LANES * LANES
@@ -268,9 +317,7 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
             at_a, a_row, a_word, a_group = words, WORD * length, WORD, LANES * WORD * length
             if trans_a:
                 a_row, a_word = WORD, LANES * WORD
-                for i in range(0, rows, LANES):
-                    source, count = a + WORD * (k0 * lda + m0 + i), min(LANES, rows - i)
-                    pack_depth(words + i * WORD * length, a_word, source, lda, depth, count, LANES, pairs, rounded)
+                pack_columns(words, length, a + WORD * (k0 * lda + m0), lda, depth, rows, pairs, rounded)
             elif pairs:
                 pack_rows(words, a + WORD * (m0 * lda + k0), lda, rows, depth)
             elif rounded:
@@ -278,8 +325,8 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
                     round_row(words + i * a_row, a + WORD * ((m0 + i) * lda + k0), depth)
             else:
                 at_a, a_row, a_group = a + WORD * (m0 * lda + k0), WORD * lda, LANES * WORD * lda
+            b_word, next_k = WORD if trans_b else WORD * ldb, k0 if m0 + block < m else k0 + depth
             multiply_block(
-                at_a, a_row, a_word, a_group, rows, b + WORD * (k0 if trans_b else k0 * ldb), ldb, trans_b, depth,
-                length, n, c + WORD * m0 * ldc, WORD * ldc, 1 if adds or k0 else 0, panel, next_panel, places, pairs,
-                rounded,
+                at_a, a_row, a_word, a_group, rows, b + k0 * b_word, b + next_k * b_word, ldb, trans_b, depth, length,
+                n, c + WORD * m0 * ldc, WORD * ldc, 1 if adds or k0 else 0, panel, next_panel, places, pairs, rounded,
             )  # fmt: skip

@@ -20,6 +20,7 @@ from gpt2core.gemm.sizes import PANEL
 
 DOT_BF16 = bool(FEATURES.get("avx512bf16", False))
 PANEL_ROW = PANEL * WORD  # bytes
+GROUPS = 8  # of LANES columns that are packed together
 
 
 # --- one vector
@@ -302,6 +303,31 @@ def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rou
                 pack_rounded(low + WORD * i, count - i, 0, 0, to + WORD * i)
             else:
                 pack_floats(low + WORD * i, count - i, 0, 0, to + WORD * i)
+
+
+@kernel
+def pack_columns(words, length, source, stride, depth, count, pairs, rounded):
+    """Pack (depth, count) as groups of LANES columns, each `length` rows of words, with zeros at the end of the last
+    group. GROUPS whole groups are packed together: so whole stretches of the source's rows, which lie some KB apart,
+    are read at once.
+    """
+    step, group = 2 if pairs else 1, WORD * length * LANES
+    together = 0 if depth % step else count - count % (GROUPS * LANES)
+    for first in range(0, together, GROUPS * LANES):
+        for p in range(0, depth, step):
+            for i in range(first, first + GROUPS * LANES, LANES):
+                low, to = source + WORD * (p * stride + i), words + i // LANES * group + p // step * LANES * WORD
+                if pairs:
+                    pack_pairs(low, LANES, low + WORD * stride, LANES, to)
+                elif rounded:
+                    pack_rounded(low, LANES, 0, 0, to)
+                else:
+                    pack_floats(low, LANES, 0, 0, to)
+    for i in range(together, count, LANES):
+        columns = min(LANES, count - i)
+        pack_depth(
+            words + i // LANES * group, LANES * WORD, source + WORD * i, stride, depth, columns, LANES, pairs, rounded
+        )
 
 
 @kernel

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
+from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, tiles
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
-from gpt2core.gemm.packing import DOT_BF16, pair
+from gpt2core.gemm.packing import DOT_BF16, GROUPS, pair
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH, PRODUCT_SCRATCH
 from gpt2core.step.tensors import ALIGN
 
@@ -28,6 +29,8 @@ SHAPES = [
     (PRODUCT_BLOCK // PRODUCT_DEPTH + 9, PANEL + 17, PRODUCT_DEPTH + 67),
     (PRODUCT_BLOCK // PRODUCT_DEPTH + 1, 20, 2 * PRODUCT_DEPTH),
     (PRODUCT_BLOCK // 432 + 2, 20, 2 * 432 - 29),  # the rows of a block are no multiple of a tile's
+    (2 * GROUPS * LANES + 9, PANEL + 17, 258),  # groups of a transposed A's columns, together and alone
+    (17, microkernel.LARGE // 1600 + 17, 1600),  # large: C and first panels are fetched; two parts of the depth
 ]
 GUARD = 1 << 14  # words around the scratch
 OWN = {

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from gpt2core.compile.jit import address_of, runtime
+from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import libraries, microkernel, multiply, tiles
+from gpt2core.gemm.packing import GROUPS
 from gpt2core.gemm.registers import DOT_BF16
 from gpt2core.gemm.sizes import PANEL
 
@@ -42,7 +44,9 @@ def check(kind: str) -> None:
     assert kind != "tiles" or tiles.permitted()
     own = libraries.Library("own", "", getattr(multiply, f"own_product_of_{kind}"))
     rows, columns = microkernel.REGISTER_ROWS, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
-    for m, n, k in itertools.product((1, rows, 2 * rows + 1), columns, (1, 5, 32, 67)):
+    wide = microkernel.LARGE // 67 // PANEL * PANEL
+    large = [(GROUPS * LANES, wide + 2 * PANEL, 67), (GROUPS * LANES + 3, PANEL + 1, 260)]  # packed in other ways
+    for m, n, k in [*itertools.product((1, rows, 2 * rows + 1), columns, (1, 5, 32, 67)), *large]:
         for trans_a, trans_b in itertools.product((0, 1), (0, 1)):
             a, b, c = (at_end_of_page(count) for count in (m * k, k * n, m * n))
             for adds in (0, 1):
