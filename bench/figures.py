@@ -14,7 +14,7 @@ import numpy as np
 from bench import node_time, peers, ui_figures
 from gpt2core.spec.result import median
 
-MIB = 1 << 20
+MIB, MB = 1 << 20, 1_000_000
 PRODUCTS = ("logits", "fc", "fc_projection", "qkv", "projection")
 Figures = Iterator[tuple[str, float, str]]  # name, value, unit
 
@@ -71,6 +71,12 @@ def _start(record: Mapping[str, Any]) -> Figures:
         yield f"{model}: of this, measuring products", fresh["measuring_s"], "s"
 
 
+def _traces(record: Mapping[str, Any]) -> Figures:
+    for made in record["exports"]:
+        yield f"{made['file']}, reading and writing", made["s"], "s"
+        yield f"{made['file']}, size", made["bytes"] / MB, "MB"
+
+
 def _ui(record: Mapping[str, Any]) -> Figures:
     for figure in ui_figures.figures(record):
         yield f"{record['database']}: {figure.name}, p95", figure.p95, figure.unit
@@ -119,6 +125,7 @@ KINDS: dict[str, Callable[[Mapping[str, Any]], Figures]] = {
     "taskloom.bench.metg/1": _granularities,
     "taskloom.bench.node-time/1": _node_time,
     "taskloom.bench.start/1": _start,
+    "taskloom.bench.traces/1": _traces,
     "taskloom.bench.ui/5": _ui,
     "taskloom.bench.server/1": _server,
 }

@@ -171,6 +171,12 @@ def test_figures_of_a_start():
     assert [values for _, values in found.values()] == [[0.3], [6.1], [4.9], [0.9]]
 
 
+def test_traces_are_combined_by_file():
+    made = ({"exports": [{"file": "trace.prv", "s": seconds, "bytes": 10_500_000}]} for seconds in (0.4, 0.5))
+    found = on_occasions("traces/1", *made)
+    assert found == {"trace.prv, reading and writing": ("s", [0.4, 0.5]), "trace.prv, size": ("MB", [10.5, 10.5])}
+
+
 def test_dashboards_are_combined_by_database_at_the_95th_percentile():
     report = {"database": "sqlite", "lists": {}, "traces": {}, "pages": {"Now": {
         "first_paint_ms": list(range(1, 21)), "data_shown_ms": [5], "data_shown_first_ms": 90,
