@@ -30,7 +30,7 @@ SHAPES = [
     (PRODUCT_BLOCK // PRODUCT_DEPTH + 1, 20, 2 * PRODUCT_DEPTH),
     (PRODUCT_BLOCK // 432 + 2, 20, 2 * 432 - 29),  # the rows of a block are no multiple of a tile's
     (2 * GROUPS * LANES + 9, PANEL + 17, 258),  # groups of a transposed A's columns, together and alone
-    (17, microkernel.LARGE // 1600 + 17, 1600),  # large: C and first panels are fetched; two parts of the depth
+    (17, microkernel.LARGE // 500 + 17, 1600),  # large: C and first panels are fetched
 ]
 GUARD = 1 << 14  # words around the scratch
 OWN = {
