@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpt2core.spec.config import model_from
+from gpt2core.spec.result import tokens_per_step
 
 Bound = Literal["memory", "compute"]
 Answer = Literal["yes", "partly", "no"]
@@ -109,8 +110,9 @@ def _roof(op: Mapping[str, Any], peaks: Peaks, total_s: float) -> OpRoof:
 
 
 def model_flop(config: Mapping[str, Any]) -> int:
-    """Model FLOP of a step."""
-    return model_from(config["model"]).step_flop(int(config["batch"]), int(config["seq"]))
+    """Model FLOP of a step, over all its micro-batches."""
+    positions = int(config["seq"])
+    return model_from(config["model"]).step_flop(tokens_per_step(config) // positions, positions)
 
 
 def memory_bound(roofs: Sequence[OpRoof], scalability: Mapping[str, float], peaks: Peaks) -> list[MemoryBound]:

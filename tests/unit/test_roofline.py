@@ -76,6 +76,12 @@ def test_model_flop_of_gpt2_by_hand():
     assert model_flop(TrainConfig(model="gpt2-124m", batch=4, seq=64).to_dict()) == by_hand
 
 
+def test_model_flop_of_a_step_counts_all_micro_batches():
+    one = TrainConfig(model="tiny", batch=2, seq=16).to_dict()
+    assert model_flop({**one, "grad_accum": 3}) == 3 * model_flop(one)
+    assert model_flop({name: value for name, value in one.items() if name != "grad_accum"}) == model_flop(one)
+
+
 def test_peaks_are_those_of_equally_many_threads():
     environment = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 13.0}}}}
     assert peaks_of(environment, 1) == Peaks(1, 200.0, 13.0)
