@@ -21,6 +21,7 @@ from taskloom.contract.webhooks import DELIVERY, SIGNATURE, signature
 from taskloom.server.db import LOCKED, Database, db_now, now
 from taskloom.server.settings import Settings
 from taskloom.server.webhooks.models import Delivery, Webhook
+from taskloom.server.webhooks.service import may_receive
 from taskloom.server.webhooks.targets import is_allowed
 
 AT_ONCE = 8
@@ -118,6 +119,9 @@ class Deliveries:
                 webhook = session.get_one(Webhook, row.webhook_id)
                 if not is_allowed(webhook.url, self._settings.webhook_targets):
                     row.next_at, row.error = None, "this server's operator no longer allows the URL"
+                    continue
+                if not may_receive(session, webhook):
+                    row.next_at, row.error = None, "the key of the webhook is revoked or has expired"
                     continue
                 of_each[row.webhook_id] += 1
                 row.tries += 1

@@ -26,7 +26,7 @@ from taskloom.server.webhooks.models import Delivery, Webhook
 from taskloom.server.webhooks.targets import is_allowed
 
 SECRET_BYTES = 32
-KEPT_S = 30 * 86400.0  # age of a delivered or failed message at which it may be deleted
+KEPT_S = 30 * 86400.0  # age of a delivered or given-up message at which it may be deleted
 MOST_WAITING = 1000  # per webhook; beyond that the oldest messages are dropped
 
 
@@ -90,9 +90,14 @@ def enqueue(session: Session, event: EventName, body: BaseModel) -> None:
     """Queue a message for every webhook that subscribes to the event and whose key is valid."""
     at, text = now(session), body.model_dump_json()
     for webhook in session.scalars(select(Webhook).order_by(Webhook.id)):
-        if event in webhook.events and (webhook.key_id is None or is_usable(session, webhook.key_id)):
+        if event in webhook.events and may_receive(session, webhook):
             _make_room(session, webhook.id, at)
             session.add(Delivery(webhook_id=webhook.id, event=event, body=text, created_at=at, next_at=at, tries=0))
+
+
+def may_receive(session: Session, webhook: Webhook) -> bool:
+    """Whether the key that created the webhook is still valid, or there was none."""
+    return webhook.key_id is None or is_usable(session, webhook.key_id)
 
 
 def _make_room(session: Session, webhook_id: int, at: float) -> None:

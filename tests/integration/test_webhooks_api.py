@@ -186,6 +186,29 @@ def test_a_key_that_is_revoked_has_nothing_told(start_server, receiver, make_res
     assert api.sql("SELECT count(*) FROM webhook_delivery") == [(0,)]
 
 
+@pytest.mark.parametrize("end", ["revoked", "expired"])
+def test_messages_that_wait_are_given_up_when_the_key_ends(start_server, receiver, make_result, end):
+    receiver.statuses = [500]
+    api = start_server(**settings(receiver, webhook_retry_s=3600))
+    admin = api.post("/keys", {"scope": "admin"}, 201)["token"]
+    api.use(admin)
+    submit = api.post("/keys", {"scope": "submit"}, 201)
+    api.use(submit["token"])
+    made = hook(api, receiver)
+    api.use(admin)
+    run_one(api, make_result)
+    until(lambda: [item["error"] for item in api.get(f"/webhooks/{made['id']}/deliveries")["items"]] == ["status 500"])
+    if end == "revoked":
+        api.post(f"/keys/{submit['id']}/revoke")
+    else:
+        api.sql(f"UPDATE api_key SET expires_at = 1 WHERE id = {submit['id']}")
+    api.sql("UPDATE webhook_delivery SET next_at = 0")
+    until(lambda: states(api, made["id"]) == ["given-up"])
+    (delivery,) = api.get(f"/webhooks/{made['id']}/deliveries")["items"]
+    assert delivery["error"] == "the key of the webhook is revoked or has expired"
+    assert len(receiver.heard) == 1
+
+
 def test_only_addresses_that_the_operator_allowed_are_taken(start_server, receiver):
     api = start_server(webhook_targets=receiver.url, max_webhooks=1)
     refused = api.post("/webhooks", {"url": "http://127.0.0.1:1/hooks", "events": ["verdict"]}, 422)
