@@ -69,7 +69,7 @@ class DeliverySummary(Model):
     next_at: datetime | None = Field(description="when it is sent again; null unless it waits")
     delivered_at: datetime | None
     status: int | None = Field(description="HTTP status of the last answer; null if there was none")
-    error: str | None = Field(description="why the last try failed")
+    error: str | None = Field(description="why the last try failed or the message was given up")
 
 
 class DeliveryPage(Model):

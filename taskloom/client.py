@@ -337,7 +337,7 @@ class Client(Connection):
         self._send("DELETE", f"/webhooks/{webhook_id}")
 
     def deliveries(self, webhook_id: int) -> Iterator[DeliverySummary]:
-        """Iterate over the deliveries of a webhook, newest first: delivered, waiting or failed."""
+        """Iterate over the deliveries of a webhook, newest first: delivered, waiting or given-up."""
         return self._pages(lambda query: self._page(f"/webhooks/{webhook_id}/deliveries", DeliveryPage, query), {})
 
     def create_key(self, request: KeyRequest) -> KeyCreated:

@@ -36,5 +36,5 @@ async def remove(context: Ctx, caller: Who, webhook_id: Id) -> None:
 
 @router.get("/{webhook_id}/deliveries", SUBMITTERS, errors=(NotFound,))
 def deliveries(context: Ctx, caller: Who, webhook_id: Id, page: Paged) -> DeliveryPage:
-    """List the deliveries of a webhook, newest first: delivered, waiting or failed."""
+    """List the deliveries of a webhook, newest first: delivered, waiting or given-up."""
     return service.deliveries(context.database, caller, webhook_id, page.cursor, page.limit)

@@ -69,6 +69,6 @@ def delete(webhook_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def deliveries(webhook_id: int, limit: int, server: str, as_json: bool) -> None:
-    """List the deliveries of a webhook, newest first: delivered, waiting or failed."""
+    """List the deliveries of a webhook, newest first: delivered, waiting or given-up."""
     with Client(server) as client:
         print_items(client.deliveries(webhook_id), limit, tables.deliveries, as_json)
