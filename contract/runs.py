@@ -47,7 +47,7 @@ class ProgressPoint(Model):
     """Progress of a trainer at one heartbeat."""
 
     attempt_no: int
-    step: int
+    step: int = Field(description="1-based")
     at: datetime
     loss: float | None
     tokens_per_s: float | None
@@ -215,7 +215,7 @@ class StateChangePage(Model):
 class SampleRow(Model):
     """One step of a run."""
 
-    step: int
+    step: int = Field(description="0-based, unlike in `progress` and `steps`")
     warmup: bool
     loss: float
     step_s: float

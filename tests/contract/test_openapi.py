@@ -2,11 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from jsonschema_rs import Draft202012Validator
 
 from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.runs import WaitingReason
+from taskloom.contract.webhooks import DeliveryState
 from taskloom.server import reference
 from taskloom.server.errors import PROBLEM_TYPES
 from taskloom.server.main import create_app
@@ -101,6 +104,12 @@ def test_every_schema_has_an_example_or_a_description(openapi):
 def test_the_table_of_operations_is_up_to_date():
     page = (REFERENCE / "api.md").read_text()
     assert page == reference.render(page), "make it again: python -m taskloom.server.reference docs/reference/api.md"
+
+
+def test_the_reference_names_what_a_run_waits_for_and_states_of_deliveries():
+    text = (REFERENCE / "api.md").read_text()
+    for name in (*get_args(WaitingReason), *get_args(DeliveryState)):
+        assert f"`{name}`" in text
 
 
 def test_the_reference_describes_every_setting():
