@@ -1,4 +1,4 @@
-"""Regenerates the table of operations in a page: `python -m taskloom.server.reference docs/reference/api.md`."""
+"""Regenerates the tables in a page: `python -m taskloom.server.reference docs/reference/api.md`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import sys
 from pathlib import Path
 
 from taskloom.server.main import create_app
+from taskloom.server.read.exports.tables import TABLES
 from taskloom.server.routing import operations
 from taskloom.server.settings import Settings
 
-BEGIN, END = "<!-- made by python -m taskloom.server.reference; do not edit -->", "<!-- up to here -->"
+OPERATIONS = "<!-- made by python -m taskloom.server.reference; do not edit -->"
+COLUMNS = "<!-- columns made by python -m taskloom.server.reference; do not edit -->"
+END = "<!-- up to here -->"
 
 
-def table() -> str:
+def operations_table() -> str:
     """Markdown table of all operations: method and path, access, and summary."""
     app = create_app(Settings(database_url="sqlite:///never-opened.db"))
     rows = [
@@ -24,15 +27,26 @@ def table() -> str:
     return "\n".join(["| operation | key | what it does |", "| -- | -- | -- |", *rows])
 
 
+def columns_table() -> str:
+    """Markdown table of the columns of every exported table, in their order."""
+    rows = [
+        f"| `{name}` | {', '.join(f'`{column}`' for column in exported.columns)} |"
+        for name, exported in TABLES.items()
+    ]
+    return "\n".join(["| table | columns |", "| -- | -- |", *rows])
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
 def render(page: str) -> str:
-    """The page with a new table."""
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+    """The page with new tables."""
+    for begin, made in ((OPERATIONS, operations_table()), (COLUMNS, columns_table())):
+        before, rest = page.split(begin)
+        _, after = rest.split(END, 1)
+        page = f"{before}{begin}\n\n{made}\n\n{END}{after}"
+    return page
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def test_every_schema_has_an_example_or_a_description(openapi):
         assert schema.get("description") or schema.get("examples"), name
 
 
-def test_the_table_of_operations_is_up_to_date():
+def test_the_tables_of_operations_and_columns_are_up_to_date():
     page = (REFERENCE / "api.md").read_text()
     assert page == reference.render(page), "make it again: python -m taskloom.server.reference docs/reference/api.md"
 
