@@ -20,6 +20,9 @@ export const KEYS = /** @type {[string, string][]} */ ([
 	['x', 'select the row'],
 	['c', 'compare the selected runs'],
 	['← →  + −', 'move and zoom a timeline'],
+	['0', 'show the whole timeline'],
+	['n  p', 'next, previous span'],
+	['t', 'the span at that time on the next thread'],
 	['Esc', 'close the dialog, clear the selection']
 ]);
 
