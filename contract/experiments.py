@@ -31,7 +31,9 @@ class Requirements(Request):
 class Limits(Request):
     """Limits after which an attempt is stopped."""
 
-    timeout_s: float = Field(3600, gt=0, le=30 * 86400, description="an attempt is killed and fails after this time")
+    timeout_s: float = Field(
+        3600, gt=0, le=30 * 86400, description="an attempt is killed and fails this many seconds after its claim"
+    )
 
 
 class Stop(Request):

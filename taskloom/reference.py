@@ -20,11 +20,12 @@ command prints JSON on standard output; an error is one JSON line on standard er
 values: a single value is part of the experiment's base, several values become an axis.
 
 A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `TASKLOOM_CORES`, `TASKLOOM_LABELS`
-(`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT` and `TASKLOOM_WAIT_S`
-(length of a long poll in seconds). `data` and `checkpoint` of a submitted run are names of files below these roots;
-`stdlib` and `synthetic` need none. The default spool is `~/.local/state/taskloom/spool/WORKER_ID` (`XDG_STATE_HOME`). A
-worker whose cache folder is not writable uses `SPOOL/cache` and logs this. If another process uses the worker's id
-with another spool, the worker logs this and waits until the other process has left or is silent.
+(`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT`, `TASKLOOM_WALLTIME`,
+`TASKLOOM_IDLE_EXIT`, `TASKLOOM_GRACE`, `TASKLOOM_PEAKS` and `TASKLOOM_WAIT_S` (length of a long poll in seconds, at
+most and by default 25). `data` and `checkpoint` of a submitted run are names of files below the two roots; `stdlib` and
+`synthetic` need none. The default spool is `~/.local/state/taskloom/spool/WORKER_ID` (`XDG_STATE_HOME`). A worker whose
+cache folder is not writable uses `SPOOL/cache` and logs this. If another process uses the worker's id with another
+spool, the worker logs this and waits until the other process has left or is silent.
 
 Workers, `taskloom train`, `taskloom runs trace` and `taskloom serve --workers` write temporary files below `TMPDIR`
 (`/tmp`), in `taskloom-NODE-*`. A process deletes its folder when it ends. If it was killed, the next of these processes
@@ -33,7 +34,9 @@ of the same user on the node does. Artifacts, such as traces, wait in the worker
 The trainer reads `TASKLOOM_CACHE_DIR` (compiled code, proven task graphs, measured peaks, the table of products;
 default `~/.cache/taskloom`), `TASKLOOM_CLOCK` (`clock_gettime`: time tasks without the processor's counter),
 `TASKLOOM_PROVE` (`always`: prove each task graph race-free even if a proven one is cached, as `taskloom train --prove`
-does) and `TASKLOOM_STALL_S` (a run is stopped after this many seconds without a finished task; default 120).
+does), `TASKLOOM_STALL_S` (a run is stopped after this many seconds without a finished task; default 120) and
+`TASKLOOM_STRESS` (a number: the seed of random delays before tasks, which expose races; for tests, never for timing).
+If `NUMBA_CACHE_DIR` is set, compiled code is stored there instead of below `TASKLOOM_CACHE_DIR`.
 """
 
 

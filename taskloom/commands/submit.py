@@ -30,15 +30,20 @@ from taskloom.options import several_settings, stop_rule, train_options
 @click.option("--name", default="", help="name of the experiment")
 @click.option("--tag", "tags", multiple=True, help="tag of the experiment; may be repeated")
 @click.option("--notes", default="", help="free text about the experiment")
-@click.option("--repetitions", type=click.IntRange(1), help="runs of each variant, each in a fresh process")
-@click.option("--timeout-s", type=float, help="kill and fail an attempt after this many seconds")
+@click.option(
+    "--repetitions", type=click.IntRange(1), help="runs of each variant, each in a fresh process  [default: 1]"
+)
+@click.option(
+    "--timeout-s", type=float, help="kill and fail an attempt this many seconds after its claim  [default: 3600]"
+)
 @click.option("--trace", "trace", flag_value="all", help="trace each successful run in a separate attempt")
 @click.option("--trace-first", "trace", flag_value="first", help="trace only the first repetition of each variant")
 @click.option(
     "--stop",
     metavar="RULE",
     help="add repetitions, after --repetitions, until each interval is narrow enough or a limit is reached: "
-    "rel_ci=0.02,max_repetitions=30,budget_s=3600 (rel_ci: half the relative width of a ratio's interval)",
+    "rel_ci=0.02,max_repetitions=30,budget_s=3600 (rel_ci: half the relative width of a ratio's interval; "
+    "max_repetitions: 50 if not given; budget_s: no limit if not given)",
 )
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
 @click.option("--wait", is_flag=True, help="wait until the experiment has ended; exit 1 if a run failed")

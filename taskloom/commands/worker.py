@@ -16,7 +16,8 @@ from taskloom import extras
 @click.option("--worker-id", metavar="ID", help="permanent name of this worker [TASKLOOM_WORKER_ID, node:cores]")
 @click.option("--cores", metavar="LIST", help="cores to pin trainers to, such as 0-3,8 [TASKLOOM_CORES, all]")
 @click.option("--label", multiple=True, metavar="K=V", help="a label that runs may require [TASKLOOM_LABELS]")
-@click.option("--drain", type=click.Choice(["finish", "release"]), help="what SIGTERM does to the run [TASKLOOM_DRAIN]")
+@click.option("--drain", type=click.Choice(["finish", "release"]),
+              help="what SIGTERM does to the run [TASKLOOM_DRAIN, finish]")  # fmt: skip
 @click.option("--spool", metavar="DIR", help="folder of undelivered results "
               "[TASKLOOM_SPOOL, ~/.local/state/taskloom/spool/WORKER_ID]")  # fmt: skip
 @click.option("--data-root", metavar="DIR", help="folder of token files for runs [TASKLOOM_DATA_ROOT]")
