@@ -17,9 +17,10 @@ class NotInstalled(TaskloomError):
 
 
 def require(*extras: str) -> None:
-    """Raise NotInstalled, which names the command that installs them, if one of these extras is missing."""
+    """Raise NotInstalled, which names them, if some of these extras are missing."""
     missing = [extra for extra in extras if importlib.util.find_spec(PROBES[extra]) is None]
     if missing:
+        extra = "extra" if len(missing) == 1 else "extras"
         raise NotInstalled(
-            f"this installation lacks {' and '.join(missing)}: run pip install 'taskloom[{','.join(missing)}]'"
+            f"this installation lacks {' and '.join(missing)}: install Taskloom with its {extra} [{','.join(missing)}]"
         )

@@ -129,7 +129,7 @@ def test_the_command_line_and_the_client_need_no_extra(base):
 def test_a_command_names_the_extra_that_it_lacks(base, arguments, extras):
     code, printed = said(base, *arguments)
     assert code == 2
-    assert f"pip install 'taskloom[{extras}]'" in printed
+    assert f"[{extras}]" in printed
     assert "Traceback" not in printed
 
 
