@@ -106,7 +106,7 @@ bench-server: .venv/installed-dev  ## the server under load, on SQLite and Postg
 bench-agent: .venv/installed  ## cost of heartbeats for a run
 	$(BIN)/python -m bench.agent_cost $(ARGS)
 
-example: .venv/installed   ## repeat the experiment of docs/examples, about 15 minutes (ARGS=calibrate: the node's A/A runs; ARGS=page: render the stored report again)
+example: .venv/installed   ## repeat the experiment of docs/examples, about 13 minutes (ARGS=calibrate: the node's A/A runs; ARGS=page: render the stored report again)
 	$(BIN)/python -m bench.example $(ARGS)
 
 clean:
