@@ -30,8 +30,7 @@ def operations_table() -> str:
 def columns_table() -> str:
     """Markdown table of the columns of every exported table, in their order."""
     rows = [
-        f"| `{name}` | {', '.join(f'`{column}`' for column in exported.columns)} |"
-        for name, exported in TABLES.items()
+        f"| `{name}` | {', '.join(f'`{column}`' for column in exported.columns)} |" for name, exported in TABLES.items()
     ]
     return "\n".join(["| table | columns |", "| -- | -- |", *rows])
 
