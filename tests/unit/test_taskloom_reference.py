@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +9,19 @@ import click
 
 from taskloom import cli, reference
 
-PAGE = Path(__file__).parents[2] / "docs/reference/cli.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/reference/cli.md"
 
 
 def test_the_command_line_is_documented_as_it_is() -> None:
     assert PAGE.read_text() == reference.render(), "make it again: python -m taskloom.reference > docs/reference/cli.md"
+
+
+def test_every_variable_of_worker_and_trainer_is_documented() -> None:
+    sources = [ROOT / "gpt2core/spec/settings.py", ROOT / "worker/settings.py"]
+    names = {name for source in sources for name in re.findall(r"TASKLOOM_[A-Z_]*[A-Z]", source.read_text())}
+    assert len(names) > 15
+    assert not [name for name in sorted(names) if f"`{name}`" not in PAGE.read_text()]
 
 
 def test_the_list_of_commands_says_how_the_help_of_each_begins() -> None:
