@@ -1,9 +1,10 @@
 """Recordings of one benchmark on several occasions, combined: `python -m bench.combine RECORD.json ... --out PATH`.
 
-A recording's interval covers its own occasion only. Recordings written within APART_S of each other (`at`) are one
-occasion, which contributes its rounds' ratios. Six or more occasions are a sample of all; with fewer, the answer is
-about these only (analysis/pooling.py). The table also has the standard deviations of the ratio's logarithm between
-occasions and between rounds of one, and the advised number of rounds on each occasion (Kalibera & Jones 2013).
+A recording's interval covers its own occasion only. Recordings of one benchmark and machine that were written (`at`)
+within APART_S of the first of them are one occasion, which contributes its rounds' ratios. Six or more occasions are a
+sample of all; with fewer, the answer is about these only (analysis/pooling.py). The table also has the standard
+deviations of the ratio's logarithm between occasions and between rounds of one, and the advised number of rounds on
+each occasion (Kalibera & Jones 2013).
 
 A second table has the absolute figures (bench/figures.py), a value for each occasion. They contain the host's speed, so
 they describe these occasions and have no interval.
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import figures, peers
+from bench import figures, observing, peers, slices
 from bench.ratios import told
 from bench.record import Measured, head, results, save
 from gpt2core.spec.result import median
@@ -53,7 +54,7 @@ def main() -> None:
 def combined(records: Sequence[Mapping[str, Any]], base: str | None = None) -> list[Measured]:
     """A row for each processor, case and variant, over the occasions of all records."""
     found: dict[Key, dict[int, list[float]]] = {}
-    for record, number in zip(records, occasions([time_of(record) for record in records]), strict=True):
+    for record, number in zip(records, occasions(records), strict=True):
         for key, logs in ratios_of(record, base):
             found.setdefault(key, {}).setdefault(number, []).extend(logs)
     return [row(key, [np.array(logs) for logs in of.values()]) for key, of in sorted(found.items())]
@@ -65,7 +66,7 @@ def by_occasion(records: Sequence[Mapping[str, Any]]) -> list[Measured]:
     Several recordings of one occasion count by the median of their values.
     """
     found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
-    for record, number in zip(records, occasions([time_of(record) for record in records]), strict=True):
+    for record, number in zip(records, occasions(records), strict=True):
         for name, value, unit in figures.figures_of(record):
             found.setdefault((machine_of(record), name, unit), {}).setdefault(number, []).append(value)
     return [
@@ -84,14 +85,15 @@ def machine_of(record: Mapping[str, Any]) -> str:
     return str(on["cpu_model"])
 
 
-def occasions(times: Sequence[str]) -> list[int]:
-    """The occasion of each recording, by its time."""
-    at = [datetime.fromisoformat(text).timestamp() for text in times]
-    order = sorted(range(len(at)), key=at.__getitem__)
-    numbers, number = [0] * len(at), 0
-    for earlier, later in pairwise(order):
-        number += at[later] - at[earlier] > APART_S
-        numbers[later] = number
+def occasions(records: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The occasion of each recording, counted for each benchmark and machine in order of time."""
+    at = [datetime.fromisoformat(time_of(record)).timestamp() for record in records]
+    numbers, begun = [0] * len(records), dict[tuple[str, str], list[float]]()  # when each of its occasions began
+    for i in sorted(range(len(records)), key=at.__getitem__):
+        of = begun.setdefault((records[i]["schema"], machine_of(records[i])), [])
+        if not of or at[i] - of[-1] > APART_S:
+            of.append(at[i])
+        numbers[i] = len(of) - 1
     return numbers
 
 
@@ -117,11 +119,14 @@ def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key
 
 
 def _steps(record: Mapping[str, Any]) -> Times:
+    disagree = {(each["label"], row["variant"]) for each in record.get("comparisons", ()) for row in each["rows"]
+                if row["ratio"] is None}  # fmt: skip
     for run in record["runs"]:
-        case = f"B{run['batch']} T{run['seq']}, {run['threads']} thread{'s' * (run['threads'] > 1)}, {run['precision']}"
+        case = f"B{run['batch']} T{run['seq']}, {_threads(run['threads'])}, {run['precision']}"
         case += f", grad-clip {run['grad_clip']:g}" if run.get("grad_clip") else ""
         warmup = (run.get("config") or {}).get("warmup", 2)
-        yield case, run["variant"], run["round"], median(run["step_s"][warmup:])
+        if (case, run["variant"]) not in disagree:
+            yield case, run["variant"], run["round"], median(run["step_s"][warmup:])
 
 
 def _schedulers(record: Mapping[str, Any]) -> Times:
@@ -137,11 +142,41 @@ def _granularities(record: Mapping[str, Any]) -> Times:
             yield f"METG, {pattern}, {record['config']['kernel']}", system, number, value
 
 
+def _slices(record: Mapping[str, Any]) -> Times:
+    """`auto` has the slices that were chosen automatically; other variants are named by theirs."""
+    given = dict(pairwise(record["command"]))
+    for case in record["comparisons"]:
+        label = f"{case['label']}, {given.get('--precision', 'fp32')}"
+        for run in record["runs"]:
+            if all(run[key] == case[key] for key in ("batch", "seq", "scheduler", "threads")):
+                way = "auto" if run["slices"] == case["auto"] else slices.name(run["slices"])
+                yield label, way, run["round"], median(run["step_s"][int(given.get("--warmup", 1)) :])
+
+
+def _heartbeats(record: Mapping[str, Any]) -> Times:
+    for run in record["runs"]:
+        yield "heartbeats", run["arm"], run["round"], run["total_s"]
+
+
+def _observing(record: Mapping[str, Any]) -> Times:
+    given = record["given"]
+    case = f"{given['model']}, B{given['batch']} T{given['seq']}, {given['scheduler']}, {_threads(given['threads'])}"
+    for run in record["runs"]:
+        yield case, run["variant"], run["round"], median(run["step_s"][observing.WARMUP :])
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
+
+
 # Readers of each benchmark's recordings, and the base of its ratios: null for the first row's variant.
 KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Times], str | None]] = {
     "taskloom.bench.step/1": (_steps, "task"),
     "taskloom.bench.metg/1": (_granularities, "ours task"),
     "taskloom.bench.schedulers/1": (_schedulers, None),
+    "taskloom.bench.slices/1": (_slices, "auto"),
+    "taskloom.bench.agent-cost/1": (_heartbeats, "none"),
+    "taskloom.bench.observing/1": (_observing, "bare"),
 }
 
 
@@ -149,6 +184,7 @@ def row(key: Key, strata: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Me
     """The ratio over occasions, with its components of variance."""
     machine, label, variant = key
     found = pool(strata, "occasions")
+    no_interval = found.estimate.low is None or bool(found.broken)
     several = [logs for logs in strata if len(logs) > 1]
     within = math.sqrt(np.mean([logs.var(ddof=1) for logs in several])) if several else None
     centres = [float(np.median(logs)) for logs in strata]
@@ -159,7 +195,8 @@ def row(key: Key, strata: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> Me
         "occasions": len(strata),
         "rounds": [len(logs) for logs in strata],
         "ratio": found.estimate.value,
-        "ratio_interval": None if found.estimate.low is None else [found.estimate.low, found.estimate.high],
+        "ratio_interval": None if no_interval else [found.estimate.low, found.estimate.high],
+        "diagnosis": list(found.broken),
         "scope": found.scope,
         "lowest": math.exp(min(centres)),
         "highest": math.exp(max(centres)),

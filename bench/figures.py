@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import node_time, peers, ui_figures
+from bench import node_time, observing, peers, slices, ui_figures
 from gpt2core.spec.result import median
 
 MIB, MB = 1 << 20, 1_000_000
@@ -46,6 +46,39 @@ def _schedulers(record: Mapping[str, Any]) -> Figures:
     for row in record["rows"]:
         yield f"{row['variant']}, step", 1e3 * row["median_step_s"], "ms"
         yield f"{row['variant']}, idle threads", 100 * row["idle_share"], "%"
+
+
+def _slices(record: Mapping[str, Any]) -> Figures:
+    command = record["command"]
+    precision = command[command.index("--precision") + 1] if "--precision" in command else "fp32"
+    for case in record["comparisons"]:
+        label = f"{case['label']}, {precision}"
+        yield f"{label}: step of auto ({slices.name(case['auto'])}), of the best slices'", 100 * case["ratio"], "%"
+        for way in case["ways"]:
+            yield f"{label}: {slices.name(way['slices'])}, step", 1e3 * way["median_step_s"], "ms"
+
+
+def _canary(record: Mapping[str, Any]) -> Figures:
+    if record["correlation"] is None:  # too few blocks
+        return
+    for of, what in (("target", "step"), ("canary", "canary"), ("over_canary", "step / canary")):
+        yield f"{record['case']}: standard deviation of {what}", 100 * record[f"sd_{of}"], "%"
+    yield f"{record['case']}: correlation of step and canary", record["correlation"], ""
+
+
+def _heartbeats(record: Mapping[str, Any]) -> Figures:
+    for row in record["rows"]:
+        arm = f"heartbeats every {row['heartbeat_s']:g} s"
+        yield f"{arm}: timed steps", row["median_total_s"], "s"
+        yield f"{arm}: agent, of the machine's time", 100 * row["agent_share"], "%"
+        if row["arm"] != "none":
+            yield "one heartbeat in 15 s, of a run's time", 100 * row["usual_cost"], "%"
+
+
+def _observing(record: Mapping[str, Any]) -> Figures:
+    for variant in observing.VARIANTS:
+        mine = [median(run["step_s"][observing.WARMUP :]) for run in record["runs"] if run["variant"] == variant]
+        yield f"{record['given']['model']}: {variant}, step", 1e3 * median(mine), "ms"
 
 
 def _granularities(record: Mapping[str, Any]) -> Figures:
@@ -122,6 +155,10 @@ def _ms(values_s: Sequence[float], quantile: float) -> tuple[float, str]:
 KINDS: dict[str, Callable[[Mapping[str, Any]], Figures]] = {
     "taskloom.bench.step/1": _step,
     "taskloom.bench.schedulers/1": _schedulers,
+    "taskloom.bench.slices/1": _slices,
+    "taskloom.bench.canary/1": _canary,
+    "taskloom.bench.agent-cost/1": _heartbeats,
+    "taskloom.bench.observing/1": _observing,
     "taskloom.bench.metg/1": _granularities,
     "taskloom.bench.node-time/1": _node_time,
     "taskloom.bench.start/1": _start,

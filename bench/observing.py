@@ -28,6 +28,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.result import median
 
 VARIANTS = ("bare", "observed", "traced")
+WARMUP = 4  # steps that are not timed
 # The trainer without observation, except for the accounting of waiting, which bench-metg measures.
 BARE = """
 import contextlib, sys
@@ -50,7 +51,7 @@ def measure(config: TrainConfig, variant: str, folder: Path) -> dict[str, Any]:
     settings = {**config.to_dict(), "trace": str(trace) if variant == "traced" else None}
     command = launch.command(result)
     if variant == "bare":
-        command = [sys.executable, "-c", BARE, *command[3:]]
+        command = [sys.executable, "-c", BARE, *command[command.index("--result") :]]
     done = subprocess.run(command, input=json.dumps(settings), env=launch.environment(), cwd=ROOT, text=True,
                           capture_output=True, check=False)  # fmt: skip
     if done.returncode:
@@ -70,19 +71,19 @@ def main() -> None:
     parser.add_argument("--note", default="", help="a remark about the machine")
     given = vars(parser.parse_args())
     rounds, note = given.pop("rounds"), given.pop("note")
-    config = TrainConfig.from_dict({**given, "data": "synthetic", "warmup": 4})
+    config = TrainConfig.from_dict({**given, "data": "synthetic", "warmup": WARMUP})
     runs: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="bench-observing-") as folder:
         for number in range(rounds):
             for variant in round_order(VARIANTS, number):
                 runs.append({"round": number, **measure(config, variant, Path(folder))})
     about = {**machine(), "load_average": list(os.getloadavg())}
-    text = table(given, runs, about, config.warmup_steps, note)
+    text = table(given, runs, about, note)
     report = {**head("taskloom.bench.observing/1", about), "given": given, "runs": runs}
     save(results(f"observing-{given['model']}"), report, text, indent=None)
 
 
-def table(given: dict[str, Any], runs: list[dict[str, Any]], about: dict[str, Any], warmup: int, note: str) -> str:
+def table(given: dict[str, Any], runs: list[dict[str, Any]], about: dict[str, Any], note: str) -> str:
     """The comparison as Markdown: by each process's median step, and by the 10th percentile of its steps, which other
     processes disturb less."""
     lines = [
@@ -93,7 +94,7 @@ def table(given: dict[str, Any], runs: list[dict[str, Any]], about: dict[str, An
     for name, share in (("median", 0.5), ("10th percentile", 0.1)):
         found = {
             variant: [
-                sorted(run["step_s"][warmup:])[int(share * (len(run["step_s"]) - warmup))]
+                sorted(run["step_s"][WARMUP:])[int(share * (len(run["step_s"]) - WARMUP))]
                 for run in runs
                 if run["variant"] == variant
             ]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench import rounds
 from gpt2core.process import launch
 
 ROOT = Path(__file__).parents[1]
@@ -30,11 +31,12 @@ def out_option(parser: argparse.ArgumentParser, name: str) -> None:
 def head(schema: str, on: Measured | None = None) -> Measured:
     """First lines of a report. on: the machine before the measurement.
 
-    occasion: recordings of one machine and hour share their conditions; bench/combine.py combines several.
+    occasion: recordings of one machine and hour share their conditions; bench/combine.py combines several. at: when the
+    recording is written. order_seed: of the order within rounds.
     """
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"schema": schema, "at": at, "occasion": f"{platform.node()} {at[:13]}", "command": command(),
-            "machine": on or machine()}  # fmt: skip
+            "order_seed": rounds.SEED, "machine": on or machine()}  # fmt: skip
 
 
 def command() -> list[str]:

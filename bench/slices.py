@@ -30,6 +30,7 @@ from typing import Any
 from bench.quiet import QUIET, undisturbed
 from bench.ratios import HOW, ratio, told
 from bench.record import Measured, head, out_option, save
+from bench.rounds import SEED
 from bench.step import child, parse_shape
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
@@ -76,7 +77,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=1, help="steps of these that are not timed")
     parser.add_argument("--budget-s", type=float, default=660.0, help="no round begins that would end later")
     parser.add_argument("--forecast", default="8,16", help="numbers of cores, or nothing")
-    parser.add_argument("--seed", type=int, default=1337, help="seed of the order within rounds")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of the order within rounds [the time]")
     out_option(parser, "slices")
     return parser.parse_args()
 

@@ -5,6 +5,15 @@ import pytest
 from bench.combine import by_occasion, combined, occasions, table
 from bench.ratios import ratio, told
 
+HOURS = ("2026-11-21T20:00:00+00:00", "2026-11-21T22:00:00+00:00", "2026-11-22T00:00:00+00:00")
+
+
+def on_occasions(schema, *contents):
+    """The figures of recordings two hours apart, by name: unit and values."""
+    made = [{"schema": f"taskloom.bench.{schema}", "at": at, "machine": {"cpu_model": "CPU"}, **each}
+            for at, each in zip(HOURS, contents, strict=False)]  # fmt: skip
+    return {row["figure"]: (row["unit"], row["values"]) for row in by_occasion(made)}
+
 
 def record(at, ratios, **command):
     runs = [
@@ -18,9 +27,38 @@ def record(at, ratios, **command):
             "runs": runs}  # fmt: skip
 
 
+def numbers(*written, **changes):
+    """The occasions of recordings that were written at these times of one day; the last one has other properties."""
+    made = [record(f"2026-11-21T{at}:00+00:00", [1.5]) for at in written]
+    return occasions([*made[:-1], {**made[-1], **changes}])
+
+
 def test_recordings_within_an_hour_are_one_occasion():
-    times = ["2026-11-21T23:50:00+00:00", "2026-11-21T20:00:00+00:00", "2026-11-21T20:40:00+00:00"]
-    assert occasions(times) == [1, 0, 0]
+    assert numbers("23:50", "20:00", "20:40") == [1, 0, 0]
+
+
+def test_an_occasion_lasts_an_hour_from_its_first_recording():
+    assert numbers("02:06", "02:24", "03:19", "03:32", "04:21") == [0, 0, 1, 1, 2]
+
+
+def test_occasions_of_other_machines_and_benchmarks_are_counted_apart():
+    elsewhere = {"machine": {"cpu_model": "another"}}
+    assert numbers("10:00", "11:30", "11:10", **elsewhere) == [0, 1, 0]
+    assert numbers("10:00", "11:30", "11:10", schema="taskloom.bench.metg/1") == [0, 1, 0]
+
+
+def test_rounds_that_drift_have_no_interval_in_a_combination_either():
+    drifting = [1 + 0.01 * i for i in range(12)]
+    (row,) = combined([record("2026-11-21T20:00:00+00:00", drifting)], "task")
+    assert row["ratio_interval"] is None
+    assert any("drift" in finding or "resemble" in finding for finding in row["diagnosis"])
+
+
+def test_a_variant_whose_losses_disagree_has_no_ratio():
+    made = record("2026-11-21T20:00:00+00:00", [1.5, 1.6])
+    rows = [{"variant": "torch-compile", "ratio": None}]
+    made["comparisons"] = [{"label": "B4 T64, 2 threads, fp32", "rows": rows}]
+    assert combined([made], "task") == []
 
 
 def test_two_occasions_say_what_they_are_about():
@@ -90,6 +128,73 @@ def test_schedulers_are_combined_against_the_first_row():
     assert (row["variant"], row["ratio"]) == ("task", pytest.approx(0.8))
 
 
+def sliced(at, *command):
+    """Two rounds of three slicings, of which one was chosen automatically, and a process of another case."""
+    seconds = {(2, 64): (1.0, 1.1), (1, 64): (1.1, 1.21), (4, 64): (2.0,)}
+    case = {"batch": 4, "seq": 64, "scheduler": "task", "threads": 2}
+    runs = [{**case, "round": i, "slices": list(way), "step_s": [9.0, s, s]}
+            for way, by_round in seconds.items() for i, s in enumerate(by_round)]  # fmt: skip
+    runs.append({**case, "threads": 1, "round": 0, "slices": [2, 64], "step_s": [9.0, 5.0, 5.0]})
+    ways = [{"slices": list(way), "median_step_s": by_round[0]} for way, by_round in seconds.items()]
+    return {"schema": "taskloom.bench.slices/1", "at": at, "machine": {"cpu_model": "CPU"}, "command": list(command),
+            "runs": runs, "comparisons": [
+                {**case, "label": "B4 T64, task, 2 threads", "auto": [2, 64], "ratio": 1.02, "ways": ways}
+            ]}  # fmt: skip
+
+
+def test_slices_are_combined_against_the_automatic_ones():
+    made = [sliced(at, "--forecast=", "--precision", "bf16") for at in ("2026-11-21T20:00:00", "2026-11-22T20:00:00")]
+    rows = {row["variant"]: row for row in combined(made)}
+    assert rows.keys() == {"1x64", "4x64"}
+    assert rows["1x64"]["case"] == "B4 T64, task, 2 threads, bf16"
+    assert (rows["1x64"]["ratio"], rows["1x64"]["rounds"]) == (pytest.approx(1.1), [2, 2])
+    assert (rows["4x64"]["ratio"], rows["4x64"]["rounds"]) == (pytest.approx(2.0), [1, 1])
+    found = {row["figure"]: row["values"] for row in by_occasion([sliced("2026-11-21T20:00:00")])}
+    assert found["B4 T64, task, 2 threads, fp32: step of auto (2x64), of the best slices'"] == [pytest.approx(102)]
+    assert found["B4 T64, task, 2 threads, fp32: 1x64, step"] == [pytest.approx(1100)]
+
+
+def test_heartbeats_are_combined_against_a_run_without():
+    arms = {"none": (3600.0, 1.0, 0.002), "many": (1.0, 1.02, 0.004)}
+    runs = [{"arm": arm, "round": i, "total_s": s + 0.1 * i * s} for i in range(3) for arm, (_, s, _) in arms.items()]
+    rows = [{"arm": arm, "heartbeat_s": every_s, "median_total_s": s, "agent_share": share, "usual_cost": (s - 1) / 15}
+            for arm, (every_s, s, share) in arms.items()]  # fmt: skip
+    made = {"runs": runs, "rows": rows, "command": []}
+    (row,) = combined(
+        [{"schema": "taskloom.bench.agent-cost/1", "at": HOURS[0], "machine": {"cpu_model": "CPU"}} | made]
+    )
+    assert (row["case"], row["variant"], row["ratio"]) == ("heartbeats", "many", pytest.approx(1.02))
+    found = on_occasions("agent-cost/1", made)
+    assert found["heartbeats every 1 s: timed steps"] == ("s", [1.02])
+    assert found["heartbeats every 1 s: agent, of the machine's time"] == ("%", [pytest.approx(0.4)])
+    costs = [values for name, (_, values) in found.items() if "one heartbeat" in name]
+    assert costs == [[pytest.approx(0.02 / 15 * 100)]]
+
+
+def test_observing_is_combined_against_bare_runs():
+    seconds = {"bare": 1.0, "observed": 1.01, "traced": 1.02}
+    runs = [{"variant": variant, "round": i, "step_s": [9.0] * 4 + [s, s, s]}
+            for i in range(2) for variant, s in seconds.items()]  # fmt: skip
+    given = {"model": "tiny", "batch": 1, "seq": 64, "scheduler": "task", "threads": 1}
+    made = {"given": given, "runs": runs, "command": []}
+    one = {"schema": "taskloom.bench.observing/1", "at": HOURS[0], "machine": {"cpu_model": "CPU"}, **made}
+    assert [(row["case"], row["variant"], round(row["ratio"], 4)) for row in combined([one])] == [
+        ("tiny, B1 T64, task, 1 thread", "observed", 1.01), ("tiny, B1 T64, task, 1 thread", "traced", 1.02),
+    ]  # fmt: skip
+    assert on_occasions("observing/1", made)["tiny: traced, step"] == ("ms", [1020])
+
+
+def test_canaries_are_combined():
+    canary = {"case": "tiny", "sd_target": 0.015, "sd_canary": 0.08, "sd_over_canary": 0.082, "correlation": -0.02}
+    found = on_occasions("canary/1", canary, {**canary, "sd_canary": 0.05})
+    assert found["tiny: standard deviation of step"] == ("%", [1.5, 1.5])
+    assert found["tiny: standard deviation of canary"] == ("%", [8, 5])
+    assert found["tiny: standard deviation of step / canary"] == ("%", [pytest.approx(8.2)] * 2)
+    assert found["tiny: correlation of step and canary"] == ("", [-0.02, -0.02])
+    few = dict.fromkeys(("sd_target", "sd_canary", "sd_over_canary", "correlation"))
+    assert on_occasions("canary/1", {"case": "tiny", **few}) == {}
+
+
 def test_rounds_that_drift_are_recorded_without_an_interval():
     mixed = [1 + 0.01 * (7 * i % 12) for i in range(12)]
     assert ratio(mixed, [1.0] * 12)["ratio_interval"] is not None
@@ -108,16 +213,6 @@ def test_fewer_than_six_rounds_are_recorded_without_an_interval():
     assert ratio([1.2] * 5, [1.0] * 5)["ratio_interval"] is None
     assert told(None) == "-"
     assert told(ratio([1.2] * 6, [1.0] * 6)["ratio_interval"]) == "1.200 to 1.200"
-
-
-HOURS = ("2026-11-21T20:00:00+00:00", "2026-11-21T22:00:00+00:00", "2026-11-22T00:00:00+00:00")
-
-
-def on_occasions(schema, *contents):
-    """The figures of recordings two hours apart, by name: unit and values."""
-    made = [{"schema": f"taskloom.bench.{schema}", "at": at, "machine": {"cpu_model": "CPU"}, **each}
-            for at, each in zip(HOURS, contents, strict=False)]  # fmt: skip
-    return {row["figure"]: (row["unit"], row["values"]) for row in by_occasion(made)}
 
 
 def step(milliseconds, share):
