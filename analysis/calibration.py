@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from gpt2core.spec.result import median
 from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, decide
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, TAIL, anytime_rows, logarithms, walsh_rows
 from taskloom.analysis.processes import Process
@@ -154,7 +155,7 @@ def calibrate(experiment_id: int, processes: Sequence[Process]) -> Calibration |
         node=str(processes[0].environment.get("node", "")),
         pairs=len(logs),
         spread=spread_of(logs),
-        median_step_s=sorted(values)[len(values) // 2],
+        median_step_s=median(values),
         verdict=decide(a, b, paired=True, noise_floor=NOISE_FLOOR).verdict,
         detectable=[Detectable(pairs, detectable(logs, pairs)) for pairs in SIZES],
         spread_upper=upper_spread(logs),

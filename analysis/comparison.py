@@ -19,7 +19,7 @@ from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, e_value, logarithms
 from taskloom.analysis.family import Family
 from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
-from taskloom.analysis.pooling import pool
+from taskloom.analysis.pooling import FEWEST_IN_STRATUM, pool
 from taskloom.analysis.processes import Facts, Process, distinct
 from taskloom.analysis.rank_tests import mann_whitney_p_value
 from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
@@ -332,6 +332,8 @@ def _judge(found: Estimate, noise_floor: float) -> tuple[Verdict, str]:
         if found.p_value is None and found.n >= FEWEST:
             return "undecided", f"these processes allow no interval and no test (ratio {found.value:.4f})"
         least = f"at least {Family(1).needed(found.test)} {'' if found.paired else 'a side '}on one occasion"
+        if found.paired and found.n >= Family(1).needed(found.test):
+            least = f"at least {FEWEST_IN_STRATUM} on every occasion"
         return "undecided", f"too few processes to tell, whatever they show: {least} (ratio {found.value:.4f})"
     bounds = f"{CONFIDENCE:.0%} interval {found.low:.4f} to {found.high:.4f}"
     interval = f"ratio {found.value:.4f}, {bounds}, p = {found.p_value:.2g}"

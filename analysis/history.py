@@ -54,13 +54,13 @@ class Change:
     """A change of level between two neighbouring runs.
 
     ratio: after / before, above 1 slower; of step time / canary time if the runs have canaries. Its bounds are null for
-    fewer than six runs on a side, and for runs that are not independent. They assume that there is a change and that it
-    is where it was found.
+    fewer than six occasions on a side, each of which counts by its median, and for occasions that are not independent.
+    They assume that there is a change and that it is where it was found.
     differs: software that changed at the same time. builds: hashes of the trainer's sources before and after, if
     nothing else changed, so that fresh runs can compare both.
-    cause: software: the software changed and the canary did not; environment: the software did not change, and no
-    canary contradicts; unproven: the software changed, and no canary shows whether the machine changed too;
-    unexplained: neither software nor canary changed.
+    cause: software: the software changed and the canary did not; environment: the software did not change, and there is
+    no canary or it changed too; unproven: the software changed, and there is no canary or it changed too; unexplained:
+    neither software nor canary changed.
     """
 
     last_before: int
@@ -238,7 +238,8 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
     changes, alerts = [], []
     for i, start in enumerate(starts):
         before, after = seen[bounds[i] : start], seen[start : bounds[i + 2]]
-        change = _change(before, after, relative)
+        moved = relative and _canary_moved(before, after, noise_floor)
+        change = _change(before, after, relative, moved)
         changes.append(change)
         if change.ratio > 1:
             near = seen[max(0, start - MOVES) : start + MOVES + 1]
@@ -258,6 +259,7 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
                     [level(process, relative) for process in fresh],
                     noise_floor,
                     [process.occasion for process in before],
+                    moved,
                 )
             )
     points = [
@@ -278,25 +280,44 @@ def level(process: Process, relative: bool) -> float:
     return process.median_step_s / (process.canary_s or 1.0) if relative else process.median_step_s
 
 
-def _change(before: Sequence[Process], after: Sequence[Process], relative: bool) -> Change:
+def _canary_moved(before: Sequence[Process], after: Sequence[Process], noise_floor: float) -> bool:
+    """Whether the canary's own median changed too: by more than the noise floor, and by half of the level's change or
+    more. Then the change may be the canary's, or that of a machine which the canary follows only in part."""
+
+    def change(relative: bool) -> float:
+        left, right = (median([level(process, relative) for process in side]) for side in (before, after))
+        return math.log(right / left)
+
+    of_canary = abs(change(relative=False) - change(relative=True))
+    return of_canary >= max(math.log(1 + noise_floor), abs(change(relative=True)) / 2)
+
+
+def _change(before: Sequence[Process], after: Sequence[Process], relative: bool, moved: bool) -> Change:
+    """moved: the runs have a canary, and it changed too."""
     left, right = ([level(process, relative) for process in side] for side in (before, after))
     ratio = unpaired(right, left)
+    of_left, of_right = (
+        list(by_occasion([process.occasion for process in side], values).values())
+        for side, values in ((before, left), (after, right))
+    )
+    bounds = unpaired(of_right, of_left, "occasions") if of_left and of_right else None
     surely = before[max(0, len(before) - 1 - MOVES)], after[min(MOVES, len(after) - 1)]  # even if the change moves
     differs = differing([process.environment for process in surely], SOFTWARE)
     hashes = [str(process.environment.get("core_hash")) for process in surely]
     only_sources = not differing([process.environment for process in surely], LIBRARIES) and hashes[0] != hashes[1]
-    independent = not diagnose(left).broken and not diagnose(right).broken
+    independent = not diagnose(of_left).broken and not diagnose(of_right).broken
     cause: Cause = "unproven" if differs else "environment"
-    if relative:
+    if relative and not moved:
         cause = "software" if differs else "unexplained"
+    low, high = (bounds.low, bounds.high) if bounds and independent else (None, None)
     return Change(
         last_before=before[-1].run_id,
         first_after=after[0].run_id,
         before_s=median([process.median_step_s for process in before]),
         after_s=median([process.median_step_s for process in after]),
         ratio=ratio.middle,
-        ratio_low=min(ratio.low, ratio.middle) if ratio.low is not None and independent else None,
-        ratio_high=max(ratio.high, ratio.middle) if ratio.high is not None and independent else None,
+        ratio_low=None if low is None else min(low, ratio.middle),
+        ratio_high=None if high is None else max(high, ratio.middle),
         differs=differs,
         cause=cause,
         builds=hashes if only_sources else [],
@@ -332,11 +353,13 @@ def alert(
     fresh: Sequence[float] = (),
     noise_floor: float = NOISE_FLOOR,
     occasions: Sequence[Hashable] = (),
+    canary_moved: bool = False,
 ) -> Alert:
     """suspected -> confirming -> confirmed or dismissed: fresh runs against those before the change.
 
     before, fresh: values of the series, divided by the canary's time if there is one. occasions: of `before`. If the
-    software is the same and there is no canary, slower fresh runs show only that the environment changed.
+    software is the same and there is no canary, slower fresh runs show only that the environment changed. If the canary
+    changed at the same time (canary_moved), only both builds in turn can confirm.
     """
     if confirmation is None:
         said = "; the software is the same, so the environment has changed" if change.cause == "environment" else ""
@@ -349,32 +372,46 @@ def alert(
         return Alert(change, "suspected", identity, told)
     decision = decide(before, fresh, paired=False, noise_floor=noise_floor)
     told = f"{counted(len(fresh), 'fresh run')} against {len(before)} before the change: {decision.reason}"
+    slower, faster = _prediction(before, occasions)
     if decision.verdict in ("same", "faster"):
+        if faster is not None and math.log(median(fresh)) + faster >= math.log(median(before) * change.ratio):
+            told += "; but occasions before the change differed by as much as it"
+            return Alert(change, "suspected", identity, f"undecided: {told}")
+        if faster is None:
+            told += "; another occasion's own speed is not known, and may hide a slowdown"
         return Alert(change, "dismissed", identity, told)
     if decision.verdict != "slower":
         return Alert(change, "suspected", identity, f"undecided: {told}")
     if change.cause == "environment":
-        told = f"environment: the software is the same, and the runs have no canary; {told}"
+        canary = "the canary changed too" if canary_moved else "the runs have no canary"
+        told = f"environment: the software is the same, and {canary}; {told}"
         return Alert(change, "suspected", identity, told)
-    if not _beyond_occasions(before, occasions, fresh):
+    if canary_moved:
+        told = f"undecided: the canary changed with the software; only both builds in turn can tell; {told}"
+        return Alert(change, "suspected", identity, told)
+    if slower is not None and math.log(median(fresh)) <= slower:
         return Alert(change, "suspected", identity, f"{told}; but occasions before the change differed as much")
     if change.cause == "unproven":
         told += "; without a canary, the machine may have changed with the software"
     return Alert(change, "confirmed", identity, told)
 
 
-def _beyond_occasions(before: Sequence[float], occasions: Sequence[Hashable], fresh: Sequence[float]) -> bool:
-    """Whether fresh runs lie above Student's prediction interval for another occasion like those before; true if there
-    are too few occasions to estimate how much they differ."""
+def by_occasion(occasions: Sequence[Hashable], values: Sequence[float]) -> dict[Hashable, float]:
+    """The median of each known occasion."""
+    known: dict[Hashable, list[float]] = {}
+    for value, occasion in zip(values, occasions, strict=False):
+        if occasion is not None:
+            known.setdefault(occasion, []).append(value)
+    return {occasion: median(of) for occasion, of in known.items()}
+
+
+def _prediction(before: Sequence[float], occasions: Sequence[Hashable]) -> tuple[float | None, float | None]:
+    """Of another occasion like those before: the upper end of Student's prediction interval of its logarithm, and how
+    far that is above their mean. None for too few occasions to estimate how much they differ."""
     from scipy import special
 
-    known: dict[Hashable, list[float]] = {}
-    for value, occasion in zip(before, occasions, strict=False):
-        if occasion is not None:
-            known.setdefault(occasion, []).append(math.log(value))
-    if len(known) < FEWEST_OCCASIONS:
-        return True
-    medians = np.array([median(values) for values in known.values()])
-    reach = float(special.stdtrit(len(medians) - 1, CONFIDENCE)) * medians.std(ddof=1)
-    limit = medians.mean() + reach * math.sqrt(1 + 1 / len(medians))
-    return math.log(median(fresh)) > float(limit)
+    logs = np.log(list(by_occasion(occasions, before).values()))
+    if len(logs) < FEWEST_OCCASIONS:
+        return None, None
+    reach = float(special.stdtrit(len(logs) - 1, CONFIDENCE)) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / len(logs))
+    return float(logs.mean()) + reach, reach

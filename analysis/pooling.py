@@ -52,30 +52,31 @@ def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False) -> Po
 
 
 def _of_these(strata: Sequence[Floats]) -> Estimate:
-    """The mean over the strata; its p-value tests that none of them has a difference."""
-    together = np.concatenate(strata)
-    centre = float(np.mean([logs.mean() for logs in strata]))
-    half = _half_width(strata) if len(together) >= FEWEST else None
-    found = of_logs(together)
-    if half is None:
-        return replace(found, value=math.exp(centre), low=None, high=None)
-    return replace(found, value=math.exp(centre), low=math.exp(centre - half), high=math.exp(centre + half))
-
-
-def _half_width(strata: Sequence[Floats]) -> float | None:
-    """Half the width of the interval; None if a stratum has too few pairs. With a variance of two pairs in one stratum
-    and many pairs in another, the interval would cover 87 to 93 %."""
+    """The mean over the strata. Its p-value is the larger one of two tests: that none of the strata has a difference
+    (signed ranks of all pairs), and that their mean is 0."""
     from scipy import special
 
-    if min(map(len, strata)) < FEWEST_IN_STRATUM:
-        return None
+    together = np.concatenate(strata)
+    centre = float(np.mean([logs.mean() for logs in strata]))
+    found = replace(of_logs(together), value=math.exp(centre), low=None, high=None)
+    if len(together) < FEWEST or min(map(len, strata)) < FEWEST_IN_STRATUM:
+        return found
+    error, freedom = _error(strata)
+    half = float(special.stdtrit(freedom, 1 - TAIL)) * error
+    p_mean = 2 * float(special.stdtr(freedom, -abs(centre) / error)) if error else float(centre == 0)
+    p_value = None if found.p_value is None else max(found.p_value, p_mean)
+    return replace(found, low=math.exp(centre - half), high=math.exp(centre + half), p_value=p_value)
+
+
+def _error(strata: Sequence[Floats]) -> tuple[float, float]:
+    """Standard error of the mean over strata of FEWEST_IN_STRATUM pairs or more, and its degrees of freedom. With a
+    variance of two pairs in one stratum and many pairs in another, an interval would cover 87 to 93 %."""
     degrees = np.array([len(logs) - 1 for logs in strata])
     variances = np.array([logs.var(ddof=1) / len(logs) for logs in strata])
-    total = variances.sum()
+    total = float(variances.sum())
     if total <= 1e-20 * len(strata):  # constant but for rounding
-        return 0.0
-    freedom = total**2 / (variances**2 / degrees).sum()
-    return float(special.stdtrit(freedom, 1 - TAIL) * math.sqrt(total) / len(strata))
+        return 0.0, float(degrees.sum())
+    return math.sqrt(total) / len(strata), float(total**2 / (variances**2 / degrees).sum())
 
 
 def _between(strata: Sequence[Floats]) -> float | None:

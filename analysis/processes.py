@@ -89,11 +89,16 @@ class Process:
     @cached_property
     def timed_s(self) -> tuple[float, ...]:
         """The steps after warm-up. The rule may exclude flagged ones, if others remain."""
-        timed = tuple(float(s) for s in self.result["step_s"][self.config["warmup"] :])
+        timed = self.after_warmup_s
         if not self.leave_out_flagged:
             return timed
         flagged = (self.result.get("flagged") or [[]] * len(self.result["step_s"]))[self.config["warmup"] :]
         return tuple(s for s, reasons in zip(timed, flagged, strict=True) if not reasons) or timed
+
+    @cached_property
+    def after_warmup_s(self) -> tuple[float, ...]:
+        """The steps after warm-up, flagged ones too."""
+        return tuple(float(s) for s in self.result["step_s"][self.config["warmup"] :])
 
     @cached_property
     def flagged(self) -> Sequence[Sequence[str]]:
@@ -106,7 +111,7 @@ class Process:
         found = (self.result.get("validity") or {}).get("foreign")
         if not found or not found.get("cores"):
             return None
-        return float(found["foreign_s"]) / (math.fsum(self.timed_s) * len(found["cores"]))
+        return float(found["foreign_s"]) / (math.fsum(self.after_warmup_s) * len(found["cores"]))
 
     @cached_property
     def median_step_s(self) -> float:

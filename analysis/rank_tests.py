@@ -30,9 +30,8 @@ def signed_rank_p_value(differences: Floats) -> float:
     ranks = doubled_midranks(np.abs(values))
     if len(values) > MOST_EXACT:
         return _signed_rank_approximation(values, float(ranks[values > 0].sum()) / 2)
-    below = _signed_sums(tuple(sorted(ranks[values != 0].tolist())))
-    positive = int(ranks[values > 0].sum())
-    return _two_sided(below, positive)
+    chances = _signed_sums(tuple(sorted(ranks[values != 0].tolist())))
+    return _two_sided(chances, int(ranks[values > 0].sum()))
 
 
 def mann_whitney_p_value(a: Floats, b: Floats) -> float:
@@ -41,8 +40,8 @@ def mann_whitney_p_value(a: Floats, b: Floats) -> float:
     ranks = doubled_midranks(pooled)
     if len(pooled) > MOST_EXACT // 2:
         return _mann_whitney_approximation(pooled, float(ranks[: len(a)].sum()) / 2, len(a), len(b))
-    below = _subset_sums(tuple(sorted(ranks.tolist())), len(a))
-    return _two_sided(below, int(ranks[: len(a)].sum()))
+    chances = _subset_sums(tuple(sorted(ranks.tolist())), len(a))
+    return _two_sided(chances, int(ranks[: len(a)].sum()))
 
 
 def _signed_rank_approximation(values: Floats, positive: float) -> float:
@@ -97,7 +96,7 @@ def signed_rank_cut(pairs: int, tail: float) -> int | None:
     if pairs > MOST_EXACT:
         mean, variance = pairs * (pairs + 1) / 4, pairs * (pairs + 1) * (2 * pairs + 1) / 24
         return math.floor(mean - _normal(tail) * math.sqrt(variance) - 0.5)
-    below = _signed_sums(tuple(range(2, 2 * pairs + 1, 2)))
+    below = np.cumsum(_signed_sums(tuple(range(2, 2 * pairs + 1, 2))))
     return _cut(below[::2], tail)
 
 
@@ -107,7 +106,7 @@ def mann_whitney_cut(n_a: int, n_b: int, tail: float) -> int | None:
     if n_a + n_b > MOST_EXACT // 2:
         variance = n_a * n_b * (n_a + n_b + 1) / 12
         return math.floor(n_a * n_b / 2 - _normal(tail) * math.sqrt(variance) - 0.5)
-    below = _subset_sums(tuple(range(2, 2 * (n_a + n_b) + 1, 2)), n_a)
+    below = np.cumsum(_subset_sums(tuple(range(2, 2 * (n_a + n_b) + 1, 2)), n_a))
     return _cut(below[n_a * (n_a + 1) :: 2], tail)  # from the smallest rank sum there is
 
 
@@ -123,29 +122,31 @@ def _normal(tail: float) -> float:
     return float(-special.ndtri(tail))
 
 
-def _two_sided(below: Floats, found: int) -> float:
-    """Two-sided p-value of a statistic that is symmetric about its mean under the null hypothesis."""
-    above = 1 - (below[found - 1] if found else 0.0)
-    return float(min(1.0, 2 * min(below[found], above)))
+def _two_sided(chances: Floats, found: int) -> float:
+    """Two-sided p-value: twice the smaller tail, from the probability of each value of the statistic. Each tail is
+    summed from its own end, since 1 minus the other one rounds to 0 or below."""
+    below, above = chances[: found + 1].sum(), chances[:found:-1].sum() + chances[found]
+    return float(min(1.0, 2 * min(below, above)))
 
 
 @lru_cache(maxsize=1024)
 def _signed_sums(ranks: tuple[int, ...]) -> Floats:
-    """P(sum of the positive ranks <= s) for each s, every sign a fair coin."""
+    """P(sum of the positive ranks = s) for each s, every sign a fair coin."""
     chance = np.ones(1)
     for rank in ranks:
         halved, chance = chance / 2, np.zeros(len(chance) + rank)
         chance[: len(halved)] += halved
         chance[rank:] += halved
-    return np.cumsum(chance)
+    return chance
 
 
 @lru_cache(maxsize=256)
 def _subset_sums(ranks: tuple[int, ...], size: int) -> Floats:
-    """P(sum of the ranks of `size` values <= s) for each s, all subsets equally probable."""
+    """P(sum of the ranks of `size` values = s) for each s, all subsets equally probable."""
     most = sum(ranks[-size:])
     ways = np.zeros((size + 1, most + 1))
     ways[0, 0] = 1
     for rank in ranks:
         ways[1:, rank:] += ways[:-1, : most + 1 - rank]
-    return np.cumsum(ways[size]) / math.comb(len(ranks), size)
+    chances: Floats = ways[size] / math.comb(len(ranks), size)
+    return chances

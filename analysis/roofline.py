@@ -29,7 +29,7 @@ class Peaks:
     threads: int
     gflop_per_s: float  # of a product of 1024 x 1024
     triad_gb_per_s: float
-    registers_gflop_per_s: float | None = None  # of multiply-adds in vector registers; null: not measured
+    registers_gflop_per_s: float | None = None  # of multiply-adds in registers, vector or tile; null: not measured
 
     @property
     def ridge(self) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import (
     NOISE_FLOOR,
+    Comparison,
     InstructionsRatio,
     Verdict,
     compare,
@@ -91,7 +92,8 @@ class Pooled:
 @dataclass(frozen=True)
 class Sweep:
     """Comparisons along one axis, of which `comparisons` have a test, and the variant with the smallest median, which
-    is proven faster than `beats_share` of the others; null if there are too few processes for so many comparisons.
+    is proven faster than `beats_share` of the others that compute the same; null if there are too few processes for so
+    many comparisons, or no such others. A variant that computes what no other does is not the best.
     family: all statements whose p-values are adjusted together. sequential: decided by estimates that hold at any
     time."""
 
@@ -138,7 +140,8 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
             found.instructions,
         ))  # fmt: skip
     medians_s = [median([process.median_step_s for process in group]) for group in groups]
-    best = groups[medians_s.index(min(medians_s))] if groups else None
+    order = sorted(range(len(groups)), key=medians_s.__getitem__)
+    best, beats_share = _fastest([groups[i] for i in order], noise_floor)
     return Sweep(
         axis=chosen,
         comparisons=tested,
@@ -146,8 +149,8 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
         rows=rows,
         pooled=_judged(pooled, iter(of_these_places), iter(of_other_places), noise_floor),
         best=None if best is None else variant_of(best),
-        best_step_s=min(medians_s, default=None),
-        beats_share=None if best is None or len(groups) == 1 else _beaten(best, groups, noise_floor),
+        best_step_s=None if best is None else median([process.median_step_s for process in best]),
+        beats_share=beats_share,
         sequential=any(process.stop_rule for process in processes),
         family=together,
     )
@@ -158,7 +161,7 @@ def _adjusted(*kinds: Sequence[tuple[float | None, int, Test, float | None]]) ->
     no times could decide as one of its kind: it cannot err, so it is not in the family."""
     able = []
     for kind in kinds:
-        tested = sum(p_value is not None for *_, p_value in kind)
+        tested = sum(low is not None and p_value is not None for low, _, _, p_value in kind)
         able.append([decidable(low, n, test, tested) for low, n, test, _ in kind])
     chosen = [itertools.compress(kind, decided) for kind, decided in zip(kinds, able, strict=True)]
     adjusted = iter(holm([1.0 if p is None else p for *_, p in itertools.chain(*chosen)]))
@@ -189,10 +192,19 @@ def _pairs(groups: Sequence[Group], axis: str) -> list[tuple[dict[str, Any], Gro
     return [(rest[i], groups[i], groups[j]) for i, j in opposed([group[0].variant for group in groups], axis)]
 
 
-def _beaten(best: Group, groups: Sequence[Group], noise_floor: float) -> float | None:
-    """The share of the other variants that are proven slower than the best; None if there are too few processes. The
-    best one was chosen by the same times, so p-values are adjusted for all pairs of variants."""
-    found = [compare(best, other, noise_floor) for other in groups if other is not best]
+def _fastest(groups: Sequence[Group], noise_floor: float) -> tuple[Group | None, float | None]:
+    """The fastest variant that computes the same as another one, and the share of such variants that it beats. If no
+    two do, the fastest variant. groups: the fastest first."""
+    for best in groups:
+        found = [compare(best, other, noise_floor) for other in groups if other is not best]
+        if comparable := [each for each in found if each.verdict != "refused"]:
+            return best, _beaten(comparable, groups)
+    return next(iter(groups), None), None
+
+
+def _beaten(found: Sequence[Comparison], groups: Sequence[Group]) -> float | None:
+    """The share of comparisons of the best variant that prove the other one slower; None if there are too few
+    processes. The best one was chosen by the same times, so p-values are adjusted for all pairs of variants."""
     every_pair = math.comb(len(groups), 2)
     if not any(decidable(each.ratio_low, each.n, each.test, every_pair) for each in found):
         return None

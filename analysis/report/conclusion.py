@@ -85,7 +85,7 @@ def _fastest(document: Document) -> Iterator[str]:
     if roofs.get("mfu") is not None:
         told = f"{roofs['mfu']:.1%} of the peak of matrix products"
         if roofs.get("mfu_registers") is not None:
-            told += f" and {roofs['mfu_registers']:.1%} of the peak of vector registers"
+            told += f" and {roofs['mfu_registers']:.1%} of the peak of registers"
         yield f"Its model-FLOP utilisation is {told}, measured with the same number of threads."
 
 

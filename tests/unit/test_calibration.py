@@ -28,6 +28,10 @@ def test_a_submission_asks_for_as_many_runs_as_a_calibration_takes():
     assert FEWEST_CALIBRATING_RUNS == 2 * FEWEST_PAIRS
 
 
+def test_the_median_of_an_even_number_of_runs_lies_between_two(make_result):
+    assert calibrate(7, [Process(s, make_result([9.0, s, s]), {}) for s in range(1, 7)]).median_step_s == 3.5
+
+
 def test_too_few_runs_calibrate_nothing(make_result):
     assert calibrate(7, [Process(i, make_result(), {}) for i in range(5)]) is None
     assert calibrate(7, []) is None

@@ -319,3 +319,12 @@ def test_many_processes_without_a_valid_test_are_not_called_few(side):
     found = compare(*stopped)
     assert "their number was not fixed beforehand" in found.reason
     assert "not of one interleaved occasion" not in found.reason
+
+
+def test_an_occasion_with_two_pairs_is_named_as_what_is_missing(side):
+    """Eight pairs on one occasion would decide, but two on another one leave its variance unknown."""
+    a = [*side(1, A_S, True), *side(50, A_S[:2], True, occasion="tomorrow")]
+    b = [*side(100, [s * 0.5 for s in A_S], True), *side(150, [s * 0.5 for s in A_S[:2]], True, occasion="tomorrow")]
+    found = compare(a, b)
+    assert (found.verdict, found.n, found.ratio_low) == ("undecided", 10, None)
+    assert "at least 3 on every occasion" in found.reason

@@ -74,10 +74,10 @@ def measured(make_result):
 
 
 def test_a_series_names_the_software_that_changed_with_its_level(measured):
-    values = noisy(np.random.default_rng(4), (10, 1.0), (10, 1.1))
-    (found,) = series(measured(values, changed=11), {})
+    values = noisy(np.random.default_rng(4), (12, 1.0), (12, 1.1))
+    (found,) = series(measured(values, changed=13), {})
     (change,) = found.changes
-    assert (change.last_before, change.first_after) == (10, 11)
+    assert (change.last_before, change.first_after) == (12, 13)
     assert change.ratio == pytest.approx(1.1, rel=0.02)
     assert change.ratio_low <= change.ratio <= change.ratio_high
     assert change.differs == ["core_hash: old / new"]
@@ -169,6 +169,48 @@ def test_a_change_that_the_canary_does_not_share_is_the_softwares(measured):
     assert [(a.state, a.change.cause) for a in found.alerts] == [("confirmed", "software")]
     (found,) = series(measured(steps, canary_s=canary), {})
     assert [c.cause for c in found.changes] == ["unexplained"]
+
+
+@pytest.mark.parametrize(("changed", "cause"), [(11, "unproven"), (10**6, "environment")])
+def test_a_change_of_the_canary_alone_is_not_the_softwares(measured, changed, cause):
+    """Steps stay as they are; the canary takes 10 % less from run 11 on, in the fresh runs too."""
+    rng = np.random.default_rng(9)
+    steps = noisy(rng, (26, 1.0))
+    canary = list(np.repeat([0.02, 0.018], [10, 16]) * np.exp(rng.normal(0, 0.003, 26)))
+    again = {11: Confirmation(7, frozenset(range(21, 27)), active=False)}
+    (found,) = series(measured(steps, changed=changed, canary_s=canary), again)
+    ((change, one),) = zip(found.changes, found.alerts, strict=True)
+    assert change.ratio == pytest.approx(1 / 0.9, rel=0.02)
+    assert change.before_s == pytest.approx(change.after_s, rel=0.02)
+    assert (change.cause, one.state) == (cause, "suspected")
+    assert "the canary changed" in one.reason
+
+
+def test_a_canary_that_follows_in_part_proves_nothing(measured):
+    """The machine takes 20 % longer from run 11 on, and its canary 15 %."""
+    rng = np.random.default_rng(10)
+    canary = list(np.repeat([0.02, 0.023], [10, 10]) * np.exp(rng.normal(0, 0.002, 20)))
+    (found,) = series(measured(noisy(rng, (10, 1.0), (10, 1.2)), changed=11, canary_s=canary), {})
+    assert [change.cause for change in found.changes] == ["unproven"]
+
+
+def test_runs_of_one_night_are_no_sample_of_nights(measured):
+    """Eight runs of each of two nights: the ratio has no bounds, since a night's own speed is part of it."""
+    runs = measured(noisy(np.random.default_rng(4), (8, 1.0), (8, 1.1)), changed=9)
+    for nights, bounded in (([0] * 8 + [1] * 8, False), (range(16), True), ([None] * 16, False)):
+        placed = [replace(run, occasion=night) for run, night in zip(runs, nights, strict=True)]
+        (change,) = series(placed, {})[0].changes
+        assert (change.ratio_low is not None, change.ratio_high is not None) == (bounded, bounded)
+
+
+def test_occasions_that_differ_as_much_as_the_slowdown_dismiss_nothing():
+    """Fresh runs take as long as those before, but occasions differ by 10 %, and the suspected slowdown is 5 %."""
+    before = [0.95, 0.951, 1.05, 1.051, 1.0, 1.001, 1.04, 1.041]
+    confirmation = Confirmation(7, frozenset(), active=False)
+    wide = alert(CHANGE, before, confirmation, [0.97] * 6, 0.2, occasions=[0, 0, 1, 1, 2, 2, 3, 3])
+    assert (wide.state, "differed by as much" in wide.reason) == ("suspected", True), wide.reason
+    unknown = alert(CHANGE, before, confirmation, [0.97] * 6, 0.2)
+    assert (unknown.state, "may hide a slowdown" in unknown.reason) == ("dismissed", True), unknown.reason
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Rank tests compared with SciPy, which enumerates permutations if there are ties, and with brute force."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -96,3 +97,12 @@ def test_the_signed_ranks_critical_values_are_the_published_ones(n, cut):
 def test_mann_whitneys_critical_values_are_the_published_ones(n_a, n_b, cut):
     """Siegel & Castellan 1988, table J: two-sided 5 %."""
     assert mann_whitney_cut(n_a, n_b, 0.025) == cut
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_small_p_values_are_exact_on_both_sides(sign):
+    """1 minus the other tail would be 0."""
+    assert signed_rank_p_value(sign * np.linspace(1, 2, 60)) == pytest.approx(2.0**-59, rel=1e-9, abs=0)
+    low, high = np.linspace(1, 2, 30), np.linspace(3, 4, 30)
+    expected = 2 / math.comb(60, 30)
+    assert mann_whitney_p_value(*((low, high) if sign > 0 else (high, low))) == pytest.approx(expected, rel=1e-6, abs=0)

@@ -268,3 +268,29 @@ def test_places_whose_pairs_resemble_each_other_decide_nothing_together_either(m
     assert pooled.ratio_low > 1.01
     assert pooled.verdict == "undecided"
     assert "neighbours resemble each other" in pooled.diagnosis[0]
+
+
+def test_a_comparison_without_an_interval_makes_no_other_undecidable(experiment):
+    """Five pairs at one place have a p-value, but can never be called. Six at another one decide."""
+    made = experiment({(2, 16): 1.2, (2, 32): 1.2}, repetitions=6)
+    found = sweep([process for process in made if process.config["token_slice"] == 16 or process.block < 5])
+    rows = {row.at["token_slice"]: row for row in found.rows}
+    assert (rows[16].verdict, rows[32].verdict) == ("faster", "undecided")
+    assert rows[16].p_adjusted == pytest.approx(1 / 32)
+    assert rows[32].p_adjusted is None
+
+
+def test_the_best_variant_computes_the_same_as_others(experiment):
+    """A variant with other losses is the fastest, and is compared with nothing."""
+    made = experiment({(2, 64): 1.2, (2, 32): 1.3}, repetitions=10)
+    wrong = [
+        dataclasses.replace(process, run_id=process.run_id + 100, variant={**process.variant, "scheduler": "omp-for"},
+                            result={**process.result, "losses": [1.0] * 3, "step_s": [9.0, 0.1, 0.1],
+                                    "config": {**process.config, "scheduler": "omp-for"}})
+        for process in made if process.config["scheduler"] == "task" and process.config["token_slice"] == 64
+    ]  # fmt: skip
+    found = sweep([*made, *wrong])
+    assert {row.verdict for row in found.rows if row.b == "omp-for"} == {"refused"}
+    assert found.best.scheduler == "task"
+    assert found.beats_share == 1.0
+    assert found.best_step_s == pytest.approx(1.0 / 2 / 1.3, rel=0.02)

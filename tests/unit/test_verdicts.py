@@ -44,6 +44,7 @@ def test_a_ratio_that_decides_nothing_says_its_direction(found, ratio, blocks, v
     assert "fork-join time / task time 1." in made.sentence
 
 
+TOO_FEW = "too few processes to tell, whatever they show: {} (ratio 1.1000)"
 NARROW = "More repetitions narrow the interval."
 RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
 
@@ -52,8 +53,19 @@ RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
     ("changes", "missing"),
     [
         ({"reason": "the interval allows more than one verdict (ratio 1.0045)", "diagnosis": ["two levels"]}, NARROW),
-        ({"ratio_low": None, "n": 3}, "A verdict needs at least 6 pairs of runs."),
-        ({"ratio_low": None, "n": 8}, "A verdict needs runs in interleaved blocks."),
+        (
+            {"ratio_low": None, "n": 3, "reason": TOO_FEW.format("at least 6 on one occasion")},
+            "A verdict needs at least 6 pairs of runs on one occasion.",
+        ),
+        (
+            {"ratio_low": None, "n": 6, "reason": TOO_FEW.format("at least 7 on one occasion")},
+            "A verdict needs at least 7 pairs of runs on one occasion.",
+        ),
+        (
+            {"ratio_low": None, "n": 22, "reason": TOO_FEW.format("at least 3 on every occasion")},
+            "A verdict needs at least 3 pairs of runs on every occasion.",
+        ),
+        ({"ratio_low": None, "n": 8, "paired": False}, "A verdict needs runs in interleaved blocks."),
         (
             {"reason": "too few processes: one of 6 comparisons needs at least 8 per side, whatever the times (1.1)"},
             "There are too few runs: one of 6 comparisons needs at least 8 per side.",

@@ -98,10 +98,13 @@ def _missing(row: Pooled | SweepRow) -> str:
         return f"There are too few runs: {shortage[1]}."
     if row.ratio_low is not None:
         return "More repetitions narrow the interval."
-    if (row.pairs if isinstance(row, Pooled) else row.n) < FEWEST:
-        return f"A verdict needs at least {FEWEST} pairs of runs."
     if isinstance(row, Pooled):
+        if row.pairs < FEWEST:
+            return f"A verdict needs at least {FEWEST} pairs of runs."
         return f"A verdict needs at least {FEWEST_IN_STRATUM} pairs of runs with each slicing."
+    wanted = re.search(r"whatever they show: (at least \d+) ?(a side)? (on [a-z]+ occasion)", reason)
+    if wanted and row.paired:
+        return f"A verdict needs {wanted[1]} pairs of runs {wanted[3]}."
     return "A verdict needs runs in interleaved blocks."
 
 
