@@ -15,6 +15,7 @@ import numpy as np
 
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, decide
+from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, TAIL, anytime_rows, logarithms, walsh_rows
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
@@ -150,13 +151,14 @@ def calibrate(experiment_id: int, processes: Sequence[Process]) -> Calibration |
     if len(b) < FEWEST_PAIRS:
         return None
     logs = tuple((logarithms(a) - logarithms(b)).tolist())
+    broken = diagnose(np.exp(logs)).broken  # a comparison of these pairs would not be called either
     calibration = Calibration(
         experiment_id=experiment_id,
         node=str(processes[0].environment.get("node", "")),
         pairs=len(logs),
         spread=spread_of(logs),
         median_step_s=median(values),
-        verdict=decide(a, b, paired=True, noise_floor=NOISE_FLOOR).verdict,
+        verdict="undecided" if broken else decide(a, b, paired=True, noise_floor=NOISE_FLOOR).verdict,
         detectable=[Detectable(pairs, detectable(logs, pairs)) for pairs in SIZES],
         spread_upper=upper_spread(logs),
         power=[Power(n, difference, power(logs, n, difference)) for n in SIZES for difference in DIFFERENCES],

@@ -160,7 +160,7 @@ def _heartbeats(record: Mapping[str, Any]) -> Times:
 
 def _observing(record: Mapping[str, Any]) -> Times:
     given = record["given"]
-    case = f"{given['model']}, B{given['batch']} T{given['seq']}, {given['scheduler']}, {_threads(given['threads'])}"
+    case = f"observing, B{given['batch']} T{given['seq']}, {given['scheduler']}, {_threads(given['threads'])}"
     for run in record["runs"]:
         yield case, run["variant"], run["round"], median(run["step_s"][observing.WARMUP :])
 

@@ -32,6 +32,15 @@ def test_the_median_of_an_even_number_of_runs_lies_between_two(make_result):
     assert calibrate(7, [Process(s, make_result([9.0, s, s]), {}) for s in range(1, 7)]).median_step_s == 3.5
 
 
+def test_pairs_whose_ratio_drifts_are_no_false_alarm(make_result):
+    """A comparison of such pairs is not called either."""
+    steady = [value for i in range(12) for value in (1.1 + 0.001 * (7 * i % 12), 1.0)]
+    drifting = [value for i in range(12) for value in (1.02 + 0.01 * i, 1.0)]
+    for values, verdict in ((steady, "faster"), (drifting, "undecided")):
+        found = calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)])
+        assert (found.verdict, found.false_alarms) == (verdict, int(verdict == "faster"))
+
+
 def test_too_few_runs_calibrate_nothing(make_result):
     assert calibrate(7, [Process(i, make_result(), {}) for i in range(5)]) is None
     assert calibrate(7, []) is None

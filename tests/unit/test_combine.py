@@ -176,10 +176,10 @@ def test_observing_is_combined_against_bare_runs():
     runs = [{"variant": variant, "round": i, "step_s": [9.0] * 4 + [s, s, s]}
             for i in range(2) for variant, s in seconds.items()]  # fmt: skip
     given = {"model": "tiny", "batch": 1, "seq": 64, "scheduler": "task", "threads": 1}
-    made = {"given": given, "runs": runs, "command": []}
+    made, case = {"given": given, "runs": runs, "command": ["--model", "tiny"]}, "observing, B1 T64, task, 1 thread"
     one = {"schema": "taskloom.bench.observing/1", "at": HOURS[0], "machine": {"cpu_model": "CPU"}, **made}
     assert [(row["case"], row["variant"], round(row["ratio"], 4)) for row in combined([one])] == [
-        ("tiny, B1 T64, task, 1 thread", "observed", 1.01), ("tiny, B1 T64, task, 1 thread", "traced", 1.02),
+        (f"{case}, model tiny", "observed", 1.01), (f"{case}, model tiny", "traced", 1.02),
     ]  # fmt: skip
     assert on_occasions("observing/1", made)["tiny: traced, step"] == ("ms", [1020])
 
