@@ -61,7 +61,8 @@ def sweep(found: Sweep) -> Shown:
     reasons = [*(row.reason for row in found.rows), *(of.reason or "" for of in found.pooled)]
     yield from dict.fromkeys(reason.partition(",")[0] for reason in reasons if reason.startswith("too few"))
     if found.best is not None:
-        beats = "" if found.beats_share is None else f", proven faster than {found.beats_share:.0%} of the others"
+        share = "" if found.beats_share is None else f"{found.beats_share:.0%} of the others that compute the same"
+        beats = share and f", proven faster than {share}"
         leads = "fastest" if found.beats_share == 1 else "smallest median"
         yield f"{leads}: {found.best.name}, {seconds(found.best_step_s)} a step{beats}"
 

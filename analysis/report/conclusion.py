@@ -75,8 +75,8 @@ def _fastest(document: Document) -> Iterator[str]:
         f"{row['tokens_per_s']:,.0f} tokens/s."
     )
     if not alone:
-        others = "all other variants" if beats == 1 else f"{beats:.0%} of the others" if beats else "no other variant"
-        yield f"It is proven faster than {others}."
+        share = "all" if beats == 1 else f"{beats:.0%} of the" if beats else "none of the"
+        yield f"It is proven faster than {share} others that compute the same."
     if row["speedup"] is not None and row["threads"] > 1:
         low, high = row["speedup_low"], row["speedup_high"]
         interval = "" if low is None else f" [{low:.2f}, {high:.2f}]"
