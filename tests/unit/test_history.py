@@ -3,7 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from taskloom.analysis.history import Change, Confirmation, alert, change_points, interleaved_alert, series
+from taskloom.analysis.changepoints import change_points
+from taskloom.analysis.history import Change, Confirmation, alert, interleaved_alert, series
 from taskloom.analysis.processes import Process
 
 SERIES = 300

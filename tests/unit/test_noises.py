@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from taskloom.analysis.changepoints import change_points
 from taskloom.analysis.comparison import decide, interleaved
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import anytime, of_logs, paired, sequential_bounds, unpaired, walsh_rows
-from taskloom.analysis.history import change_points
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.statistics import holm, median_bounds
 
