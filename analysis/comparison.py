@@ -252,7 +252,9 @@ def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> E
             for texts in ((side.broken for side in sides), (side.told for side in sides))
         )
         return Evidence(a_s, b_s, estimators.unpaired(a_s, b_s), told, broken=broken, diagnosis=diagnosis)
-    of_a, of_b = _by_occasion(a, value), _by_occasion(b, value)
+    of_a, of_b = (
+        list(by_occasion([p.occasion for p in side], values).values()) for side, values in ((a, a_s), (b, b_s))
+    )
     if min(len(of_a), len(of_b)) >= FEWEST:
         counts = f"{len(of_a)} and {len(of_b)} occasions, one value each"
         return Evidence(a_s, b_s, estimators.unpaired(of_a, of_b, "occasions"), counts)
@@ -273,13 +275,13 @@ def interleaved(a: Sequence[Process], b: Sequence[Process]) -> bool:
     return around and mann_whitney_p_value(*blocks) > MIXED
 
 
-def _by_occasion(side: Sequence[Process], value: Value) -> list[float]:
+def by_occasion(occasions: Sequence[Hashable], values: Sequence[float]) -> dict[Hashable, float]:
     """The median of each known occasion."""
-    found: dict[Hashable, list[float]] = {}
-    for process in side:
-        if process.occasion is not None:
-            found.setdefault(process.occasion, []).append(value(process))
-    return [median(values) for values in found.values()]
+    known: dict[Hashable, list[float]] = {}
+    for value, occasion in zip(values, occasions, strict=False):
+        if occasion is not None:
+            known.setdefault(occasion, []).append(value)
+    return {occasion: median(of) for occasion, of in known.items()}
 
 
 def rejudged(found: Comparison, p_adjusted: float | None, family: Family) -> Comparison:

@@ -19,7 +19,7 @@ import numpy as np
 from gpt2core.spec.result import median
 from gpt2core.spec.series import SOFTWARE, series_config, series_key, series_machine
 from taskloom.analysis.changepoints import MIN_SEGMENT, change_points
-from taskloom.analysis.comparison import NOISE_FLOOR, compare, decide
+from taskloom.analysis.comparison import NOISE_FLOOR, by_occasion, compare, decide
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, unpaired
 from taskloom.analysis.fingerprint import differing
@@ -302,15 +302,6 @@ def alert(
     if change.cause == "unproven":
         told += "; without a canary, the machine may have changed with the software"
     return Alert(change, "confirmed", identity, told)
-
-
-def by_occasion(occasions: Sequence[Hashable], values: Sequence[float]) -> dict[Hashable, float]:
-    """The median of each known occasion."""
-    known: dict[Hashable, list[float]] = {}
-    for value, occasion in zip(values, occasions, strict=False):
-        if occasion is not None:
-            known.setdefault(occasion, []).append(value)
-    return {occasion: median(of) for occasion, of in known.items()}
 
 
 def _prediction(before: Sequence[float], occasions: Sequence[Hashable]) -> tuple[float | None, float | None]:

@@ -102,9 +102,9 @@ def _missing(row: Pooled | SweepRow) -> str:
         if row.pairs < FEWEST:
             return f"A verdict needs at least {FEWEST} pairs of runs."
         return f"A verdict needs at least {FEWEST_IN_STRATUM} pairs of runs with each slicing."
-    wanted = re.search(r"whatever they show: (at least \d+) ?(a side)? (on [a-z]+ occasion)", reason)
+    wanted = re.search(r"whatever they show: (at least \d+) (on [a-z]+ occasion)", reason)
     if wanted and row.paired:
-        return f"A verdict needs {wanted[1]} pairs of runs {wanted[3]}."
+        return f"A verdict needs {wanted[1]} pairs of runs {wanted[2]}."
     return "A verdict needs runs in interleaved blocks."
 
 
