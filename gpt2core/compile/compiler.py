@@ -36,7 +36,7 @@ llvm.initialize_native_asmparser()  # for inline assembly
 
 # On Intel's processors LLVM prefers vectors of half the width, since wide ones once lowered the clock. Matrix products
 # use wide ones anyway; exponentials are 1.5 times as fast with them (docs/performance.md). NUMBA_CPU_FEATURES wins.
-if FEATURES.get("avx512f", False) and config.CPU_FEATURES is None:  # type: ignore[attr-defined]
+if "avx512f" in FEATURES and config.CPU_FEATURES is None:  # type: ignore[attr-defined]
     config.CPU_FEATURES = f"{get_host_cpu_features()},-prefer-256-bit"  # type: ignore[attr-defined]
 
 # Numba copies a function's blocks whenever it inlines it, and with each block all names of the function. Names and

@@ -138,8 +138,8 @@ intrinsic: Any = Intrinsic
 def kernel(function: Callable[..., Any]) -> Any:
     """Declare arithmetic: no bounds checks, no error for x / 0; inlined where compiled code calls it.
 
-    It is inlined because the linker keeps one copy of a function that several object files contain, and two copies may
-    fuse products differently. A run that compiles and a run that loads from the cache must give the same bits
+    It is inlined because LLVM's linker keeps one copy of a function that several object files contain, and two copies
+    may fuse products differently. A run that compiles and a run that loads from the cache must give the same bits
     (tests/e2e/test_cold_start.py).
     """
     return Function(function, fastmath=FASTMATH, inline="always")

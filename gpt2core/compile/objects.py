@@ -1,4 +1,4 @@
-"""A cache of machine code: it is compiled once, and then loaded by LLVM's linker alone, without Numba.
+"""A cache of machine code: it is compiled once, and then loaded without Numba, and on x86-64 also without LLVM.
 
 A file contains the object code of one function with the C calling convention. Its name is a hash of all its inputs, so
 a changed source, another processor or another version of the compiler is another file. Its content is checked when it
@@ -16,12 +16,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import llvmlite.binding as llvm
-
-from gpt2core.compile import target
+from gpt2core.compile import linker, target
 from gpt2core.compile.collector import without_collector
 from gpt2core.node.files import replacing, unreadable
+from gpt2core.spec.errors import MachineError
 
 
 @dataclass(frozen=True)
@@ -127,19 +127,36 @@ def _checksum(content: bytes) -> bytes:
 
 
 def _link(symbol: str, compiled: Compiled) -> int:
-    """Link object code into this process; return the address of a symbol in it."""
-    linker = _linker()  # first, so that LLVM also finds the process's own functions
+    """Link object code into this process; return the address of a symbol in it.
+
+    Raises MachineError if the system refuses executable memory.
+    """
+    try:
+        return linker.link(compiled.code, symbol)
+    except linker.Unsupported:
+        return _link_by_llvm(symbol, compiled)
+    except OSError as error:
+        raise MachineError(f"compiled code needs executable memory: {error.strerror}") from error
+
+
+def _link_by_llvm(symbol: str, compiled: Compiled) -> int:
+    """As `_link`, for every processor and for code that calls Numba's own functions."""
+    import llvmlite.binding as llvm
+
+    engine = _engine()  # first, so that LLVM also finds the process's own functions
     if any(llvm.address_of_symbol(name) is None for name in compiled.calls):
         from gpt2core.compile import compiler
 
         compiler.declare_functions()
-    linker.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
-    return int(linker.get_function_address(symbol))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
+    return int(engine.get_function_address(symbol))
 
 
 @functools.cache
-def _linker() -> llvm.ExecutionEngine:
+def _engine() -> Any:
     """LLVM's linker in memory. Its module stays empty, so nothing is compiled for it."""
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)

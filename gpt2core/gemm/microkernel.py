@@ -33,7 +33,7 @@ from gpt2core.gemm.packing import (
 )
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
-REGISTER_ROWS = 8 if FEATURES.get("avx512f", False) else 2  # rows of C in registers
+REGISTER_ROWS = 8 if "avx512f" in FEATURES else 2  # rows of C in registers
 INSTRUCTIONS = {"fp32": "avx512" if REGISTER_ROWS == 8 else "generic"}
 INSTRUCTIONS["rounded"] = f"{INSTRUCTIONS['fp32']}, rounded"
 INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else INSTRUCTIONS["rounded"]

@@ -18,7 +18,7 @@ from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.sizes import PANEL
 
-DOT_BF16 = bool(FEATURES.get("avx512bf16", False))
+DOT_BF16 = "avx512_bf16" in FEATURES
 PANEL_ROW = PANEL * WORD  # bytes
 GROUPS = 8  # of LANES columns that are packed together
 

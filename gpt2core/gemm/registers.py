@@ -19,7 +19,7 @@ from gpt2core.compile.target import FEATURES
 from gpt2core.gemm import tiles
 from gpt2core.gemm.packing import DOT_BF16
 
-VECTOR_BITS = next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if FEATURES.get(feature)), 128)
+VECTOR_BITS = next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if feature in FEATURES), 128)
 LANES = VECTOR_BITS // 32
 CHAINS = 24 if VECTOR_BITS == 512 or platform.machine() == "aarch64" else 12  # of 32, or of 16 vector registers
 TILE_CHAINS = 6  # with the two operands all tile registers

@@ -25,7 +25,7 @@ from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.packing import PANEL_ROW, clear_words, fetch_row, pack_depth, pack_for_tiles, pack_transposed
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
-TILES = platform.system() == "Linux" and all(FEATURES.get(feature, False) for feature in ("amx-tile", "amx-bf16"))
+TILES = platform.system() == "Linux" and {"amx_tile", "amx_bf16"} <= FEATURES
 VECTORS = PANEL // LANES
 TILE_ROWS = 2 * LANES  # rows of C in registers
 A, B, REGISTERS = 6, 7, 8  # tile registers; those before A hold C

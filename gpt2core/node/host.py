@@ -30,13 +30,20 @@ def read_int(path: Path) -> int | None:
         return None
 
 
-def cpu_model() -> str:
-    """The processor's name as Linux reports it."""
+def processor() -> dict[str, str]:
+    """What Linux reports of the first processor and of all together, by its names for this architecture."""
+    about: dict[str, str] = {}
     for line in (read_text(Path("/proc/cpuinfo")) or "").splitlines():
         key, _, value = line.partition(":")
-        if key.strip() in ("model name", "Hardware", "cpu model"):
-            return value.strip()
-    return platform.processor() or platform.machine()
+        about.setdefault(key.strip(), value.strip())
+    return about
+
+
+def cpu_model() -> str:
+    """The processor's name as Linux reports it."""
+    about = processor()
+    named = (about[key] for key in ("model name", "Hardware", "cpu model") if key in about)
+    return next(named, "") or platform.processor() or platform.machine()
 
 
 def memory_info_bytes(key: str) -> int | None:

@@ -56,6 +56,24 @@ def test_no_groups_no_limits(cgroups: Path) -> None:
     assert host.usable_memory_bytes() == psutil.virtual_memory().total
 
 
+X86 = "processor : 0\nmodel name : One CPU\nflags : fpu avx\n\nprocessor : 1\nmodel name : Another\nflags : fpu\n"
+ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU part\t: 0xd0c\n\nHardware\t: A board\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "features"),
+    [(X86, "One CPU", "fpu avx"), (ARM, "A board", "fp asimd"), ("", "fallback", "")],
+)
+def test_processors_are_described_as_linux_does(
+    monkeypatch: pytest.MonkeyPatch, text: str, name: str, features: str
+) -> None:
+    monkeypatch.setattr(host, "read_text", lambda _: text or None)
+    monkeypatch.setattr(host.platform, "processor", lambda: "fallback")
+    assert host.cpu_model() == name
+    about = host.processor()
+    assert about.get("flags", about.get("Features", "")) == features
+
+
 def test_each_last_level_cache_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "CPU", tmp_path)
     for core, shared in enumerate(("0-1", "0-1", "2")):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -137,8 +139,10 @@ def test_damaged_code_is_made_again(folder: Path, damage) -> None:  # type: igno
         (target, "version", lambda _: "0.0"),
         (target, "source_hash", lambda _: "other sources"),
         (target, "CLOCK", "another"),
-        (target.llvm, "get_host_cpu_name", lambda: "another"),
-        (target.llvm, "get_process_triple", lambda: "another"),
+        (target.platform, "machine", lambda: "another"),
+        (target, "ABOUT", {**target.ABOUT, "model": "another"}),
+        (target, "ABOUT", {**target.ABOUT, "flags": f"{target.ABOUT.get('flags')} another"}),
+        (target, "ABOUT", {**target.ABOUT, "Features": "another"}),
     ],
 )
 def test_code_of_another_version_or_processor_is_not_taken(  # type: ignore[no-untyped-def]
@@ -147,6 +151,32 @@ def test_code_of_another_version_or_processor_is_not_taken(  # type: ignore[no-u
     ours = target.identity.__wrapped__()
     monkeypatch.setattr(where, name, other)
     assert target.identity.__wrapped__() != ours
+
+
+def test_the_present_clock_rate_does_not_tell_code_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = target.identity.__wrapped__()
+    monkeypatch.setattr(target, "ABOUT", {**target.ABOUT, "cpu MHz": "1", "microcode": "another"})
+    assert target.identity.__wrapped__() == ours
+
+
+def test_llvm_names_a_processor_of_which_linux_lists_no_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "FEATURES", frozenset())
+    assert target._processor() == (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    ours = target.identity.__wrapped__()
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "another")
+    assert target.identity.__wrapped__() != ours
+
+
+@pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="the names are those of Linux on x86"
+)
+@pytest.mark.parametrize(
+    ("linux", "of_llvm"),
+    [("sse2", "sse2"), ("avx", "avx"), ("avx512f", "avx512f"), ("avx512_bf16", "avx512bf16"), ("amx_tile", "amx-tile"),
+     ("amx_bf16", "amx-bf16")],
+)  # fmt: skip
+def test_linux_and_llvm_agree_on_the_features_that_our_code_asks_for(linux: str, of_llvm: str) -> None:
+    assert (linux in target.FEATURES) == bool(llvm.get_host_cpu_features().get(of_llvm, False))
 
 
 def test_settings_of_the_compiler_tell_code_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +247,7 @@ def nothing(_: int) -> None:
     """Compiled as an entry."""
 
 
-@pytest.mark.skipif(not target.FEATURES.get("sse2"), reason="this processor lacks registers of these names")
+@pytest.mark.skipif("sse2" not in target.FEATURES, reason="this processor lacks registers of these names")
 def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     finish, finished = compiler._finish, []
     monkeypatch.setattr(compiler, "_finish", lambda native, *given: finished.append(native) or finish(native, *given))
@@ -227,6 +257,6 @@ def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.Monke
             numbers[i] = numbers[i] * numbers[i]
 
     widths = (("avx512f", "zmm"), ("avx", "ymm"), ("sse2", "xmm"))
-    widest = next(register for feature, register in widths if target.FEATURES.get(feature))
+    widest = next(register for feature, register in widths if feature in target.FEATURES)
     compiler.compile_face(squares, ENTRY_FLAGS, [np.ones(64, np.float32)], "squares")
     assert f"%{widest}0" in finished[0].library.get_asm_str()
