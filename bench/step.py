@@ -138,8 +138,9 @@ def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainC
     weights = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(model)}
     initial_weights(model, given.seed, weights)
     write_checkpoint(folder / "initial.bin", model, weights)
-    text = open_tokens(TrainConfig(model=model, batch=1, seq=1, data="stdlib" if model.vocab >= 256 else "synthetic"))
-    write_tokens(folder / "tokens.bin", text[: most_tokens * given.grad_accum * given.steps + 1])
+    used = most_tokens * given.grad_accum * given.steps
+    data = "stdlib" if model.vocab >= 256 else "synthetic"
+    write_tokens(folder / "tokens.bin", open_tokens(TrainConfig(model=model, batch=1, seq=1, steps=used, data=data)))
     return TrainConfig(
         model=model, batch=1, seq=1, steps=given.steps, warmup=given.warmup, seed=given.seed,
         grad_accum=given.grad_accum,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def open_tokens(config: TrainConfig) -> Tokens:
         if config.model.vocab < 256:
             known = f"stdlib's tokens are bytes and need a vocab of 256 or more, not {config.model.vocab}"
             raise ConfigError("data", config.data, known)
-        tokens = stdlib_tokens(max(STDLIB_TOKENS, config.batch * config.seq + 1))
+        tokens = stdlib_tokens(_count(config, config.batch * config.seq, STDLIB_TOKENS))
     else:
         tokens = map_tokens(config.data)
     needed = config.batch * config.seq + 1
@@ -69,13 +70,17 @@ def open_tokens(config: TrainConfig) -> Tokens:
     return tokens
 
 
+def _count(config: TrainConfig, batch: int, most: int) -> int:
+    """As many tokens as all steps use, at most `most`, but enough for one batch."""
+    return max(batch + 1, min(config.tokens_per_step * config.steps + 1, most))
+
+
 def synthetic_tokens(config: TrainConfig) -> Tokens:
     """Draw tokens independently: enough for all steps, but at most SYNTHETIC_TOKENS (4 Mi), which are then used again.
 
     zipf: token k with probability proportional to 1 / (k + 1); uniform: all V alike. The seed determines every token.
     """
-    V, per_step = config.model.vocab, config.tokens_per_step
-    count = max(per_step + 1, min(per_step * config.steps + 1, SYNTHETIC_TOKENS))
+    V, count = config.model.vocab, _count(config, config.tokens_per_step, SYNTHETIC_TOKENS)
     rng = np.random.Generator(np.random.PCG64([config.seed, SYNTHETIC_STREAM]))
     if config.distribution == "uniform":
         return rng.integers(V, size=count, dtype=np.uint16, endpoint=False)
@@ -91,12 +96,8 @@ def stdlib_tokens(most: int = STDLIB_TOKENS) -> Tokens:
     on the version of Python.
     """
     root = Path(sysconfig.get_path("stdlib"))
-    paths: list[Path] = []
-    for folder, inner, names in os.walk(root):
-        inner[:] = [name for name in inner if name not in STDLIB_LEFT_OUT]
-        paths.extend(Path(folder, name) for name in names if name.endswith(".py"))
     text = bytearray()
-    for path in sorted(paths, key=lambda path: path.relative_to(root).as_posix()):
+    for path in _sources(root):
         try:
             text += path.read_bytes()
         except OSError as error:
@@ -106,6 +107,19 @@ def stdlib_tokens(most: int = STDLIB_TOKENS) -> Tokens:
     if not text:
         raise UnreadableFile(root, "found no .py file of the standard library")
     return np.frombuffer(text, dtype=np.uint8)[:most].astype(np.uint16)
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """The .py files in a folder and those below, in the order of their paths. Raises UnreadableFile."""
+    try:
+        inside = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in os.scandir(folder))
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    for name in inside:
+        if name.endswith(".py"):
+            yield folder / name
+        elif name.endswith("/") and name[:-1] not in STDLIB_LEFT_OUT:
+            yield from _sources(folder / name)
 
 
 def map_tokens(path: str | Path) -> Tokens:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.metadata
 import importlib.util
 import platform
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,21 @@ from gpt2core.spec.errors import MachineError
 
 @dataclass(frozen=True)
 class Library:
-    """A library of matrix products: a loaded BLAS, limited to one thread per call, or our own code.
+    """A library of matrix products: a BLAS, limited to one thread per call, or our own code.
 
-    `entry` is compiled code for either precision, `address` the library's function that it calls, 0 for our own.
+    `entry` is compiled code for either precision. `find` loads the library and returns the address of its function
+    that the entry calls; our own has none. A library that computes no product of a run is never loaded.
     """
 
     name: str
     version: str
     entry: Entry
-    address: int = 0
+    find: Callable[[], int] | None = field(default=None, compare=False)
+
+    @functools.cached_property
+    def address(self) -> int:
+        """Of the library's function; 0 for our own."""
+        return self.find() if self.find else 0
 
     def by(self, piece: int = 0, scratch: int = 0) -> tuple[int, int, int, int]:
         """The first argument of `multiply`."""
@@ -57,13 +65,13 @@ def rounded() -> Library:
 
 
 def blas(name: str) -> Library:
-    """Load "mkl" or "openblas"; else MKL where its wheel is installed, else SciPy's OpenBLAS.
+    """The library "mkl" or "openblas"; else MKL where its wheel is installed, else SciPy's OpenBLAS.
 
     Raises MachineError if the requested library is not installed.
     """
     if name not in ("mkl", "openblas"):
         name = "mkl" if platform.machine() == "x86_64" and _mkl_path() is not None else "openblas"
-    return _load_mkl() if name == "mkl" else _load_openblas()
+    return _mkl() if name == "mkl" else _openblas()
 
 
 def available(precision: str = "fp32") -> list[Library]:
@@ -73,7 +81,7 @@ def available(precision: str = "fp32") -> list[Library]:
         ours = [own(precision)]
         if ours[0].entry is own_product_of_pairs:
             ours.append(rounded())
-        return ours if first.name == "openblas" else [*ours, _load_mkl(precision)]
+        return ours if first.name == "openblas" else [*ours, _mkl(precision)]
     return [own(), first] if first.name == "openblas" else [own(), first, blas("openblas")]
 
 
@@ -86,7 +94,7 @@ def load(name: str, precision: str = "fp32") -> list[Library]:
     if name == "auto":
         return available(precision)
     if precision == "bf16":
-        return [_load_mkl(precision) if name == "mkl" else own(precision)]
+        return [_mkl(precision) if name == "mkl" else own(precision)]
     return [own() if name == "own" else blas(name)]
 
 
@@ -99,20 +107,31 @@ def _mkl_path() -> Path | None:
     return found[0] if found else None
 
 
-def _load_mkl(precision: str = "fp32") -> Library:
+def _mkl(precision: str = "fp32") -> Library:
     path = _mkl_path()
     if path is None:
         raise MachineError("blas = 'mkl' needs the PyPI package mkl (x86-64 Linux); it is not installed")
+    name, entry = (
+        ("gemm_bf16bf16f32_", product_of_rounded) if precision == "bf16" else ("sgemm_", product_of_floats)
+    )
+    return Library("mkl", importlib.metadata.version("mkl"), entry, functools.partial(_find_in_mkl, path, name))
+
+
+def _find_in_mkl(path: Path, name: str) -> int:
     library = ctypes.CDLL(str(path))
     library.MKL_Set_Threading_Layer(ctypes.c_int(1))  # sequential; before the first product
-    function, entry = (
-        (library.gemm_bf16bf16f32_, product_of_rounded) if precision == "bf16" else (library.sgemm_, product_of_floats)
-    )
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    return Library("mkl", importlib.metadata.version("mkl"), entry, int(address or 0))
+    return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
 
 
-def _load_openblas() -> Library:
+def _openblas() -> Library:
+    """SciPy's, whose file names its build. It is not asked for its version, since it would have to be loaded."""
+    path = _openblas_path()
+    build = path.stem.partition("-")[2] if path else "unknown build"
+    version = f"{build} of SciPy {importlib.metadata.version('scipy')}"
+    return Library("openblas", version, product_of_floats, _find_in_openblas)
+
+
+def _find_in_openblas() -> int:
     import threadpoolctl  # only here: small runs need no library
 
     path = _openblas_path()
@@ -120,11 +139,8 @@ def _load_openblas() -> Library:
     function: Any = getattr(library, "scipy_sgemm_", None)
     address = ctypes.cast(function, ctypes.c_void_p).value if function else _sgemm_of_scipy()
     # BLAS libraries only: an OpenMP runtime that is queried for its threads adopts the calling thread and binds it.
-    libraries = threadpoolctl.ThreadpoolController().select(user_api="blas")
-    libraries.limit(limits=1)
-    loaded = [i for i in libraries.info() if {"scipy", "scipy.libs"} & set(Path(i["filepath"]).parts)]
-    version = "{version} {architecture}".format(**loaded[0]) if loaded else "unknown"
-    return Library("openblas", version, product_of_floats, int(address or 0))
+    threadpoolctl.ThreadpoolController().select(user_api="blas").limit(limits=1)
+    return int(address or 0)
 
 
 def _openblas_path() -> Path | None:

@@ -99,13 +99,17 @@ def products_of(step: Program) -> list[Product]:
 def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
     """Candidate libraries for the program's products. Raises MachineError if the requested one is not installed."""
     if config.blas == "auto" and not table.worth_choosing(products_of(step)):
-        return [libraries.own(config.precision)]  # chosen in any case; loading the others takes time
+        return [libraries.own(config.precision)]  # chosen in any case
     return libraries.load(config.blas, config.precision)
 
 
 def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> table.Products:
-    """Choose the libraries of the program's matrix products: one for all, or the fastest for each."""
-    return table.choose(libraries, products_of(step), emit)
+    """Choose the libraries of the program's matrix products, one for all or the fastest for each, and load them."""
+    products = products_of(step)
+    chosen = table.choose(libraries, products, emit)
+    for product in products:
+        chosen.operand(product)
+    return chosen
 
 
 def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> None:

@@ -82,12 +82,40 @@ def test_every_token_of_the_largest_vocabulary_is_drawn_in_range() -> None:
 def test_stdlib_tokens_are_the_bytes_of_its_sources() -> None:
     first = sorted(Path(os.__file__).parent.glob("*.py"))[0]
     head = np.frombuffer(first.read_bytes(), dtype=np.uint8)
-    tokens = open_tokens(config(model={**SMALL, "vocab": 256}, data="stdlib"))
+    tokens = open_tokens(config(model={**SMALL, "vocab": 256}, data="stdlib", steps=data.STDLIB_TOKENS))
     np.testing.assert_array_equal(tokens[: len(head)], head)
     assert len(tokens) == data.STDLIB_TOKENS
     assert not tokens.flags.writeable
     assert bytes(tokens.astype(np.uint8)).decode(errors="replace").count("import ") > 1000
     np.testing.assert_array_equal(stdlib_tokens(1000), tokens[:1000])
+
+
+def test_the_standard_library_s_files_are_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    paths = ["a.py", "a/b.py", "a/b/c.py", "a-b.py", "ab/c.py", "test/x.py", "b/tests/x.py", "b/other.txt", "b/z.py"]
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    (tmp_path / "linked").symlink_to(tmp_path / "a")
+    wanted = sorted(path for path in paths if path.endswith(".py") and "test" not in path)
+    assert [path.relative_to(tmp_path).as_posix() for path in data._sources(tmp_path)] == wanted
+
+
+def test_a_standard_library_without_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for root, reason in ((tmp_path, "found no .py file"), (tmp_path / "missing", "No such file")):
+        monkeypatch.setattr(data.sysconfig, "get_path", lambda _, root=root: str(root))
+        with pytest.raises(UnreadableFile, match=reason):
+            stdlib_tokens(10)
+
+
+def test_no_more_of_the_standard_library_is_read_than_the_steps_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, read = data._sources(Path(os.__file__).parent), []
+    monkeypatch.setattr(data, "_sources", lambda _: (read.append(path) or path for path in found))
+    used = config(model={**SMALL, "vocab": 256}, data="stdlib", batch=2, seq=8, grad_accum=3, steps=5)
+    tokens = open_tokens(used)
+    assert len(tokens) == 2 * 8 * 3 * 5 + 1
+    assert len(read) == 1
+    monkeypatch.undo()
+    np.testing.assert_array_equal(tokens, stdlib_tokens()[: len(tokens)])
 
 
 def test_stdlib_needs_a_byte_sized_vocabulary() -> None:

@@ -28,8 +28,34 @@ def test_a_process_loads_only_what_it_needs(rooms: tuple[str, ...], absent: set[
     assert done.stdout.strip() == "[]"
 
 
+def test_a_library_is_loaded_when_a_product_needs_it() -> None:
+    program = (
+        "from pathlib import Path; from gpt2core.gemm import libraries\n"
+        "maps, names = Path('/proc/self/maps'), ('libmkl_rt', 'libscipy_openblas-')\n"
+        "def loaded(): return [name for name in names if name in maps.read_text()]\n"
+        "found = libraries.load('auto'); print(loaded(), len(found) > 1)\n"
+        "print([each.address > 0 for each in found[1:]], loaded())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    before, after = done.stdout.splitlines()
+    assert before == "[] True"
+    assert "False" not in after
+    assert "libscipy_openblas-" in after
+
+
+@pytest.mark.parametrize(("blas", "least"), [("own", 0), ("openblas", 1 << 20)])
+def test_a_library_that_is_loaded_is_a_part_of_the_peak_memory(blas: str, least: int) -> None:
+    program = (
+        "from gpt2core.run.train import train; from gpt2core.spec.config import TrainConfig, model_from\n"
+        f"result = train(TrainConfig(model=model_from('tiny'), steps=3, threads=1, blas='{blas}'))\n"
+        "print(result.resident_bytes['blas'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert least <= int(done.stdout) < least + (16 << 20)
+
+
 def test_a_trainer_takes_openblas_without_loading_scipy() -> None:
-    program = "import sys; from gpt2core.gemm import libraries; libraries.load('auto'); libraries.load('openblas')"
+    program = "import sys; from gpt2core.gemm import libraries; libraries.blas('openblas').address"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; print('scipy.linalg' in sys.modules)"],
         capture_output=True, text=True, check=True,
