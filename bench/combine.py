@@ -165,6 +165,26 @@ def _observing(record: Mapping[str, Any]) -> Times:
         yield case, run["variant"], run["round"], median(run["step_s"][observing.WARMUP :])
 
 
+def _overhead(record: Mapping[str, Any]) -> Times:
+    for one in record["rounds"]:
+        for tree, found in one["of"].items():
+            case = f"{record['model']}, {one['variant']}, {_threads(record['threads'])}, outside products"
+            yield f"{case}, {trees(record)}", tree, one["round"], found["overhead"]
+
+
+def _revisions(record: Mapping[str, Any]) -> Times:
+    """The ratio of a round is recorded; it is the estimate over its pairs of turns."""
+    for of in record["rows"]:
+        for number, ratio in enumerate(of["round_ratios"]):
+            yield f"{of['case']}, {of['what']}, {trees(record)}", "ours", number, ratio
+            yield f"{of['case']}, {of['what']}, {trees(record)}", "before", number, 1.0
+
+
+def trees(record: Mapping[str, Any]) -> str:
+    """The commits that a recording compares."""
+    return "{ours} against {before}".format(**record["revisions"])
+
+
 def _threads(count: int) -> str:
     return f"{count} thread{'s' * (count > 1)}"
 
@@ -177,6 +197,8 @@ KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Times], str | None]] = {
     "taskloom.bench.slices/1": (_slices, "auto"),
     "taskloom.bench.agent-cost/1": (_heartbeats, "none"),
     "taskloom.bench.observing/1": (_observing, "bare"),
+    "taskloom.bench.overhead/1": (_overhead, "before"),
+    "taskloom.bench.revisions/2": (_revisions, "before"),
 }
 
 

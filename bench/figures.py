@@ -115,6 +115,19 @@ def _ui(record: Mapping[str, Any]) -> Figures:
         yield f"{record['database']}: {figure.name}, p95", figure.p95, figure.unit
 
 
+def _overhead(record: Mapping[str, Any]) -> Figures:
+    for row in record["rows"]:
+        for tree, commit in record["revisions"].items():
+            case = f"{record['model']}, {row['variant']}, P{record['threads']}"
+            yield f"{case}: threads' time of {commit}, of its products'", 100 * row[tree], "%"
+
+
+def _revisions(record: Mapping[str, Any]) -> Figures:
+    for row in record["rows"]:
+        for tree, commit in record["revisions"].items():
+            yield f"{row['case']}: {row['what']} of {commit}", 1e3 * row[f"{tree}_s"], "ms"
+
+
 def _server(record: Mapping[str, Any]) -> Figures:
     for name, part in record["parts"].items():
         for what, value, unit in _part(part):
@@ -141,6 +154,8 @@ def _part(part: Mapping[str, Any]) -> Figures:
             if isinstance(part.get(key), list):
                 yield f"{what}, p50", *_ms(part[key], 0.5)
                 yield f"{what}, p99", *_ms(part[key], 0.99)
+        if "beats" in part:
+            yield f"most memory of the server, {part['beats']:,} heartbeats", max(part["rss_bytes"]) / MIB, "MiB"
         for kind, taken_s in part.get("answer_s", {}).items():
             yield f"{kind}, {part['stored']:,} runs stored, p99", *_ms(taken_s, 0.99)
 
@@ -165,4 +180,6 @@ KINDS: dict[str, Callable[[Mapping[str, Any]], Figures]] = {
     "taskloom.bench.traces/1": _traces,
     "taskloom.bench.ui/5": _ui,
     "taskloom.bench.server/1": _server,
+    "taskloom.bench.overhead/1": _overhead,
+    "taskloom.bench.revisions/2": _revisions,
 }

@@ -266,6 +266,46 @@ def test_figures_of_a_start():
     assert [values for _, values in found.values()] == [[0.3], [6.1], [4.9], [0.9]]
 
 
+def test_comparisons_of_commits_are_combined_by_commits_and_case():
+    commits = {"ours": "a1", "before": "b2"}
+
+    def outside(at, ratio, revisions=commits, threads=2):
+        of = {"ours": {"overhead": 1.1 * ratio}, "before": {"overhead": 1.1}}
+        return {"schema": "taskloom.bench.overhead/1", "at": at, "machine": {"cpu_model": "CPU"}, "command": [],
+                "revisions": revisions, "model": "tiny", "threads": threads,
+                "rounds": [{"round": i, "variant": "task none", "of": of} for i in range(2)],
+                "rows": [{"variant": "task none", "ours": 1.1 * ratio, "before": 1.1}]}  # fmt: skip
+
+    def seconds(at, *ratios):
+        row = {"case": "tiny:task:2", "what": "step", "ours_s": 0.002, "before_s": 0.004, "round_ratios": list(ratios)}
+        return {"schema": "taskloom.bench.revisions/2", "at": at, "machine": {"cpu_model": "CPU"}, "command": [],
+                "revisions": commits, "rows": [row]}  # fmt: skip
+
+    made = [outside(HOURS[0], 0.9), outside(HOURS[1], 1.1), outside(HOURS[1], 1.3, {"ours": "c3", "before": "b2"}),
+            outside(HOURS[1], 1.4, threads=1), seconds(HOURS[0], 0.5, 0.5), seconds(HOURS[1], 0.5)]  # fmt: skip
+    rows = {row["case"]: row for row in combined(made)}
+    assert {row["variant"] for row in rows.values()} == {"ours"}
+    first = rows["tiny, task none, 2 threads, outside products, a1 against b2"]
+    assert (first["occasions"], first["rounds"]) == (2, [2, 2])
+    assert first["ratio"] == pytest.approx((0.9 * 1.1) ** 0.5)
+    assert rows["tiny, task none, 2 threads, outside products, c3 against b2"]["ratio"] == pytest.approx(1.3)
+    assert rows["tiny, task none, 1 thread, outside products, a1 against b2"]["ratio"] == pytest.approx(1.4)
+    assert rows["tiny:task:2, step, a1 against b2"]["rounds"] == [2, 1]
+    assert rows["tiny:task:2, step, a1 against b2"]["ratio"] == pytest.approx(0.5)
+    found = {row["figure"]: row["values"] for row in by_occasion([made[0], made[4]])}
+    assert found["tiny, task none, P2: threads' time of b2, of its products'"] == [pytest.approx(110)]
+    assert found["tiny:task:2: step of a1"] == [2]
+
+
+def test_the_memory_of_a_server_is_combined():
+    part = {"at": HOURS[0], "machine": {"cpu_model": "CPU"}, "workers": 5, "beats": 2000, "beats_per_s": 3,
+            "rss_bytes": [2 << 20, 3 << 20, 1 << 20]}  # fmt: skip
+    (row,) = by_occasion([{"schema": "taskloom.bench.server/1", "parts": {"sqlite memory": part}}])
+    assert (row["figure"], row["values"], row["unit"]) == (
+        "sqlite memory: most memory of the server, 2,000 heartbeats", [3], "MiB"
+    )  # fmt: skip
+
+
 def test_traces_are_combined_by_file():
     made = ({"exports": [{"file": "trace.prv", "s": seconds, "bytes": 10_500_000}]} for seconds in (0.4, 0.5))
     found = on_occasions("traces/1", *made)
