@@ -64,19 +64,19 @@ def train(
     resident.grew_by("plan")
     spent.went_to("planning")
     libraries = load_libraries(config, planned.program)
-    resident.grew_by("blas")
     compile_entries(planned, libraries, emit)
     resident.grew_by("compiled")
     chosen = choose_products(planned.program, libraries, emit)
     resident.grew_by("blas")
     spent.went_to("compiling")
+    canary = Canary(planned.cores)
+    canary.time()  # before the arenas are resident, so that its memory does not add to them in the run's peak
+    resident.grew_by("compiled")
     arenas = Memory(plan_memory(config))
     first_touch(Team(planned.cores), arenas, planned.program)
     fill(arenas, config, data)
     resident.grew_by("arenas")
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
-    canary = Canary(planned.cores)
-    canary.time()
     spent.went_to("preparing")
     report = Report(execute(planned, arenas, bound, emit, stop, spent))
     resident.grew_by("run")
@@ -95,7 +95,7 @@ def train(
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
     result = report.result(about, weights_sha256(arenas.weights), resident.pieces)
-    canary.time()  # last, since its memory is not part of the run's peak
+    canary.time()  # after the peak was read
     spent.went_to("finishing")
     return dataclasses.replace(result, canary=canary.about(), node_time=spent.to_dict())
 

@@ -203,7 +203,8 @@ class Tile:
 class Op:
     """A kernel, or several fused, over a grid of tiles. The tiles of one op never conflict: all may run at once.
 
-    `filler`: off the critical path, since only updates need its result. It runs when nothing else is ready.
+    `filler`: off the critical path, since only updates need its result, and what it reads is overwritten much later. It
+    runs when nothing else is ready.
     """
 
     layer: int | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpt2core.layers import attention, embedding, gelu, layernorm, linear, residual
 from gpt2core.networks import language
-from gpt2core.networks.gpt2.tensors import model_of, ring_layers
+from gpt2core.networks.gpt2.tensors import lag, model_of
 from gpt2core.optimizers.update import update
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -26,7 +26,6 @@ LINEAR = {
     "logits": ("wte", ""),
 }
 STRIPS, GRADIENT = Own("strips"), Own("gradient")
-BRANCH = Tensor("branch")  # what a branch of the residual stream takes, a LayerNorm's output, and then what it adds
 
 
 class Gpt2:
@@ -43,7 +42,7 @@ class Gpt2:
         slices = slicing.cut(self.config)
         self.cut, self.slices = slices, slicing.grid(slices)
         self.token_slice = slicing.sizes(self.config)[1]
-        self.ring = ring_layers(self.model)
+        self.lag = lag(config)
         self.keeps_gradients = config.fused != "all"
 
     def add(self) -> None:
@@ -66,50 +65,51 @@ class Gpt2:
         self.fuse(2)
         for layer in range(L):
             self.layer_forward(layer)
-        self.linear("logits", None, Tensor("logits"), BRANCH)
+        self.linear("logits", None, Tensor("logits"), self.branch(final))
         language.mean_loss(self.step, self.config, self.slices)
         self.linear_dinp("logits", None, self.dnormed(final), Tensor("logits"))
         self.layernorm_backward(final)
         self.fuse(2)
         if self.keeps_gradients:  # otherwise at the end, since the encoder's gradient is added before the update
-            self.linear_dweight("logits", None, Tensor("logits"), BRANCH)
+            self.linear_dweight("logits", None, Tensor("logits"), self.dnormed(final))
         for layer in reversed(range(L)):
             self.layer_backward(layer)
         self.embeddings_backward()
         self.layernorms_backward()
 
     def layer_forward(self, layer: int) -> None:
-        ln2, activated = 2 * layer + 1, Tensor("dhidden", layer % self.ring)  # free until the backward pass
-        self.linear("qkv", layer, Tensor("qkv", layer), BRANCH)
+        ln1, ln2 = 2 * layer, 2 * layer + 1
+        activated = Tensor("hidden", layer + 1)  # the next layer has not written its own yet
+        self.linear("qkv", layer, Tensor("qkv", layer), self.branch(ln1))
         attention.forward(
             self.step, self.slices, layer,
             out=Tensor("attended", layer), lse=Tensor("lse", layer), qkv=Tensor("qkv", layer),
             strips=STRIPS, T=self.config.seq, TS=self.token_slice,
         )  # fmt: skip
-        self.linear("projection", layer, BRANCH, Tensor("attended", layer))
-        self.residual(layer, ln2)
+        self.linear("projection", layer, self.branch(ln1), Tensor("attended", layer))
+        self.residual(layer, ln1)
         self.layernorm(ln2)
         self.fuse(3)
-        self.linear("fc", layer, Tensor("hidden", layer), BRANCH)
+        self.linear("fc", layer, Tensor("hidden", layer), self.branch(ln2))
         gelu.forward(self.step, self.slices, layer, out=activated, inp=Tensor("hidden", layer))
         self.fuse(2)
-        self.linear("fc_projection", layer, BRANCH, activated)
-        self.residual(layer, ln2 + 1)
+        self.linear("fc_projection", layer, self.branch(ln2), activated)
+        self.residual(layer, ln2)
         self.layernorm(ln2 + 1)
         self.fuse(3)
 
     def layer_backward(self, layer: int) -> None:
-        ln1, ln2, r = 2 * layer, 2 * layer + 1, layer % self.ring
+        ln1, ln2 = 2 * layer, 2 * layer + 1
         after, middle = Tensor("residual", ln2 + 1), Tensor("residual", ln2)  # their gradients, once computed
-        dqkv = Tensor("qkv", layer + 1)  # no longer needed by the layer after this one
-        self.linear_dinp("fc_projection", layer, Tensor("dhidden", r), after)
-        gelu.backward(self.step, self.slices, layer, dinp=Tensor("dhidden", r), out=Tensor("hidden", layer))
+        dqkv, dhidden = Tensor("qkv", layer + 1), Tensor("hidden", layer + self.lag)  # later layers need them no more
+        self.linear_dinp("fc_projection", layer, dhidden, after)
+        gelu.backward(self.step, self.slices, layer, dinp=dhidden, out=Tensor("hidden", layer))
         self.fuse(2)
         self.linear_dweight("fc_projection", layer, after, Tensor("hidden", layer))
-        self.linear_dinp("fc", layer, self.dnormed(ln2), Tensor("dhidden", r))
+        self.linear_dinp("fc", layer, self.dnormed(ln2), dhidden)
         self.layernorm_backward(ln2)
         self.fuse(2)
-        self.linear_dweight("fc", layer, Tensor("dhidden", r), self.dnormed(ln2))
+        self.linear_dweight("fc", layer, dhidden, self.dnormed(ln2))
         self.linear_dinp("projection", layer, Tensor("dattended"), middle)
         self.linear_dweight("projection", layer, middle, Tensor("attended", layer))
         attention.backward(
@@ -125,7 +125,7 @@ class Gpt2:
 
     def embeddings_backward(self) -> None:
         if not self.keeps_gradients:
-            self.linear_dweight("logits", None, Tensor("logits"), BRANCH)
+            self.linear_dweight("logits", None, Tensor("logits"), self.dnormed(2 * self.model.layers))
         embedding.backward_tokens(
             self.step, weight=Tensor("wte"), dwte=self.gradients("wte", "", None)[0],
             dout=Tensor("residual", 0), tokens=Tensor("inputs"),
@@ -180,9 +180,17 @@ class Gpt2:
         rows = slicing.block_rows(rows, columns)
         return Own("gradient", 0, (rows, columns)), Own("gradient", rows * columns, (rows,)) if bias else None
 
+    def branch(self, index: int) -> Tensor:
+        """What the branch at LayerNorm `index` takes, the LayerNorm's output, and then what it adds to the residual
+        stream: in the place of the sum.
+        """
+        return Tensor("residual", index + 1)
+
     def dnormed(self, index: int) -> Tensor:
-        """The gradient of a LayerNorm's output, and after its backward pass the output."""
-        return Tensor("dnormed", index % (2 * self.ring))
+        """The gradient of a LayerNorm's output, and after its backward pass the output, in place of a gradient of the
+        residual stream that is no longer needed.
+        """
+        return Tensor("residual", index + 2 * self.lag)
 
     def linear(self, name: str, layer: int | None, out: Tensor, inp: Tensor) -> None:
         weight, bias = LINEAR[name]
@@ -216,7 +224,7 @@ class Gpt2:
         name, layer = self.layernorm_at(index)
         layernorm.forward(
             self.step, self.slices, layer,
-            out=BRANCH, mean=Tensor("mean", index), rstd=Tensor("rstd", index),
+            out=self.branch(index), mean=Tensor("mean", index), rstd=Tensor("rstd", index),
             inp=Tensor("residual", index), weight=Tensor(name + "w", layer), bias=Tensor(name + "b", layer),
         )  # fmt: skip
 
@@ -235,8 +243,8 @@ class Gpt2:
         )  # fmt: skip
 
     def residual(self, layer: int, index: int) -> None:
-        out, inp = Tensor("residual", index), Tensor("residual", index - 1)
-        residual.forward(self.step, self.slices, layer, out=out, inp=inp, branch=BRANCH)
+        """Add the residual stream at LayerNorm `index` to what its branch adds."""
+        residual.forward(self.step, self.slices, layer, out=self.branch(index), inp=Tensor("residual", index))
 
     def matrix(self, name: str, layer: int | None) -> list[Parameter]:
         """The blocks of a linear layer's weight and bias."""

@@ -43,11 +43,6 @@ def weight_specs(model: ModelConfig) -> tuple[TensorSpec, ...]:
     )
 
 
-def ring_layers(model: ModelConfig) -> int:
-    """Layers whose activation gradients exist at once: weight gradients may lag behind by this number."""
-    return min(model.layers, 3)
-
-
 @functools.lru_cache(maxsize=16)
 def block_gradient_size(model: ModelConfig) -> int:
     """Elements of the gradient of one block of any weight, with its bias, or of a LayerNorm."""
@@ -66,42 +61,47 @@ def update_parts(model: ModelConfig) -> int:
     return blocks("wte", "wpe") + model.layers * layer + 1
 
 
+def lag(config: TrainConfig) -> int:
+    """Number of layers by which weight gradients may lag behind: until then nothing overwrites what they read.
+
+    On two threads one layer is enough. On more, the critical path would be longer by it (docs/decisions/0009).
+    """
+    return 1 if config.threads <= 2 else 2
+
+
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L.
 
-    In the backward pass, each part of `residual` becomes its gradient, and `hidden` the GELU's output. The gradient of
-    a layer's `qkv` is in the part of the layer after it, whose own is no longer needed. `branch` has each LayerNorm's
-    output in turn, and keeps the last one, the logits' input.
+    Before a part of `residual` is written, it has the output of the LayerNorm before it, and what the branch adds. The
+    part of `hidden` after a layer's own has the GELU's output.
+
+    In the backward pass, each part of `residual` becomes its gradient, and `hidden` the GELU's output. Other gradients
+    are in parts that are no longer needed: that of a layer's `qkv` in the part after it, those of its `hidden` and of
+    its LayerNorms' outputs in the parts that belong to the layer `lag` layers after it. A LayerNorm's output replaces
+    its gradient once it has been read.
     """
     model = model_of(config)
-    L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
+    L, C, NH, N, after = model.layers, model.channels, model.heads, config.batch * config.seq, lag(config)
     return [
         *token_rows.specs(config),
-        TensorSpec("residual", (2 * L + 1, N, C)),
-        TensorSpec("branch", (N, C)),
+        TensorSpec("residual", (2 * (L + after) + 1, N, C)),
         TensorSpec("mean", (2 * L + 1, N)),
         TensorSpec("rstd", (2 * L + 1, N)),
         TensorSpec("qkv", (L + 1, N, 3 * C)),
         TensorSpec("lse", (L, N, NH)),
         TensorSpec("attended", (L, N, C)),
-        TensorSpec("hidden", (L, N, 4 * C)),
+        TensorSpec("hidden", (L + after, N, 4 * C)),
         TensorSpec("logits", (N, model.padded_vocab)),
         TensorSpec("loss", (N,)),
     ]
 
 
 def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
-    """Gradients of activations, in rings of a few layers; partial sums; scratch for each thread.
-
-    In the forward pass, `dhidden` has the GELU's output. In the backward pass, `dnormed` gets the LayerNorm's output,
-    computed again, once it has been read.
-    """
+    """The gradient of attention's output, partial sums, scratch for each thread."""
     model = model_of(config)
-    L, C, N, ring = model.layers, model.channels, config.batch * config.seq, ring_layers(model)
+    L, C, N = model.layers, model.channels, config.batch * config.seq
     return [
-        TensorSpec("dnormed", (2 * ring, N, C)),
         TensorSpec("dattended", (N, C)),
-        TensorSpec("dhidden", (ring, N, 4 * C)),
         TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
         TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
