@@ -302,7 +302,7 @@ def test_the_memory_of_a_server_is_combined():
             "rss_bytes": [2 << 20, 3 << 20, 1 << 20]}  # fmt: skip
     (row,) = by_occasion([{"schema": "taskloom.bench.server/1", "parts": {"sqlite memory": part}}])
     assert (row["figure"], row["values"], row["unit"]) == (
-        "sqlite memory: most memory of the server, 2,000 heartbeats", [3], "MiB"
+        "sqlite memory: most memory of the server, heartbeats of 5 workers", [3], "MiB"
     )  # fmt: skip
 
 
