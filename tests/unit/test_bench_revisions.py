@@ -74,6 +74,15 @@ def test_each_pair_has_a_turn_of_both_and_turns_follow_each_other(tmp_path: Path
     assert [list(pair) for pair in turns] == [order.sample(["ours", "before"], 2) for _ in turns]
 
 
+def test_both_trees_keep_their_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "reporting.py").write_text("import told\n")
+    (tmp_path / "told.py").write_text("print('{"event": "step"}')\n")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    with Runner([sys.executable, "-P", "-m", "reporting"], {}, tmp_path, "step") as runner:
+        assert runner.next_report() is not None
+    assert list(tmp_path.glob("__pycache__/told.*"))
+
+
 def test_a_process_that_fails_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="ended with 3"):
         pairs_of_turns(tmp_path, code=3)
