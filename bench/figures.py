@@ -155,7 +155,8 @@ def _part(part: Mapping[str, Any]) -> Figures:
                 yield f"{what}, p50", *_ms(part[key], 0.5)
                 yield f"{what}, p99", *_ms(part[key], 0.99)
         if "beats" in part:
-            yield f"most memory of the server, heartbeats of {part['workers']} workers", max(part["rss_bytes"]) / MIB, "MiB"
+            of = f"most memory of the server, heartbeats of {part['workers']} workers"
+            yield of, max(part["rss_bytes"]) / MIB, "MiB"
         for kind, taken_s in part.get("answer_s", {}).items():
             yield f"{kind}, {part['stored']:,} runs stored, p99", *_ms(taken_s, 0.99)
 
