@@ -32,7 +32,7 @@ class Library:
     """A library of matrix products: a BLAS, limited to one thread per call, or our own code.
 
     `entry` is compiled code for either precision. `find` loads the library and returns the address of its function
-    that the entry calls; our own has none. A library that computes no product of a run is never loaded.
+    that the entry calls; our own has none. A library that computes no product of a run is not loaded for it.
     """
 
     name: str

@@ -1,0 +1,37 @@
+"""With more than two threads, no input gradient of GPT-2 waits for a weight gradient of its own layer.
+
+Weight gradients read activations whose memory is used again; an early reuse would lengthen the critical path.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gpt2core.run.prepare import plan
+from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.step import paths
+
+MODEL = ModelConfig(layers=4, heads=2, channels=32, vocab=61, context=16)
+
+
+def waits_in_own_layer(threads: int, fusion: str) -> bool:
+    planned = plan(TrainConfig(
+        model=MODEL, batch=2, seq=8, steps=3, batch_slice=1, token_slice=8, data="synthetic", scheduler="task",
+        threads=threads, allow_oversubscription=True, fusion=fusion,
+    ))  # fmt: skip
+    graph, tasks = planned.graph, planned.program.tasks
+    found = paths.ancestors(paths.predecessors(len(graph), graph.edges), 0, len(graph))
+    ops = [tasks[number][0] if number >= 0 else None for number in graph.task]
+    return any(
+        found[b] >> a & 1 and before.filler and before.layer == after.layer
+        for b, after in enumerate(ops)
+        if after is not None and after.layer is not None and after.calls[0].name.endswith("_dinp")
+        for a, before in enumerate(ops)
+        if before is not None
+    )
+
+
+@pytest.mark.parametrize("fusion", ["rows", "all"])
+def test_input_gradients_do_not_wait_for_weight_gradients_of_their_layer(fusion: str) -> None:
+    assert not waits_in_own_layer(4, fusion)
+    assert waits_in_own_layer(2, fusion)  # the price of less memory, where it costs no time
