@@ -7,11 +7,11 @@ from typing import Any
 from llvmlite import ir
 
 from gpt2core.compile import llvm
-from gpt2core.compile.llvm import F32, I8, I32, I64, VOID
+from gpt2core.compile.llvm import F32, I8, I16, I32, I64, VOID
 
 LANES = 16
 LANE = range(LANES)
-WORD, LINE = 4, 64  # bytes
+WORD, HALF, LINE = 4, 2, 64  # bytes; a half is a bfloat16
 
 WORDS, FLOATS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
 
@@ -58,6 +58,20 @@ def masked_load(builder, address, vector, mask):
     pointer = _pointer(builder, address, FLOATS, vector * LANES * WORD)
     arguments = [pointer, ir.Constant(I32, 4), mask, ir.Constant(FLOATS, [0.0] * LANES)]
     return llvm.call(builder, "llvm.masked.load.v16f32.p0", FLOATS, arguments)
+
+
+def masked_load_bits(builder, address, vector, mask):
+    """As masked_load, as words."""
+    return builder.bitcast(masked_load(builder, address, vector, mask), WORDS)
+
+
+def masked_load_halves(builder, address, vector, mask):
+    """The bits of float32 from a row's bfloat16; 0 in the other lanes, whose memory is not touched."""
+    halves = ir.VectorType(I16, LANES)
+    pointer = _pointer(builder, address, halves, vector * LANES * HALF)
+    arguments = [pointer, ir.Constant(I32, HALF), mask, ir.Constant(halves, [0] * LANES)]
+    loaded = llvm.call(builder, "llvm.masked.load.v16i16.p0", halves, arguments)
+    return builder.shl(builder.zext(loaded, WORDS), constant(WORDS, 16))
 
 
 def masked_store(builder, value, address, vector, mask):

@@ -10,7 +10,8 @@ from typing import Any
 
 from llvmlite import ir
 
-VOID, I8, I32, I64, F32 = ir.VoidType(), *(ir.IntType(bits) for bits in (8, 32, 64)), ir.FloatType()
+VOID, I8, I16, I32, I64 = ir.VoidType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
+F32 = ir.FloatType()
 
 
 def call(builder: Any, name: str, result: ir.Type, arguments: Sequence[Any] = ()) -> Any:

@@ -1,4 +1,5 @@
-"""Our own matrix product: C (m, n) float32 from float32 matrices, as float32 or with operands rounded to bfloat16.
+"""Our own matrix product: C (m, n) float32 from matrices of float32, or bfloat16 (`half_a`, `half_b`). It multiplies
+float32, or operands rounded to bfloat16.
 
 B is packed into panels of PANEL columns: one word (gemm.packing) of each column, then the next word of each, with zeros
 after the end of the matrix. So a register tile, REGISTER_ROWS by PANEL of C, stays in vector registers while it reads
@@ -18,7 +19,7 @@ from llvmlite import ir
 
 from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import intrinsic, kernel, pointer_i64, types
-from gpt2core.compile.lanes import FLOATS, LANES, LINE, WORD, WORDS
+from gpt2core.compile.lanes import FLOATS, HALF, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.packing import (
@@ -39,7 +40,7 @@ INSTRUCTIONS["rounded"] = f"{INSTRUCTIONS['fp32']}, rounded"
 INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else INSTRUCTIONS["rounded"]
 ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
 VECTORS = PANEL // LANES
-HALF = 4  # rows addressed from one base; there are not enough registers for eight
+FROM_BASE = 4  # rows addressed from one base; there are not enough registers for eight
 ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a register tile
 AT_ONCE = 4  # words per turn of the inner loop
 LARGE = 1 << 17  # elements of a block of B from which on it and C are not expected to be in the caches
@@ -114,9 +115,9 @@ def _register_tile(
     def add_word(sums, at_a, at_b):
         """Add one word's products to the sums."""
         b = [lanes.load(builder, at_b, WORDS, v * LANES * WORD) for v in range(vectors)]
-        halves = [at_a, builder.add(at_a, offsets[HALF])] if rows > HALF else [at_a]
+        bases = [at_a, builder.add(at_a, offsets[FROM_BASE])] if rows > FROM_BASE else [at_a]
         for i in range(rows):
-            place = builder.add(halves[i // HALF], offsets[i % HALF])
+            place = builder.add(bases[i // FROM_BASE], offsets[i % FROM_BASE])
             word = lanes.splat(builder, lanes.load(builder, place, I32, 0, align=WORD))
             sums = {**sums, **{(i, v): _add_product(builder, pairs, sums[i, v], word, b[v]) for v in range(vectors)}}
         return sums
@@ -202,37 +203,40 @@ def place_lines(places, length, rows, size, stride):
 
 
 @kernel
-def pack_share(panel, b, ldb, depth, columns, pairs, rounded, begin, end):
+def pack_share(panel, b, ldb, depth, columns, pairs, rounded, half_b, begin, end):
     """Pack words [begin, end) of a panel's first `columns` columns from b (depth, columns), whose rows are ldb elements
     apart. panel and b are addresses.
     """
-    step = 2 if pairs else 1
-    to, source, rows = panel + begin * PANEL_ROW, b + WORD * begin * step * ldb, min(depth, end * step) - begin * step
-    if columns == PANEL:  # as constants: the inner loop is unrolled
-        pack_depth(to, PANEL_ROW, source, ldb, rows, PANEL, PANEL, pairs, rounded)
+    step, row = 2 if pairs else 1, (HALF if half_b else WORD) * ldb
+    to, source, rows = panel + begin * PANEL_ROW, b + begin * step * row, min(depth, end * step) - begin * step
+    if columns == PANEL and half_b:  # as constants: the inner loop is unrolled
+        pack_depth(to, PANEL_ROW, source, ldb, rows, PANEL, PANEL, pairs, rounded, True)
+    elif columns == PANEL:
+        pack_depth(to, PANEL_ROW, source, ldb, rows, PANEL, PANEL, pairs, rounded, False)
     else:
-        pack_depth(to, PANEL_ROW, source, ldb, rows, columns, (columns + LANES - 1) // LANES * LANES, pairs, rounded)
+        width = (columns + LANES - 1) // LANES * LANES
+        pack_depth(to, PANEL_ROW, source, ldb, rows, columns, width, pairs, rounded, half_b)
 
 
 @kernel
-def pack_first(panel, b, ldb, depth, columns, pairs, rounded, length):
+def pack_first(panel, b, ldb, depth, columns, pairs, rounded, half_b, length):
     """Pack all words of a panel. The rows of b are some KB apart, too far for the processor to prefetch by itself, so
     each is fetched FIRST_AHEAD rows before it is packed.
     """
-    step = 2 if pairs else 1
+    step, row_bytes = 2 if pairs else 1, (HALF if half_b else WORD) * ldb
     for begin in range(0, length, FIRST_AT_ONCE):
         for row in range(begin * step, (begin + FIRST_AT_ONCE) * step):
-            fetch_row(b + WORD * (row + FIRST_AHEAD) * ldb)
-        pack_share(panel, b, ldb, depth, columns, pairs, rounded, begin, min(begin + FIRST_AT_ONCE, length))
+            fetch_row(b + (row + FIRST_AHEAD) * row_bytes)
+        pack_share(panel, b, ldb, depth, columns, pairs, rounded, half_b, begin, min(begin + FIRST_AT_ONCE, length))
 
 
 @kernel
 def multiply_block(
     a, a_row, a_word, a_group, rows, b, next_b, ldb, trans_b, depth, length, n, c, c_row, adds, panel, next_panel,
-    places, pairs, rounded
+    places, pairs, rounded, half_b
 ):  # fmt: skip
     """Compute C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel. c_row and A's strides are in
-    bytes; a_group is that of LANES rows.
+    bytes; a_group is that of LANES rows. A transposed B is float32.
 
     While a panel is multiplied, the next one is packed: a share of its words after each register tile. The lines of a
     share are prefetched during the tile before, so that few prefetched lines are in the caches at a time. B's rows are
@@ -246,10 +250,11 @@ def multiply_block(
     tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
     share, share_rows = (length + tiles - 1) // tiles, (PANEL + tiles - 1) // tiles  # words; rows of a transposed B
     lines, large = length // AT_ONCE * (PAIR_LINES if pairs else 1), 1 if n * depth >= LARGE else 0
+    size = HALF if half_b else WORD  # bytes of an element of B
     if trans_b:
-        place_lines(places, lines, share_rows, WORD * depth, WORD * ldb)
+        place_lines(places, lines, share_rows, size * depth, size * ldb)
     else:
-        place_lines(places, lines, share * step, PANEL_ROW, WORD * ldb)
+        place_lines(places, lines, share * step, size * PANEL, size * ldb)
     for j in range(-PANEL, n, PANEL):  # at first, a panel is packed only, and at once
         columns, following, begin, i = min(PANEL, n - j), j + PANEL, 0, 0
         while i < rows:
@@ -258,13 +263,13 @@ def multiply_block(
                 rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
             if j >= 0:
                 if following >= n:
-                    ahead = next_b + WORD * ldb * (share_rows * (i // REGISTER_ROWS) if trans_b else begin * step)
+                    ahead = next_b + size * ldb * (share_rows * (i // REGISTER_ROWS) if trans_b else begin * step)
                 elif trans_b:
-                    ahead = b + WORD * (following + share_rows * (i // REGISTER_ROWS)) * ldb
+                    ahead = b + size * (following + share_rows * (i // REGISTER_ROWS)) * ldb
                 elif end < length:
-                    ahead = b + WORD * (end * step * ldb + following)
+                    ahead = b + size * (end * step * ldb + following)
                 else:
-                    ahead = b + WORD * (following + PANEL)
+                    ahead = b + size * (following + PANEL)
                 x, y = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row + WORD * j
                 vectors = (columns + LANES - 1) // LANES
                 if large and rows_of == ALONG_ROWS:
@@ -281,26 +286,28 @@ def multiply_block(
                 begin = end
             elif begin < end:
                 right = min(PANEL, n - following)
+                at_b = b + size * following * (ldb if trans_b else 1)
                 if j < 0 and large and not trans_b:
-                    pack_first(next_panel, b + WORD * following, ldb, depth, right, pairs, rounded, length)
+                    pack_first(next_panel, at_b, ldb, depth, right, pairs, rounded, half_b, length)
                 elif not trans_b:
-                    pack_share(next_panel, b + WORD * following, ldb, depth, right, pairs, rounded, begin, end)
+                    pack_share(next_panel, at_b, ldb, depth, right, pairs, rounded, half_b, begin, end)
                 elif end == length:
                     width = (right + LANES - 1) // LANES * LANES
-                    pack_transposed(next_panel, b + WORD * following * ldb, ldb, depth, right, width, pairs, rounded)
+                    pack_transposed(next_panel, at_b, ldb, depth, right, width, pairs, rounded)
                 begin = end
             i += 1 if rows_of == ONE_ROW else REGISTER_ROWS
         panel, next_panel = next_panel, panel
 
 
 @kernel
-def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; row-major float32, op transposes if its flag is
-    set.
+def multiply_packed(
+    pairs, rounded, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+):  # fmt: skip
+    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; row-major, op transposes if its flag is set.
 
-    `pairs` (needs AVX512-BF16) and `rounded` (on any processor) round the operands to bfloat16. a, b, c are addresses;
-    ld* are row lengths in elements. scratch is the address, a multiple of 64, of PRODUCT_SCRATCH words that no other
-    thread uses.
+    `pairs` (needs AVX512-BF16) and `rounded` (on any processor) round the operands to bfloat16; only then may they be
+    bfloat16 in memory, see gemm.multiply. a, b, c are addresses; ld* are row lengths in elements. scratch is the
+    address, a multiple of 64, of PRODUCT_SCRATCH words that no other thread uses.
     """
     panel, next_panel = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
     places = next_panel + PRODUCT_DEPTH * PANEL_ROW
@@ -308,6 +315,7 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
     most = 2 * PRODUCT_DEPTH if pairs else PRODUCT_DEPTH
     parts = (k + most - 1) // most  # nearly equal, so that C is not read again for a short remainder
     most = (k + 2 * parts - 1) // (2 * parts) * 2
+    size_a, size_b = HALF if half_a else WORD, HALF if half_b else WORD
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
         length = (depth + 1) // 2 if pairs else depth
@@ -315,18 +323,26 @@ def multiply_packed(pairs, rounded, scratch, trans_a, trans_b, m, n, k, a, lda, 
         for m0 in range(0, m, block):
             rows = min(block, m - m0)
             at_a, a_row, a_word, a_group = words, WORD * length, WORD, LANES * WORD * length
+            source = a + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
             if trans_a:
                 a_row, a_word = WORD, LANES * WORD
-                pack_columns(words, length, a + WORD * (k0 * lda + m0), lda, depth, rows, pairs, rounded)
-            elif pairs:
-                pack_rows(words, a + WORD * (m0 * lda + k0), lda, rows, depth)
+                if half_a:
+                    pack_columns(words, length, source, lda, depth, rows, pairs, rounded, True)
+                else:
+                    pack_columns(words, length, source, lda, depth, rows, pairs, rounded, False)
+            elif pairs and not half_a:
+                pack_rows(words, source, lda, rows, depth, False)
             elif rounded:
                 for i in range(rows):
-                    round_row(words + i * a_row, a + WORD * ((m0 + i) * lda + k0), depth)
-            else:
-                at_a, a_row, a_group = a + WORD * (m0 * lda + k0), WORD * lda, LANES * WORD * lda
-            b_word, next_k = WORD if trans_b else WORD * ldb, k0 if m0 + block < m else k0 + depth
+                    round_row(words + i * a_row, source + size_a * i * lda, depth, half_a)
+            else:  # rows of float32, or of whole pairs of bfloat16
+                at_a, a_row, a_group = source, size_a * lda, LANES * size_a * lda
+            b_word, next_k = size_b * (1 if trans_b else ldb), k0 if m0 + block < m else k0 + depth
+            next_b = b + next_k * b_word
+            if next_k == k:  # the columns behind these: often the next product's
+                next_b = b + size_b * n * (ldb if trans_b else 1)
             multiply_block(
-                at_a, a_row, a_word, a_group, rows, b + k0 * b_word, b + next_k * b_word, ldb, trans_b, depth, length,
+                at_a, a_row, a_word, a_group, rows, b + k0 * b_word, next_b, ldb, trans_b, depth, length,
                 n, c + WORD * m0 * ldc, WORD * ldc, 1 if adds or k0 else 0, panel, next_panel, places, pairs, rounded,
+                half_b,
             )  # fmt: skip

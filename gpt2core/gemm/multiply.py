@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, cgutils, entry, intrinsic, kernel, runtime, types
-from gpt2core.compile.lanes import WORD
+from gpt2core.compile.lanes import HALF, WORD
 from gpt2core.gemm.microkernel import multiply_packed
 from gpt2core.gemm.packing import pack_rows
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
@@ -21,7 +21,7 @@ from gpt2core.step.tensors import ALIGN
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 ROUNDED_SIDE, ROUNDED_DEPTH = 384, 512  # of the blocks of bfloat16 that a library multiplies: two fit in the scratch
-PARAMETERS = "i" * 15  # of an entry: see `multiply`
+PARAMETERS = "i" * 17  # of an entry: see `multiply`
 
 
 @intrinsic
@@ -68,19 +68,22 @@ def _spill(builder, value):
 
 
 @kernel
-def pack_matrix(to, source, stride, transposed, first, k0, count, depth):
+def pack_matrix(to, source, stride, halves, transposed, first, k0, count, depth):
     """Pack rows [first, first + count) from column k0 on, `depth` long, of a matrix, which may be stored transposed, as
     bfloat16. Return the new row length in elements.
     """
+    size = HALF if halves else WORD
     if transposed:
-        pack_rows(to, source + WORD * (k0 * stride + first), stride, depth, count)
+        pack_rows(to, source + size * (k0 * stride + first), stride, depth, count, halves)
         return count + count % 2
-    pack_rows(to, source + WORD * (first * stride + k0), stride, count, depth)
+    pack_rows(to, source + size * (first * stride + k0), stride, count, depth, halves)
     return depth + depth % 2
 
 
 @entry(PARAMETERS)
-def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def product_of_floats(
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+):  # fmt: skip
     """`multiply` by a library's sgemm, called for `piece` columns at a time, or for all if `piece` is 0."""
     most = piece if piece else n
     for first in range(0, n, most):
@@ -92,17 +95,19 @@ def product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda
 
 
 @entry(PARAMETERS)
-def product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def product_of_rounded(
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+):  # fmt: skip
     """`multiply` by a library's product of bfloat16. Blocks of the operands are rounded first."""
     second = scratch + WORD * (PRODUCT_SCRATCH // 2)
     for k0 in range(0, k, ROUNDED_DEPTH):
         depth = min(ROUNDED_DEPTH, k - k0)
         for m0 in range(0, m, ROUNDED_SIDE):
             rows = min(ROUNDED_SIDE, m - m0)
-            length_a = pack_matrix(scratch, a, lda, trans_a, m0, k0, rows, depth)
+            length_a = pack_matrix(scratch, a, lda, half_a, trans_a, m0, k0, rows, depth)
             for n0 in range(0, n, ROUNDED_SIDE):
                 columns = min(ROUNDED_SIDE, n - n0)
-                length_b = pack_matrix(second, b, ldb, 1 - trans_b, n0, k0, columns, depth)
+                length_b = pack_matrix(second, b, ldb, half_b, 1 - trans_b, n0, k0, columns, depth)
                 gemm(
                     address, trans_a, trans_b, rows, columns, depth, scratch, length_a, second, length_b,
                     ONE if adds or k0 else ZERO, c + WORD * (m0 * ldc + n0), ldc,
@@ -110,26 +115,34 @@ def product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, ld
 
 
 @entry(PARAMETERS)
-def own_product_of_floats(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    multiply_packed(False, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+def own_product_of_floats(
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+):  # fmt: skip
+    multiply_packed(False, False, scratch, False, False, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @entry(PARAMETERS)
-def own_product_of_pairs(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def own_product_of_pairs(
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+):  # fmt: skip
     """`multiply` by our own product of pairs of bfloat16, which needs AVX512-BF16."""
-    multiply_packed(True, False, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    multiply_packed(True, False, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @entry(PARAMETERS)
-def own_product_of_tiles(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def own_product_of_tiles(
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+):  # fmt: skip
     """`multiply` by our own product of pairs on tile registers, which needs AMX and the system's permission."""
-    multiply_on_tiles(scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @entry(PARAMETERS)
-def own_product_of_rounded(address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def own_product_of_rounded(
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+):  # fmt: skip
     """`multiply` by our own product of operands rounded to bfloat16, on any processor."""
-    multiply_packed(False, True, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    multiply_packed(False, True, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
 @kernel
@@ -140,8 +153,18 @@ def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     `by` is the address of an entry and its first arguments: address of a library's function, columns per call or 0 for
     all, address of this thread's PRODUCT_SCRATCH words. Products are compiled once, not into each kernel.
     """
+    multiply_halves(by, 0, 0, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+
+
+@kernel
+def multiply_halves(by, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+    """`multiply` of matrices that are bfloat16 in memory if their flag is set, by products that round their operands.
+
+    Only a B that is not transposed may be bfloat16. An A of bfloat16 that is not transposed has rows of whole pairs:
+    lda is even, and 0 follows an odd k.
+    """
     code, address, piece, scratch = by
-    _call(code, (address, piece, scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds))
+    _call(code, (address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds))
 
 
 @intrinsic
@@ -158,11 +181,11 @@ def _call(typingctx, code, arguments):
 
 
 @runtime
-def time_product(by, trans_a, trans_b, m, n, k, a, b, c):
+def time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c):
     """Ticks of one product, on matrices without gaps."""
     begin = ticks()
-    multiply(
-        by, trans_a, trans_b, m, n, k,
+    multiply_halves(
+        by, half_a, half_b, trans_a, trans_b, m, n, k,
         address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, 0,
     )  # fmt: skip
     return ticks() - begin

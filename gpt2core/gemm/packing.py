@@ -1,8 +1,8 @@
-"""Packs float32 matrices into the words that our own product multiplies.
+"""Packs matrices into the words that our own product multiplies.
 
 A word is one float32, or with `pairs` two bfloat16 that follow each other along the summed dimension. Where the
 processor cannot multiply pairs, or is slow with them, a bfloat16 is a word too, a float32 that was `rounded`. Rounding
-is to nearest, ties to even; NaN stays NaN.
+is to nearest, ties to even; NaN stays NaN. Sources are float32, or with `halves` bfloat16.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from gpt2core.compile import lanes, llvm
+from gpt2core.compile import bfloat16, lanes, llvm
+from gpt2core.compile.bfloat16 import nearest
 from gpt2core.compile.jit import intrinsic, kernel, pointer_f32, pointer_i32, types
-from gpt2core.compile.lanes import FLOATS, LANE, LANES, LINE, WORD, WORDS
+from gpt2core.compile.lanes import FLOATS, HALF, LANE, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.sizes import PANEL
@@ -43,7 +44,12 @@ def _interleaved(builder, low, high):
         halves = _rounded_both(builder, low, high)
         order = [lane // 2 + LANES * (lane % 2) for lane in range(2 * LANES)]
         return builder.bitcast(lanes.shuffle(builder, halves, halves, order), WORDS)
-    return builder.or_(builder.lshr(_rounded(builder, low), lanes.constant(kind, 16)), _rounded(builder, high))
+    return _joined(builder, bfloat16.rounded(builder, low), bfloat16.rounded(builder, high))
+
+
+def _joined(builder, low, high):
+    """Words of bfloat16, which are given as the bits of float32."""
+    return builder.or_(builder.lshr(low, lanes.constant(low.type, 16)), high)
 
 
 def _consecutive(builder, first, second):
@@ -61,73 +67,70 @@ def _rounded_both(builder, first, second):
     return llvm.call(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, arguments)
 
 
-def _rounded(builder, bits):
-    """The nearest bfloat16, as float32."""
-    kind = bits.type
-    odd = builder.and_(builder.lshr(bits, lanes.constant(kind, 16)), lanes.constant(kind, 1))
-    near = builder.add(builder.add(bits, lanes.constant(kind, 0x7FFF)), odd)
-    magnitude = builder.and_(bits, lanes.constant(kind, 0x7FFFFFFF))
-    is_nan = builder.icmp_unsigned(">", magnitude, lanes.constant(kind, 0x7F800000))
-    nearest = builder.select(is_nan, builder.or_(bits, lanes.constant(kind, 0x400000)), near)
-    return builder.and_(nearest, lanes.constant(kind, 0xFFFF0000))
-
-
 # --- rows of vectors
 
 
-@intrinsic
-def round_line(typingctx, source, count, to):
-    """Round the first `count` of 16 floats. Nothing else is read or written."""
+def line_rounder(halves: bool) -> Any:
+    """An intrinsic (source, count, to) that rounds the first `count` of 16 elements to bfloat16, as float32. Nothing
+    else is read or written."""
 
-    def codegen(context, builder, signature, args):
-        source, count, to = args
-        kept = lanes.mask(builder, count)
-        words = _rounded(builder, builder.bitcast(lanes.masked_load(builder, source, 0, kept), WORDS))
-        lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
-        return context.get_dummy_value()
+    @intrinsic
+    def round_line(typingctx, source, count, to):
+        def codegen(context, builder, signature, args):
+            source, count, to = args
+            kept = lanes.mask(builder, count)
+            if halves:
+                words = lanes.masked_load_halves(builder, source, 0, kept)
+            else:
+                words = bfloat16.rounded(builder, lanes.masked_load_bits(builder, source, 0, kept))
+            lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
+            return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), codegen
+        return types.void(types.int64, types.int64, types.int64), codegen
 
-
-@intrinsic
-def nearest(typingctx, value):
-    """The nearest bfloat16 of a float32, as float32."""
-
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(_rounded(builder, builder.bitcast(args[0], I32)), args[0].type)
-
-    return types.float32(types.float32), codegen
+    return round_line
 
 
-@intrinsic
-def pack_line(typingctx, source, count, to):
-    """Pack the first `count` of 32 floats in pairs, a last odd one with 0. Nothing else is read or written."""
-
-    def codegen(context, builder, signature, args):
-        source, count, to = args
-        halves = [lanes.masked_load(builder, source, v, lanes.mask(builder, count, v)) for v in (0, 1)]
-        words = _consecutive(builder, *(builder.bitcast(half, WORDS) for half in halves))
-        kept = lanes.mask(builder, builder.ashr(builder.add(count, ir.Constant(I64, 1)), ir.Constant(I64, 1)))
-        lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+round_line, widen_line = line_rounder(halves=False), line_rounder(halves=True)
 
 
-def packer(pairs: bool = False, rounded: bool = False) -> Any:
+def line_packer(halves: bool) -> Any:
+    """An intrinsic (source, count, to) that packs the first `count` of 32 elements in pairs, a last odd one with 0.
+    Nothing else is read or written."""
+
+    @intrinsic
+    def pack_line(typingctx, source, count, to):
+        def codegen(context, builder, signature, args):
+            source, count, to = args
+            load = lanes.masked_load_halves if halves else lanes.masked_load_bits
+            words = _consecutive(builder, *(load(builder, source, v, lanes.mask(builder, count, v)) for v in (0, 1)))
+            kept = lanes.mask(builder, builder.ashr(builder.add(count, ir.Constant(I64, 1)), ir.Constant(I64, 1)))
+            lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), codegen
+
+    return pack_line
+
+
+pack_line, copy_line = line_packer(halves=False), line_packer(halves=True)
+
+
+def packer(pairs: bool = False, rounded: bool = False, halves: bool = False) -> Any:
     """An intrinsic (low, low_count, high, high_count, to) that packs LANES words of a row, or of pairs from two rows.
     Elements from a count on are zeros and are not read; a count may be negative.
     """
+    load = lanes.masked_load_halves if halves else lanes.masked_load_bits
+    join = _joined if halves else _interleaved
 
     @intrinsic
     def pack(typingctx, low, low_count, high, high_count, to):
         def codegen(context, builder, signature, args):
             low, low_count, high, high_count, to = args
-            words = builder.bitcast(lanes.masked_load(builder, low, 0, lanes.mask(builder, low_count)), WORDS)
+            words = load(builder, low, 0, lanes.mask(builder, low_count))
             if pairs:
-                more = lanes.masked_load(builder, high, 0, lanes.mask(builder, high_count))
-                words = _interleaved(builder, words, builder.bitcast(more, WORDS))
-            lanes.store(builder, _rounded(builder, words) if rounded else words, to, 0)
+                words = join(builder, words, load(builder, high, 0, lanes.mask(builder, high_count)))
+            lanes.store(builder, bfloat16.rounded(builder, words) if rounded else words, to, 0)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), codegen
@@ -136,6 +139,22 @@ def packer(pairs: bool = False, rounded: bool = False) -> Any:
 
 
 pack_floats, pack_rounded, pack_pairs = packer(), packer(rounded=True), packer(pairs=True)
+widen_halves, pack_half_pairs = packer(halves=True), packer(pairs=True, halves=True)
+
+
+@kernel
+def pack_words(low, low_count, high, high_count, to, pairs, rounded, halves):
+    """Pack LANES words; the last three are constants."""
+    if pairs and halves:
+        pack_half_pairs(low, low_count, high, high_count, to)
+    elif pairs:
+        pack_pairs(low, low_count, high, high_count, to)
+    elif halves:
+        widen_halves(low, low_count, high, high_count, to)
+    elif rounded:
+        pack_rounded(low, low_count, high, high_count, to)
+    else:
+        pack_floats(low, low_count, high, high_count, to)
 
 
 def _transposed(builder, rows):
@@ -169,7 +188,7 @@ def transposer(pairs: bool = False, rounded: bool = False) -> Any:
                 if pairs:
                     more = lanes.load(builder, start, WORDS, LANES * WORD, align=WORD)
                     words = _consecutive(builder, words, more)
-                rows.append(_rounded(builder, words) if rounded else words)
+                rows.append(bfloat16.rounded(builder, words) if rounded else words)
             for i, row in enumerate(_transposed(builder, rows)):
                 lanes.store(builder, row, panel, i * PANEL_ROW)
             return context.get_dummy_value()
@@ -182,41 +201,54 @@ def transposer(pairs: bool = False, rounded: bool = False) -> Any:
 transpose_floats, transpose_rounded, transpose_pairs = transposer(), transposer(rounded=True), transposer(pairs=True)
 
 
-@intrinsic
-def pack_whole_line(typingctx, source, count, to):
-    """Pack 32 floats in pairs. Those from `count` on are zeros and are not read."""
+def whole_line_packer(halves: bool) -> Any:
+    """An intrinsic (source, count, to) that packs 32 elements in pairs. Those from `count` on are zeros and are not
+    read."""
 
-    def codegen(context, builder, signature, args):
-        source, count, to = args
-        halves = [lanes.masked_load(builder, source, v, lanes.mask(builder, count, v)) for v in (0, 1)]
-        lanes.store(builder, _consecutive(builder, *(builder.bitcast(half, WORDS) for half in halves)), to, 0)
-        return context.get_dummy_value()
+    @intrinsic
+    def pack(typingctx, source, count, to):
+        def codegen(context, builder, signature, args):
+            source, count, to = args
+            load = lanes.masked_load_halves if halves else lanes.masked_load_bits
+            words = _consecutive(builder, *(load(builder, source, v, lanes.mask(builder, count, v)) for v in (0, 1)))
+            lanes.store(builder, words, to, 0)
+            return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), codegen
+        return types.void(types.int64, types.int64, types.int64), codegen
+
+    return pack
 
 
-@intrinsic
-def pack_square(typingctx, source, source_row, depth, count, to, to_row):
-    """Pack 32 rows of 16 floats, source_row bytes apart, in pairs along the rows' columns: 16 rows of 16 words, to_row
-    bytes apart. Rows from `depth` on and columns from `count` on are zeros and are not read.
+def square_packer(halves: bool) -> Any:
+    """An intrinsic that packs 32 rows of 16 elements, source_row bytes apart, in pairs along the rows' columns: 16 rows
+    of 16 words, to_row bytes apart. Rows from `depth` on and columns from `count` on are zeros and are not read.
     """
 
-    def codegen(context, builder, signature, args):
-        source, source_row, depth, count, to, to_row = args
-        kept = lanes.mask(builder, count)
-        none = ir.Constant(kept.type, [0] * LANES)
+    @intrinsic
+    def pack(typingctx, source, source_row, depth, count, to, to_row):
+        def codegen(context, builder, signature, args):
+            source, source_row, depth, count, to, to_row = args
+            load = lanes.masked_load_halves if halves else lanes.masked_load_bits
+            kept = lanes.mask(builder, count)
+            none = ir.Constant(kept.type, [0] * LANES)
 
-        def line(number):
-            there = builder.icmp_signed("<", ir.Constant(I64, number), depth)
-            at = builder.add(source, builder.mul(source_row, ir.Constant(I64, number)))
-            return builder.bitcast(lanes.masked_load(builder, at, 0, builder.select(there, kept, none)), WORDS)
+            def line(number):
+                there = builder.icmp_signed("<", ir.Constant(I64, number), depth)
+                at = builder.add(source, builder.mul(source_row, ir.Constant(I64, number)))
+                return load(builder, at, 0, builder.select(there, kept, none))
 
-        words = [_interleaved(builder, line(2 * i), line(2 * i + 1)) for i in LANE]
-        for i, row in enumerate(_transposed(builder, words)):
-            lanes.store(builder, row, builder.add(to, builder.mul(to_row, ir.Constant(I64, i))), 0)
-        return context.get_dummy_value()
+            words = [_interleaved(builder, line(2 * i), line(2 * i + 1)) for i in LANE]
+            for i, row in enumerate(_transposed(builder, words)):
+                lanes.store(builder, row, builder.add(to, builder.mul(to_row, ir.Constant(I64, i))), 0)
+            return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 6), codegen
+        return types.void(*[types.int64] * 6), codegen
+
+    return pack
+
+
+pack_whole_line, pack_whole_line_of_halves = (whole_line_packer(halves) for halves in (False, True))
+pack_square, pack_square_of_halves = (square_packer(halves) for halves in (False, True))
 
 
 @intrinsic
@@ -235,34 +267,47 @@ def fetch_row(typingctx, address):
 
 
 @kernel
-def round_row(to, source, count):
-    """Round `count` float32 to bfloat16; `to` may be the source."""
+def round_row(to, source, count, halves):
+    """Round `count` elements to bfloat16, as float32."""
     for i in range(0, count, LANES):
-        round_line(source + WORD * i, count - i, to + WORD * i)
+        if halves:
+            widen_line(source + HALF * i, count - i, to + WORD * i)
+        else:
+            round_line(source + WORD * i, count - i, to + WORD * i)
 
 
 @kernel
-def pack_rows(words, source, stride, count, depth):
+def pack_rows(words, source, stride, count, depth, halves):
     """Pack the first `depth` elements of `count` rows, `stride` elements apart, as pairs (count, (depth + 1) // 2)."""
-    length = (depth + 1) // 2
+    length, size = (depth + 1) // 2, HALF if halves else WORD
     for i in range(count):
-        row, to = source + WORD * i * stride, words + WORD * i * length
+        row, to = source + size * i * stride, words + WORD * i * length
         for p in range(0, depth, 2 * LANES):
-            pack_line(row + WORD * p, depth - p, to + WORD * (p // 2))
+            if halves:
+                copy_line(row + size * p, depth - p, to + WORD * (p // 2))
+            else:
+                pack_line(row + size * p, depth - p, to + WORD * (p // 2))
 
 
 @kernel
-def pack_for_tiles(words, words_row, source, stride, transposed, count, depth):
+def pack_for_tiles(words, words_row, source, stride, transposed, count, depth, halves):
     """Pack (count, depth), which may be stored transposed, as rows of pairs for tile registers, words_row bytes apart.
     Rows of words end with zeros up to a multiple of LANES; rows up to a multiple of LANES are undefined.
     """
+    size = HALF if halves else WORD
     for i in range(0, count, LANES if transposed else 1):
         for p in range(0, depth, 2 * LANES):
             to = words + i * words_row + WORD * (p // 2)
             if transposed:
-                pack_square(source + WORD * (p * stride + i), WORD * stride, depth - p, count - i, to, words_row)
+                at = source + size * (p * stride + i)
+                if halves:
+                    pack_square_of_halves(at, size * stride, depth - p, count - i, to, words_row)
+                else:
+                    pack_square(at, size * stride, depth - p, count - i, to, words_row)
+            elif halves:
+                pack_whole_line_of_halves(source + size * (i * stride + p), depth - p, to)
             else:
-                pack_whole_line(source + WORD * (i * stride + p), depth - p, to)
+                pack_whole_line(source + size * (i * stride + p), depth - p, to)
 
 
 @kernel
@@ -274,60 +319,45 @@ def clear_words(panel, begin, end):
 
 
 @kernel
-def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rounded):
+def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rounded, halves):
     """Pack (depth, count) along its rows: a row of words from each row, or from two, with zeros up to `width`, a
     multiple of LANES.
 
     words_row in bytes; rows of the source are `stride` elements apart.
     """
-    whole = count - count % LANES
+    whole, size = count - count % LANES, HALF if halves else WORD
     step = 2 if pairs else 1
     for p in range(0, depth, step):
-        low, to = source + WORD * p * stride, words + p // step * words_row
-        high = low + WORD * stride
+        low, to = source + size * p * stride, words + p // step * words_row
+        high = low + size * stride
         if p + step <= depth:
             for i in range(0, whole, LANES):  # LANES as counts: masks that the compiler drops
-                if pairs:
-                    pack_pairs(low + WORD * i, LANES, high + WORD * i, LANES, to + WORD * i)
-                elif rounded:
-                    pack_rounded(low + WORD * i, LANES, 0, 0, to + WORD * i)
-                else:
-                    pack_floats(low + WORD * i, LANES, 0, 0, to + WORD * i)
+                pack_words(low + size * i, LANES, high + size * i, LANES, to + WORD * i, pairs, rounded, halves)
             first, there = whole, count
         else:
             first, there = 0, 0
         for i in range(first, width, LANES):
-            if pairs:
-                pack_pairs(low + WORD * i, count - i, high + WORD * i, there - i, to + WORD * i)
-            elif rounded:
-                pack_rounded(low + WORD * i, count - i, 0, 0, to + WORD * i)
-            else:
-                pack_floats(low + WORD * i, count - i, 0, 0, to + WORD * i)
+            pack_words(
+                low + size * i, count - i, high + size * i, there - i, to + WORD * i, pairs, rounded, halves
+            )
 
 
 @kernel
-def pack_columns(words, length, source, stride, depth, count, pairs, rounded):
+def pack_columns(words, length, source, stride, depth, count, pairs, rounded, halves):
     """Pack (depth, count) as groups of LANES columns, each `length` rows of words, with zeros at the end of the last
     group. GROUPS whole groups are packed together: so whole stretches of the source's rows, which lie some KB apart,
     are read at once.
     """
-    step, group = 2 if pairs else 1, WORD * length * LANES
+    step, group, size = 2 if pairs else 1, WORD * length * LANES, HALF if halves else WORD
     together = 0 if depth % step else count - count % (GROUPS * LANES)
     for first in range(0, together, GROUPS * LANES):
         for p in range(0, depth, step):
             for i in range(first, first + GROUPS * LANES, LANES):
-                low, to = source + WORD * (p * stride + i), words + i // LANES * group + p // step * LANES * WORD
-                if pairs:
-                    pack_pairs(low, LANES, low + WORD * stride, LANES, to)
-                elif rounded:
-                    pack_rounded(low, LANES, 0, 0, to)
-                else:
-                    pack_floats(low, LANES, 0, 0, to)
+                low, to = source + size * (p * stride + i), words + i // LANES * group + p // step * LANES * WORD
+                pack_words(low, LANES, low + size * stride, LANES, to, pairs, rounded, halves)
     for i in range(together, count, LANES):
-        columns = min(LANES, count - i)
-        pack_depth(
-            words + i // LANES * group, LANES * WORD, source + WORD * i, stride, depth, columns, LANES, pairs, rounded
-        )
+        columns, to = min(LANES, count - i), words + i // LANES * group
+        pack_depth(to, LANES * WORD, source + size * i, stride, depth, columns, LANES, pairs, rounded, halves)
 
 
 @kernel

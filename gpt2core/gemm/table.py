@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpt2core.gemm.libraries import Library
 from gpt2core.gemm.multiply import new_scratch, product_of_floats, time_product
@@ -27,7 +28,7 @@ from gpt2core.spec.errors import MachineError
 from gpt2core.spec.settings import cache_folder
 from gpt2core.step.ops import Product
 
-SCHEMA = "taskloom.products/4"
+SCHEMA = "taskloom.products/5"
 PIECES = (768, 1536, 3072)  # columns
 LEAST_FLOP = 500_000  # smaller products (below about 5 us) take the first library
 LEAST_GAIN = 0.03  # minimum gain over the first library, all columns at once
@@ -123,17 +124,26 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     named = {library.name: library for library in libraries}
     words, scratch = new_scratch()
     rng = np.random.default_rng(0)
-    # Mapped pages, as in a run, are returned afterwards; an allocator would keep them.
-    a, b, c = (
-        np.frombuffer(pages.reserve(4 * size), np.float32)[:size]
-        for size in (product.m * product.k, product.k * product.n, product.m * product.n)
-    )
-    for array in (a, b):
+
+    def matrix(size: int) -> NDArray[np.float32]:
+        """Mapped pages, as in a run. They are returned afterwards; an allocator would keep them."""
+        return np.frombuffer(pages.reserve(4 * size), np.float32)[:size]
+
+    def operand(size: int, half: int) -> NDArray[np.generic]:
+        array = matrix(size)
         rng.standard_normal(dtype=np.float32, out=array)
+        if not half:
+            return array
+        halves = array.view(np.uint16)
+        halves[:size] = halves[1::2]  # the upper ones
+        return halves[:size]
+
+    p = product
+    a, b, c = operand(p.m * p.k, p.half_a), operand(p.k * p.n, p.half_b), matrix(p.m * p.n)
     tried = candidates(product, libraries)
     best = dict.fromkeys(tried, np.inf)
-    shape = (product.trans_a, product.trans_b, product.m, product.n, product.k)
-    rounds = ROUNDS_FLOP // (2 * product.m * product.n * product.k)
+    shape = (p.half_a, p.half_b, p.trans_a, p.trans_b, p.m, p.n, p.k)
+    rounds = ROUNDS_FLOP // (2 * p.m * p.n * p.k)
     for _ in range(max(FEW_ROUNDS, min(rounds, MANY_ROUNDS))):
         for choice in tried:
             by = named[choice.name].by(choice.piece, scratch)
@@ -168,7 +178,7 @@ def _read(path: Path) -> tuple[str, dict[Product, Kept]]:
 def _write(path: Path, table: str, choices: Mapping[Product, Kept]) -> None:
     rows = [
         {
-            "product": [p.trans_a, p.trans_b, p.m, p.n, p.k],
+            "product": [p.trans_a, p.trans_b, p.m, p.n, p.k, p.half_a, p.half_b],
             "choice": [each.choice.name, each.choice.piece],
             "busy_cores": each.busy_cores,
         }

@@ -1,4 +1,5 @@
-"""Our own product of bfloat16 on the tile registers of AMX: C (m, n) float32 from float32 matrices, rounded as packed.
+"""Our own product of bfloat16 on the tile registers of AMX: C (m, n) float32 from matrices of float32, which are
+rounded as they are packed, or of bfloat16.
 
 A tile register has 16 rows of 64 bytes. Six hold 32 rows by a panel's 48 columns of C, one a tile of A (16 rows of 16
 pairs) and one a tile of B (16 words of 16 columns, as panels have them). So eight loads serve six products. TDPBF16PS
@@ -19,7 +20,7 @@ from llvmlite import ir
 
 from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import cgutils, intrinsic, kernel, types
-from gpt2core.compile.lanes import LANES, LINE, WORD
+from gpt2core.compile.lanes import HALF, LANES, LINE, WORD
 from gpt2core.compile.llvm import I8, I64, VOID
 from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.packing import PANEL_ROW, clear_words, fetch_row, pack_depth, pack_for_tiles, pack_transposed
@@ -177,7 +178,7 @@ def multiply_tile(a, a_row, rows, panel, length, c, c_row, columns, adds, next_c
 
 
 @kernel
-def pack_panel(panel, b, ldb, trans_b, depth, length, columns):
+def pack_panel(panel, b, ldb, trans_b, half_b, depth, length, columns):
     """Pack (depth, columns) of op(B) at the address b as `length` words; the last ones are zeros.
 
     Where B is not transposed, its rows are some KB apart, too far for the processor to prefetch by itself.
@@ -188,23 +189,27 @@ def pack_panel(panel, b, ldb, trans_b, depth, length, columns):
     else:
         for first in range(0, depth, 2 * WORDS_AT_ONCE):
             to, rows = panel + first // 2 * PANEL_ROW, min(2 * WORDS_AT_ONCE, depth - first)
-            source = b + WORD * first * ldb
+            row = (HALF if half_b else WORD) * ldb
+            source = b + first * row
             for i in range(2 * WORDS_AT_ONCE, 4 * WORDS_AT_ONCE):
-                fetch_row(source + WORD * i * ldb)
-            if columns == PANEL:  # as constants: the inner loop is unrolled
-                pack_depth(to, PANEL_ROW, source, ldb, rows, PANEL, PANEL, True, False)
+                fetch_row(source + i * row)
+            if columns == PANEL and half_b:  # as constants: the inner loop is unrolled
+                pack_depth(to, PANEL_ROW, source, ldb, rows, PANEL, PANEL, True, False, True)
+            elif columns == PANEL:
+                pack_depth(to, PANEL_ROW, source, ldb, rows, PANEL, PANEL, True, False, False)
             else:
-                pack_depth(to, PANEL_ROW, source, ldb, rows, columns, width, True, False)
+                pack_depth(to, PANEL_ROW, source, ldb, rows, columns, width, True, False, half_b)
     clear_words(panel, (depth + 1) // 2, length)
 
 
 @kernel
-def multiply_on_tiles(scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; arguments as for `multiply_packed`."""
     panel, cells = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
     words = scratch + 2 * PRODUCT_DEPTH * PANEL_ROW
     parts = (k + 2 * PRODUCT_DEPTH - 1) // (2 * PRODUCT_DEPTH)  # nearly equal, of whole tiles
     most = (k + 2 * LANES * parts - 1) // (2 * LANES * parts) * 2 * LANES
+    size_a, size_b = HALF if half_a else WORD, HALF if half_b else WORD
     begin_tiles()
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
@@ -212,12 +217,12 @@ def multiply_on_tiles(scratch, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc
         block, a_row, c_row = PRODUCT_BLOCK // length // TILE_ROWS * TILE_ROWS, WORD * length, WORD * ldc
         for m0 in range(0, m, block):
             rows = min(block, m - m0)
-            at_a = a + WORD * (k0 * lda + m0 if trans_a else m0 * lda + k0)
-            pack_for_tiles(words, a_row, at_a, lda, trans_a, rows, depth)
+            at_a = a + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
+            pack_for_tiles(words, a_row, at_a, lda, trans_a, rows, depth, half_a)
             for j in range(0, n, PANEL):
                 columns = min(PANEL, n - j)
-                at_b = b + WORD * (j * ldb + k0 if trans_b else k0 * ldb + j)
-                pack_panel(panel, at_b, ldb, trans_b, depth, length, columns)
+                at_b = b + size_b * (j * ldb + k0 if trans_b else k0 * ldb + j)
+                pack_panel(panel, at_b, ldb, trans_b, half_b, depth, length, columns)
                 for i in range(0, rows, TILE_ROWS):
                     at_c = c + (m0 + i) * c_row + WORD * j
                     next_c = at_c + TILE_ROWS * c_row if i + TILE_ROWS < rows else c + m0 * c_row + WORD * (j + PANEL)

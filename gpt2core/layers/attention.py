@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpt2core.compile.bfloat16 import whole
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.vector import exp32, maximum32
 from gpt2core.gemm.multiply import multiply
@@ -17,7 +18,7 @@ from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
 from gpt2core.step.ops import Own, Product, Read, Reduce, Tensor, Write
-from gpt2core.step.signature import Matrix, Multiply, OwnMatrix, Scalar, TileInt
+from gpt2core.step.signature import Halves, Matrix, Multiply, OwnMatrix, Scalar, TileInt
 from gpt2core.step.slicing import Slice
 
 BLOCK = ATTENTION_BLOCK
@@ -152,7 +153,7 @@ def attention_backward(
                     total = ZERO
                     ours, theirs = out[row + i, h * hs : (h + 1) * hs], dout[row + i, h * hs : (h + 1) * hs]
                     for c in range(hs):
-                        total += theirs[c] * ours[c]
+                        total += theirs[c] * whole(ours[c])
                     level[t + i], delta[t + i] = lse[row + i, h], total
                 t += run
             key = 0
@@ -183,6 +184,15 @@ def attention_backward(
                 key += n
 
 
+@kernel
+def attention_backward_of_halves(
+    dqkv: Matrix, dout: Matrix, qkv: Matrix, out: Halves, lse: Matrix, by: Multiply, strips: OwnMatrix,
+    sample0: TileInt, sample1: TileInt, head0: TileInt, head1: TileInt, T: Scalar, TS: Scalar,
+):  # fmt: skip
+    """`attention_backward` of an output in bfloat16."""
+    attention_backward(dqkv, dout, qkv, out, lse, by, strips, sample0, sample1, head0, head1, T, TS)
+
+
 def forward(
     step: Builder, grid: Grid, layer: int, *, out: Tensor, lse: Tensor, qkv: Tensor, strips: Own, T: int, TS: int
 ) -> None:
@@ -204,19 +214,22 @@ def backward(
     step: Builder, slices: Sequence[Slice], layer: int, *,
     dqkv: Tensor, dout: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, strips: Own, T: int, TS: int,
 ) -> None:  # fmt: skip
-    """Add the backward pass over a group's rows and some of its heads; see `heads_of_groups`."""
+    """Add the backward pass over a group's rows and some of its heads; see `heads_of_groups`. The output may be
+    bfloat16.
+    """
     C, NH = step.shape(out)[-1], step.shape(lse)[-1]
     grid, group = heads_of_groups(slices, NH), "group0:group1"
     spans = zip(grid.ranges("sample0:sample1"), grid.ranges("head0:head1"), grid.ranges(group), strict=True)
     cost = [
         (
             (sample1 - sample0) * (head1 - head0) * 10 * C // NH * pairs_before(0, T),
-            (row1 - row0) * (head1 - head0) * F32 * (8 * C // NH + 1),
+            (row1 - row0) * (head1 - head0) * (F32 * (7 * C // NH + 1) + step.itemsize(out) * C // NH),
         )
         for (sample0, sample1), (head0, head1), (row0, row1) in spans
     ]
     step.op(
-        "attention", "backward", attention_backward, grid, cost, layer,
+        "attention", "backward", attention_backward_of_halves if step.is_half(out) else attention_backward, grid, cost,
+        layer,
         dqkv=Reduce(dqkv, group), dout=Read(dout, group), qkv=Read(qkv, group), out=Read(out, group),
         lse=Read(lse, group), by=scores(C // NH, T, TS), strips=strips, T=T, TS=TS,
     )  # fmt: skip

@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from gpt2core.compile.bfloat16 import half, whole
 from gpt2core.compile.jit import kernel
 from gpt2core.compile.vector import exp32
 from gpt2core.step.builder import Builder
-from gpt2core.step.grid import F32, ROWS, Grid
+from gpt2core.step.grid import BF16, F32, ROWS, Grid
 from gpt2core.step.ops import Read, Tensor, Update, Write
-from gpt2core.step.signature import Matrix, TileInt
+from gpt2core.step.signature import Halves, Matrix, TileInt
 
 ONE = np.float32(1.0)
 # 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2u)): no cancellation for negative u, and one exponential.
@@ -34,6 +35,24 @@ def gelu_forward(out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
 
 
 @kernel
+def gelu_forward_to_halves(out: Halves, kept: Halves, inp: Matrix, row0: TileInt, row1: TileInt):
+    """Round rows [row0, row1) to bfloat16 and apply tanh-GELU.
+
+    Writes:   kept (N, M) bfloat16 =, the rounded input; out (N, M) bfloat16 =
+    Reads:    inp (N, M)
+    Maths:    that of `gelu_forward` on kept
+    Tiles:    disjoint row ranges are independent
+    Cost:     18 flop, 8 bytes per element
+    """
+    for n in range(row0, row1):
+        for i in range(inp.shape[1]):
+            rounded = half(inp[n, i])
+            x = whole(rounded)
+            kept[n, i] = rounded
+            out[n, i] = half(x / (ONE + exp32(-TWO_SCALE * (x + CUBIC * x * x * x))))
+
+
+@kernel
 def gelu_backward(dinp: Matrix, out: Matrix, row0: TileInt, row1: TileInt):
     """Compute the gradient of a GELU's input from that of its output, in place. Also recompute the output, which was
     not kept, in place of the input.
@@ -50,6 +69,24 @@ def gelu_backward(dinp: Matrix, out: Matrix, row0: TileInt, row1: TileInt):
             s = ONE / (ONE + exp32(-TWO_SCALE * (x + CUBIC * x * x * x)))
             out[n, i] = x * s
             dinp[n, i] *= s + x * s * (ONE - s) * TWO_SCALE * (ONE + CUBIC3 * x * x)
+
+
+@kernel
+def gelu_backward_of_halves(dinp: Halves, out: Halves, dout: Matrix, row0: TileInt, row1: TileInt):
+    """`gelu_backward` of a kept input in bfloat16, with the output's gradient elsewhere.
+
+    Writes:   dinp (N, M) bfloat16 =; out (N, M) bfloat16: on entry the input, on exit the output
+    Reads:    dout (N, M)
+    Maths:    that of `gelu_backward`
+    Tiles:    disjoint row ranges are independent
+    Cost:     27 flop, 10 bytes per element
+    """
+    for n in range(row0, row1):
+        for i in range(out.shape[1]):
+            x = whole(out[n, i])
+            s = ONE / (ONE + exp32(-TWO_SCALE * (x + CUBIC * x * x * x)))
+            out[n, i] = half(x * s)
+            dinp[n, i] = half(dout[n, i] * (s + x * s * (ONE - s) * TWO_SCALE * (ONE + CUBIC3 * x * x)))
 
 
 def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, inp: Tensor) -> None:
@@ -69,4 +106,24 @@ def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out:
     step.op(
         "gelu", "backward", gelu_backward, grid, grid.cost(ROWS, 27 * M, 4 * F32 * M), layer,
         dinp=Update(dinp, ROWS), out=Update(out, ROWS),
+    )  # fmt: skip
+
+
+def forward_to_halves(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: Tensor, inp: Tensor) -> None:
+    """Add the forward pass over a grid of rows, with output and kept input in bfloat16."""
+    M = step.shape(inp)[-1]
+    step.op(
+        "gelu", "forward", gelu_forward_to_halves, grid, grid.cost(ROWS, 18 * M, (F32 + 2 * BF16) * M), layer,
+        out=Write(out, ROWS), kept=Write(kept, ROWS), inp=Read(inp, ROWS),
+    )  # fmt: skip
+
+
+def backward_of_halves(
+    step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor, dout: Tensor
+) -> None:
+    """Add the backward pass from `dout` to `dinp` in bfloat16. It also turns the kept input into the output."""
+    M = step.shape(out)[-1]
+    step.op(
+        "gelu", "backward", gelu_backward_of_halves, grid, grid.cost(ROWS, 27 * M, (F32 + 3 * BF16) * M), layer,
+        dinp=Write(dinp, ROWS), out=Update(out, ROWS), dout=Read(dout, ROWS),
     )  # fmt: skip

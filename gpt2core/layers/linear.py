@@ -1,12 +1,18 @@
-"""Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it."""
+"""Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it.
 
+Inputs, outputs and their gradients are float32, or bfloat16 (`halves`) where products round their operands.
+"""
+
+from gpt2core.compile.bfloat16 import half, is_half, whole
 from gpt2core.compile.jit import address_of, kernel
-from gpt2core.gemm.multiply import multiply
+from gpt2core.gemm.multiply import multiply_halves
+from gpt2core.gemm.sizes import PANEL
+from gpt2core.layers.sizes import PART, PART_ROWS
 from gpt2core.step.builder import Builder
-from gpt2core.step.grid import F32, ROWS, Grid
+from gpt2core.step.grid import BF16, F32, ROWS, Grid
 from gpt2core.step.ops import Own, Product, Read, Tensor, Write, add_or_set
 from gpt2core.step.parameters import BLOCK, block_grid
-from gpt2core.step.signature import Matrix, Multiply, OwnMatrix, OwnVector, Scalar, TileInt, Vector
+from gpt2core.step.signature import Halves, Matrix, Multiply, OwnHalves, OwnMatrix, OwnVector, Scalar, TileInt, Vector
 
 
 @kernel
@@ -23,8 +29,8 @@ def matmul_forward(
     Source:   torch.nn.Linear
     """
     C, OC = inp.shape[1], out.shape[1]
-    multiply(
-        by, 0, 1, row1 - row0, OC, C,
+    multiply_halves(
+        by, is_half(inp), 0, 0, 1, row1 - row0, OC, C,
         address_of(inp, row0 * C), C, address_of(weight, 0), C, address_of(out, row0 * OC), OC, 0,
     )  # fmt: skip
     if bias.shape[0]:
@@ -44,8 +50,8 @@ def matmul_backward_input(dinp: Matrix, dout: Matrix, weight: Matrix, by: Multip
     Cost:     2*C*OC flop per row; 4*C*OC bytes per tile and 4*(C + OC) per row
     """
     C, OC = dinp.shape[1], dout.shape[1]
-    multiply(
-        by, 0, 0, row1 - row0, C, OC,
+    multiply_halves(
+        by, is_half(dout), 0, 0, 0, row1 - row0, C, OC,
         address_of(dout, row0 * OC), OC, address_of(weight, 0), C, address_of(dinp, row0 * C), C, 0,
     )  # fmt: skip
 
@@ -65,8 +71,8 @@ def matmul_backward_weight(
     Cost:     2*N*C flop per output; 4*N*C bytes per tile and 4*(N + C) per output
     """
     N, C, OC = inp.shape[0], inp.shape[1], dout.shape[1]
-    multiply(
-        by, 1, 0, out1 - out0, C, N,
+    multiply_halves(
+        by, is_half(dout), is_half(inp), 1, 0, out1 - out0, C, N,
         address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C, adds,
     )  # fmt: skip
     if dbias.shape[0]:
@@ -76,32 +82,124 @@ def matmul_backward_weight(
         for n in range(N):
             row = dout[n, out0:out1]
             for o in range(out1 - out0):
-                sums[o] += row[o]
+                sums[o] += whole(row[o])
+
+
+@kernel
+def matmul_forward_of_halves(
+    out: Matrix, inp: Halves, weight: Matrix, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
+):
+    """`matmul_forward` of an input in bfloat16."""
+    matmul_forward(out, inp, weight, bias, by, row0, row1)
+
+
+@kernel
+def matmul_forward_to_halves(
+    out: Halves, inp: Matrix, weight: Matrix, rounded: OwnHalves, part: OwnVector, by: Multiply, rows: Scalar,
+    columns: Scalar, row0: TileInt, row1: TileInt,
+):  # fmt: skip
+    """Apply a linear layer without bias to rows [row0, row1). Its output is rounded to bfloat16.
+
+    As many `rows` and `columns` are computed at a time as a core's cache holds. The rows are rounded once for all
+    columns.
+
+    Writes:   out (N, OC) bfloat16 =; rounded (at least rows, C, at least), part (at least rows * columns,)
+    Reads:    inp (N, C), weight (OC, C)
+    Maths:    out = inp @ weight.T
+    Tiles:    disjoint row ranges are independent
+    Cost:     2*C*OC flop per row; 4*C*OC bytes per tile and 4*C + 2*OC per row
+    Source:   torch.nn.Linear under torch.autocast
+    """
+    C, OC = inp.shape[1], out.shape[1]
+    for n0 in range(row0, row1, rows):
+        some = min(rows, row1 - n0)
+        for n in range(some):
+            row, to = inp[n0 + n], rounded[n]
+            for c in range(C):
+                to[c] = half(row[c])
+            to[C:] = 0
+        for o0 in range(0, OC, columns):
+            width = min(columns, OC - o0)
+            multiply_halves(
+                by, 1, 0, 0, 1, some, width, C,
+                address_of(rounded, 0), rounded.shape[1], address_of(weight, o0 * C), C, address_of(part, 0), width, 0,
+            )  # fmt: skip
+            for n in range(some):
+                row, to = part[n * width : (n + 1) * width], out[n0 + n, o0 : o0 + width]
+                for o in range(width):
+                    to[o] = half(row[o])
+
+
+@kernel
+def matmul_backward_input_of_halves(
+    dinp: Matrix, dout: Halves, weight: Matrix, by: Multiply, row0: TileInt, row1: TileInt
+):
+    """`matmul_backward_input` of a gradient in bfloat16."""
+    matmul_backward_input(dinp, dout, weight, by, row0, row1)
+
+
+@kernel
+def matmul_backward_weight_of_half_gradients(
+    dweight: OwnMatrix, dbias: OwnVector, dout: Halves, inp: Matrix, by: Multiply, out0: TileInt, out1: TileInt,
+    to: TileInt, adds: Scalar,
+):  # fmt: skip
+    """`matmul_backward_weight` of an output's gradient in bfloat16."""
+    matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds)
+
+
+@kernel
+def matmul_backward_weight_of_half_inputs(
+    dweight: OwnMatrix, dbias: OwnVector, dout: Matrix, inp: Halves, by: Multiply, out0: TileInt, out1: TileInt,
+    to: TileInt, adds: Scalar,
+):  # fmt: skip
+    """`matmul_backward_weight` of an input in bfloat16."""
+    matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds)
 
 
 def forward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
     out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None,
 ) -> None:  # fmt: skip
-    """Add a linear layer over a grid of rows."""
+    """Add a linear layer over a grid of rows. Its input may be bfloat16."""
     OC, C = step.shape(weight)
+    half_inp = step.is_half(inp)
     step.op(
-        name, "forward", matmul_forward, grid, grid.cost(ROWS, 2 * OC * C, F32 * (OC + C), F32 * OC * C), layer,
+        name, "forward", matmul_forward_of_halves if half_inp else matmul_forward, grid,
+        grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
         out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
-        by=Product(0, 1, grid.longest(ROWS), OC, C),
+        by=Product(0, 1, grid.longest(ROWS), OC, C, half_a=int(half_inp)),
+    )  # fmt: skip
+
+
+def forward_to_halves(
+    step: Builder, name: str, grid: Grid, layer: int | None, *,
+    out: Tensor, inp: Tensor, weight: Tensor, rounded: Own, part: Own,
+) -> None:  # fmt: skip
+    """Add a linear layer without bias over a grid of rows. Its output is bfloat16. `rounded`: PART_ROWS rows for those
+    of the input, their length even; `part`: at least PART float32.
+    """
+    OC, C = step.shape(weight)
+    rows = min(grid.longest(ROWS), PART_ROWS)
+    columns = min(OC, PART // rows // PANEL * PANEL)
+    step.op(
+        name, "forward", matmul_forward_to_halves, grid,
+        grid.cost(ROWS, 2 * OC * C, F32 * C + BF16 * OC, F32 * OC * C), layer,
+        out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), rounded=rounded, part=part,
+        by=Product(0, 1, rows, columns, C, half_a=1), rows=rows, columns=columns,
     )  # fmt: skip
 
 
 def backward_input(
     step: Builder, name: str, grid: Grid, layer: int | None, *, dinp: Tensor, dout: Tensor, weight: Tensor
 ) -> None:
-    """Add the gradient of a linear layer's input over a grid of rows."""
+    """Add the gradient of a linear layer's input over a grid of rows. The output's gradient may be bfloat16."""
     OC, C = step.shape(weight)
+    half_dout = step.is_half(dout)
     step.op(
-        f"{name}_dinp", "backward", matmul_backward_input, grid,
-        grid.cost(ROWS, 2 * OC * C, F32 * (OC + C), F32 * OC * C), layer,
+        f"{name}_dinp", "backward", matmul_backward_input_of_halves if half_dout else matmul_backward_input, grid,
+        grid.cost(ROWS, 2 * OC * C, step.itemsize(dout) * OC + F32 * C, F32 * OC * C), layer,
         dinp=Write(dinp, ROWS), dout=Read(dout, ROWS), weight=Read(weight),
-        by=Product(0, 0, grid.longest(ROWS), C, OC),
+        by=Product(0, 0, grid.longest(ROWS), C, OC, half_a=int(half_dout)),
     )  # fmt: skip
 
 
@@ -109,12 +207,23 @@ def backward_weight(
     step: Builder, name: str, layer: int | None, *,
     weight: Tensor, dweight: Tensor | Own, dbias: Tensor | Own | None, dout: Tensor, inp: Tensor, adds: bool,
 ) -> None:  # fmt: skip
-    """Add the gradient of a linear layer's weight and bias over all rows, block by block of the weight."""
+    """Add the gradient of a linear layer's weight and bias over all rows, block by block of the weight. Either the
+    output's gradient or the input may be bfloat16.
+    """
     N, C = step.shape(inp)
     grid = block_grid(step, weight, own=isinstance(dweight, Own))
+    half_dout, half_inp = step.is_half(dout), step.is_half(inp)
     step.op(
-        f"{name}_dweight", "backward", matmul_backward_weight, grid,
-        grid.cost(BLOCK, 2 * C * N, F32 * (C + N), F32 * C * N), layer, filler=True,
+        f"{name}_dweight", "backward", BACKWARD_WEIGHT[half_dout, half_inp], grid,
+        grid.cost(BLOCK, 2 * C * N, F32 * C + step.itemsize(dout) * N, step.itemsize(inp) * C * N), layer, filler=True,
         dweight=add_or_set(adds, dweight, BLOCK), dbias=dbias and add_or_set(adds, dbias, BLOCK),
-        dout=Read(dout), inp=Read(inp), by=Product(1, 0, grid.longest(BLOCK), C, N), adds=int(adds),
+        dout=Read(dout), inp=Read(inp),
+        by=Product(1, 0, grid.longest(BLOCK), C, N, half_a=int(half_dout), half_b=int(half_inp)), adds=int(adds),
     )  # fmt: skip
+
+
+BACKWARD_WEIGHT = {  # by whether the output's gradient and the input are bfloat16
+    (False, False): matmul_backward_weight,
+    (True, False): matmul_backward_weight_of_half_gradients,
+    (False, True): matmul_backward_weight_of_half_inputs,
+}

@@ -35,7 +35,7 @@ from gpt2core.step.ops import (
 )
 from gpt2core.step.regions import Regions, Touch
 from gpt2core.step.signature import Array, Integer, Kernel, Kind, Multiplier, signature
-from gpt2core.step.tensors import ITEMSIZE, ArenaPlan, TensorSpec
+from gpt2core.step.tensors import HALF, ITEMSIZE, ArenaPlan, TensorSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +62,25 @@ class Builder:
 
     def shape(self, tensor: Tensor) -> tuple[int, ...]:
         """Shape of a tensor, or of one layer of it. Raises GraphError if there is none."""
-        if tensor.name not in self._place:
-            raise GraphError(f"there is no tensor {tensor.name}")
-        shape = self._place[tensor.name][2].shape
+        shape = self._spec(tensor).shape
         if tensor.layer is None:
             return shape
         if not 0 <= tensor.layer < shape[0]:
             raise GraphError(f"{tensor} does not exist: {tensor.name} has {shape[0]} layers")
         return shape[1:]
+
+    def is_half(self, tensor: Tensor) -> bool:
+        """Whether a tensor is bfloat16."""
+        return self._spec(tensor).dtype == HALF
+
+    def itemsize(self, tensor: Tensor) -> int:
+        """Bytes of an element."""
+        return ITEMSIZE[self._spec(tensor).dtype]
+
+    def _spec(self, tensor: Tensor) -> TensorSpec:
+        if tensor.name not in self._place:
+            raise GraphError(f"there is no tensor {tensor.name}")
+        return self._place[tensor.name][2]
 
     def _extent(self, of: Tensor | Arena) -> tuple[str, int, int, int]:
         """Location of a tensor or an arena: arena, first byte, rows, bytes of a row."""

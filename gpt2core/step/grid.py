@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gpt2core.spec.errors import GraphError
 
-F32, F64 = 4, 8  # bytes
+BF16, F32, F64 = 2, 4, 8  # bytes
 ROWS = "row0:row1"  # the rows of a tile, in most grids
 
 Range = tuple[int, int]

@@ -111,16 +111,21 @@ class Own:
 
 @dataclass(frozen=True)
 class Product:
-    """What computes C (m, n) = op(A) (m, k) @ op(B) (k, n); m of the largest tile, op transposes if set."""
+    """What computes C (m, n) = op(A) (m, k) @ op(B) (k, n); m of the largest tile, op transposes if set. `half_a`,
+    `half_b`: the matrix is bfloat16 in memory.
+    """
 
     trans_a: int
     trans_b: int
     m: int
     n: int
     k: int
+    half_a: int = 0
+    half_b: int = 0
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k} {'nt'[self.trans_a]}{'nt'[self.trans_b]}"
+        halves = "".join(f" {name} bf16" for name, half in (("A", self.half_a), ("B", self.half_b)) if half)
+        return f"{self.m}x{self.n}x{self.k} {'nt'[self.trans_a]}{'nt'[self.trans_b]}{halves}"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from gpt2core.step.tensors import HALF
+
 
 @dataclass(frozen=True)
 class Array:
@@ -50,6 +52,8 @@ Int64s = Annotated[Any, Array("int64", 1)]
 Int64Matrix = Annotated[Any, Array("int64", 2)]
 OwnInt64s = Annotated[Any, Array("int64", 1, own=True)]
 UInt16s = Annotated[Any, Array("uint16", 1)]
+Halves = Annotated[Any, Array(HALF, 2)]
+OwnHalves = Annotated[Any, Array(HALF, 2, own=True)]
 Scalar = Annotated[Any, Integer("op")]
 TileInt = Annotated[Any, Integer("tile")]
 TileInts = Annotated[Any, Integer("all")]

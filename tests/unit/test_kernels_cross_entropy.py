@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gpt2core.layers.loss import cross_entropy, mean_loss
+from gpt2core.layers.loss import cross_entropy, cross_entropy_of_halves, mean_loss
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 2e-6, "atol": 2e-7}
@@ -78,6 +78,32 @@ def test_nan_reaches_its_rows_loss(golden: Load, column: int) -> None:
     assert np.isnan(loss[3])
     assert np.isfinite(np.delete(loss, 3)).all()
     assert np.isfinite(np.delete(dlogits, 3, axis=0)).all()
+
+
+@pytest.mark.parametrize("micros", [1, 3])
+def test_logits_in_bfloat16(golden: Load, micros: int) -> None:
+    """The loss and gradient of the same logits as float32; the gradient rounded to bfloat16, to 2**-8 of its value."""
+    g = golden("cross_entropy")
+    halves = g["logits"].view(np.uint16)[:, 1::2].copy()  # truncated
+    wanted = (halves.astype(np.uint32) << 16).view(np.float32)
+    loss, got_loss, before = np.empty(7, np.float32), np.full(7, -7, np.float32), halves.copy()
+    cross_entropy(wanted, loss, g["targets"], V, micros, 0, 7)
+    cross_entropy_of_halves(halves, got_loss, np.empty(V, np.float32), g["targets"], V, micros, 2, 6)
+    np.testing.assert_allclose(got_loss[2:6], loss[2:6], **CLOSE)
+    got = (halves.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_allclose(got[2:6], wanted[2:6], rtol=2**-8, atol=1e-9)
+    assert not got[2:6, V:].any()
+    assert (got_loss[[0, 1, 6]] == -7).all()
+    np.testing.assert_array_equal(halves[[0, 1, 6]], before[[0, 1, 6]])
+
+
+def test_nan_reaches_the_loss_of_logits_in_bfloat16(golden: Load) -> None:
+    g = golden("cross_entropy")
+    halves, loss = g["logits"].view(np.uint16)[:, 1::2].copy(), np.empty(7, np.float32)
+    halves[3, 20] = 0x7FC0
+    cross_entropy_of_halves(halves, loss, np.empty(V, np.float32), g["targets"], V, 1, 0, 7)
+    assert np.isnan(loss[3])
+    assert np.isfinite(np.delete(loss, 3)).all()
 
 
 def test_mean_loss_is_summed_in_float64_and_set_in_its_step_only() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpt2core.compile.jit import kernel
 from gpt2core.compile.vector import exp32
-from gpt2core.layers.gelu import gelu_backward, gelu_forward
+from gpt2core.layers.gelu import gelu_backward, gelu_backward_of_halves, gelu_forward, gelu_forward_to_halves
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 2e-6, "atol": 2e-6}
@@ -66,6 +66,36 @@ def test_backward_is_accurate_everywhere() -> None:
     gelu_backward(dinp, x[None].copy(), 0, 1)
     at, eps = x.astype(np.float64), 1e-5
     np.testing.assert_allclose(dinp[0], (exact_gelu(at + eps) - exact_gelu(at - eps)) / (2 * eps), rtol=0, atol=2e-6)
+
+
+def halves(values: np.ndarray) -> np.ndarray:
+    """The nearest bfloat16 as uint16, by float64 arithmetic on the bits; of finite values."""
+    bits = values.astype(np.float32).view(np.uint32).astype(np.float64)
+    return np.rint(bits / 65536).astype(np.uint16)
+
+
+def floats(values: np.ndarray) -> np.ndarray:
+    return (values.astype(np.uint32) << 16).view(np.float32)
+
+
+def test_in_bfloat16_it_is_that_of_the_rounded_input(golden: Load) -> None:
+    """Forward and backward: exactly the float32 kernels' results on the same values, rounded."""
+    g = golden("gelu")
+    rounded = floats(halves(g["inp"]))
+    out, dinp, exact = np.empty_like(rounded), g["dout"].copy(), rounded.copy()
+    gelu_forward(out, rounded, 0, 7)
+    gelu_backward(dinp, exact, 0, 7)
+    got, kept, gradient = np.full((3, *rounded.shape), 7, np.uint16)
+    gelu_forward_to_halves(got, kept, g["inp"], 1, 6)
+    np.testing.assert_array_equal(kept[1:6], halves(rounded)[1:6])
+    np.testing.assert_allclose(floats(got[1:6]), out[1:6], rtol=2**-8, atol=1e-30)
+    assert (halves(out)[1:6] == got[1:6]).mean() > 0.99  # the two kernels may fuse products differently
+    gelu_backward_of_halves(gradient, kept, g["dout"], 1, 6)
+    np.testing.assert_allclose(floats(kept[1:6]), exact[1:6], rtol=2**-8, atol=1e-30)
+    np.testing.assert_allclose(floats(gradient[1:6]), dinp[1:6], rtol=2**-8, atol=1e-30)
+    assert (halves(dinp)[1:6] == gradient[1:6]).mean() > 0.99
+    for array in (got, kept, gradient):
+        assert (array[[0, 6]] == 7).all()
 
 
 def test_far_out_it_is_zero_or_the_identity() -> None:

@@ -7,7 +7,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gpt2core.layers.linear import matmul_backward_input, matmul_backward_weight, matmul_forward
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm.multiply import new_scratch
+from gpt2core.layers.linear import (
+    matmul_backward_input,
+    matmul_backward_input_of_halves,
+    matmul_backward_weight,
+    matmul_backward_weight_of_half_gradients,
+    matmul_backward_weight_of_half_inputs,
+    matmul_forward,
+    matmul_forward_of_halves,
+    matmul_forward_to_halves,
+)
 
 Load = Callable[[str], dict[str, np.ndarray]]
 By = Callable[..., tuple[int, int, int, int]]
@@ -71,3 +82,61 @@ def test_nan_is_not_lost(golden: Load, by: By) -> None:
     matmul_forward(out, inp, g["weight"], g["bias"], by(40), 0, 7)
     assert np.isnan(out[3]).all()
     assert np.isfinite(np.delete(out, 3, axis=0)).all()
+
+
+# --- bfloat16 in memory: the bits of float32 with the same values
+
+
+def halves(values: np.ndarray) -> np.ndarray:
+    """The upper halves: truncated to bfloat16."""
+    return values.astype(np.float32).view(np.uint16)[..., 1::2].copy()
+
+
+def floats(values: np.ndarray) -> np.ndarray:
+    return (values.astype(np.uint32) << 16).view(np.float32)
+
+
+def nearest(values: np.ndarray) -> np.ndarray:
+    return np.rint(values.view(np.uint32).astype(np.float64) / 65536).astype(np.uint16)
+
+
+def test_inputs_and_gradients_in_bfloat16(golden: Load) -> None:
+    g = golden("matmul")
+    words, scratch = new_scratch()
+    by = gemm.own("bf16").by(0, scratch)
+    inp, dout = halves(g["inp"]), halves(g["dout"])
+    out, same_out = np.full((2, *g["dout"].shape), -7, np.float32)
+    matmul_forward_of_halves(out, inp, g["weight"], g["bias"], by, 1, 6)
+    matmul_forward(same_out, floats(inp), g["weight"], g["bias"], by, 1, 6)
+    assert out.tobytes() == same_out.tobytes()
+    dinp, same_dinp = np.full((2, *g["inp"].shape), -7, np.float32)
+    matmul_backward_input_of_halves(dinp, dout, g["weight"], by, 1, 6)
+    matmul_backward_input(same_dinp, floats(dout), g["weight"], by, 1, 6)
+    assert dinp.tobytes() == same_dinp.tobytes()
+    for kernel, given in (
+        (matmul_backward_weight_of_half_gradients, (dout, floats(inp))),
+        (matmul_backward_weight_of_half_inputs, (floats(dout), inp)),
+    ):
+        dweight, same_dweight = np.full((2, *g["weight"].shape), np.nan, np.float32)
+        dbias, same_dbias = np.full((2, len(g["bias"])), np.nan, np.float32)
+        kernel(dweight, dbias, *given, by, 13, 40, 13, 0)
+        matmul_backward_weight(same_dweight, same_dbias, floats(dout), floats(inp), by, 13, 40, 13, 0)
+        assert dweight.tobytes() == same_dweight.tobytes()
+        assert dbias.tobytes() == same_dbias.tobytes()
+    del words
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(7, 40), (2, 16), (3, 7)])
+def test_an_output_in_bfloat16_is_rounded(golden: Load, rows: int, columns: int) -> None:
+    """In parts of so many rows and columns: the bits of the whole product, rounded to nearest."""
+    g = golden("matmul")
+    words, scratch = new_scratch()
+    by = gemm.own("bf16").by(0, scratch)
+    whole = np.empty_like(g["dout"])
+    matmul_forward(whole, g["inp"], g["weight"], NONE, by, 0, 7)
+    out = np.full(whole.shape, 7, np.uint16)
+    rounded, part = np.full((rows, g["inp"].shape[1] + 2), 0x7FC0, np.uint16), np.empty(rows * columns, np.float32)
+    matmul_forward_to_halves(out, g["inp"], g["weight"], rounded, part, by, rows, columns, 1, 7)
+    np.testing.assert_array_equal(out[1:], nearest(whole)[1:])
+    assert (out[0] == 7).all()
+    del words

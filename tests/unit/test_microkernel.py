@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpt2core.compile import bfloat16
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, tiles
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
-from gpt2core.gemm.packing import DOT_BF16, GROUPS, pair
+from gpt2core.gemm.packing import DOT_BF16, GROUPS, pack_for_tiles, pair
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH, PRODUCT_SCRATCH
 from gpt2core.step.tensors import ALIGN
 
@@ -56,8 +57,15 @@ def add_product(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
     multiply(by, trans_a, trans_b, m, n, k, address_of(a, 0), lda, address_of(b, 0), ldb, address_of(c, 0), ldc, 1)
 
 
-def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b: int) -> np.ndarray:
-    """op(A) @ op(B) by our own code, which must not write outside C or scratch, read C, or rely on clean scratch."""
+def halves(values: np.ndarray) -> np.ndarray:
+    """The upper halves of float32, as bfloat16 lie in memory."""
+    return np.ascontiguousarray(values).view(np.uint16)[..., 1::2].copy()
+
+
+def product(
+    library: gemm.Library, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b: int, half_a: int = 0, half_b: int = 0
+) -> np.ndarray:
+    """op(A) @ op(B), which must not write outside C or scratch, read C, or rely on clean scratch."""
     m, k, n = *a.shape, b.shape[1]
     words = np.full(PRODUCT_SCRATCH + 2 * GUARD, -1, np.int32)  # NaN
     begin = -words.ctypes.data % ALIGN // 4 + ALIGN
@@ -66,8 +74,9 @@ def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b:
     c[-1], c[0] = 7, 7
     given_a = np.ascontiguousarray(a.T if trans_a else a)
     given_b = np.ascontiguousarray(b.T if trans_b else b)
-    by = OWN[precision].by(n, scratch)
-    time_product(by, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel())
+    given_a, given_b = halves(given_a) if half_a else given_a, halves(given_b) if half_b else given_b
+    by = library.by(n, scratch)
+    time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel())
     assert (c[0] == 7).all()
     assert (c[-1] == 7).all()
     assert (words[:begin] == -1).all()
@@ -78,7 +87,7 @@ def product(precision: str, a: np.ndarray, b: np.ndarray, trans_a: int, trans_b:
 def check(precision: str, m: int, n: int, k: int, trans_a: int, trans_b: int, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     a, b = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
-    got = product(precision, a, b, trans_a, trans_b)
+    got = product(OWN[precision], a, b, trans_a, trans_b)
     x, y = (a, b) if precision == "fp32" else (bf16(a), bf16(b))
     bound = np.abs(x).astype(np.float64) @ np.abs(y).astype(np.float64)
     error = np.abs(got - x.astype(np.float64) @ y.astype(np.float64))
@@ -90,6 +99,79 @@ def check(precision: str, m: int, n: int, k: int, trans_a: int, trans_b: int, se
 @pytest.mark.parametrize(("m", "n", "k"), SHAPES)
 def test_product(precision, m, n, k, trans_a, trans_b):
     check(precision, m, n, k, trans_a, trans_b)
+
+
+BF16 = {name: library for name, library in OWN.items() if name != "fp32"}
+BF16 |= {library.name: library for library in gemm.available("bf16") if library.name == "mkl"}
+WHERE = [(1, 0, 0, 0), (1, 0, 0, 1), (1, 0, 1, 0), (1, 0, 1, 1), (0, 1, 0, 0), (0, 1, 1, 0), (1, 1, 0, 0), (1, 1, 1, 0)]
+
+
+def check_halves(
+    library: gemm.Library, m: int, n: int, k: int, half_a: int, half_b: int, trans_a: int, trans_b: int
+) -> None:
+    """The same bits from bfloat16 and from float32 of the same values."""
+    k += k % 2 if half_a and not trans_a else 0  # rows without gaps, of whole pairs
+    rng = np.random.default_rng(5)
+    a, b = (bf16(rng.standard_normal(shape, dtype=np.float32)) for shape in ((m, k), (k, n)))
+    got = product(library, a, b, trans_a, trans_b, half_a, half_b)
+    assert got.tobytes() == product(library, a, b, trans_a, trans_b).tobytes()
+
+
+@pytest.mark.parametrize("library", BF16)
+@pytest.mark.parametrize(("half_a", "half_b", "trans_a", "trans_b"), WHERE)
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_product_of_bfloat16_in_memory(library, m, n, k, half_a, half_b, trans_a, trans_b):
+    check_halves(BF16[library], m, n, k, half_a, half_b, trans_a, trans_b)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    library=st.sampled_from(list(BF16)), where=st.sampled_from(WHERE),
+    m=st.integers(1, 40), n=st.integers(1, 130), k=st.integers(1, 90),
+)  # fmt: skip
+def test_any_shape_of_bfloat16_in_memory(library, where, m, n, k):
+    check_halves(BF16[library], m, n, k, *where)
+
+
+@runtime
+def packed_for_tiles(words, words_row, source, stride, transposed, count, depth, half):
+    pack_for_tiles(
+        address_of(words, 0), words_row, address_of(source, 0), stride, transposed, count, depth, half
+    )  # fmt: skip
+
+
+@runtime
+def packed_panel(panel, b, ldb, trans_b, half_b, depth, length, columns):
+    tiles.pack_panel(address_of(panel, 0), address_of(b, 0), ldb, trans_b, half_b, depth, length, columns)
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize(("count", "depth"), [(32, 64), (17, 33), (3, 2), (50, 70)])
+def test_rows_for_tile_registers(count, depth, transposed):
+    """Packed alike from bfloat16 and float32; on processors without tile registers too."""
+    values = bf16(np.random.default_rng(6).standard_normal((depth, count) if transposed else (count, depth)))
+    length, rows = -(-depth // 32) * 16, -(-count // 16) * 16
+    of_halves, of_floats = np.zeros((2, rows, length), np.int32)
+    for words, source, half_a in ((of_halves, halves(values), 1), (of_floats, values, 0)):
+        room = np.zeros(words.size + ALIGN, np.int32)
+        first = -room.ctypes.data % ALIGN // 4
+        at = room[first : first + words.size]
+        packed_for_tiles(at, 4 * length, source.ravel(), values.shape[1], transposed, count, depth, half_a)
+        words[:] = at.reshape(words.shape)
+    assert of_floats[:count].any()
+    assert of_halves[:count].tobytes() == of_floats[:count].tobytes()
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(64, PANEL), (33, PANEL), (7, 5), (70, 40)])
+def test_panels_for_tile_registers(depth, columns):
+    values, length = bf16(np.random.default_rng(7).standard_normal((depth, columns))), -(-depth // 32) * 16
+    found = []
+    for source, half_b in ((halves(values), 1), (values, 0)):
+        room = np.zeros(length * PANEL + ALIGN, np.int32)
+        first = -room.ctypes.data % ALIGN // 4
+        packed_panel(room[first:], source.ravel(), columns, 0, half_b, depth, length, columns)
+        found.append(room[first : first + length * PANEL].tobytes())
+    assert found[0] == found[1] != bytes(4 * length * PANEL)
 
 
 @settings(max_examples=60, deadline=None)
@@ -130,9 +212,9 @@ def test_a_row_does_not_depend_on_its_neighbours(precision):
     """A tile of many rows and a tile of one give the same bits."""
     rng = np.random.default_rng(3)
     a, b = rng.standard_normal((19, 70), dtype=np.float32), rng.standard_normal((70, 50), dtype=np.float32)
-    whole = product(precision, a, b, 0, 0)
+    whole = product(OWN[precision], a, b, 0, 0)
     for i in (0, 7, 8, 18):
-        assert product(precision, a[i : i + 1], b, 0, 0).tobytes() == whole[i : i + 1].tobytes()
+        assert product(OWN[precision], a[i : i + 1], b, 0, 0).tobytes() == whole[i : i + 1].tobytes()
 
 
 STATE_IN_USE = bytes.fromhex("b901000000 0f01d0 48c1e220 4809d0 c3")  # XGETBV with 1 in ECX, as a function
@@ -148,6 +230,26 @@ def test_tile_registers_are_released():
     in_use = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
     check("bf16", 33, 49, 65, 0, 0)
     assert not in_use() & TILE_STATE
+
+
+@runtime
+def converted(values, to, back):
+    for i in range(len(values)):
+        to[i] = bfloat16.half(values[i])
+        back[i] = bfloat16.whole(to[i]) + bfloat16.whole(np.float32(0))
+
+
+def test_conversion_to_bfloat16_in_memory():
+    values = np.random.default_rng(8).integers(0, 1 << 32, 20_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    values = np.concatenate([values[~np.isnan(values)], [np.inf, -np.inf, 3.4e38, 1.0, 0.0]]).astype(np.float32)
+    values = values[(np.abs(values) >= 2**-126) | (values == 0)]  # processors may flush others to zero
+    to, back = np.empty(len(values), np.uint16), np.empty_like(values)
+    converted(values, to, back)
+    np.testing.assert_array_equal(back, bf16(values))
+    np.testing.assert_array_equal(to, halves(bf16(values)))
+    payloads = np.array([0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000], np.uint32).view(np.float32)
+    converted(payloads, to, back)
+    assert np.isnan(back[:4]).all()
 
 
 @runtime
@@ -180,7 +282,7 @@ def test_nan_stays_nan():
     a = np.ones((9, 10), np.float32)
     a[4, 9] = np.nan
     for precision in OWN:
-        got = product(precision, a, np.ones((10, 50), np.float32), 0, 1)
+        got = product(OWN[precision], a, np.ones((10, 50), np.float32), 0, 1)
         assert np.isnan(got[4]).all()
         assert (np.delete(got, 4, axis=0) == 10).all()
 

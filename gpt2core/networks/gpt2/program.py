@@ -5,9 +5,9 @@ Ops follow each other as in a plain loop nest; what may overlap follows from the
 
 from __future__ import annotations
 
-from gpt2core.layers import attention, embedding, gelu, layernorm, linear, residual
+from gpt2core.layers import attention, embedding, gelu, layernorm, linear, residual, rounding
 from gpt2core.networks import language
-from gpt2core.networks.gpt2.tensors import lag, model_of
+from gpt2core.networks.gpt2.tensors import halves, lag, model_of
 from gpt2core.optimizers.update import update
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -25,7 +25,8 @@ LINEAR = {
     "fc_projection": ("fcprojw", "fcprojb"),
     "logits": ("wte", ""),
 }
-STRIPS, GRADIENT = Own("strips"), Own("gradient")
+STRIPS, GRADIENT, PART = Own("strips"), Own("gradient"), Own("part")
+WIDE = Tensor("wide")  # with bfloat16, what products give before it is rounded to a part of `hidden`
 
 
 class Gpt2:
@@ -42,7 +43,7 @@ class Gpt2:
         slices = slicing.cut(self.config)
         self.cut, self.slices = slices, slicing.grid(slices)
         self.token_slice = slicing.sizes(self.config)[1]
-        self.lag = lag(config)
+        self.lag, self.halves = lag(config), halves(config)
         self.keeps_gradients = config.fused != "all"
 
     def add(self) -> None:
@@ -65,8 +66,14 @@ class Gpt2:
         self.fuse(2)
         for layer in range(L):
             self.layer_forward(layer)
-        self.linear("logits", None, Tensor("logits"), self.branch(final))
-        language.mean_loss(self.step, self.config, self.slices)
+        if self.halves:
+            linear.forward_to_halves(
+                self.step, "logits", self.slices, None,
+                out=Tensor("logits"), inp=self.branch(final), weight=Tensor("wte"), rounded=Own("rounded"), part=PART,
+            )  # fmt: skip
+        else:
+            self.linear("logits", None, Tensor("logits"), self.branch(final))
+        language.mean_loss(self.step, self.config, self.slices, PART if self.halves else None)
         self.linear_dinp("logits", None, self.dnormed(final), Tensor("logits"))
         self.layernorm_backward(final)
         self.fuse(2)
@@ -79,19 +86,27 @@ class Gpt2:
 
     def layer_forward(self, layer: int) -> None:
         ln1, ln2 = 2 * layer, 2 * layer + 1
-        activated = Tensor("hidden", layer + 1)  # the next layer has not written its own yet
+        attended = Tensor("attended", layer)
+        hidden, activated = Tensor("hidden", layer), Tensor("hidden", layer + 1)  # not yet the next layer's own
         self.linear("qkv", layer, Tensor("qkv", layer), self.branch(ln1))
         attention.forward(
             self.step, self.slices, layer,
-            out=Tensor("attended", layer), lse=Tensor("lse", layer), qkv=Tensor("qkv", layer),
+            out=Tensor("dattended") if self.halves else attended, lse=Tensor("lse", layer), qkv=Tensor("qkv", layer),
             strips=STRIPS, T=self.config.seq, TS=self.token_slice,
         )  # fmt: skip
-        self.linear("projection", layer, self.branch(ln1), Tensor("attended", layer))
+        if self.halves:
+            rounding.forward(self.step, "round", self.slices, layer, out=attended, inp=Tensor("dattended"))
+            self.fuse(2)
+        self.linear("projection", layer, self.branch(ln1), attended)
         self.residual(layer, ln1)
         self.layernorm(ln2)
         self.fuse(3)
-        self.linear("fc", layer, Tensor("hidden", layer), self.branch(ln2))
-        gelu.forward(self.step, self.slices, layer, out=activated, inp=Tensor("hidden", layer))
+        if self.halves:
+            self.linear("fc", layer, WIDE, self.branch(ln2))
+            gelu.forward_to_halves(self.step, self.slices, layer, out=activated, kept=hidden, inp=WIDE)
+        else:
+            self.linear("fc", layer, hidden, self.branch(ln2))
+            gelu.forward(self.step, self.slices, layer, out=activated, inp=hidden)
         self.fuse(2)
         self.linear("fc_projection", layer, self.branch(ln2), activated)
         self.residual(layer, ln2)
@@ -102,10 +117,15 @@ class Gpt2:
         ln1, ln2 = 2 * layer, 2 * layer + 1
         after, middle = Tensor("residual", ln2 + 1), Tensor("residual", ln2)  # their gradients, once computed
         dqkv, dhidden = Tensor("qkv", layer + 1), Tensor("hidden", layer + self.lag)  # later layers need them no more
-        self.linear_dinp("fc_projection", layer, dhidden, after)
-        gelu.backward(self.step, self.slices, layer, dinp=dhidden, out=Tensor("hidden", layer))
+        hidden = Tensor("hidden", layer)
+        if self.halves:
+            self.linear_dinp("fc_projection", layer, WIDE, after)
+            gelu.backward_of_halves(self.step, self.slices, layer, dinp=dhidden, out=hidden, dout=WIDE)
+        else:
+            self.linear_dinp("fc_projection", layer, dhidden, after)
+            gelu.backward(self.step, self.slices, layer, dinp=dhidden, out=hidden)
         self.fuse(2)
-        self.linear_dweight("fc_projection", layer, after, Tensor("hidden", layer))
+        self.linear_dweight("fc_projection", layer, after, hidden)
         self.linear_dinp("fc", layer, self.dnormed(ln2), dhidden)
         self.layernorm_backward(ln2)
         self.fuse(2)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 
-from gpt2core.layers.sizes import ATTENTION_BLOCK
+from gpt2core.layers.sizes import ATTENTION_BLOCK, PART, PART_ROWS
 from gpt2core.networks import token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.step import slicing
-from gpt2core.step.tensors import TensorSpec
+from gpt2core.step.tensors import HALF, TensorSpec
 
 
 def model_of(config: TrainConfig) -> ModelConfig:
@@ -69,6 +69,11 @@ def lag(config: TrainConfig) -> int:
     return 1 if config.threads <= 2 else 2
 
 
+def halves(config: TrainConfig) -> bool:
+    """Whether what mostly products read is bfloat16, since they round it (docs/decisions/0024)."""
+    return config.precision == "bf16"
+
+
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L.
 
@@ -82,6 +87,7 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     """
     model = model_of(config)
     L, C, NH, N, after = model.layers, model.channels, model.heads, config.batch * config.seq, lag(config)
+    kind = HALF if halves(config) else "float32"
     return [
         *token_rows.specs(config),
         TensorSpec("residual", (2 * (L + after) + 1, N, C)),
@@ -89,19 +95,27 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("rstd", (2 * L + 1, N)),
         TensorSpec("qkv", (L + 1, N, 3 * C)),
         TensorSpec("lse", (L, N, NH)),
-        TensorSpec("attended", (L, N, C)),
-        TensorSpec("hidden", (L + after, N, 4 * C)),
-        TensorSpec("logits", (N, model.padded_vocab)),
+        TensorSpec("attended", (L, N, C), kind),
+        TensorSpec("hidden", (L + after, N, 4 * C), kind),
+        TensorSpec("logits", (N, model.padded_vocab), kind),
         TensorSpec("loss", (N,)),
     ]
 
 
 def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
-    """The gradient of attention's output, partial sums, scratch for each thread."""
+    """The gradient of attention's output, partial sums, scratch for each thread; and what is then rounded to
+    `attended` (in `dattended`), `hidden` and `logits`.
+    """
     model = model_of(config)
     L, C, N = model.layers, model.channels, config.batch * config.seq
+    for_halves = [
+        TensorSpec("wide", (N, 4 * C)),
+        TensorSpec("rounded", (config.threads, PART_ROWS, C + C % 2), HALF),
+        TensorSpec("part", (config.threads, max(PART, model.padded_vocab))),
+    ]
     return [
         TensorSpec("dattended", (N, C)),
+        *(for_halves if halves(config) else []),
         TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
         TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),

@@ -1,0 +1,73 @@
+"""Conversions between float32 and bfloat16, the upper half of its bits. A bfloat16 in memory is a uint16."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from gpt2core.compile import lanes
+from gpt2core.compile.jit import intrinsic, kernel, types
+from gpt2core.compile.llvm import F32, I16, I32
+
+
+class Bfloat(ir.Type):  # type: ignore[misc] # llvmlite has no types
+    """LLVM's bfloat, which llvmlite lacks. LLVM rounds to it as `rounded` does, by the processor's instruction for it
+    where there is one."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bfloat)
+
+    def __hash__(self) -> int:
+        return hash(Bfloat)
+
+
+def rounded(builder, bits):
+    """Emit the nearest bfloat16, ties to even, as the bits of float32, scalar or vector. NaN stays NaN."""
+    kind = bits.type
+    odd = builder.and_(builder.lshr(bits, lanes.constant(kind, 16)), lanes.constant(kind, 1))
+    near = builder.add(builder.add(bits, lanes.constant(kind, 0x7FFF)), odd)
+    magnitude = builder.and_(bits, lanes.constant(kind, 0x7FFFFFFF))
+    is_nan = builder.icmp_unsigned(">", magnitude, lanes.constant(kind, 0x7F800000))
+    nearest = builder.select(is_nan, builder.or_(bits, lanes.constant(kind, 0x400000)), near)
+    return builder.and_(nearest, lanes.constant(kind, 0xFFFF0000))
+
+
+@intrinsic
+def nearest(typingctx, value):
+    """The nearest bfloat16 of a float32, as float32."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(rounded(builder, builder.bitcast(args[0], I32)), F32)
+
+    return types.float32(types.float32), codegen
+
+
+@intrinsic
+def half(typingctx, value):
+    """The nearest bfloat16 of a float32."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(builder.fptrunc(args[0], Bfloat()), I16)
+
+    return types.uint16(types.float32), codegen
+
+
+@intrinsic
+def whole(typingctx, value):
+    """The float32 of a bfloat16; a float32 itself."""
+    is_half = value != types.float32
+
+    def codegen(context, builder, signature, args):
+        if not is_half:
+            return args[0]
+        return builder.bitcast(builder.shl(builder.zext(args[0], I32), lanes.constant(I32, 16)), F32)
+
+    return types.float32(types.uint16 if is_half else types.float32), codegen
+
+
+@kernel
+def is_half(array):
+    """1 for an array of bfloat16, else 0."""
+    return 1 if array.itemsize == lanes.HALF else 0
