@@ -21,7 +21,7 @@ NUMBERED = (
     "tokens", "encoder", "layernorm", "qkv", "attention", "projection", "residual", "fc", "gelu", "fc_projection",
     "logits", "cross_entropy", "mean_loss", "logits_dinp", "logits_dweight", "fc_projection_dinp",
     "fc_projection_dweight", "fc_dinp", "fc_dweight", "projection_dinp", "projection_dweight", "qkv_dinp",
-    "qkv_dweight", "layernorm_dweight", "adamw", "point",
+    "qkv_dweight", "layernorm_dweight", "adamw", "point", "attention_rounding",
 )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ from gpt2core.taskbench.granularity import Point, metg_s, peak_iterations_per_s
 
 METG_MODULES = ("gpt2core.taskbench.metg", "gpt2core.metg")  # the present path, and that in older trees
 WHAT = {"step_s": "step", "first_step_s": "start to first step", "task": "METG, task", "fork-join": "METG, fork-join"}
+SWEEPS = 10  # of METG, under each scheduler, at least: of three, ratios of equal trees are up to 2.9
 FORM = "MODEL:VARIANT:THREADS, MODEL:VARIANT:THREADS:PRECISION, or metg"
 Found = dict[str, dict[str, list[float]]]  # (figure, tree) -> paired values
 
@@ -64,7 +65,7 @@ class Case:
         """
         if name == "metg":
             cores = list(launch.allowed_cores()[:2])
-            sizes = {"max_grain": 8192, "point_s": 0.01, "repetitions": turns // 2}  # two schedulers
+            sizes = {"max_grain": 8192, "point_s": 0.01, "repetitions": max(turns // 2, SWEEPS)}  # two schedulers
             return cls(name, {"threads": 2, "cores": cores, "scheduler": ["task", "fork-join"], **sizes}, "sweep", 0.0)
         parts = name.split(":")
         if len(parts) not in (3, 4):

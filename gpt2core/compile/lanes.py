@@ -60,17 +60,14 @@ def masked_load(builder, address, vector, mask):
     return llvm.call(builder, "llvm.masked.load.v16f32.p0", FLOATS, arguments)
 
 
-def masked_load_bits(builder, address, vector, mask):
-    """As masked_load, as words."""
-    return builder.bitcast(masked_load(builder, address, vector, mask), WORDS)
-
-
-def masked_load_halves(builder, address, vector, mask):
-    """The bits of float32 from a row's bfloat16; 0 in the other lanes, whose memory is not touched."""
-    halves = ir.VectorType(I16, LANES)
-    pointer = _pointer(builder, address, halves, vector * LANES * HALF)
-    arguments = [pointer, ir.Constant(I32, HALF), mask, ir.Constant(halves, [0] * LANES)]
-    loaded = llvm.call(builder, "llvm.masked.load.v16i16.p0", halves, arguments)
+def masked_load_bits(builder, address, vector, mask, halves=False):
+    """The bits of float32 from a row's vector of float32, or of bfloat16 (`halves`); else as masked_load."""
+    if not halves:
+        return builder.bitcast(masked_load(builder, address, vector, mask), WORDS)
+    kind = ir.VectorType(I16, LANES)
+    pointer = _pointer(builder, address, kind, vector * LANES * HALF)
+    arguments = [pointer, ir.Constant(I32, HALF), mask, ir.Constant(kind, [0] * LANES)]
+    loaded = llvm.call(builder, "llvm.masked.load.v16i16.p0", kind, arguments)
     return builder.shl(builder.zext(loaded, WORDS), constant(WORDS, 16))
 
 

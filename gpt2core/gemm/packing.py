@@ -79,10 +79,8 @@ def line_rounder(halves: bool) -> Any:
         def codegen(context, builder, signature, args):
             source, count, to = args
             kept = lanes.mask(builder, count)
-            if halves:
-                words = lanes.masked_load_halves(builder, source, 0, kept)
-            else:
-                words = bfloat16.rounded(builder, lanes.masked_load_bits(builder, source, 0, kept))
+            words = lanes.masked_load_bits(builder, source, 0, kept, halves)
+            words = words if halves else bfloat16.rounded(builder, words)
             lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
             return context.get_dummy_value()
 
@@ -102,8 +100,10 @@ def line_packer(halves: bool) -> Any:
     def pack_line(typingctx, source, count, to):
         def codegen(context, builder, signature, args):
             source, count, to = args
-            load = lanes.masked_load_halves if halves else lanes.masked_load_bits
-            words = _consecutive(builder, *(load(builder, source, v, lanes.mask(builder, count, v)) for v in (0, 1)))
+            masks = [lanes.mask(builder, count, v) for v in (0, 1)]
+            words = _consecutive(
+                builder, *(lanes.masked_load_bits(builder, source, v, masks[v], halves) for v in (0, 1))
+            )
             kept = lanes.mask(builder, builder.ashr(builder.add(count, ir.Constant(I64, 1)), ir.Constant(I64, 1)))
             lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
             return context.get_dummy_value()
@@ -120,16 +120,16 @@ def packer(pairs: bool = False, rounded: bool = False, halves: bool = False) -> 
     """An intrinsic (low, low_count, high, high_count, to) that packs LANES words of a row, or of pairs from two rows.
     Elements from a count on are zeros and are not read; a count may be negative.
     """
-    load = lanes.masked_load_halves if halves else lanes.masked_load_bits
     join = _joined if halves else _interleaved
 
     @intrinsic
     def pack(typingctx, low, low_count, high, high_count, to):
         def codegen(context, builder, signature, args):
             low, low_count, high, high_count, to = args
-            words = load(builder, low, 0, lanes.mask(builder, low_count))
+            words = lanes.masked_load_bits(builder, low, 0, lanes.mask(builder, low_count), halves)
             if pairs:
-                words = join(builder, words, load(builder, high, 0, lanes.mask(builder, high_count)))
+                more = lanes.masked_load_bits(builder, high, 0, lanes.mask(builder, high_count), halves)
+                words = join(builder, words, more)
             lanes.store(builder, bfloat16.rounded(builder, words) if rounded else words, to, 0)
             return context.get_dummy_value()
 
@@ -144,7 +144,7 @@ widen_halves, pack_half_pairs = packer(halves=True), packer(pairs=True, halves=T
 
 @kernel
 def pack_words(low, low_count, high, high_count, to, pairs, rounded, halves):
-    """Pack LANES words; the last three are constants."""
+    """Pack LANES words by one of the packers."""
     if pairs and halves:
         pack_half_pairs(low, low_count, high, high_count, to)
     elif pairs:
@@ -209,8 +209,10 @@ def whole_line_packer(halves: bool) -> Any:
     def pack(typingctx, source, count, to):
         def codegen(context, builder, signature, args):
             source, count, to = args
-            load = lanes.masked_load_halves if halves else lanes.masked_load_bits
-            words = _consecutive(builder, *(load(builder, source, v, lanes.mask(builder, count, v)) for v in (0, 1)))
+            masks = [lanes.mask(builder, count, v) for v in (0, 1)]
+            words = _consecutive(
+                builder, *(lanes.masked_load_bits(builder, source, v, masks[v], halves) for v in (0, 1))
+            )
             lanes.store(builder, words, to, 0)
             return context.get_dummy_value()
 
@@ -228,14 +230,13 @@ def square_packer(halves: bool) -> Any:
     def pack(typingctx, source, source_row, depth, count, to, to_row):
         def codegen(context, builder, signature, args):
             source, source_row, depth, count, to, to_row = args
-            load = lanes.masked_load_halves if halves else lanes.masked_load_bits
             kept = lanes.mask(builder, count)
             none = ir.Constant(kept.type, [0] * LANES)
 
             def line(number):
                 there = builder.icmp_signed("<", ir.Constant(I64, number), depth)
                 at = builder.add(source, builder.mul(source_row, ir.Constant(I64, number)))
-                return load(builder, at, 0, builder.select(there, kept, none))
+                return lanes.masked_load_bits(builder, at, 0, builder.select(there, kept, none), halves)
 
             words = [_interleaved(builder, line(2 * i), line(2 * i + 1)) for i in LANE]
             for i, row in enumerate(_transposed(builder, words)):
@@ -337,9 +338,7 @@ def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rou
         else:
             first, there = 0, 0
         for i in range(first, width, LANES):
-            pack_words(
-                low + size * i, count - i, high + size * i, there - i, to + WORD * i, pairs, rounded, halves
-            )
+            pack_words(low + size * i, count - i, high + size * i, there - i, to + WORD * i, pairs, rounded, halves)
 
 
 @kernel

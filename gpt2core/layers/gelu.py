@@ -89,41 +89,35 @@ def gelu_backward_of_halves(dinp: Halves, out: Halves, dout: Matrix, row0: TileI
             dinp[n, i] = half(dout[n, i] * (s + x * s * (ONE - s) * TWO_SCALE * (ONE + CUBIC3 * x * x)))
 
 
-def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, inp: Tensor) -> None:
-    """Add the forward pass over a grid of rows."""
+def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: Tensor, inp: Tensor) -> None:
+    """Add the forward pass over a grid of rows. `kept`: the input itself; or bfloat16, to which it is rounded, as the
+    output is.
+    """
     M = step.shape(inp)[-1]
-    step.op(
-        "gelu", "forward", gelu_forward, grid, grid.cost(ROWS, 18 * M, 2 * F32 * M), layer,
-        out=Write(out, ROWS), inp=Read(inp, ROWS),
-    )  # fmt: skip
+    if step.is_half(kept):
+        step.op(
+            "gelu", "forward", gelu_forward_to_halves, grid, grid.cost(ROWS, 18 * M, (F32 + 2 * BF16) * M), layer,
+            out=Write(out, ROWS), kept=Write(kept, ROWS), inp=Read(inp, ROWS),
+        )  # fmt: skip
+    else:
+        step.op(
+            "gelu", "forward", gelu_forward, grid, grid.cost(ROWS, 18 * M, 2 * F32 * M), layer,
+            out=Write(out, ROWS), inp=Read(inp, ROWS),
+        )  # fmt: skip
 
 
-def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor) -> None:
-    """Add the backward pass, in place on `dinp`. It also turns the input into the output, which the next weight's
-    gradient needs.
+def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor, dout: Tensor) -> None:
+    """Add the backward pass. It also turns the kept input into the output, which the next weight's gradient needs.
+    `dout`: in the place of `dinp`; or float32, where `dinp` and the kept input are bfloat16.
     """
     M = step.shape(out)[-1]
-    step.op(
-        "gelu", "backward", gelu_backward, grid, grid.cost(ROWS, 27 * M, 4 * F32 * M), layer,
-        dinp=Update(dinp, ROWS), out=Update(out, ROWS),
-    )  # fmt: skip
-
-
-def forward_to_halves(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: Tensor, inp: Tensor) -> None:
-    """Add the forward pass over a grid of rows, with output and kept input in bfloat16."""
-    M = step.shape(inp)[-1]
-    step.op(
-        "gelu", "forward", gelu_forward_to_halves, grid, grid.cost(ROWS, 18 * M, (F32 + 2 * BF16) * M), layer,
-        out=Write(out, ROWS), kept=Write(kept, ROWS), inp=Read(inp, ROWS),
-    )  # fmt: skip
-
-
-def backward_of_halves(
-    step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor, dout: Tensor
-) -> None:
-    """Add the backward pass from `dout` to `dinp` in bfloat16. It also turns the kept input into the output."""
-    M = step.shape(out)[-1]
-    step.op(
-        "gelu", "backward", gelu_backward_of_halves, grid, grid.cost(ROWS, 27 * M, (F32 + 3 * BF16) * M), layer,
-        dinp=Write(dinp, ROWS), out=Update(out, ROWS), dout=Read(dout, ROWS),
-    )  # fmt: skip
+    if step.is_half(out):
+        step.op(
+            "gelu", "backward", gelu_backward_of_halves, grid, grid.cost(ROWS, 27 * M, (F32 + 3 * BF16) * M), layer,
+            dinp=Write(dinp, ROWS), out=Update(out, ROWS), dout=Read(dout, ROWS),
+        )  # fmt: skip
+    else:
+        step.op(
+            "gelu", "backward", gelu_backward, grid, grid.cost(ROWS, 27 * M, 4 * F32 * M), layer,
+            dinp=Update(dinp, ROWS), out=Update(out, ROWS),
+        )  # fmt: skip

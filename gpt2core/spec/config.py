@@ -212,7 +212,9 @@ class TrainConfig:
     batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1)
     token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
     precision: str = setting(
-        "fp32", "precision of the operands of matrix products; everything else is fp32", choices=PRECISIONS
+        "fp32",
+        "precision of the operands of matrix products, and of activations of GPT-2 that they read; all else is fp32",
+        choices=PRECISIONS,
     )
     blas: str = setting(
         "auto",

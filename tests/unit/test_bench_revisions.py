@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.record import ROOT
-from bench.revisions import Case, main, metg, row, steps, table
+from bench.revisions import SWEEPS, Case, main, metg, row, steps, table
 from bench.turns import Runner, Turn, alternate
 
 PROGRAM = """
@@ -145,6 +145,8 @@ def test_the_interval_is_over_pairs_of_processes() -> None:
 
 def test_a_case_says_what_is_run_in_turns() -> None:
     tiny, large, sweeps = (Case.parse(name, 20) for name in ("tiny:task:1", "gpt2-124m:fork-join:1", "metg"))
+    assert Case.parse("metg", 4).settings["repetitions"] == SWEEPS
+    assert Case.parse("metg", 50).settings["repetitions"] == 25
     assert (tiny.report, tiny.turn_s, large.turn_s, sweeps.report, sweeps.turn_s) == ("step", 0.2, 2.5, "sweep", 0.0)
     assert (large.settings["scheduler"], large.settings["threads"]) == ("fork-join", 1)
     variant = Case.parse("tiny:task none 1x16:2", 20).settings

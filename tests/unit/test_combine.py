@@ -277,7 +277,8 @@ def test_comparisons_of_commits_are_combined_by_commits_and_case():
                 "rows": [{"variant": "task none", "ours": 1.1 * ratio, "before": 1.1}]}  # fmt: skip
 
     def seconds(at, *ratios):
-        row = {"case": "tiny:task:2", "what": "step", "ours_s": 0.002, "before_s": 0.004, "round_ratios": list(ratios)}
+        row = {"case": "tiny:task:2", "what": "step", "ours_s": 0.002, "before_s": 0.004, "round_ratios": list(ratios),
+               "turns": 2}  # fmt: skip
         return {"schema": "taskloom.bench.revisions/2", "at": at, "machine": {"cpu_model": "CPU"}, "command": [],
                 "revisions": commits, "rows": [row]}  # fmt: skip
 
@@ -295,6 +296,16 @@ def test_comparisons_of_commits_are_combined_by_commits_and_case():
     found = {row["figure"]: row["values"] for row in by_occasion([made[0], made[4]])}
     assert found["tiny, task none, P2: threads' time of b2, of its products'"] == [pytest.approx(110)]
     assert found["tiny:task:2: step of a1"] == [2]
+
+
+def test_metg_of_few_sweeps_is_left_out():
+    def record(at, turns):
+        row = {"case": "metg", "what": "METG, task", "ours_s": 2e-7, "before_s": 1e-7, "round_ratios": [2.0, 2.0]}
+        return {"schema": "taskloom.bench.revisions/2", "at": at, "machine": {"cpu_model": "CPU"}, "command": [],
+                "revisions": {"ours": "a1", "before": "b2"}, "rows": [row | {"turns": turns}]}  # fmt: skip
+
+    (row,) = combined([record(HOURS[0], 10), record(HOURS[1], 18)])
+    assert row["rounds"] == [2]
 
 
 def test_the_memory_of_a_server_is_combined():

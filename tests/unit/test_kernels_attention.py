@@ -9,7 +9,7 @@ import pytest
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm.multiply import new_scratch
-from gpt2core.layers.attention import BLOCK, attention_backward, attention_forward
+from gpt2core.layers.attention import BLOCK, attention_backward, attention_backward_of_halves, attention_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 By = Callable[..., tuple[int, int, int, int]]
@@ -170,4 +170,20 @@ def test_operands_rounded_to_bfloat16(golden: Load) -> None:
         scale = np.abs(exact).max()
         assert np.abs(rounded - exact).max() < 2**-7 * scale
         assert np.abs(rounded - exact).max() > 100 * np.abs(plain - exact).max()
+    del words
+
+
+def test_backward_of_an_output_in_bfloat16(golden: Load) -> None:
+    """The bits of the same output as float32."""
+    g, (words, scratch) = golden("attention"), new_scratch()
+    run = Attention(g["qkv"], NH, lambda: gemm.own().by(0, scratch), 1, 2)
+    for tile in run.tiles:
+        run.forward(tile)
+    halves, dout = run.out.view(np.uint16)[:, 1::2].copy(), run.laid_out(g["dout"])
+    run.out = (halves.astype(np.uint32) << 16).view(np.float32)
+    got = np.full_like(run.dqkv, np.nan)
+    for tile in run.heads:
+        run.backward(tile, dout)
+        attention_backward_of_halves(got, dout, run.qkv, halves, run.lse, run.by, run.strips, *tile, run.T, run.TS)
+    assert got.tobytes() == run.dqkv.tobytes()
     del words

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpt2core.layers import attention, embedding, gelu, layernorm, linear, residual, rounding
 from gpt2core.networks import language
-from gpt2core.networks.gpt2.tensors import halves, lag, model_of
+from gpt2core.networks.gpt2.tensors import lag, model_of
 from gpt2core.optimizers.update import update
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -26,7 +26,7 @@ LINEAR = {
     "logits": ("wte", ""),
 }
 STRIPS, GRADIENT, PART = Own("strips"), Own("gradient"), Own("part")
-WIDE = Tensor("wide")  # with bfloat16, what products give before it is rounded to a part of `hidden`
+WIDE = Tensor("wide")  # what products give, where it is rounded to a part of `hidden`
 
 
 class Gpt2:
@@ -43,7 +43,7 @@ class Gpt2:
         slices = slicing.cut(self.config)
         self.cut, self.slices = slices, slicing.grid(slices)
         self.token_slice = slicing.sizes(self.config)[1]
-        self.lag, self.halves = lag(config), halves(config)
+        self.lag = lag(config)
         self.keeps_gradients = config.fused != "all"
 
     def add(self) -> None:
@@ -66,14 +66,8 @@ class Gpt2:
         self.fuse(2)
         for layer in range(L):
             self.layer_forward(layer)
-        if self.halves:
-            linear.forward_to_halves(
-                self.step, "logits", self.slices, None,
-                out=Tensor("logits"), inp=self.branch(final), weight=Tensor("wte"), rounded=Own("rounded"), part=PART,
-            )  # fmt: skip
-        else:
-            self.linear("logits", None, Tensor("logits"), self.branch(final))
-        language.mean_loss(self.step, self.config, self.slices, PART if self.halves else None)
+        self.logits(Tensor("logits"), self.branch(final))
+        language.mean_loss(self.step, self.config, self.slices, part=PART)
         self.linear_dinp("logits", None, self.dnormed(final), Tensor("logits"))
         self.layernorm_backward(final)
         self.fuse(2)
@@ -86,27 +80,24 @@ class Gpt2:
 
     def layer_forward(self, layer: int) -> None:
         ln1, ln2 = 2 * layer, 2 * layer + 1
-        attended = Tensor("attended", layer)
-        hidden, activated = Tensor("hidden", layer), Tensor("hidden", layer + 1)  # not yet the next layer's own
+        attended, hidden = Tensor("attended", layer), Tensor("hidden", layer)
+        unrounded, wide = self.unrounded(attended, Tensor("dattended")), self.unrounded(hidden, WIDE)
+        activated = Tensor("hidden", layer + 1)  # the next layer has not written its own yet
         self.linear("qkv", layer, Tensor("qkv", layer), self.branch(ln1))
         attention.forward(
             self.step, self.slices, layer,
-            out=Tensor("dattended") if self.halves else attended, lse=Tensor("lse", layer), qkv=Tensor("qkv", layer),
+            out=unrounded, lse=Tensor("lse", layer), qkv=Tensor("qkv", layer),
             strips=STRIPS, T=self.config.seq, TS=self.token_slice,
         )  # fmt: skip
-        if self.halves:
-            rounding.forward(self.step, "round", self.slices, layer, out=attended, inp=Tensor("dattended"))
+        if unrounded != attended:
+            rounding.forward(self.step, "attention_rounding", self.slices, layer, out=attended, inp=unrounded)
             self.fuse(2)
         self.linear("projection", layer, self.branch(ln1), attended)
         self.residual(layer, ln1)
         self.layernorm(ln2)
         self.fuse(3)
-        if self.halves:
-            self.linear("fc", layer, WIDE, self.branch(ln2))
-            gelu.forward_to_halves(self.step, self.slices, layer, out=activated, kept=hidden, inp=WIDE)
-        else:
-            self.linear("fc", layer, hidden, self.branch(ln2))
-            gelu.forward(self.step, self.slices, layer, out=activated, inp=hidden)
+        self.linear("fc", layer, wide, self.branch(ln2))
+        gelu.forward(self.step, self.slices, layer, out=activated, kept=hidden, inp=wide)
         self.fuse(2)
         self.linear("fc_projection", layer, self.branch(ln2), activated)
         self.residual(layer, ln2)
@@ -117,13 +108,9 @@ class Gpt2:
         ln1, ln2 = 2 * layer, 2 * layer + 1
         after, middle = Tensor("residual", ln2 + 1), Tensor("residual", ln2)  # their gradients, once computed
         dqkv, dhidden = Tensor("qkv", layer + 1), Tensor("hidden", layer + self.lag)  # later layers need them no more
-        hidden = Tensor("hidden", layer)
-        if self.halves:
-            self.linear_dinp("fc_projection", layer, WIDE, after)
-            gelu.backward_of_halves(self.step, self.slices, layer, dinp=dhidden, out=hidden, dout=WIDE)
-        else:
-            self.linear_dinp("fc_projection", layer, dhidden, after)
-            gelu.backward(self.step, self.slices, layer, dinp=dhidden, out=hidden)
+        hidden, wide = Tensor("hidden", layer), self.unrounded(dhidden, WIDE)
+        self.linear_dinp("fc_projection", layer, wide, after)
+        gelu.backward(self.step, self.slices, layer, dinp=dhidden, out=hidden, dout=wide)
         self.fuse(2)
         self.linear_dweight("fc_projection", layer, after, hidden)
         self.linear_dinp("fc", layer, self.dnormed(ln2), dhidden)
@@ -211,6 +198,19 @@ class Gpt2:
         residual stream that is no longer needed.
         """
         return Tensor("residual", index + 2 * self.lag)
+
+    def unrounded(self, rounded: Tensor, place: Tensor) -> Tensor:
+        """Where a tensor's values are computed: in `place` before they are rounded to it, or in itself."""
+        return place if self.step.is_half(rounded) else rounded
+
+    def logits(self, out: Tensor, inp: Tensor) -> None:
+        if self.step.is_half(out):
+            linear.forward_to_halves(
+                self.step, "logits", self.slices, None,
+                out=out, inp=inp, weight=Tensor("wte"), rounded=Own("rounded"), part=PART,
+            )  # fmt: skip
+        else:
+            self.linear("logits", None, out, inp)
 
     def linear(self, name: str, layer: int | None, out: Tensor, inp: Tensor) -> None:
         weight, bias = LINEAR[name]
