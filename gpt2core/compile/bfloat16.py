@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 
 from gpt2core.compile import lanes
 from gpt2core.compile.jit import intrinsic, kernel, types
 from gpt2core.compile.llvm import F32, I16, I32
+from gpt2core.compile.target import FEATURES
+
+NATIVE = "avx512_bf16" in FEATURES  # otherwise LLVM would call a function for each rounding
 
 
 class Bfloat(ir.Type):  # type: ignore[misc] # llvmlite has no types
-    """LLVM's bfloat, which llvmlite lacks. LLVM rounds to it as `rounded` does, by the processor's instruction for it
-    where there is one."""
+    """LLVM's bfloat, which llvmlite lacks."""
 
     def _to_string(self) -> str:
         return "bfloat"
@@ -44,14 +48,24 @@ def nearest(typingctx, value):
     return types.float32(types.float32), codegen
 
 
-@intrinsic
-def half(typingctx, value):
-    """The nearest bfloat16 of a float32."""
+def rounding(native: bool) -> Any:
+    """An intrinsic that gives the nearest bfloat16 of a float32: by the processor's instruction, or as `rounded`. They
+    differ for subnormal numbers only, which the instruction takes as zero."""
 
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(builder.fptrunc(args[0], Bfloat()), I16)
+    @intrinsic
+    def half(typingctx, value):
+        def codegen(context, builder, signature, args):
+            if native:
+                return builder.bitcast(builder.fptrunc(args[0], Bfloat()), I16)
+            bits = rounded(builder, builder.bitcast(args[0], I32))
+            return builder.trunc(builder.lshr(bits, lanes.constant(I32, 16)), I16)
 
-    return types.uint16(types.float32), codegen
+        return types.uint16(types.float32), codegen
+
+    return half
+
+
+half = rounding(NATIVE)
 
 
 @intrinsic

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +99,29 @@ def test_the_system_may_refuse_tile_registers(monkeypatch):
     assert not tiles.permitted.__wrapped__()
     monkeypatch.setattr(tiles, "TILES", False)
     assert not tiles.permitted.__wrapped__()
+
+
+OLDER = """
+import re
+from gpt2core.node import host
+about = host.processor()
+host.processor = lambda: {**about, "flags": " ".join(re.sub(r"avx512\\w*|amx_\\w*", "", about["flags"]).split())}
+from gpt2core.compile import target
+from gpt2core.run.train import train
+from gpt2core.spec.config import TrainConfig
+assert not any("avx512" in feature or "amx" in feature for feature in target.FEATURES)
+print(train(TrainConfig(model="tiny", batch=2, seq=16, steps=3, precision="bf16", blas="own")).losses[-1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="an older processor of this kind is x86-64")
+def test_a_processor_without_wide_vectors_or_bfloat16(tmp_path):
+    """LLVM calls no function that nobody provides, and results are those of this processor but for rounding."""
+    older = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", OLDER], capture_output=True, text=True, check=False, env={**os.environ, **older}
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    here = train(TrainConfig(model="tiny", batch=2, seq=16, steps=3, precision="bf16", blas="own"))
+    assert float(done.stdout) == pytest.approx(here.losses[-1], rel=1e-3)

@@ -232,6 +232,9 @@ def test_tile_registers_are_released():
     assert not in_use() & TILE_STATE
 
 
+half_of_bits = bfloat16.rounding(native=False)
+
+
 @runtime
 def converted(values, to, back):
     for i in range(len(values)):
@@ -239,7 +242,15 @@ def converted(values, to, back):
         back[i] = bfloat16.whole(to[i]) + bfloat16.whole(np.float32(0))
 
 
-def test_conversion_to_bfloat16_in_memory():
+@runtime
+def converted_by_bits(values, to, back):
+    for i in range(len(values)):
+        to[i] = half_of_bits(values[i])
+        back[i] = bfloat16.whole(to[i])
+
+
+@pytest.mark.parametrize("converted", [converted, converted_by_bits])
+def test_conversion_to_bfloat16_in_memory(converted):
     values = np.random.default_rng(8).integers(0, 1 << 32, 20_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
     values = np.concatenate([values[~np.isnan(values)], [np.inf, -np.inf, 3.4e38, 1.0, 0.0]]).astype(np.float32)
     values = values[(np.abs(values) >= 2**-126) | (values == 0)]  # processors may flush others to zero
