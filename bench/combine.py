@@ -31,7 +31,7 @@ from taskloom.analysis.estimators import logarithms
 from taskloom.analysis.pooling import pool
 
 APART_S = 3600.0
-FEWEST_SWEEPS = 8  # pairs of turns in a round of bench.revisions: those of its SWEEPS that were not stopped
+FEWEST_TURNS = 16  # pairs of a round's METG_TURNS in bench.revisions, without those that were stopped
 CHANGING = ("--model", "--grad-clip", "--grad-accum")  # options that define another case
 Key = tuple[str, str, str]  # processor, case, variant
 Times = Iterator[tuple[str, str, int, float]]  # case, variant, round, seconds
@@ -177,7 +177,7 @@ def _revisions(record: Mapping[str, Any]) -> Times:
     """The ratio of a round is recorded; it is the estimate over its pairs of turns. METG of rounds with few sweeps,
     which older recordings may have, is left out."""
     for of in record["rows"]:
-        if of["what"].startswith("METG") and of["turns"] < FEWEST_SWEEPS * len(of["round_ratios"]):
+        if of["what"].startswith("METG") and of["turns"] < FEWEST_TURNS * len(of["round_ratios"]):
             continue
         for number, ratio in enumerate(of["round_ratios"]):
             yield f"{of['case']}, {of['what']}, {trees(record)}", "ours", number, ratio

@@ -71,7 +71,9 @@ half = rounding(NATIVE)
 @intrinsic
 def whole(typingctx, value):
     """The float32 of a bfloat16; a float32 itself."""
-    is_half = value != types.float32
+    if value not in (types.uint16, types.float32):
+        return None  # no other type is accepted
+    is_half = value == types.uint16
 
     def codegen(context, builder, signature, args):
         if not is_half:

@@ -1,5 +1,4 @@
-"""Our own matrix product: C (m, n) float32 from matrices of float32, or bfloat16 (`half_a`, `half_b`). It multiplies
-float32, or operands rounded to bfloat16.
+"""Our own matrix product: C (m, n) float32, from operands as float32 or rounded to bfloat16.
 
 B is packed into panels of PANEL columns: one word (gemm.packing) of each column, then the next word of each, with zeros
 after the end of the matrix. So a register tile, REGISTER_ROWS by PANEL of C, stays in vector registers while it reads
@@ -332,6 +331,8 @@ def multiply_packed(
                     pack_columns(words, length, source, lda, depth, rows, pairs, rounded, False)
             elif pairs and not half_a:
                 pack_rows(words, source, lda, rows, depth, False)
+            elif pairs and (lda % 2 or depth % 2):  # rows are not whole pairs
+                pack_rows(words, source, lda, rows, depth, True)
             elif rounded:
                 for i in range(rows):
                     round_row(words + i * a_row, source + size_a * i * lda, depth, half_a)

@@ -84,7 +84,7 @@ def pack_matrix(to, source, stride, halves, transposed, first, k0, count, depth)
 def product_of_floats(
     address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
 ):  # fmt: skip
-    """`multiply` by a library's sgemm, called for `piece` columns at a time, or for all if `piece` is 0."""
+    """`multiply` of float32 by a library's sgemm, called for `piece` columns at a time, or for all if `piece` is 0."""
     most = piece if piece else n
     for first in range(0, n, most):
         at_b = b + WORD * first * (ldb if trans_b else 1)
@@ -118,6 +118,7 @@ def product_of_rounded(
 def own_product_of_floats(
     address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
 ):  # fmt: skip
+    """`multiply` of float32 by our own product."""
     multiply_packed(False, False, scratch, False, False, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
@@ -160,8 +161,7 @@ def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
 def multiply_halves(by, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """`multiply` of matrices that are bfloat16 in memory if their flag is set, by products that round their operands.
 
-    Only a B that is not transposed may be bfloat16. An A of bfloat16 that is not transposed has rows of whole pairs:
-    lda is even, and 0 follows an odd k.
+    Only a B that is not transposed may be bfloat16.
     """
     code, address, piece, scratch = by
     _call(code, (address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds))

@@ -16,10 +16,9 @@ from gpt2core.compile.bfloat16 import nearest
 from gpt2core.compile.jit import intrinsic, kernel, pointer_f32, pointer_i32, types
 from gpt2core.compile.lanes import FLOATS, HALF, LANE, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
-from gpt2core.compile.target import FEATURES
 from gpt2core.gemm.sizes import PANEL
 
-DOT_BF16 = "avx512_bf16" in FEATURES
+DOT_BF16 = bfloat16.NATIVE
 PANEL_ROW = PANEL * WORD  # bytes
 GROUPS = 8  # of LANES columns that are packed together
 
@@ -238,7 +237,8 @@ def square_packer(halves: bool) -> Any:
                 at = builder.add(source, builder.mul(source_row, ir.Constant(I64, number)))
                 return lanes.masked_load_bits(builder, at, 0, builder.select(there, kept, none), halves)
 
-            words = [_interleaved(builder, line(2 * i), line(2 * i + 1)) for i in LANE]
+            join = _joined if halves else _interleaved
+            words = [join(builder, line(2 * i), line(2 * i + 1)) for i in LANE]
             for i, row in enumerate(_transposed(builder, words)):
                 lanes.store(builder, row, builder.add(to, builder.mul(to_row, ir.Constant(I64, i))), 0)
             return context.get_dummy_value()
@@ -271,7 +271,9 @@ def fetch_row(typingctx, address):
 def round_row(to, source, count, halves):
     """Round `count` elements to bfloat16, as float32."""
     for i in range(0, count, LANES):
-        if halves:
+        if halves and i + LANES <= count:  # LANES as a count: a mask that the compiler drops
+            widen_line(source + HALF * i, LANES, to + WORD * i)
+        elif halves:
             widen_line(source + HALF * i, count - i, to + WORD * i)
         else:
             round_line(source + WORD * i, count - i, to + WORD * i)

@@ -90,8 +90,8 @@ def gelu_backward_of_halves(dinp: Halves, out: Halves, dout: Matrix, row0: TileI
 
 
 def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: Tensor, inp: Tensor) -> None:
-    """Add the forward pass over a grid of rows. `kept`: the input itself; or bfloat16, to which it is rounded, as the
-    output is.
+    """Add the forward pass over a grid of rows. Where `kept` is bfloat16, the input is rounded to it, and the output is
+    bfloat16 too; else `kept` is the input.
     """
     M = step.shape(inp)[-1]
     if step.is_half(kept):
@@ -108,7 +108,7 @@ def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: 
 
 def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor, dout: Tensor) -> None:
     """Add the backward pass. It also turns the kept input into the output, which the next weight's gradient needs.
-    `dout`: in the place of `dinp`; or float32, where `dinp` and the kept input are bfloat16.
+    Where these are bfloat16, `dinp` is too, and `dout` is float32; else `dinp` has the output's gradient before.
     """
     M = step.shape(out)[-1]
     if step.is_half(out):

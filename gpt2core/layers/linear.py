@@ -103,7 +103,7 @@ def matmul_forward_to_halves(
     As many `rows` and `columns` are computed at a time as a core's cache holds. The rows are rounded once for all
     columns.
 
-    Writes:   out (N, OC) bfloat16 =; rounded (at least rows, C, at least), part (at least rows * columns,)
+    Writes:   out (N, OC) bfloat16 =; rounded (>= rows, C), part (>= rows * columns,): scratch
     Reads:    inp (N, C), weight (OC, C)
     Maths:    out = inp @ weight.T
     Tiles:    disjoint row ranges are independent
@@ -117,7 +117,6 @@ def matmul_forward_to_halves(
             row, to = inp[n0 + n], rounded[n]
             for c in range(C):
                 to[c] = half(row[c])
-            to[C:] = 0
         for o0 in range(0, OC, columns):
             width = min(columns, OC - o0)
             multiply_halves(
@@ -175,8 +174,8 @@ def forward_to_halves(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
     out: Tensor, inp: Tensor, weight: Tensor, rounded: Own, part: Own,
 ) -> None:  # fmt: skip
-    """Add a linear layer without bias over a grid of rows. Its output is bfloat16. `rounded`: PART_ROWS rows for those
-    of the input, their length even; `part`: at least PART float32.
+    """Add a linear layer without bias over a grid of rows. Its output is bfloat16. `rounded`: the rows of a part of the
+    input, at most PART_ROWS; `part`: of the output, at most PART float32.
     """
     OC, C = step.shape(weight)
     rows = min(grid.longest(ROWS), PART_ROWS)
@@ -185,7 +184,7 @@ def forward_to_halves(
         name, "forward", matmul_forward_to_halves, grid,
         grid.cost(ROWS, 2 * OC * C, F32 * C + BF16 * OC, F32 * OC * C), layer,
         out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), rounded=rounded, part=part,
-        by=Product(0, 1, rows, columns, C, half_a=1), rows=rows, columns=columns,
+        by=Product(0, 1, rows, OC, C, half_a=1), rows=rows, columns=columns,
     )  # fmt: skip
 
 

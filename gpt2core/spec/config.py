@@ -213,7 +213,7 @@ class TrainConfig:
     token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
     precision: str = setting(
         "fp32",
-        "precision of the operands of matrix products, and of activations of GPT-2 that they read; all else is fp32",
+        "precision of the operands of matrix products, and of some activations of GPT-2; all else is fp32",
         choices=PRECISIONS,
     )
     blas: str = setting(

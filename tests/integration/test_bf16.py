@@ -1,4 +1,4 @@
-"""Training with bfloat16 operands has the loss curve of float32 and the same bits under every scheduler."""
+"""Training in bf16 has the loss curve of float32 and the same bits under every scheduler."""
 
 from __future__ import annotations
 

@@ -63,6 +63,11 @@ def reference() -> tuple[tuple[float, ...], str]:
     return outcome(RAGGED)
 
 
+@pytest.fixture(scope="module")
+def reference_in_bf16() -> tuple[tuple[float, ...], str]:
+    return outcome(dataclasses.replace(RAGGED, precision="bf16"))
+
+
 def test_training_moves_the_weights(reference):
     losses, sha256 = reference
     assert len(set(losses)) == RAGGED.steps
@@ -93,15 +98,21 @@ def test_one_thread_gives_the_same_bits_each_time(reference):
     ],
     ids=str,
 )
-def test_policies_and_fusion_change_only_the_order(change, reference):
+def test_policies_and_fusion_change_only_the_order(change, reference, reference_in_bf16):
     config = dataclasses.replace(RAGGED, **{"scheduler": "task", "threads": 3, **change})
     for _ in range(2):
         assert outcome(config) == reference
+        assert outcome(dataclasses.replace(config, precision="bf16")) == reference_in_bf16
 
 
 @pytest.mark.parametrize("threads", [pytest.param(2, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize(
-    "change", [{"grad_accum": 3}, {"grad_clip": 0.5}, {"grad_accum": 2, "grad_clip": 0.5}], ids=str
+    "change",
+    [
+        {"grad_accum": 3}, {"grad_clip": 0.5}, {"grad_accum": 2, "grad_clip": 0.5},
+        {"grad_accum": 3, "precision": "bf16"},
+    ],
+    ids=str,
 )
 def test_micro_batches_and_clipping(change, threads, reference):
     config = dataclasses.replace(RAGGED, **change)

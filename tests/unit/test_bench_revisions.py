@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.record import ROOT
-from bench.revisions import SWEEPS, Case, main, metg, row, steps, table
+from bench.revisions import METG_TURNS, Case, main, metg, row, steps, table, turns_of
 from bench.turns import Runner, Turn, alternate
 
 PROGRAM = """
@@ -145,8 +145,6 @@ def test_the_interval_is_over_pairs_of_processes() -> None:
 
 def test_a_case_says_what_is_run_in_turns() -> None:
     tiny, large, sweeps = (Case.parse(name, 20) for name in ("tiny:task:1", "gpt2-124m:fork-join:1", "metg"))
-    assert Case.parse("metg", 4).settings["repetitions"] == SWEEPS
-    assert Case.parse("metg", 50).settings["repetitions"] == 25
     assert (tiny.report, tiny.turn_s, large.turn_s, sweeps.report, sweeps.turn_s) == ("step", 0.2, 2.5, "sweep", 0.0)
     assert (large.settings["scheduler"], large.settings["threads"]) == ("fork-join", 1)
     variant = Case.parse("tiny:task none 1x16:2", 20).settings
@@ -175,3 +173,8 @@ def test_a_case_that_cannot_run_is_refused_before_anything_starts(
         main(["--before", str(tmp_path), "--cases", f"metg,{case}"])
     assert ended.value.code == 2
     assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_metg_has_enough_turns() -> None:
+    assert [turns_of("metg", wanted) for wanted in (6, 50)] == [METG_TURNS, 50]
+    assert turns_of("tiny:task:2", 6) == 6

@@ -304,7 +304,7 @@ def test_metg_of_few_sweeps_is_left_out():
         return {"schema": "taskloom.bench.revisions/2", "at": at, "machine": {"cpu_model": "CPU"}, "command": [],
                 "revisions": {"ours": "a1", "before": "b2"}, "rows": [row | {"turns": turns}]}  # fmt: skip
 
-    (row,) = combined([record(HOURS[0], 10), record(HOURS[1], 18)])
+    (row,) = combined([record(HOURS[0], 31), record(HOURS[1], 32)])
     assert row["rounds"] == [2]
 
 

@@ -102,8 +102,11 @@ def test_nan_reaches_the_loss_of_logits_in_bfloat16(golden: Load) -> None:
     halves, loss = g["logits"].view(np.uint16)[:, 1::2].copy(), np.empty(7, np.float32)
     halves[3, 20] = 0x7FC0
     cross_entropy_of_halves(halves, loss, np.empty(V, np.float32), g["targets"], V, 1, 0, 7)
+    gradient = (halves.astype(np.uint32) << 16).view(np.float32)
     assert np.isnan(loss[3])
+    assert np.isnan(gradient[3, :V]).all()
     assert np.isfinite(np.delete(loss, 3)).all()
+    assert np.isfinite(np.delete(gradient, 3, axis=0)).all()
 
 
 def test_mean_loss_is_summed_in_float64_and_set_in_its_step_only() -> None:

@@ -110,7 +110,6 @@ def check_halves(
     library: gemm.Library, m: int, n: int, k: int, half_a: int, half_b: int, trans_a: int, trans_b: int
 ) -> None:
     """The same bits from bfloat16 and from float32 of the same values."""
-    k += k % 2 if half_a and not trans_a else 0  # rows without gaps, of whole pairs
     rng = np.random.default_rng(5)
     a, b = (bf16(rng.standard_normal(shape, dtype=np.float32)) for shape in ((m, k), (k, n)))
     got = product(library, a, b, trans_a, trans_b, half_a, half_b)
@@ -153,7 +152,7 @@ def test_rows_for_tile_registers(count, depth, transposed):
     length, rows = -(-depth // 32) * 16, -(-count // 16) * 16
     of_halves, of_floats = np.zeros((2, rows, length), np.int32)
     for words, source, half_a in ((of_halves, halves(values), 1), (of_floats, values, 0)):
-        room = np.zeros(words.size + ALIGN, np.int32)
+        room = np.full(words.size + ALIGN, -1, np.int32)
         first = -room.ctypes.data % ALIGN // 4
         at = room[first : first + words.size]
         packed_for_tiles(at, 4 * length, source.ravel(), values.shape[1], transposed, count, depth, half_a)
@@ -167,7 +166,7 @@ def test_panels_for_tile_registers(depth, columns):
     values, length = bf16(np.random.default_rng(7).standard_normal((depth, columns))), -(-depth // 32) * 16
     found = []
     for source, half_b in ((halves(values), 1), (values, 0)):
-        room = np.zeros(length * PANEL + ALIGN, np.int32)
+        room = np.full(length * PANEL + ALIGN, -1, np.int32)
         first = -room.ctypes.data % ALIGN // 4
         packed_panel(room[first:], source.ravel(), columns, 0, half_b, depth, length, columns)
         found.append(room[first : first + length * PANEL].tobytes())

@@ -14,10 +14,10 @@ from gpt2core.step import paths
 MODEL = ModelConfig(layers=4, heads=2, channels=32, vocab=61, context=16)
 
 
-def waits_in_own_layer(threads: int, fusion: str) -> bool:
+def waits_in_own_layer(threads: int, fusion: str, precision: str) -> bool:
     planned = plan(TrainConfig(
         model=MODEL, batch=2, seq=8, steps=3, batch_slice=1, token_slice=8, data="synthetic", scheduler="task",
-        threads=threads, allow_oversubscription=True, fusion=fusion,
+        threads=threads, allow_oversubscription=True, fusion=fusion, precision=precision,
     ))  # fmt: skip
     graph, tasks = planned.graph, planned.program.tasks
     found = paths.ancestors(paths.predecessors(len(graph), graph.edges), 0, len(graph))
@@ -31,7 +31,8 @@ def waits_in_own_layer(threads: int, fusion: str) -> bool:
     )
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("fusion", ["rows", "all"])
-def test_input_gradients_do_not_wait_for_weight_gradients_of_their_layer(fusion: str) -> None:
-    assert not waits_in_own_layer(4, fusion)
-    assert waits_in_own_layer(2, fusion)  # the price of less memory, where it costs no time
+def test_input_gradients_do_not_wait_for_weight_gradients_of_their_layer(fusion: str, precision: str) -> None:
+    assert not waits_in_own_layer(4, fusion, precision)
+    assert waits_in_own_layer(2, fusion, precision)  # the price of less memory, where it costs no time

@@ -200,10 +200,11 @@ class Gpt2:
         return Tensor("residual", index + 2 * self.lag)
 
     def unrounded(self, rounded: Tensor, place: Tensor) -> Tensor:
-        """Where a tensor's values are computed: in `place` before they are rounded to it, or in itself."""
+        """Where a tensor's values are computed: in `place` if they are then rounded to bfloat16, else in itself."""
         return place if self.step.is_half(rounded) else rounded
 
     def logits(self, out: Tensor, inp: Tensor) -> None:
+        """The last linear layer, whose weight is that of the embedding."""
         if self.step.is_half(out):
             linear.forward_to_halves(
                 self.step, "logits", self.slices, None,

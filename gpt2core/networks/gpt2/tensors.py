@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 from gpt2core.layers.sizes import ATTENTION_BLOCK, PART, PART_ROWS
 from gpt2core.networks import token_rows
@@ -70,7 +71,7 @@ def lag(config: TrainConfig) -> int:
 
 
 def halves(config: TrainConfig) -> bool:
-    """Whether what mostly products read is bfloat16, since they round it (docs/decisions/0024)."""
+    """Whether `attended`, `hidden` and `logits` are bfloat16 (docs/decisions/0024)."""
     return config.precision == "bf16"
 
 
@@ -103,15 +104,18 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
 
 
 def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
-    """The gradient of attention's output, partial sums, scratch for each thread; and what is then rounded to
-    `attended` (in `dattended`), `hidden` and `logits`.
+    """The gradient of attention's output, partial sums, scratch for each thread.
+
+    With bfloat16, `dattended` has attention's output before it is rounded, `wide` that of fc and the gradient of
+    GELU's; `rounded` and `part` are a thread's rows and part of the logits.
     """
     model = model_of(config)
     L, C, N = model.layers, model.channels, config.batch * config.seq
+    rows = min(math.prod(slicing.sizes(config)), PART_ROWS)
     for_halves = [
         TensorSpec("wide", (N, 4 * C)),
-        TensorSpec("rounded", (config.threads, PART_ROWS, C + C % 2), HALF),
-        TensorSpec("part", (config.threads, max(PART, model.padded_vocab))),
+        TensorSpec("rounded", (config.threads, rows, C), HALF),
+        TensorSpec("part", (config.threads, min(PART, rows * model.padded_vocab))),  # at least a row
     ]
     return [
         TensorSpec("dattended", (N, C)),
