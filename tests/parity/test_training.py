@@ -85,7 +85,7 @@ def test_micro_batches_within_a_limit(tmp_path: Path, precision: str) -> None:
 
 
 def test_bf16_follows_pytorchs_autocast(tmp_path: Path) -> None:
-    """Fifty losses agree within 1 %. Both round operands of products to bfloat16 and some results, PyTorch more of them."""
+    """Fifty losses agree within 1 %. Both round operands of products and some results to bfloat16, PyTorch more."""
     model = random_model(SMALL, seed=4)
     config = prepare(tmp_path, model, batch=4, seq=32, steps=50, data="stdlib", lr=5e-4, precision="bf16", threads=2)
     losses = train(config).losses
