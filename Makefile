@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-canary bench-slices bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
+.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -84,6 +84,9 @@ bench-canary: .venv/installed   ## how far the canary follows the steps of this 
 
 bench-slices: .venv/installed   ## compare automatic slices with a grid of slices
 	$(BIN)/python -m bench.slices $(ARGS)
+
+bench-products: .venv/installed   ## a step's matrix products by our own code and by each library
+	$(BIN)/python -m bench.products $(ARGS)
 
 bench-start: .venv/installed   ## time from a trainer's start to its first step, compiled and on a fresh installation
 	$(BIN)/python -m bench.start $(ARGS)

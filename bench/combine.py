@@ -184,6 +184,21 @@ def _revisions(record: Mapping[str, Any]) -> Times:
             yield f"{of['case']}, {of['what']}, {trees(record)}", "before", number, 1.0
 
 
+def _products(record: Mapping[str, Any]) -> Times:
+    for of in record["rounds"]:
+        for product in of["products"]:
+            for candidate, seconds in product["seconds"].items():
+                case = f"{product['product']} ({', '.join(product['ops'])}), {of['precision']}"
+                yield case, candidate, of["round"], seconds
+
+
+def _ops(record: Mapping[str, Any]) -> Times:
+    for of in record["rounds"]:
+        for tree, found in of["of"].items():
+            for op, seconds in found["op_s"].items():
+                yield f"{record['case']}, {op}, {trees(record)}", tree, of["round"], seconds
+
+
 def trees(record: Mapping[str, Any]) -> str:
     """The commits that a recording compares."""
     return "{ours} against {before}".format(**record["revisions"])
@@ -203,6 +218,8 @@ KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Times], str | None]] = {
     "taskloom.bench.observing/1": (_observing, "bare"),
     "taskloom.bench.overhead/1": (_overhead, "before"),
     "taskloom.bench.revisions/2": (_revisions, "before"),
+    "taskloom.bench.products/1": (_products, "own"),
+    "taskloom.bench.ops/1": (_ops, "before"),
 }
 
 

@@ -128,6 +128,21 @@ def _revisions(record: Mapping[str, Any]) -> Figures:
             yield f"{row['case']}: {row['what']} of {commit}", 1e3 * row[f"{tree}_s"], "ms"
 
 
+def _ops(record: Mapping[str, Any]) -> Figures:
+    for row in record["rows"]:
+        for tree, commit in record["revisions"].items():
+            if row[f"{tree}_s"] is not None:
+                yield f"{record['case']}: {row['op']} of {commit}", 1e3 * row[f"{tree}_s"], "ms"
+
+
+def _products(record: Mapping[str, Any]) -> Figures:
+    for row in record["rows"]:
+        case = f"{row['product']} ({', '.join(row['ops'])}), {row['precision']}"
+        for candidate, rate in row["gflop_per_s"].items():
+            yield f"{case}: {candidate}", rate, "GFLOP/s"
+        yield f"{case}: {next(iter(row['gflop_per_s']))}, of the registers' rate", 100 * row["registers_share"], "%"
+
+
 def _server(record: Mapping[str, Any]) -> Figures:
     for name, part in record["parts"].items():
         for what, value, unit in _part(part):
@@ -183,4 +198,6 @@ KINDS: dict[str, Callable[[Mapping[str, Any]], Figures]] = {
     "taskloom.bench.server/1": _server,
     "taskloom.bench.overhead/1": _overhead,
     "taskloom.bench.revisions/2": _revisions,
+    "taskloom.bench.products/1": _products,
+    "taskloom.bench.ops/1": _ops,
 }

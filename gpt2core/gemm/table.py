@@ -124,22 +124,8 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     named = {library.name: library for library in libraries}
     words, scratch = new_scratch()
     rng = np.random.default_rng(0)
-
-    def matrix(size: int) -> NDArray[np.float32]:
-        """Mapped pages, as in a run. They are returned afterwards; an allocator would keep them."""
-        return np.frombuffer(pages.reserve(4 * size), np.float32)[:size]
-
-    def operand(size: int, half: int) -> NDArray[np.generic]:
-        array = matrix(size)
-        rng.standard_normal(dtype=np.float32, out=array)
-        if not half:
-            return array
-        halves = array.view(np.uint16)
-        halves[:size] = halves[1::2]  # the upper ones
-        return halves[:size]
-
     p = product
-    a, b, c = operand(p.m * p.k, p.half_a), operand(p.k * p.n, p.half_b), matrix(p.m * p.n)
+    a, b, c = operand(rng, p.m * p.k, p.half_a), operand(rng, p.k * p.n, p.half_b), matrix(p.m * p.n)
     tried = candidates(product, libraries)
     best = dict.fromkeys(tried, np.inf)
     shape = (p.half_a, p.half_b, p.trans_a, p.trans_b, p.m, p.n, p.k)
@@ -152,6 +138,22 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     fastest = min(tried, key=lambda choice: best[choice])
     del words
     return fastest if best[fastest] < best[tried[0]] * (1 - LEAST_GAIN) else tried[0]
+
+
+def matrix(size: int) -> NDArray[np.float32]:
+    """Float32 zeros in mapped pages, as in a run. They are returned afterwards; an allocator would keep them."""
+    return np.frombuffer(pages.reserve(4 * size), np.float32)[:size]
+
+
+def operand(rng: np.random.Generator, size: int, half: int) -> NDArray[np.generic]:
+    """Normal numbers in mapped pages: float32, or bfloat16 (as uint16) if `half` is set."""
+    array = matrix(size)
+    rng.standard_normal(dtype=np.float32, out=array)
+    if not half:
+        return array
+    halves = array.view(np.uint16)
+    halves[:size] = halves[1::2]  # the upper ones
+    return halves[:size]
 
 
 def _path(libraries: Sequence[Library]) -> Path:

@@ -1,0 +1,132 @@
+"""Compare the time of each op of a training step in this tree and in an earlier one.
+
+    git worktree add /tmp/before COMMIT
+    python -m bench.ops --before /tmp/before --shape 4x256 --precision bf16 --rounds 6     # 3 minutes
+
+In each round both trees run once, each process alone, in an order that changes. The figure of an op is the time that it
+takes of all threads in a timed step, the mean of a process's steps; a step's is that of all its threads, with waits. An
+op that only one tree has is shown without a ratio. Ratios are ours / before, below 1 where ours takes less. They contain
+the host's changes between processes; bench.revisions compares whole steps in turns. Losses are compared. Raw figures,
+the machine and a table are written to --out (.json and .md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.quiet import undisturbed
+from bench.ratios import HOW, NO_RATIO, ratio, told
+from bench.record import ROOT, Measured, head, machine, out_option, save
+from bench.revisions import Case, revision
+from bench.rounds import round_order
+from bench.step import parse_shape
+from gpt2core.process import launch
+from gpt2core.spec.config import PRECISIONS
+from gpt2core.spec.result import median
+
+STEP = "step, all threads"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.ops", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
+    parser.add_argument("--model", default="gpt2-124m")
+    parser.add_argument("--shape", default="4x64", help="BATCHxSEQ")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--scheduler", default="task")
+    parser.add_argument("--threads", type=int, default=min(2, len(launch.allowed_cores())))
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=6, help="processes of each tree")
+    out_option(parser, "ops")
+    given = parser.parse_args()
+    batch, seq = parse_shape(given.shape)
+    settings = {
+        "model": given.model, "batch": batch, "seq": seq, "precision": given.precision, "scheduler": given.scheduler,
+        "threads": given.threads, "cores": list(launch.allowed_cores()[: given.threads]), "steps": given.steps,
+        "warmup": given.warmup,
+    }  # fmt: skip
+    name = f"{given.model}, B{batch} T{seq}, {given.scheduler}, {given.threads} threads, {given.precision}"
+    trees = {"ours": ROOT, "before": given.before.resolve()}
+    brief, case = (Case(name, {**settings, **more}, "step", 0.0) for more in ({"steps": 1, "warmup": 0}, {}))
+    for tree in trees.values():
+        run(brief, tree)  # compiles what is missing, and measures products
+    before = machine()
+    rounds: list[Measured] = []
+    for number in range(given.rounds):
+        found = {}
+        for tree in round_order(list(trees), number):
+            what = f"{tree}, round {number + 1}"
+            found[tree], others = undisturbed(lambda path=trees[tree]: figures(run(case, path)), what)
+            found[tree]["others"] = others
+        rounds.append({"round": number, "of": found})
+        said = ", ".join(f"{tree} {of['op_s'][STEP] * 1e3:.0f} ms" for tree, of in sorted(found.items()))
+        print(f"[{number + 1}/{given.rounds}] {said}", flush=True)
+    report = {
+        **head("taskloom.bench.ops/1", before), "revisions": {name: revision(tree) for name, tree in trees.items()},
+        "case": name, "rounds": rounds, "rows": rows(rounds),
+    }  # fmt: skip
+    save(given.out, report, table(report))
+
+
+def run(case: Case, tree: Path) -> Measured:
+    """The result of one process."""
+    with tempfile.TemporaryDirectory(prefix="bench-ops-") as folder:
+        result = Path(folder) / "result.json"
+        with case.start(tree, result) as runner:
+            runner.finish()
+        found: Measured = json.loads(result.read_text(encoding="utf-8"))
+        return found
+
+
+def figures(result: Measured) -> Measured:
+    """Seconds of all threads in a timed step: of each op and phase, and of the step."""
+    step_s = result["step_s"][result["config"]["warmup"] :]
+    op_s: dict[str, float] = {}
+    for op in result["ops"]:
+        name = f"{op['op']}, {op['phase']}"
+        op_s[name] = op_s.get(name, 0.0) + op["time_s"] / len(step_s)
+    return {"op_s": {**op_s, STEP: sum(step_s) / len(step_s) * len(result["threads"])}, "losses": result["losses"]}
+
+
+def rows(rounds: Sequence[Measured]) -> list[Measured]:
+    """A row for each op of either tree, the longest first."""
+    found = []
+    for name in dict.fromkeys(name for r in rounds for of in r["of"].values() for name in of["op_s"]):
+        sides = {tree: [r["of"][tree]["op_s"].get(name) for r in rounds] for tree in ("ours", "before")}
+        known = {tree: None if None in values else median(values) for tree, values in sides.items()}
+        compared = NO_RATIO if None in known.values() else ratio(sides["ours"], sides["before"])
+        found.append({"op": name, **{f"{tree}_s": value for tree, value in known.items()}, **compared})
+    return sorted(found, key=lambda row: -max(row["ours_s"] or 0.0, row["before_s"] or 0.0))
+
+
+def same_losses(rounds: Sequence[Measured]) -> bool:
+    return all(r["of"]["ours"]["losses"] == r["of"]["before"]["losses"] for r in rounds)
+
+
+def table(report: Measured) -> str:
+    of = report["machine"]
+    lines = [
+        f"# Ops of {report['revisions']['ours']} and {report['revisions']['before']}, {report['at'][:10]}", "",
+        f"Machine: {of['cpu_model']}, {of['cores']} cores, Linux {of['kernel']}; load average before "
+        f"{of['load_average'][0]:.1f}. {report['case']}; losses are {'' if same_losses(report['rounds']) else 'not '}"
+        "the same.", "",
+        "Milliseconds of all threads in a timed step, medians of the rounds. Ratio: ours / before, below 1 where ours "
+        f"takes less, {HOW}.", "",
+        "| op | before | ours | ratio | 95 % | rounds |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for row in report["rows"]:
+        sides = ("-" if row[key] is None else f"{1e3 * row[key]:.3g}" for key in ("before_s", "ours_s"))
+        value = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
+        lines.append(f"| {row['op']} | {' | '.join(sides)} | {value} | {told(row['ratio_interval'])} "
+                     f"| {row['rounds']} |")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
