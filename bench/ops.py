@@ -5,9 +5,9 @@
 
 In each round both trees run once, each process alone, in an order that changes. The figure of an op is the time that it
 takes of all threads in a timed step, the mean of a process's steps; a step's is that of all its threads, with waits. An
-op that only one tree has is shown without a ratio. Ratios are ours / before, below 1 where ours takes less. They contain
-the host's changes between processes; bench.revisions compares whole steps in turns. Losses are compared. Raw figures,
-the machine and a table are written to --out (.json and .md).
+op of only one tree is shown without a ratio. Ratios are ours / before, below 1 where ours takes less. They contain the
+host's changes between processes; bench.revisions compares whole steps in turns. Losses are compared. Raw figures, the
+machine and a table are written to --out (.json and .md).
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def pack_first(panel, b, ldb, depth, columns, pairs, rounded, half_b, length):
 @kernel
 def multiply_block(
     a, a_row, a_word, a_group, rows, b, next_b, ldb, trans_b, depth, length, n, c, c_row, adds, panel, next_panel,
-    places, pairs, rounded, half_b
+    places, pairs, rounded, half_b, fetches
 ):  # fmt: skip
     """Compute C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel. c_row and A's strides are in
     bytes; a_group is that of LANES rows. A transposed B is float32.
@@ -243,8 +243,7 @@ def multiply_block(
     They are prefetched during all tiles of the panel before; then the whole next panel is packed at once. During the
     last panel, the lines of the next block's first panel are prefetched, from next_b on.
 
-    C's lines are fetched before a register tile, so that its stores do not wait. Those of a weight's gradient, whose A
-    is transposed, are in a cache.
+    If `fetches` is set, C's lines are fetched before a register tile, so that its stores do not wait.
     """
     tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
     share, share_rows = (length + tiles - 1) // tiles, (PANEL + tiles - 1) // tiles  # words; rows of a transposed B
@@ -271,7 +270,7 @@ def multiply_block(
                     ahead = b + size * (following + PANEL)
                 x, y = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row + WORD * j
                 vectors = (columns + LANES - 1) // LANES
-                if large and rows_of == ALONG_ROWS:
+                if large and fetches and rows_of != ONE_ROW:
                     fetch_out(y, c_row)
                 if pairs:
                     register_pairs(
@@ -300,13 +299,13 @@ def multiply_block(
 
 @kernel
 def multiply_packed(
-    pairs, rounded, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+    pairs, rounded, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
     """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; row-major, op transposes if its flag is set.
 
     `pairs` (needs AVX512-BF16) and `rounded` (on any processor) round the operands to bfloat16; only then may they be
     bfloat16 in memory, see gemm.multiply. a, b, c are addresses; ld* are row lengths in elements. scratch is the
-    address, a multiple of 64, of PRODUCT_SCRATCH words that no other thread uses.
+    address, a multiple of 64, of PRODUCT_SCRATCH words that no other thread uses. `fetches`: see multiply_block.
     """
     panel, next_panel = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
     places = next_panel + PRODUCT_DEPTH * PANEL_ROW
@@ -345,5 +344,5 @@ def multiply_packed(
             multiply_block(
                 at_a, a_row, a_word, a_group, rows, b + k0 * b_word, next_b, ldb, trans_b, depth, length,
                 n, c + WORD * m0 * ldc, WORD * ldc, 1 if adds or k0 else 0, panel, next_panel, places, pairs, rounded,
-                half_b,
+                half_b, fetches,
             )  # fmt: skip

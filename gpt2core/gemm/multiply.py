@@ -21,7 +21,7 @@ from gpt2core.step.tensors import ALIGN
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 ROUNDED_SIDE, ROUNDED_DEPTH = 384, 512  # of the blocks of bfloat16 that a library multiplies: two fit in the scratch
-PARAMETERS = "i" * 17  # of an entry: see `multiply`
+PARAMETERS = "i" * 18  # of an entry: see `multiply`
 
 
 @intrinsic
@@ -82,7 +82,7 @@ def pack_matrix(to, source, stride, halves, transposed, first, k0, count, depth)
 
 @entry(PARAMETERS)
 def product_of_floats(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
     """`multiply` of float32 by a library's sgemm, called for `piece` columns at a time, or for all if `piece` is 0."""
     most = piece if piece else n
@@ -96,7 +96,7 @@ def product_of_floats(
 
 @entry(PARAMETERS)
 def product_of_rounded(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
     """`multiply` by a library's product of bfloat16. Blocks of the operands are rounded first."""
     second = scratch + WORD * (PRODUCT_SCRATCH // 2)
@@ -116,23 +116,27 @@ def product_of_rounded(
 
 @entry(PARAMETERS)
 def own_product_of_floats(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
     """`multiply` of float32 by our own product."""
-    multiply_packed(False, False, scratch, False, False, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    multiply_packed(
+        False, False, scratch, False, False, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
+    )
 
 
 @entry(PARAMETERS)
 def own_product_of_pairs(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
     """`multiply` by our own product of pairs of bfloat16, which needs AVX512-BF16."""
-    multiply_packed(True, False, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    multiply_packed(
+        True, False, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
+    )
 
 
 @entry(PARAMETERS)
 def own_product_of_tiles(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
     """`multiply` by our own product of pairs on tile registers, which needs AMX and the system's permission."""
     multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
@@ -140,10 +144,12 @@ def own_product_of_tiles(
 
 @entry(PARAMETERS)
 def own_product_of_rounded(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds
+    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
     """`multiply` by our own product of operands rounded to bfloat16, on any processor."""
-    multiply_packed(False, True, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    multiply_packed(
+        False, True, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
+    )
 
 
 @kernel
@@ -154,17 +160,19 @@ def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     `by` is the address of an entry and its first arguments: address of a library's function, columns per call or 0 for
     all, address of this thread's PRODUCT_SCRATCH words. Products are compiled once, not into each kernel.
     """
-    multiply_halves(by, 0, 0, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    multiply_halves(by, 0, 0, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, 1)
 
 
 @kernel
-def multiply_halves(by, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
+def multiply_halves(by, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches):
     """`multiply` of matrices that are bfloat16 in memory if their flag is set, by products that round their operands.
 
-    Only a B that is not transposed may be bfloat16.
+    Only a B that is not transposed may be bfloat16. `fetches`: C is not expected in a cache, so a large product of our
+    own on vector registers fetches its lines before it writes them.
     """
     code, address, piece, scratch = by
-    _call(code, (address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds))
+    shape = (half_a, half_b, trans_a, trans_b, m, n, k)
+    _call(code, (address, piece, scratch, *shape, a, lda, b, ldb, c, ldc, adds, fetches))
 
 
 @intrinsic
@@ -182,11 +190,12 @@ def _call(typingctx, code, arguments):
 
 @runtime
 def time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c):
-    """Ticks of one product, on matrices without gaps."""
+    """Ticks of one product, on matrices without gaps. That of a transposed A expects C in a cache."""
     begin = ticks()
     multiply_halves(
         by, half_a, half_b, trans_a, trans_b, m, n, k,
         address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, 0,
+        0 if trans_a else 1,
     )  # fmt: skip
     return ticks() - begin
 

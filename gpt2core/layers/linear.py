@@ -31,7 +31,7 @@ def matmul_forward(
     C, OC = inp.shape[1], out.shape[1]
     multiply_halves(
         by, is_half(inp), 0, 0, 1, row1 - row0, OC, C,
-        address_of(inp, row0 * C), C, address_of(weight, 0), C, address_of(out, row0 * OC), OC, 0,
+        address_of(inp, row0 * C), C, address_of(weight, 0), C, address_of(out, row0 * OC), OC, 0, 1,
     )  # fmt: skip
     if bias.shape[0]:
         for n in range(row0, row1):
@@ -52,19 +52,19 @@ def matmul_backward_input(dinp: Matrix, dout: Matrix, weight: Matrix, by: Multip
     C, OC = dinp.shape[1], dout.shape[1]
     multiply_halves(
         by, is_half(dout), 0, 0, 0, row1 - row0, C, OC,
-        address_of(dout, row0 * OC), OC, address_of(weight, 0), C, address_of(dinp, row0 * C), C, 0,
+        address_of(dout, row0 * OC), OC, address_of(weight, 0), C, address_of(dinp, row0 * C), C, 0, 1,
     )  # fmt: skip
 
 
 @kernel
 def matmul_backward_weight(
     dweight: OwnMatrix, dbias: OwnVector, dout: Matrix, inp: Matrix, by: Multiply, out0: TileInt, out1: TileInt,
-    to: TileInt, adds: Scalar,
+    to: TileInt, adds: Scalar, fetches: Scalar,
 ):  # fmt: skip
     """The gradient of a linear layer's outputs [out0, out1): their weights and biases, over all rows.
 
     Writes:   dweight (any, C) =, rows from `to` on; dbias (any,) =, elements from `to` on, or (0,) for none;
-              both += if `adds` is set
+              both += if `adds` is set; `fetches`: dweight is not expected in a cache
     Reads:    dout (N, OC), inp (N, C)
     Maths:    dweight = dout.T @ inp; dbias = sum of dout over the rows, in their order
     Tiles:    disjoint ranges of outputs are independent: no races, no atomics
@@ -73,7 +73,7 @@ def matmul_backward_weight(
     N, C, OC = inp.shape[0], inp.shape[1], dout.shape[1]
     multiply_halves(
         by, is_half(dout), is_half(inp), 1, 0, out1 - out0, C, N,
-        address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C, adds,
+        address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C, adds, fetches,
     )  # fmt: skip
     if dbias.shape[0]:
         sums = dbias[to : to + out1 - out0]
@@ -121,7 +121,7 @@ def matmul_forward_to_halves(
             width = min(columns, OC - o0)
             multiply_halves(
                 by, 1, 0, 0, 1, some, width, C,
-                address_of(rounded, 0), rounded.shape[1], address_of(weight, o0 * C), C, address_of(part, 0), width, 0,
+                address_of(rounded, 0), rounded.shape[1], address_of(weight, o0 * C), C, address_of(part, 0), width, 0, 0,
             )  # fmt: skip
             for n in range(some):
                 row, to = part[n * width : (n + 1) * width], out[n0 + n, o0 : o0 + width]
@@ -140,19 +140,19 @@ def matmul_backward_input_of_halves(
 @kernel
 def matmul_backward_weight_of_half_gradients(
     dweight: OwnMatrix, dbias: OwnVector, dout: Halves, inp: Matrix, by: Multiply, out0: TileInt, out1: TileInt,
-    to: TileInt, adds: Scalar,
+    to: TileInt, adds: Scalar, fetches: Scalar,
 ):  # fmt: skip
     """`matmul_backward_weight` of an output's gradient in bfloat16."""
-    matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds)
+    matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds, fetches)
 
 
 @kernel
 def matmul_backward_weight_of_half_inputs(
     dweight: OwnMatrix, dbias: OwnVector, dout: Matrix, inp: Halves, by: Multiply, out0: TileInt, out1: TileInt,
-    to: TileInt, adds: Scalar,
+    to: TileInt, adds: Scalar, fetches: Scalar,
 ):  # fmt: skip
     """`matmul_backward_weight` of an input in bfloat16."""
-    matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds)
+    matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds, fetches)
 
 
 def forward(
@@ -218,6 +218,7 @@ def backward_weight(
         dweight=add_or_set(adds, dweight, BLOCK), dbias=dbias and add_or_set(adds, dbias, BLOCK),
         dout=Read(dout), inp=Read(inp),
         by=Product(1, 0, grid.longest(BLOCK), C, N, half_a=int(half_dout), half_b=int(half_inp)), adds=int(adds),
+        fetches=int(not isinstance(dweight, Own)),
     )  # fmt: skip
 
 

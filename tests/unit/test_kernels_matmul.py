@@ -58,12 +58,12 @@ def test_backward_weight_by_ranges_of_outputs(golden: Load, by: By, piece: int) 
     g = golden("matmul")
     dweight, dbias = np.full_like(g["weight"], np.nan), np.full_like(g["bias"], np.nan)
     for out0, out1 in ((0, 13), (13, 40)):
-        matmul_backward_weight(dweight, dbias, g["dout"], g["inp"], by(piece), out0, out1, out0, 0)
+        matmul_backward_weight(dweight, dbias, g["dout"], g["inp"], by(piece), out0, out1, out0, 0, 0)
         assert np.isnan(dweight[out1:]).all()
         assert np.isnan(dbias[out1:]).all()
     np.testing.assert_allclose(dweight, g["dweight"], **CLOSE)
     np.testing.assert_allclose(dbias, g["dbias"], **CLOSE)
-    matmul_backward_weight(dweight, dbias, g["dout"], g["inp"], by(piece), 0, 40, 0, 1)
+    matmul_backward_weight(dweight, dbias, g["dout"], g["inp"], by(piece), 0, 40, 0, 1, 1)
     np.testing.assert_allclose(dweight, 2 * g["dweight"], **CLOSE)
     np.testing.assert_allclose(dbias, 2 * g["dbias"], **CLOSE)
 
@@ -71,7 +71,7 @@ def test_backward_weight_by_ranges_of_outputs(golden: Load, by: By, piece: int) 
 def test_backward_weight_without_bias(golden: Load, by: By) -> None:
     g = golden("matmul")
     dweight = np.full_like(g["weight"], np.nan)
-    matmul_backward_weight(dweight, NONE, g["dout"], g["inp"], by(24), 0, 40, 0, 0)
+    matmul_backward_weight(dweight, NONE, g["dout"], g["inp"], by(24), 0, 40, 0, 0, 0)
     np.testing.assert_allclose(dweight, g["dweight"], **CLOSE)
 
 
@@ -119,8 +119,8 @@ def test_inputs_and_gradients_in_bfloat16(golden: Load) -> None:
     ):
         dweight, same_dweight = np.full((2, *g["weight"].shape), np.nan, np.float32)
         dbias, same_dbias = np.full((2, len(g["bias"])), np.nan, np.float32)
-        kernel(dweight, dbias, *given, by, 13, 40, 13, 0)
-        matmul_backward_weight(same_dweight, same_dbias, floats(dout), floats(inp), by, 13, 40, 13, 0)
+        kernel(dweight, dbias, *given, by, 13, 40, 13, 0, 0)
+        matmul_backward_weight(same_dweight, same_dbias, floats(dout), floats(inp), by, 13, 40, 13, 0, 0)
         assert dweight.tobytes() == same_dweight.tobytes()
         assert dbias.tobytes() == same_dbias.tobytes()
     del words

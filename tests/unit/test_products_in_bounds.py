@@ -24,7 +24,7 @@ def product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, adds):
     """A product of matrices without gaps."""
     multiply.multiply_halves(
         by, half_a, half_b, trans_a, trans_b, m, n, k,
-        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, adds,
+        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, adds, 1,
     )  # fmt: skip
 
 
