@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
     parser.add_argument("--scheduler", default="task")
     parser.add_argument("--threads", type=int, default=min(2, len(launch.allowed_cores())))
+    parser.add_argument("--grad-clip", type=float, default=0.0)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6, help="processes of each tree")
@@ -49,9 +50,10 @@ def main() -> None:
     settings = {
         "model": given.model, "batch": batch, "seq": seq, "precision": given.precision, "scheduler": given.scheduler,
         "threads": given.threads, "cores": list(launch.allowed_cores()[: given.threads]), "steps": given.steps,
-        "warmup": given.warmup,
+        "warmup": given.warmup, "grad_clip": given.grad_clip,
     }  # fmt: skip
     name = f"{given.model}, B{batch} T{seq}, {given.scheduler}, {given.threads} threads, {given.precision}"
+    name += f", grad-clip {given.grad_clip:g}" if given.grad_clip else ""
     trees = {"ours": ROOT, "before": given.before.resolve()}
     brief, case = (Case(name, {**settings, **more}, "step", 0.0) for more in ({"steps": 1, "warmup": 0}, {}))
     for tree in trees.values():

@@ -120,8 +120,8 @@ def matmul_forward_to_halves(
         for o0 in range(0, OC, columns):
             width = min(columns, OC - o0)
             multiply_halves(
-                by, 1, 0, 0, 1, some, width, C,
-                address_of(rounded, 0), rounded.shape[1], address_of(weight, o0 * C), C, address_of(part, 0), width, 0, 0,
+                by, 1, 0, 0, 1, some, width, C, address_of(rounded, 0), rounded.shape[1],
+                address_of(weight, o0 * C), C, address_of(part, 0), width, 0, 0,
             )  # fmt: skip
             for n in range(some):
                 row, to = part[n * width : (n + 1) * width], out[n0 + n, o0 : o0 + width]

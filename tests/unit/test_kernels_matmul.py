@@ -19,6 +19,9 @@ from gpt2core.layers.linear import (
     matmul_forward_of_halves,
     matmul_forward_to_halves,
 )
+from gpt2core.run.prepare import plan
+from gpt2core.spec.config import TrainConfig
+from gpt2core.step.signature import signature
 
 Load = Callable[[str], dict[str, np.ndarray]]
 By = Callable[..., tuple[int, int, int, int]]
@@ -140,3 +143,14 @@ def test_an_output_in_bfloat16_is_rounded(golden: Load, rows: int, columns: int)
     np.testing.assert_array_equal(out[1:], nearest(whole)[1:])
     assert (out[0] == 7).all()
     del words
+
+
+# --- who expects C in a cache
+
+
+@pytest.mark.parametrize(("changes", "fetches"), [({"fusion": "all"}, 0), ({"grad_clip": 1.0}, 1)])
+def test_a_weight_gradient_is_fetched_before_it_is_written_unless_it_stays_in_the_cache(changes, fetches):
+    config = TrainConfig.from_dict({"model": "tiny", "batch": 2, "seq": 32, "threads": 1, **changes})
+    at = list(signature(matmul_backward_weight).operands).index("fetches")
+    found = [call.operands[at] for op in plan(config).program.ops for call in op.calls if call.name == "fc_dweight"]
+    assert found == [fetches] * config.model.layers
