@@ -32,7 +32,7 @@ from taskloom.analysis.pooling import pool
 
 APART_S = 3600.0
 FEWEST_TURNS = 16  # pairs of a round's METG_TURNS in bench.revisions, without those that were stopped
-CHANGING = ("--model", "--grad-clip", "--grad-accum")  # options that define another case
+CHANGING = ("--model", "--grad-clip", "--grad-accum")  # options that define another case, unless it names them
 Key = tuple[str, str, str]  # processor, case, variant
 Times = Iterator[tuple[str, str, int, float]]  # case, variant, round, seconds
 
@@ -106,7 +106,8 @@ def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key
     times, own_base = KINDS[record["schema"]]
     base = base or own_base or record["rows"][0]["variant"]
     # Newer recordings contain the clipping of each run.
-    options = [each for each in CHANGING if each[2:].replace("-", "_") not in record.get("runs", [{}])[0]]
+    told = "case" in record
+    options = [each for each in CHANGING if not told and each[2:].replace("-", "_") not in record.get("runs", [{}])[0]]
     more = "".join(f", {option[2:]} {value}" for option, value in pairwise(record["command"]) if option in options)
     cases: dict[str, dict[str, dict[int, float]]] = {}
     for case, variant, number, seconds in times(record):

@@ -6,38 +6,40 @@
 In each round both trees run once, each process alone, in an order that changes. The figure of an op is the time that it
 takes of all threads in a timed step, the mean of a process's steps; a step's is that of all its threads, with waits. An
 op of only one tree is shown without a ratio. Ratios are ours / before, below 1 where ours takes less. They contain the
-host's changes between processes; bench.revisions compares whole steps in turns. Losses are compared. Raw figures, the
-machine and a table are written to --out (.json and .md).
+host's changes between processes; bench.revisions compares whole steps in turns. Each op has an interval of its own, so
+of thirty one or two exclude 1 by chance. Losses are compared, and the trees must use the same libraries for products.
+Raw figures, the machine and a table are written to --out (.json and .md).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
-from collections.abc import Sequence
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.quiet import undisturbed
+from bench.quiet import QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.revisions import Case, revision
 from bench.rounds import round_order
 from bench.step import parse_shape
 from gpt2core.process import launch
-from gpt2core.spec.config import PRECISIONS
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.result import median
 
 STEP = "step, all threads"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.ops", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
     parser.add_argument("--model", default="gpt2-124m")
     parser.add_argument("--shape", default="4x64", help="BATCHxSEQ")
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--precision", default="fp32")
     parser.add_argument("--scheduler", default="task")
     parser.add_argument("--threads", type=int, default=min(2, len(launch.allowed_cores())))
     parser.add_argument("--grad-clip", type=float, default=0.0)
@@ -45,55 +47,64 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6, help="processes of each tree")
     out_option(parser, "ops")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    try:
+        case = case_of(given)
+    except ConfigError as error:
+        parser.error(str(error))
+    trees = {"ours": ROOT, "before": given.before.resolve()}
+    brief = dataclasses.replace(case, settings={**case.settings, "steps": 1, "warmup": 0})
+    refuse_other_libraries({name: figures(brief.run(tree)) for name, tree in trees.items()})  # compiles, too
+    before = machine()
+    rounds: list[Measured] = []
+    for number in range(given.rounds):
+        found = {}
+        for name in round_order(list(trees), number):
+            result, others = undisturbed(functools.partial(case.run, trees[name]), f"{name}, round {number + 1}")
+            found[name] = {**figures(result), "others": others}
+        refuse_other_libraries(found)
+        rounds.append({"round": number, "of": found})
+        said = ", ".join(f"{name} {of['op_s'][STEP] * 1e3:.0f} ms" for name, of in sorted(found.items()))
+        print(f"[{number + 1}/{given.rounds}] {said}", flush=True)
+    report = {
+        **head("taskloom.bench.ops/1", before), "revisions": {name: revision(tree) for name, tree in trees.items()},
+        "case": case.name, "rounds": rounds, "rows": rows(rounds),
+    }  # fmt: skip
+    save(given.out, report, table(report))
+
+
+def case_of(given: argparse.Namespace) -> Case:
+    """The case, checked as this tree checks a run. Raises ConfigError."""
     batch, seq = parse_shape(given.shape)
+    if given.rounds < 1:
+        raise ConfigError("rounds", given.rounds, "at least 1")
     settings = {
         "model": given.model, "batch": batch, "seq": seq, "precision": given.precision, "scheduler": given.scheduler,
         "threads": given.threads, "cores": list(launch.allowed_cores()[: given.threads]), "steps": given.steps,
         "warmup": given.warmup, "grad_clip": given.grad_clip,
     }  # fmt: skip
+    TrainConfig.from_dict(settings)
     name = f"{given.model}, B{batch} T{seq}, {given.scheduler}, {given.threads} threads, {given.precision}"
     name += f", grad-clip {given.grad_clip:g}" if given.grad_clip else ""
-    trees = {"ours": ROOT, "before": given.before.resolve()}
-    brief, case = (Case(name, {**settings, **more}, "step", 0.0) for more in ({"steps": 1, "warmup": 0}, {}))
-    for tree in trees.values():
-        run(brief, tree)  # compiles what is missing, and measures products
-    before = machine()
-    rounds: list[Measured] = []
-    for number in range(given.rounds):
-        found = {}
-        for tree in round_order(list(trees), number):
-            what = f"{tree}, round {number + 1}"
-            found[tree], others = undisturbed(lambda path=trees[tree]: figures(run(case, path)), what)
-            found[tree]["others"] = others
-        rounds.append({"round": number, "of": found})
-        said = ", ".join(f"{tree} {of['op_s'][STEP] * 1e3:.0f} ms" for tree, of in sorted(found.items()))
-        print(f"[{number + 1}/{given.rounds}] {said}", flush=True)
-    report = {
-        **head("taskloom.bench.ops/1", before), "revisions": {name: revision(tree) for name, tree in trees.items()},
-        "case": name, "rounds": rounds, "rows": rows(rounds),
-    }  # fmt: skip
-    save(given.out, report, table(report))
+    return Case(name, settings, "step", 0.0)
 
 
-def run(case: Case, tree: Path) -> Measured:
-    """The result of one process."""
-    with tempfile.TemporaryDirectory(prefix="bench-ops-") as folder:
-        result = Path(folder) / "result.json"
-        with case.start(tree, result) as runner:
-            runner.finish()
-        found: Measured = json.loads(result.read_text(encoding="utf-8"))
-        return found
+def refuse_other_libraries(found: Mapping[str, Measured]) -> None:
+    """Raise SystemExit if an op of both trees has its products from different libraries."""
+    ours, before = found["ours"]["blas"], found["before"]["blas"]
+    if other := [name for name in ours.keys() & before.keys() if ours[name] != before[name]]:
+        raise SystemExit(f"the two trees use different libraries for products: {', '.join(sorted(other))}")
 
 
 def figures(result: Measured) -> Measured:
-    """Seconds of all threads in a timed step: of each op and phase, and of the step."""
+    """Seconds of all threads in a timed step: of each op and phase, and of the step. The ops' libraries; losses."""
     step_s = result["step_s"][result["config"]["warmup"] :]
-    op_s: dict[str, float] = {}
-    for op in result["ops"]:
-        name = f"{op['op']}, {op['phase']}"
-        op_s[name] = op_s.get(name, 0.0) + op["time_s"] / len(step_s)
-    return {"op_s": {**op_s, STEP: sum(step_s) / len(step_s) * len(result["threads"])}, "losses": result["losses"]}
+    ops = {f"{op['op']}, {op['phase']}": op for op in result["ops"]}
+    op_s = {name: op["time_s"] / len(step_s) for name, op in ops.items()}
+    return {
+        "op_s": {**op_s, STEP: sum(step_s) / len(step_s) * len(result["threads"])},
+        "blas": {name: op["blas"] for name, op in ops.items()}, "losses": result["losses"],
+    }  # fmt: skip
 
 
 def rows(rounds: Sequence[Measured]) -> list[Measured]:
@@ -117,9 +128,11 @@ def table(report: Measured) -> str:
         f"# Ops of {report['revisions']['ours']} and {report['revisions']['before']}, {report['at'][:10]}", "",
         f"Machine: {of['cpu_model']}, {of['cores']} cores, Linux {of['kernel']}; load average before "
         f"{of['load_average'][0]:.1f}. {report['case']}; losses are {'' if same_losses(report['rounds']) else 'not '}"
-        "the same.", "",
+        f"the same. Others took more than {QUIET:.0%} of the machine during "
+        f"{sum(each['others'] > QUIET for r in report['rounds'] for each in r['of'].values())} of "
+        f"{2 * len(report['rounds'])} processes.", "",
         "Milliseconds of all threads in a timed step, medians of the rounds. Ratio: ours / before, below 1 where ours "
-        f"takes less, {HOW}.", "",
+        f"takes less, {HOW}. Each op has an interval of its own, so of thirty one or two exclude 1 by chance.", "",
         "| op | before | ours | ratio | 95 % | rounds |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for row in report["rows"]:

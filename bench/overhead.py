@@ -16,8 +16,6 @@ figures, the machine and a table are written to --out (.json and .md).
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
 from pathlib import Path
 
 from bench.ratios import HOW, ratio, told
@@ -46,7 +44,7 @@ def main() -> None:
     rounds: list[Measured] = []
     for number in range(given.rounds):
         for case in round_order(cases, number):
-            found = {name: run(case, trees[name]) for name in round_order(list(trees), number, case.name)}
+            found = {name: figures(case.run(trees[name])) for name in round_order(list(trees), number, case.name)}
             rounds.append({"round": number, "variant": case.name.split(":")[1], "of": found})
             said = ", ".join(f"{name} {each['overhead']:.4f}" for name, each in sorted(found.items()))
             print(f"[{number + 1}/{given.rounds}] {case.name}: {said}", flush=True)
@@ -59,15 +57,6 @@ def main() -> None:
         "rows": [row(name, rounds) for name in given.variants.split(",")],
     }
     save(given.out, report, table(report))
-
-
-def run(case: Case, tree: Path) -> Measured:
-    """Figures of one process, which runs alone."""
-    with tempfile.TemporaryDirectory(prefix="bench-overhead-") as folder:
-        result = Path(folder) / "result.json"
-        with case.start(tree, result) as runner:
-            runner.finish()
-        return figures(json.loads(result.read_text(encoding="utf-8")))
 
 
 def figures(result: Measured) -> Measured:

@@ -3,9 +3,8 @@ OpenMP's runtimes.
 
     python -m bench.peers bench/results/DATE-metg-compute.json
 
-Runtimes are ranked by METG over all patterns and both of our OpenMP schedulers: `auto` takes the first that a node has
-(docs/decisions/0018). Overhead: a thread's time for a task of the finest grain, minus the task's work at the kernel's
-peak.
+Runtimes are ranked by METG over all patterns and both of our OpenMP schedulers (docs/decisions/0018). Overhead: a
+thread's time for a task of the finest grain, minus the task's work at the kernel's peak.
 """
 
 from __future__ import annotations

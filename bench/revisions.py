@@ -94,6 +94,15 @@ class Case:
             module = next(m for m in METG_MODULES if (tree / (m.replace(".", "/") + ".py")).exists())
         return Runner([sys.executable, "-P", "-m", module, "--result", str(result)], self.settings, tree, self.report)
 
+    def run(self, tree: Path) -> Measured:
+        """The result of one process, which runs alone."""
+        with tempfile.TemporaryDirectory(prefix="bench-revisions-") as folder:
+            result = Path(folder) / "result.json"
+            with self.start(tree, result) as runner:
+                runner.finish()
+            found: Measured = json.loads(result.read_text(encoding="utf-8"))
+        return found
+
     def warm(self, event: Event) -> bool:
         """Whether a report belongs to measured work."""
         return self.name == "metg" or event["step"] > self.settings["warmup"]

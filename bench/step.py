@@ -42,6 +42,7 @@ from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.process import launch
 from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.result import median
 from taskloom.analysis.roofline import peaks_of, roofline
 
@@ -126,8 +127,10 @@ def main() -> None:
 
 
 def parse_shape(text: str) -> tuple[int, int]:
-    """(B, T) from "4x64"."""
-    batch, seq = text.split("x")
+    """(B, T) from "4x64". Raises ConfigError."""
+    batch, _, seq = text.partition("x")
+    if not batch.isdecimal() or not seq.isdecimal():
+        raise ConfigError("shape", text, "two numbers, such as 4x64")
     return int(batch), int(seq)
 
 

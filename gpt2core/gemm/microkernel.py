@@ -42,7 +42,7 @@ VECTORS = PANEL // LANES
 FROM_BASE = 4  # rows addressed from one base; there are not enough registers for eight
 ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a register tile
 AT_ONCE = 4  # words per turn of the inner loop
-LARGE = 1 << 17  # elements of a block of B from which on it and C are not expected to be in the caches
+LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
 FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
 PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
 

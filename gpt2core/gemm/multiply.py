@@ -138,7 +138,8 @@ def own_product_of_pairs(
 def own_product_of_tiles(
     address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
-    """`multiply` by our own product of pairs on tile registers, which needs AMX and the system's permission."""
+    """`multiply` by our own product of pairs on tile registers, which needs AMX and the system's permission. It always
+    fetches C."""
     multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
 
 
@@ -158,9 +159,10 @@ def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     set. a, b, c are addresses in bytes; ld* are row lengths in elements.
 
     `by` is the address of an entry and its first arguments: address of a library's function, columns per call or 0 for
-    all, address of this thread's PRODUCT_SCRATCH words. Products are compiled once, not into each kernel.
+    all, address of this thread's PRODUCT_SCRATCH words. Products are compiled once, not into each kernel. C is expected
+    in a cache.
     """
-    multiply_halves(by, 0, 0, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, 1)
+    multiply_halves(by, 0, 0, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, 0)
 
 
 @kernel
@@ -189,13 +191,13 @@ def _call(typingctx, code, arguments):
 
 
 @runtime
-def time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c):
-    """Ticks of one product, on matrices without gaps. That of a transposed A expects C in a cache."""
+def time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, fetches):
+    """Ticks of one product, on matrices without gaps."""
     begin = ticks()
     multiply_halves(
         by, half_a, half_b, trans_a, trans_b, m, n, k,
         address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, 0,
-        0 if trans_a else 1,
+        fetches,
     )  # fmt: skip
     return ticks() - begin
 

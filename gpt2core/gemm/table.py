@@ -120,7 +120,8 @@ def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
 
 
 def measure(product: Product, libraries: Sequence[Library]) -> Choice:
-    """The candidate with the fastest round. Candidates take turns on the calling thread."""
+    """The candidate with the fastest round. Candidates take turns on the calling thread. C of a transposed A (a weight's
+    gradient) is expected in a cache."""
     named = {library.name: library for library in libraries}
     words, scratch = new_scratch()
     rng = np.random.default_rng(0)
@@ -133,7 +134,7 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     for _ in range(max(FEW_ROUNDS, min(rounds, MANY_ROUNDS))):
         for choice in tried:
             by = named[choice.name].by(choice.piece, scratch)
-            elapsed = time_product(by, *shape, a, b, c)
+            elapsed = time_product(by, *shape, a, b, c, 1 - p.trans_a)
             best[choice] = min(best[choice], elapsed)
     fastest = min(tried, key=lambda choice: best[choice])
     del words

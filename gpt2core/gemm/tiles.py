@@ -204,7 +204,8 @@ def pack_panel(panel, b, ldb, trans_b, half_b, depth, length, columns):
 
 @kernel
 def multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; arguments as for `multiply_packed`."""
+    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; arguments as for `multiply_packed`,
+    but C's lines are always fetched."""
     panel, cells = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
     words = scratch + 2 * PRODUCT_DEPTH * PANEL_ROW
     parts = (k + 2 * PRODUCT_DEPTH - 1) // (2 * PRODUCT_DEPTH)  # nearly equal, of whole tiles

@@ -6,26 +6,31 @@ import pytest
 
 from bench import ops
 from bench.combine import by_occasion, combined
+from bench.record import ROOT
+from bench.revisions import Case
 
 HOURS = ("2026-11-24T18:00:00+00:00", "2026-11-24T20:00:00+00:00")
 COMMITS = {"ours": "a1", "before": "b2"}
 
 
-def result(gelu_s, more=(), losses=(1.0,)):
+def result(gelu_s, more=(), losses=(1.0,), blas="own"):
     """Two timed steps of half a second on two threads."""
-    found = [{"op": "gelu", "phase": "forward", "time_s": gelu_s}, {"op": "fc", "phase": "forward", "time_s": 1.0}]
+    found = [{"op": "gelu", "phase": "forward", "time_s": gelu_s, "blas": None},
+             {"op": "fc", "phase": "forward", "time_s": 1.0, "blas": blas}]  # fmt: skip
     return {"config": {"warmup": 1}, "step_s": [9.0, 0.4, 0.6], "threads": [{}, {}], "ops": [*found, *more],
             "losses": list(losses)}  # fmt: skip
 
 
 def rounds(ours, before):
-    return [{"round": i, "of": {"ours": ops.figures(ours), "before": ops.figures(before)}} for i in range(6)]
+    of = {"ours": {**ops.figures(ours), "others": 0.0}, "before": {**ops.figures(before), "others": 0.1}}
+    return [{"round": i, "of": of} for i in range(6)]
 
 
 def record(at, ours, before):
     made = rounds(ours, before)
     machine = {"cpu_model": "CPU", "cores": 2, "kernel": "6", "load_average": [0.0]}
-    return {"schema": "taskloom.bench.ops/1", "at": at, "machine": machine, "command": [], "revisions": COMMITS,
+    command = ["--model", "tiny", "--grad-clip", "1"]
+    return {"schema": "taskloom.bench.ops/1", "at": at, "machine": machine, "command": command, "revisions": COMMITS,
             "case": "tiny", "rounds": made, "rows": ops.rows(made)}  # fmt: skip
 
 
@@ -35,7 +40,7 @@ def test_an_op_has_its_time_in_a_step_and_the_step_that_of_all_threads():
 
 
 def test_an_op_of_one_tree_only_has_no_ratio():
-    more = [{"op": "rounding", "phase": "forward", "time_s": 0.1}]
+    more = [{"op": "rounding", "phase": "forward", "time_s": 0.1, "blas": None}]
     rows = {row["op"]: row for row in ops.rows(rounds(result(0.6, more), result(0.5)))}
     assert list(rows) == [ops.STEP, "fc, forward", "gelu, forward", "rounding, forward"]
     assert rows["gelu, forward"]["ratio"] == pytest.approx(1.2)
@@ -48,6 +53,7 @@ def test_a_table_says_whether_losses_agree():
     assert "losses are the same." in ops.table(record(HOURS[0], same, same))
     text = ops.table(record(HOURS[0], other, same))
     assert "losses are not the same." in text
+    assert "during 6 of 12 processes." in text
     assert "| gelu, forward | 250 | 250 | 1.000 | 1.000 to 1.000 | 6 |" in text
 
 
@@ -59,3 +65,27 @@ def test_occasions_are_combined_by_op():
     assert gelu["ratio"] == pytest.approx((1.2 * 1.1) ** 0.5)
     figures = {row["figure"]: row["values"] for row in by_occasion(made)}
     assert figures["tiny: gelu, forward of a1"] == [pytest.approx(300), pytest.approx(275)]
+
+
+def test_products_of_different_libraries_are_refused():
+    found = {"ours": ops.figures(result(0.5)), "before": ops.figures(result(0.5, blas="mkl"))}
+    with pytest.raises(SystemExit, match="different libraries for products: fc, forward"):
+        ops.refuse_other_libraries(found)
+
+
+def test_a_result_of_the_trainer_has_what_is_compared():
+    settings = {"model": "tiny", "batch": 1, "seq": 16, "steps": 3, "warmup": 1, "threads": 1, "data": "synthetic"}
+    found = ops.figures(Case("tiny", settings, "step", 0.0).run(ROOT))
+    assert found["blas"]["fc, forward"].startswith("own")
+    assert 0 < sum(seconds for name, seconds in found["op_s"].items() if name != ops.STEP) < found["op_s"][ops.STEP]
+    assert len(found["losses"]) == 3
+
+
+@pytest.mark.parametrize(("option", "value", "told"), [
+    ("--rounds", "0", "rounds = 0"), ("--shape", "x", "shape = 'x'"), ("--scheduler", "tasks", "scheduler"),
+    ("--precision", "fp8", "precision"), ("--warmup", "6", "warmup"),
+])  # fmt: skip
+def test_bad_options_are_named(option, value, told, capsys):
+    with pytest.raises(SystemExit):
+        ops.main(["--before", "/nowhere", option, value])
+    assert told in capsys.readouterr().err.splitlines()[-1]

@@ -148,9 +148,14 @@ def test_an_output_in_bfloat16_is_rounded(golden: Load, rows: int, columns: int)
 # --- who expects C in a cache
 
 
-@pytest.mark.parametrize(("changes", "fetches"), [({"fusion": "all"}, 0), ({"grad_clip": 1.0}, 1)])
-def test_a_weight_gradient_is_fetched_before_it_is_written_unless_it_stays_in_the_cache(changes, fetches):
-    config = TrainConfig.from_dict({"model": "tiny", "batch": 2, "seq": 32, "threads": 1, **changes})
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("changes", "fetches"), [
+    ({"fusion": "all"}, 0), ({"fusion": "rows"}, 1), ({"grad_clip": 1.0}, 1), ({"grad_accum": 2}, 1),
+])  # fmt: skip
+def test_a_weight_gradient_is_fetched_before_it_is_written_unless_it_stays_in_the_cache(changes, fetches, precision):
+    given = {"model": "tiny", "batch": 2, "seq": 32, "threads": 1, "precision": precision, **changes}
     at = list(signature(matmul_backward_weight).operands).index("fetches")
-    found = [call.operands[at] for op in plan(config).program.ops for call in op.calls if call.name == "fc_dweight"]
-    assert found == [fetches] * config.model.layers
+    calls = (call for op in plan(TrainConfig.from_dict(given)).program.ops for call in op.calls)
+    names = ("fc_dweight", "fc_projection_dweight", "logits_dweight")
+    found = {call.operands[at] for call in calls if call.name in names}
+    assert found == {fetches}

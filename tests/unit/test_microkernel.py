@@ -76,7 +76,7 @@ def product(
     given_b = np.ascontiguousarray(b.T if trans_b else b)
     given_a, given_b = halves(given_a) if half_a else given_a, halves(given_b) if half_b else given_b
     by = library.by(n, scratch)
-    time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel())
+    time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, given_a.ravel(), given_b.ravel(), c[1:-1].ravel(), 1)
     assert (c[0] == 7).all()
     assert (c[-1] == 7).all()
     assert (words[:begin] == -1).all()

@@ -158,5 +158,5 @@ def test_a_product_in_pieces_is_the_product(by, piece, trans_a, trans_b):
     a = rng.standard_normal((k, m) if trans_a else (m, k), dtype=np.float32)
     b = rng.standard_normal((n, k) if trans_b else (k, n), dtype=np.float32)
     c = np.full((m, n), np.nan, np.float32)
-    time_product(by(piece), 0, 0, trans_a, trans_b, m, n, k, a, b, c)
+    time_product(by(piece), 0, 0, trans_a, trans_b, m, n, k, a, b, c, 0)
     np.testing.assert_allclose(c, (a.T if trans_a else a) @ (b.T if trans_b else b), rtol=1e-5, atol=1e-5)

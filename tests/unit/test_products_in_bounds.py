@@ -20,11 +20,12 @@ from gpt2core.gemm.sizes import PANEL
 
 
 @runtime
-def product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, adds):
+def product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, adds, fetches):
     """A product of matrices without gaps."""
     multiply.multiply_halves(
         by, half_a, half_b, trans_a, trans_b, m, n, k,
-        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, adds, 1,
+        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, adds,
+        fetches,
     )  # fmt: skip
 
 
@@ -52,9 +53,9 @@ def check(kind: str) -> None:
             if (kind == "floats" and (half_a or half_b)) or (half_b and trans_b):
                 continue
             a, b, c = at_end_of_page(m * k, half_a), at_end_of_page(k * n, half_b), at_end_of_page(m * n)
-            for adds in (0, 1):
-                product(own.by(n, scratch), half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, adds)
-                assert (c == k + adds * k).all(), (m, n, k, half_a, half_b, trans_a, trans_b, adds)
+            for adds, fetches in ((0, 0), (1, 0), (0, 1), (1, 1)):
+                product(own.by(n, scratch), half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, adds, fetches)
+                assert (c == k + adds * k).all(), (m, n, k, half_a, half_b, trans_a, trans_b, adds, fetches)
     del words
 
 
