@@ -106,8 +106,8 @@ def ratios_of(record: Mapping[str, Any], base: str | None) -> Iterator[tuple[Key
     times, own_base = KINDS[record["schema"]]
     base = base or own_base or record["rows"][0]["variant"]
     # Newer recordings contain the clipping of each run.
-    told = "case" in record
-    options = [each for each in CHANGING if not told and each[2:].replace("-", "_") not in record.get("runs", [{}])[0]]
+    named = "case" in record
+    options = [each for each in CHANGING if not named and each[2:].replace("-", "_") not in record.get("runs", [{}])[0]]
     more = "".join(f", {option[2:]} {value}" for option, value in pairwise(record["command"]) if option in options)
     cases: dict[str, dict[str, dict[int, float]]] = {}
     for case, variant, number, seconds in times(record):

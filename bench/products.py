@@ -24,7 +24,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ FEWEST, MOST, ROUND_FLOP = 6, 60, 10_000_000_000  # repetitions of a candidate i
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}  # of a row's largest value
 REGISTERS = {"fp32": "registers_gflop_per_s", "bf16": "bf16_registers_gflop_per_s"}
 Candidate = tuple[str, libraries.Library, int]  # name, library, columns at a time
+Order = Callable[[Sequence[Candidate], int], list[Candidate]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -138,8 +139,8 @@ def measure(asked: Mapping[str, Any]) -> Measured:
     for (product, weight), ops in products_of(config_of(asked)).items():
         check(product, found, precision)
         copies = -(-cold_bytes // (4 * product.k * product.n)) if weight else 1
-        order = functools.partial(round_order, found, case=f"{product} {asked['round']}", seed=asked["seed"])
-        ticks = timed(product, copies, weight, order)
+        order = functools.partial(round_order, case=f"{product} {asked['round']}", seed=asked["seed"])
+        ticks = timed(product, copies, weight, found, order)
         flop = 2 * product.m * product.n * product.k
         products.append({"product": str(product), "ops": ops, "flop": flop, "copies": copies, "ticks": ticks})
     scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
@@ -189,8 +190,8 @@ def check(p: Product, found: Sequence[Candidate], precision: str) -> None:
     del words
 
 
-def timed(p: Product, copies: int, weight: bool, order: Any) -> dict[str, list[int]]:
-    """Ticks of each repetition by each candidate. order(repetition): the candidates in their order.
+def timed(p: Product, copies: int, weight: bool, found: Sequence[Candidate], order: Order) -> dict[str, list[int]]:
+    """Ticks of each repetition by each candidate. order(candidates, repetition): their order.
 
     Copies lie a panel apart: our product fetches the panel behind its last one, which is another product's in a step.
     """
@@ -200,14 +201,14 @@ def timed(p: Product, copies: int, weight: bool, order: Any) -> dict[str, list[i
     b = table.matrix(far * copies).view(one.dtype)[: far * copies].reshape(copies, far)[:, :size_b]
     b[:] = one
     words, scratch = new_scratch()
-    ticks: dict[str, list[int]] = {}
+    ticks: dict[str, list[int]] = {name: [] for name, _, _ in found}
     turn = 0
     for repetition in range(max(FEWEST, min(ROUND_FLOP // (2 * p.m * size_b), MOST)) // 2 * 2):
-        for name, library, piece in order(round_no=repetition):
+        for name, library, piece in order(found, repetition):
             product = functools.partial(time_product, library.by(piece, scratch), *shape_of(p), a, b[turn % copies], c)
             if not weight:
                 product(1 - p.trans_a)
-            ticks.setdefault(name, []).append(product(1 - p.trans_a))
+            ticks[name].append(product(1 - p.trans_a))
             turn += 1
     del words
     return ticks

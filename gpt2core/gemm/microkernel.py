@@ -243,7 +243,8 @@ def multiply_block(
     They are prefetched during all tiles of the panel before; then the whole next panel is packed at once. During the
     last panel, the lines of the next block's first panel are prefetched, from next_b on.
 
-    If `fetches` is set, C's lines are fetched before a register tile, so that its stores do not wait.
+    If `fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores do
+    not wait.
     """
     tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
     share, share_rows = (length + tiles - 1) // tiles, (PANEL + tiles - 1) // tiles  # words; rows of a transposed B

@@ -120,8 +120,8 @@ def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
 
 
 def measure(product: Product, libraries: Sequence[Library]) -> Choice:
-    """The candidate with the fastest round. Candidates take turns on the calling thread. C of a transposed A, that
-    of a weight's gradient, is expected in a cache."""
+    """The candidate with the fastest round. Candidates take turns on the calling thread. A weight's
+    gradient is measured as one in the thread's own memory, which is in a cache."""
     named = {library.name: library for library in libraries}
     words, scratch = new_scratch()
     rng = np.random.default_rng(0)

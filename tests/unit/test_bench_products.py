@@ -47,13 +47,15 @@ def test_a_round_has_every_candidate_of_every_product(precision):
         str(product) for product, _ in products.products_of(tiny(precision))
     ]
     for each in found["products"]:
-        assert each["seconds"].keys() == set(measured)
+        assert list(each["seconds"]) == measured
         rates = [each["flop"] / seconds / 1e9 for seconds in each["seconds"].values()]
         assert all(0 < rate < 3 * found["registers_gflop_per_s"] for rate in rates)
+    shown = products.rows([{"precision": precision, "round": 0, "others": 0.0, **found}], precision)
+    assert {next(iter(row["gflop_per_s"])) for row in shown} == {"own"}
 
 
 def wrong_library(name, writes):
-    """Our own product of other matrices, or none at all."""
+    """Our own product of rounded operands, or one that writes nothing."""
     own = libraries.own()
     entry = libraries.rounded().entry if writes else SimpleNamespace(address=nothing.address)
     return (name, dataclasses.replace(own, entry=entry), 0)
@@ -84,7 +86,8 @@ def test_a_weight_is_read_from_other_memory_each_time(monkeypatch, weight, copie
 
     monkeypatch.setattr(products, "time_product", note)
     found = [(name, libraries.own(), 0) for name in ("own", "other")]
-    ticks = products.timed(Product(0, 1, 512, 1024, 1024), copies, weight, lambda **_: found)
+    ticks = products.timed(Product(0, 1, 512, 1024, 1024), copies, weight, found, lambda given, _: given[::-1])
+    assert list(ticks) == ["own", "other"]
     repetitions = {name: len(each) for name, each in ticks.items()}
     assert repetitions["own"] == repetitions["other"] >= products.FEWEST
     assert repetitions["own"] % 2 == 0
@@ -101,12 +104,12 @@ def test_a_weight_is_read_from_other_memory_each_time(monkeypatch, weight, copie
 @pytest.mark.parametrize(("option", "value", "told"), [
     ("--others", "mlk", "others = 'mlk'"), ("--others", "own/1536", "others = 'own/1536'"),
     ("--others", "mkl/x", "others = 'mkl/x'"), ("--precisions", "fp8", "precisions = 'fp8'"),
-    ("--rounds", "0", "rounds = 0"), ("--shape", "4", "shape = '4'"), ("--model", "gpt9", "model"),
+    ("--rounds", "0", "rounds = 0"), ("--shape", "4", "shape = '4'"), ("--model", "gpt9", "model = 'gpt9'"),
 ])  # fmt: skip
 def test_bad_options_are_named(option, value, told, capsys):
     with pytest.raises(SystemExit):
         products.main([option, value])
-    assert told in capsys.readouterr().err
+    assert told in capsys.readouterr().err.splitlines()[-1]
 
 
 def record(at, *ratios):
