@@ -1,4 +1,4 @@
-"""Compare the time of each op of a training step in this tree and in an earlier one.
+"""Compare the time of each op of a training step in this tree (or --ours) and in an earlier one.
 
     git worktree add /tmp/before COMMIT
     python -m bench.ops --before /tmp/before --shape 4x256 --precision bf16 --rounds 6     # 3 minutes
@@ -17,12 +17,11 @@ import argparse
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from bench.quiet import QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
-from bench.record import ROOT, Measured, head, machine, out_option, save
-from bench.revisions import Case, revision
+from bench.record import Measured, head, machine, out_option, save
+from bench.revisions import Case, revision, trees_of, trees_options
 from bench.rounds import round_order
 from bench.step import parse_shape
 from gpt2core.process import launch
@@ -36,7 +35,7 @@ STEP = "step, all threads"
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.ops", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
+    trees_options(parser)
     parser.add_argument("--model", default="gpt2-124m")
     parser.add_argument("--shape", default="4x64", help="BATCHxSEQ")
     parser.add_argument("--precision", default="fp32")
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case = case_of(given)
     except ConfigError as error:
         parser.error(str(error))
-    trees = {"ours": ROOT, "before": given.before.resolve()}
+    trees = trees_of(given)
     brief = dataclasses.replace(case, settings={**case.settings, "steps": 1, "warmup": 0})
     refuse_other_libraries({name: figures(brief.run(tree)) for name, tree in trees.items()})  # compiles, too
     before = machine()

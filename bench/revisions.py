@@ -1,4 +1,4 @@
-"""Compare this tree with an earlier one in turns: steps, METG, and the time from start to first step.
+"""Compare this tree (or --ours) with an earlier one in turns: steps, METG, and the time from start to first step.
 
     git worktree add /tmp/before COMMIT
     python -m bench.revisions --before /tmp/before --cases tiny:task:2,gpt2-124m:task:2,metg --rounds 8
@@ -6,7 +6,7 @@
 In each round both trees start a fresh process, in random order. Then the two take turns on the same
 cores until one of them ends (bench/turns.py): 0.2 s each for tiny, 2.5 s for larger models. The step that was stopped
 is dropped. The figure of a turn is the median of its other steps, and that of a round the Hodges-Lehmann estimate over
-its pairs of turns. METG is that of stencil_1d; a turn is one sweep of grains under one scheduler without its first
+its pairs of turns. METG is that of one pattern; a turn is one sweep of grains under one scheduler without its first
 point, which was stopped. The figure of a round is the median at each grain over its sweeps. Turns of one round share
 the host's speed, but also the placement of memory, so the interval is over rounds, from six on. Ratios are ours /
 before, below 1 where ours is faster. Losses are compared. Raw figures, the machine and a table are written to --out
@@ -40,11 +40,12 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
 from gpt2core.taskbench.granularity import Point, metg_s, peak_iterations_per_s
+from gpt2core.taskbench.patterns import PATTERNS
 
 METG_MODULES = ("gpt2core.taskbench.metg", "gpt2core.metg")  # the present path, and that in older trees
 WHAT = {"step_s": "step", "first_step_s": "start to first step", "task": "METG, task", "fork-join": "METG, fork-join"}
 METG_TURNS = 20  # at least: with 6, ratios of two trees were 1.1, 1.5 and 2.9, with 24 between 0.9 and 1.1
-FORM = "MODEL:VARIANT:THREADS, MODEL:VARIANT:THREADS:PRECISION, or metg"
+FORM = "MODEL:VARIANT:THREADS, MODEL:VARIANT:THREADS:PRECISION, metg (of stencil_1d), or metg:PATTERN"
 Found = dict[str, dict[str, list[float]]]  # (figure, tree) -> paired values
 
 
@@ -63,11 +64,16 @@ class Case:
 
         turns: the approximate number of turns of each process. Raises ConfigError.
         """
-        if name == "metg":
-            cores = list(launch.allowed_cores()[:2])
-            sizes = {"max_grain": 8192, "point_s": 0.01, "repetitions": turns // 2}  # two schedulers
-            return cls(name, {"threads": 2, "cores": cores, "scheduler": ["task", "fork-join"], **sizes}, "sweep", 0.0)
         parts = name.split(":")
+        if parts[0] == "metg" and len(parts) <= 2:
+            pattern = parts[1] if len(parts) == 2 else "stencil_1d"
+            if pattern not in PATTERNS:
+                raise ConfigError("pattern", pattern, "one of " + ", ".join(PATTERNS))
+            settings = {
+                "threads": 2, "cores": list(launch.allowed_cores()[:2]), "scheduler": ["task", "fork-join"],
+                "pattern": [pattern], "max_grain": 8192, "point_s": 0.01, "repetitions": turns // 2,  # two schedulers
+            }  # fmt: skip
+            return cls(name, settings, "sweep", 0.0)
         if len(parts) not in (3, 4):
             raise ConfigError("case", name, FORM)
         model, variant, threads, precision = (*parts, "fp32")[:4]
@@ -88,9 +94,14 @@ class Case:
         }  # fmt: skip
         return cls(name, settings, "step", turn_s)
 
+    @property
+    def sweeps(self) -> bool:
+        """Whether this is METG rather than training."""
+        return self.report == "sweep"
+
     def start(self, tree: Path, result: Path) -> Runner:
         module = "gpt2core"
-        if self.name == "metg":
+        if self.sweeps:
             module = next(m for m in METG_MODULES if (tree / (m.replace(".", "/") + ".py")).exists())
         return Runner([sys.executable, "-P", "-m", module, "--result", str(result)], self.settings, tree, self.report)
 
@@ -105,26 +116,35 @@ class Case:
 
     def warm(self, event: Event) -> bool:
         """Whether a report belongs to measured work."""
-        return self.name == "metg" or event["step"] > self.settings["warmup"]
+        return self.sweeps or event["step"] > self.settings["warmup"]
+
+
+def trees_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
+    parser.add_argument("--ours", type=Path, default=ROOT, help="a checkout of the later commit [this one]")
+
+
+def trees_of(given: argparse.Namespace) -> dict[str, Path]:
+    return {"ours": given.ours.resolve(), "before": given.before.resolve()}
 
 
 def turns_of(name: str, wanted: int) -> int:
     """The number of turns of a case. METG needs METG_TURNS."""
-    return max(wanted, METG_TURNS) if name == "metg" else wanted
+    return max(wanted, METG_TURNS) if name.split(":")[0] == "metg" else wanted
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.revisions", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
+    trees_options(parser)
     parser.add_argument("--cases", default="tiny:task:2,tiny:fork-join:2,gpt2-124m:task:2,gpt2-124m:fork-join:2,metg",
                         help="MODEL:SCHEDULER:THREADS, MODEL:VARIANT:THREADS (of bench.schedulers), the same with "
-                             ":bf16, metg")  # fmt: skip
+                             ":bf16, metg, metg:PATTERN")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="pairs of processes of each case")
     parser.add_argument("--turns", type=int, default=20, help="approximate number of turns of each process")
     out_option(parser, "revisions")
     given = parser.parse_args(arguments)
-    trees = {"ours": ROOT, "before": given.before.resolve()}
+    trees = trees_of(given)
     names = given.cases.split(",")
     try:
         brief = {name: Case.parse(name, 2) for name in names}
@@ -175,7 +195,7 @@ def measure(case: Case, trees: Mapping[str, Path], order: random.Random, round_n
             runner.stop()
         turns = alternate(runners, last, case.turn_s, order)
         got = {name: json.loads(result.read_text(encoding="utf-8")) for name, result in results.items()}
-    if case.name == "metg":
+    if case.sweeps:
         return {"turns": len(turns), "of": metg(turns, got)}
     of = {**steps(turns, got), "first_step_s": first_s}
     return {"turns": len(turns), "of": of, "same_losses": got["ours"]["losses"] == got["before"]["losses"]}

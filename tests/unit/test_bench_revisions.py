@@ -150,6 +150,9 @@ def test_a_case_says_what_is_run_in_turns() -> None:
     variant = Case.parse("tiny:task none 1x16:2", 20).settings
     assert (variant["sync"], variant["batch_slice"], variant["token_slice"]) == ("none", 1, 16)
     assert (variant["precision"], Case.parse("tiny:task:2:bf16", 20).settings["precision"]) == ("fp32", "bf16")
+    patterns = [Case.parse(name, 20).settings["pattern"] for name in ("metg", "metg:no_comm")]
+    assert patterns == [["stencil_1d"], ["no_comm"]]
+    assert sweeps.warm({})
     assert not large.warm({"step": 2})
     assert large.warm({"step": 3})
 
@@ -163,6 +166,7 @@ def test_a_case_says_what_is_run_in_turns() -> None:
         ("tiny:task nonne 1x16:1", "variant = 'task nonne 1x16' is not accepted: one of serial, fork-join, task, "),
         ("tiny:task:two", "threads = 'two' is not accepted: 1 to "),
         ("tiny:task:4000", "threads = '4000' is not accepted: 1 to "),
+        ("metg:nothing", "pattern = 'nothing' is not accepted: one of trivial, "),
         ("tiny:task:1:fp16", "precision = 'fp16' is not accepted: one of fp32, bf16"),
     ],
 )
@@ -177,4 +181,5 @@ def test_a_case_that_cannot_run_is_refused_before_anything_starts(
 
 def test_metg_has_enough_turns() -> None:
     assert [turns_of("metg", wanted) for wanted in (6, 50)] == [METG_TURNS, 50]
+    assert turns_of("metg:no_comm", 6) == METG_TURNS
     assert turns_of("tiny:task:2", 6) == 6
