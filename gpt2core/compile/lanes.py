@@ -53,6 +53,13 @@ def mask(builder, count, vector=0):
     return builder.icmp_signed("<", lanes, splat(builder, builder.trunc(count, I32)))
 
 
+def load_bits(builder, address, vector, halves=False):
+    """The bits of float32 from a row's vector of float32, or of bfloat16 (`halves`)."""
+    if not halves:
+        return load(builder, address, WORDS, vector * LANES * WORD, align=WORD)
+    return _widened(builder, load(builder, address, ir.VectorType(I16, LANES), vector * LANES * HALF, align=HALF))
+
+
 def masked_load(builder, address, vector, mask):
     """Floats of a row's vector; 0 in the other lanes, whose memory is not touched."""
     pointer = _pointer(builder, address, FLOATS, vector * LANES * WORD)
@@ -61,14 +68,17 @@ def masked_load(builder, address, vector, mask):
 
 
 def masked_load_bits(builder, address, vector, mask, halves=False):
-    """The bits of float32 from a row's vector of float32, or of bfloat16 (`halves`); else as masked_load."""
+    """As load_bits; else as masked_load."""
     if not halves:
         return builder.bitcast(masked_load(builder, address, vector, mask), WORDS)
     kind = ir.VectorType(I16, LANES)
     pointer = _pointer(builder, address, kind, vector * LANES * HALF)
     arguments = [pointer, ir.Constant(I32, HALF), mask, ir.Constant(kind, [0] * LANES)]
-    loaded = llvm.call(builder, "llvm.masked.load.v16i16.p0", kind, arguments)
-    return builder.shl(builder.zext(loaded, WORDS), constant(WORDS, 16))
+    return _widened(builder, llvm.call(builder, "llvm.masked.load.v16i16.p0", kind, arguments))
+
+
+def _widened(builder, halves):
+    return builder.shl(builder.zext(halves, WORDS), constant(WORDS, 16))
 
 
 def masked_store(builder, value, address, vector, mask):

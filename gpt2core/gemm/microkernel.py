@@ -30,6 +30,7 @@ from gpt2core.gemm.packing import (
     pack_rows,
     pack_transposed,
     round_row,
+    words_of,
 )
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
 
@@ -48,23 +49,32 @@ PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose pan
 
 
 def register_tile(pairs: bool) -> Any:
-    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places).
+    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
+    half_b, b, b_row, to).
 
     It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
     `length` words of A and of the panel. It adds them to C if `adds` is set, and overwrites C otherwise. For every
     AT_ONCE words it prefetches one line (PAIR_LINES with pairs), at `ahead` + the next of `places` (int64, bytes),
     mapped or not.
 
+    Meanwhile it packs words of PANEL columns for another panel, `packed` rows of words from b on to `to`; half_b says
+    whether b is bfloat16. One row in each of the first turns: only for tiles of REGISTER_ROWS by PANEL, and at most
+    length // AT_ONCE rows, whose elements must all exist. Elsewhere `packed` is 0.
+
     rows_of        rows           layout of A's words
     ONE_ROW        1              any
     ALONG_ROWS     REGISTER_ROWS  the words of a row are consecutive: a_word is WORD
     ALONG_COLUMNS  REGISTER_ROWS  the words of LANES rows are side by side: a_row is WORD
 
-    a, panel, c, ahead and places are addresses, panel a multiple of 64. a_row, a_word and c_row are strides in bytes.
+    a, panel, c, ahead, places, b and to are addresses, panel and to multiples of 64. a_row, a_word, c_row and b_row are
+    strides in bytes.
     """
 
     @intrinsic
-    def tile(typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places):
+    def tile(
+        typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
+        half_b, b, b_row, to,
+    ):  # fmt: skip
         def codegen(context, builder, signature, args):
             rows_of, vectors, *rest = args
             done = builder.append_basic_block("done")
@@ -80,14 +90,15 @@ def register_tile(pairs: bool) -> Any:
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 13), codegen
+        return types.void(*[types.int64] * 18), codegen
 
     return tile
 
 
 def _register_tile(
-    builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places
-):
+    builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
+    half_b, b, b_row, to,
+):  # fmt: skip
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
     rows = 1 if lie == ONE_ROW else REGISTER_ROWS
     if lie == ALONG_COLUMNS:
@@ -121,13 +132,21 @@ def _register_tile(
             sums = {**sums, **{(i, v): _add_product(builder, pairs, sums[i, v], word, b[v]) for v in range(vectors)}}
         return sums
 
+    stages = [(AT_ONCE, length, None), (1, length, None)]  # words in a turn, until which word, from what it packs
+    if lie != ONE_ROW and vectors == VECTORS:
+        until = builder.mul(packed, ir.Constant(I64, AT_ONCE))
+        of_halves = builder.mul(until, half_b)
+        stages.insert(0, (AT_ONCE, builder.sub(until, of_halves), "floats"))
+        if pairs:
+            stages.insert(1, (AT_ONCE, of_halves, "halves"))
+
     k, at_a, at_b = ZERO64, a, panel
-    for step in (AT_ONCE, 1):  # whole turns, then the remaining words
-        before, last = builder.block, builder.sub(length, ir.Constant(I64, step))
+    for step, until, source in stages:
+        before, last = builder.block, builder.sub(until, ir.Constant(I64, step))
         head, body, end = (builder.append_basic_block(name) for name in ("words", "products", "end"))
         builder.branch(head)
         builder.position_at_end(head)
-        state = {"k": k, "at_a": at_a, "at_b": at_b, **sums}
+        state = {"k": k, "at_a": at_a, "at_b": at_b, **sums, **({"b": b, "to": to} if source else {})}
         phis = {name: builder.phi(value.type) for name, value in state.items()}
         for name, phi in phis.items():
             phi.add_incoming(state[name], before)
@@ -141,10 +160,18 @@ def _register_tile(
             if step == AT_ONCE and word * lines % AT_ONCE == 0:
                 offset = lanes.load(builder, place, I64, word * lines // AT_ONCE * PLACE, align=PLACE)
                 lanes.prefetch(builder, builder.add(ahead, offset))
+            if source and word < VECTORS:
+                next_row = builder.add(phis["b"], b_row)
+                words = words_of(builder, pairs, source == "halves", phis["b"], next_row, word)
+                lanes.store(builder, words, phis["to"], word * LANES * WORD)
             total = add_word(total, at_a, at_b)
             at_a, at_b = builder.add(at_a, a_word), builder.add(at_b, ir.Constant(I64, PANEL_ROW))
         following = builder.add(phis["k"], ir.Constant(I64, step))
-        for name, value in {"k": following, "at_a": at_a, "at_b": at_b, **total}.items():
+        state = {"k": following, "at_a": at_a, "at_b": at_b, **total}
+        if source:
+            state["b"] = builder.add(phis["b"], builder.mul(b_row, ir.Constant(I64, 2 if pairs else 1)))
+            state["to"] = builder.add(phis["to"], ir.Constant(I64, PANEL_ROW))
+        for name, value in state.items():
             phis[name].add_incoming(value, builder.block)
         builder.branch(head)
 
@@ -237,11 +264,12 @@ def multiply_block(
     """Compute C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel. c_row and A's strides are in
     bytes; a_group is that of LANES rows. A transposed B is float32.
 
-    While a panel is multiplied, the next one is packed: a share of its words after each register tile. The lines of a
-    share are prefetched during the tile before, so that few prefetched lines are in the caches at a time. B's rows are
-    some KB apart, and the lines of a whole panel would evict each other. The lines of a transposed B are consecutive.
-    They are prefetched during all tiles of the panel before; then the whole next panel is packed at once. During the
-    last panel, the lines of the next block's first panel are prefetched, from next_b on.
+    While a panel is multiplied, the next one is packed: a share of its words with each register tile, during the tile's
+    multiply-adds where B is LARGE and the panels are whole, else after it. The lines of a share are prefetched during
+    the tile before, so that few prefetched lines are in the caches at a time. B's rows are some KB apart, and the lines
+    of a whole panel would evict each other. The lines of a transposed B are consecutive. They are prefetched during all
+    tiles of the panel before; then the whole next panel is packed at once. During the last panel, the lines of the next
+    block's first panel are prefetched, from next_b on.
 
     If `fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores do
     not wait.
@@ -273,14 +301,20 @@ def multiply_block(
                 vectors = (columns + LANES - 1) // LANES
                 if large and fetches and rows_of != ONE_ROW:
                     fetch_out(y, c_row)
+                packed, at_b, to = 0, b + size * (begin * step * ldb + following), next_panel + begin * PANEL_ROW
+                if not trans_b and (pairs or not rounded) and rows_of != ONE_ROW and following + PANEL <= n:
+                    packed = max(0, min(end, depth // step, begin + length // AT_ONCE) - begin)
                 if pairs:
                     register_pairs(
-                        rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places
-                    )
+                        rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
+                        packed, half_b, at_b, size * ldb, to,
+                    )  # fmt: skip
                 else:
                     register_floats(
-                        rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places
-                    )
+                        rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
+                        packed, 0, at_b, size * ldb, to,
+                    )  # fmt: skip
+                begin += packed
             if following >= n:
                 begin = end
             elif begin < end:

@@ -69,6 +69,14 @@ def _rounded_both(builder, first, second):
 # --- rows of vectors
 
 
+def words_of(builder, pairs, halves, row, next_row, vector):
+    """LANES words of a row, or of pairs from two rows, whose addresses are given: those of a vector."""
+    low = lanes.load_bits(builder, row, vector, halves)
+    if not pairs:
+        return low
+    return (_joined if halves else _interleaved)(builder, low, lanes.load_bits(builder, next_row, vector, halves))
+
+
 def line_rounder(halves: bool) -> Any:
     """An intrinsic (source, count, to) that rounds the first `count` of 16 elements to bfloat16, as float32. Nothing
     else is read or written."""
