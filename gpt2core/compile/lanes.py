@@ -47,6 +47,11 @@ def opaque(builder, value):
     return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=r,0", [value], side_effect=False)
 
 
+def fixed(builder, floats):
+    """The same vector, which is computed before all later loads and stores."""
+    return builder.asm(ir.FunctionType(FLOATS, [FLOATS]), "", "=v,0", [floats], side_effect=True)
+
+
 def mask(builder, count, vector=0):
     """The lanes of a row's vector number `vector` that belong to its first `count` elements."""
     lanes = ir.Constant(WORDS, [vector * LANES + lane for lane in LANE])

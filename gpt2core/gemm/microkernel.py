@@ -20,7 +20,7 @@ from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import intrinsic, kernel, pointer_i64, types
 from gpt2core.compile.lanes import FLOATS, HALF, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
-from gpt2core.compile.target import FEATURES
+from gpt2core.compile.target import FEATURES, ZEN4
 from gpt2core.gemm.packing import (
     DOT_BF16,
     PANEL_ROW,
@@ -30,6 +30,7 @@ from gpt2core.gemm.packing import (
     pack_rows,
     pack_transposed,
     round_row,
+    words_along,
     words_of,
 )
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
@@ -45,21 +46,28 @@ ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a regis
 AT_ONCE = 4  # words per turn of the inner loop
 LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
 FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
+FLOAT_ROWS, HALF_ROWS, STRIPS = 1, 2, 3  # what a register tile packs of B meanwhile
+STRIP_AT = PLACE * (PRODUCT_DEPTH // AT_ONCE * 2)  # bytes from the first place: room for a strip behind the last
 PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
 
 
 def register_tile(pairs: bool) -> Any:
     """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
-    half_b, b, b_row, to).
+    b, b_row, to).
 
     It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
     `length` words of A and of the panel. It adds them to C if `adds` is set, and overwrites C otherwise. For every
     AT_ONCE words it prefetches one line (PAIR_LINES with pairs), at `ahead` + the next of `places` (int64, bytes),
     mapped or not.
 
-    Meanwhile it packs words of PANEL columns for another panel, `packed` rows of words from b on to `to`; half_b says
-    whether b is bfloat16. One row in each of the first turns: only for tiles of REGISTER_ROWS by PANEL, and at most
-    length // AT_ONCE rows, whose elements must all exist. Elsewhere `packed` is 0.
+    Meanwhile it packs words for another panel of PANEL columns, from b on to `to`, in each of its first `packed` turns:
+
+    rows_of        what is packed in a turn
+    ALONG_ROWS     a row of words of B as stored, of float32; or if `packed` is negative, in -packed turns, a strip of a
+                   transposed B: LANES words of one column, and then of the next, after PANEL columns the next words
+    ALONG_COLUMNS  a row of words of B as stored, of float32, or if `packed` is negative of bfloat16
+
+    Only tiles PANEL columns wide do so, and what is packed must exist.
 
     rows_of        rows           layout of A's words
     ONE_ROW        1              any
@@ -73,7 +81,7 @@ def register_tile(pairs: bool) -> Any:
     @intrinsic
     def tile(
         typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
-        half_b, b, b_row, to,
+        b, b_row, to,
     ):  # fmt: skip
         def codegen(context, builder, signature, args):
             rows_of, vectors, *rest = args
@@ -90,14 +98,14 @@ def register_tile(pairs: bool) -> Any:
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 18), codegen
+        return types.void(*[types.int64] * 17), codegen
 
     return tile
 
 
 def _register_tile(
     builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
-    half_b, b, b_row, to,
+    b, b_row, to,
 ):  # fmt: skip
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
     rows = 1 if lie == ONE_ROW else REGISTER_ROWS
@@ -132,21 +140,22 @@ def _register_tile(
             sums = {**sums, **{(i, v): _add_product(builder, pairs, sums[i, v], word, b[v]) for v in range(vectors)}}
         return sums
 
-    stages = [(AT_ONCE, length, None), (1, length, None)]  # words in a turn, until which word, from what it packs
+    stages = [(AT_ONCE, length, None), (1, length, None)]  # words in a turn, until which word, what it packs
     if lie != ONE_ROW and vectors == VECTORS:
         until = builder.mul(packed, ir.Constant(I64, AT_ONCE))
-        of_halves = builder.mul(until, half_b)
-        stages.insert(0, (AT_ONCE, builder.sub(until, of_halves), "floats"))
-        if pairs:
-            stages.insert(1, (AT_ONCE, of_halves, "halves"))
+        stages.insert(0, (AT_ONCE, until, FLOAT_ROWS))
+        other = STRIPS if lie == ALONG_ROWS else HALF_ROWS
+        if ZEN4 if other == STRIPS else pairs:
+            stages.insert(1, (AT_ONCE, builder.sub(ZERO64, until), other))
 
     k, at_a, at_b = ZERO64, a, panel
-    for step, until, source in stages:
+    for step, until, packs in stages:
         before, last = builder.block, builder.sub(until, ir.Constant(I64, step))
         head, body, end = (builder.append_basic_block(name) for name in ("words", "products", "end"))
         builder.branch(head)
         builder.position_at_end(head)
-        state = {"k": k, "at_a": at_a, "at_b": at_b, **sums, **({"b": b, "to": to} if source else {})}
+        state = {"k": k, "at_a": at_a, "at_b": at_b, **sums, **({"b": b, "to": to} if packs else {})}
+        state |= {"left": ir.Constant(I64, PANEL)} if packs == STRIPS else {}  # columns that have not had these words
         phis = {name: builder.phi(value.type) for name, value in state.items()}
         for name, phi in phis.items():
             phi.add_incoming(state[name], before)
@@ -160,15 +169,27 @@ def _register_tile(
             if step == AT_ONCE and word * lines % AT_ONCE == 0:
                 offset = lanes.load(builder, place, I64, word * lines // AT_ONCE * PLACE, align=PLACE)
                 lanes.prefetch(builder, builder.add(ahead, offset))
-            if source and word < VECTORS:
+            if packs == STRIPS:
+                if word == 0:
+                    line = lanes.opaque(builder, builder.add(places, ir.Constant(I64, STRIP_AT)))
+                    lanes.store(builder, words_along(builder, pairs, phis["b"]), line, 0)
+                    line = lanes.opaque(builder, line)  # words are loaded again, not taken out of the vector
+                for w in range(word * LANES // AT_ONCE, (word + 1) * LANES // AT_ONCE):
+                    copied = lanes.load(builder, line, I32, w * WORD, align=WORD)
+                    lanes.store(builder, copied, phis["to"], w * PANEL_ROW, align=WORD)
+            elif packs and word < VECTORS:
                 next_row = builder.add(phis["b"], b_row)
-                words = words_of(builder, pairs, source == "halves", phis["b"], next_row, word)
+                words = words_of(builder, pairs, packs == HALF_ROWS, phis["b"], next_row, word)
                 lanes.store(builder, words, phis["to"], word * LANES * WORD)
             total = add_word(total, at_a, at_b)
+            if packs == STRIPS:  # otherwise LLVM would do the products of all words after all loads
+                total = {cell: lanes.fixed(builder, each) for cell, each in total.items()}
             at_a, at_b = builder.add(at_a, a_word), builder.add(at_b, ir.Constant(I64, PANEL_ROW))
         following = builder.add(phis["k"], ir.Constant(I64, step))
         state = {"k": following, "at_a": at_a, "at_b": at_b, **total}
-        if source:
+        if packs == STRIPS:
+            state |= _next_strip(builder, pairs, b_row, **{name: phis[name] for name in ("b", "to", "left")})
+        elif packs:
             state["b"] = builder.add(phis["b"], builder.mul(b_row, ir.Constant(I64, 2 if pairs else 1)))
             state["to"] = builder.add(phis["to"], ir.Constant(I64, PANEL_ROW))
         for name, value in state.items():
@@ -180,6 +201,19 @@ def _register_tile(
 
     for i, v in cells:
         lanes.masked_store(builder, sums[i, v], outs[i], v, masks[v])
+
+
+def _next_strip(builder, pairs, b_row, b, to, left):
+    """The next column's words, or after PANEL columns the first one's following words."""
+    after, back = LANES * WORD * (2 if pairs else 1), builder.mul(b_row, ir.Constant(I64, PANEL - 1))
+    left = builder.sub(left, ir.Constant(I64, 1))
+    last = builder.icmp_signed("==", left, ZERO64)
+    down = ir.Constant(I64, LANES * PANEL_ROW - (PANEL - 1) * WORD)
+    return {
+        "b": builder.add(b, builder.select(last, builder.sub(ir.Constant(I64, after), back), b_row)),
+        "to": builder.add(to, builder.select(last, down, ir.Constant(I64, WORD))),
+        "left": builder.select(last, ir.Constant(I64, PANEL), left),
+    }
 
 
 def _add_product(builder, pairs, total, a, b):
@@ -265,11 +299,11 @@ def multiply_block(
     bytes; a_group is that of LANES rows. A transposed B is float32.
 
     While a panel is multiplied, the next one is packed: a share of its words with each register tile, during the tile's
-    multiply-adds where B is LARGE and the panels are whole, else after it. The lines of a share are prefetched during
-    the tile before, so that few prefetched lines are in the caches at a time. B's rows are some KB apart, and the lines
-    of a whole panel would evict each other. The lines of a transposed B are consecutive. They are prefetched during all
-    tiles of the panel before; then the whole next panel is packed at once. During the last panel, the lines of the next
-    block's first panel are prefetched, from next_b on.
+    multiply-adds where both panels are whole, else after it. The lines of a share are prefetched during the tile
+    before, so that few prefetched lines are in the caches at a time. B's rows are some KB apart, and the lines of a
+    whole panel would evict each other. A transposed B is packed in shares of strips on Zen 4. Elsewhere it is packed
+    after the panel, during which its lines, which are consecutive, are prefetched. During the last panel, the lines of
+    the next block's first panel are prefetched, from next_b on.
 
     If `fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores do
     not wait.
@@ -278,8 +312,17 @@ def multiply_block(
     share, share_rows = (length + tiles - 1) // tiles, (PANEL + tiles - 1) // tiles  # words; rows of a transposed B
     lines, large = length // AT_ONCE * (PAIR_LINES if pairs else 1), 1 if n * depth >= LARGE else 0
     size = HALF if half_b else WORD  # bytes of an element of B
-    if trans_b:
-        place_lines(places, lines, share_rows, size * depth, size * ldb)
+    word_b, column_b = step * size * (1 if trans_b else ldb), size * (ldb if trans_b else 1)  # bytes
+    strips = (share + LANES - 1) // LANES * PANEL  # of a tile's share
+    if not (ZEN4 and trans_b and (pairs or not rounded)) or a_word != WORD or depth % (LANES * step) or (
+        strips > length // AT_ONCE
+    ):
+        strips = 0
+    if strips:
+        share = strips // PANEL * LANES
+        place_lines(places, lines, PANEL, share * word_b, column_b)
+    elif trans_b:
+        place_lines(places, lines, share_rows, size * depth, column_b)
     else:
         place_lines(places, lines, share * step, size * PANEL, size * ldb)
     for j in range(-PANEL, n, PANEL):  # at first, a panel is packed only, and at once
@@ -289,37 +332,42 @@ def multiply_block(
             if i + REGISTER_ROWS <= rows:
                 rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
             if j >= 0:
-                if following >= n:
-                    ahead = next_b + size * ldb * (share_rows * (i // REGISTER_ROWS) if trans_b else begin * step)
-                elif trans_b:
-                    ahead = b + size * (following + share_rows * (i // REGISTER_ROWS)) * ldb
+                if trans_b and not strips:
+                    ahead = (next_b if following >= n else b + following * column_b)
+                    ahead += share_rows * (i // REGISTER_ROWS) * column_b
+                elif following >= n:
+                    ahead = next_b + begin * word_b
                 elif end < length:
-                    ahead = b + size * (end * step * ldb + following)
+                    ahead = b + end * word_b + following * column_b
                 else:
-                    ahead = b + size * (following + PANEL)
+                    ahead = b + (following + PANEL) * column_b
                 x, y = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row + WORD * j
                 vectors = (columns + LANES - 1) // LANES
                 if large and fetches and rows_of != ONE_ROW:
                     fetch_out(y, c_row)
-                packed, at_b, to = 0, b + size * (begin * step * ldb + following), next_panel + begin * PANEL_ROW
-                if not trans_b and (pairs or not rounded) and rows_of != ONE_ROW and following + PANEL <= n:
-                    packed = max(0, min(end, depth // step, begin + length // AT_ONCE) - begin)
+                packed, done = 0, begin
+                if rows_of != ONE_ROW and following + PANEL <= n and (pairs or not rounded):
+                    if strips:
+                        packed, done = (begin - end) // LANES * PANEL, end
+                    elif not trans_b and (rows_of == ALONG_COLUMNS or not half_b):
+                        done = max(begin, min(end, depth // step, begin + length // AT_ONCE))
+                        packed = begin - done if half_b else done - begin
+                at_b, to = b + begin * word_b + following * column_b, next_panel + begin * PANEL_ROW
                 if pairs:
                     register_pairs(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
-                        packed, half_b, at_b, size * ldb, to,
+                        packed, at_b, size * ldb, to,
                     )  # fmt: skip
                 else:
                     register_floats(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
-                        packed, 0, at_b, size * ldb, to,
+                        packed, at_b, size * ldb, to,
                     )  # fmt: skip
-                begin += packed
+                begin = done
             if following >= n:
                 begin = end
             elif begin < end:
-                right = min(PANEL, n - following)
-                at_b = b + size * following * (ldb if trans_b else 1)
+                right, at_b = min(PANEL, n - following), b + following * column_b
                 if j < 0 and large and not trans_b:
                     pack_first(next_panel, at_b, ldb, depth, right, pairs, rounded, half_b, length)
                 elif not trans_b:

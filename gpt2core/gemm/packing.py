@@ -69,6 +69,12 @@ def _rounded_both(builder, first, second):
 # --- rows of vectors
 
 
+def words_along(builder, pairs, row):
+    """The first LANES words of a row of float32, whose words are along it."""
+    first = lanes.load_bits(builder, row, 0)
+    return _consecutive(builder, first, lanes.load_bits(builder, row, 1)) if pairs else first
+
+
 def words_of(builder, pairs, halves, row, next_row, vector):
     """LANES words of a row, or of pairs from two rows, whose addresses are given: those of a vector."""
     low = lanes.load_bits(builder, row, vector, halves)
