@@ -31,7 +31,7 @@ NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMB
 ABOUT = host.processor()
 # The processor's features by Linux's names on x86 and ARM, such as avx512_bf16. Without them products are generic code.
 FEATURES = frozenset(" ".join(ABOUT.get(key, "") for key in ("flags", "Features")).split())
-# AMD's Zen 4 multiplies and adds one vector of 512 bits a cycle, a third of the instructions that a core takes up.
+# AMD's Zen 4: a core does one multiply-add of 512 bits a cycle, and could begin six instructions.
 ZEN4 = (ABOUT.get("vendor_id"), ABOUT.get("cpu family")) == ("AuthenticAMD", "25") and "avx512f" in FEATURES
 # tsc, the processor's counter, where its rate is constant
 CLOCK = settings.clock() or ("tsc" if "constant_tsc" in FEATURES else "clock_gettime")

@@ -46,28 +46,28 @@ ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a regis
 AT_ONCE = 4  # words per turn of the inner loop
 LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
 FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
-FLOAT_ROWS, HALF_ROWS, STRIPS = 1, 2, 3  # what a register tile packs of B meanwhile
-STRIP_AT = PLACE * (PRODUCT_DEPTH // AT_ONCE * 2)  # bytes from the first place: room for a strip behind the last
+FLOAT_ROWS, HALF_ROWS, SEGMENTS = 1, 2, 3  # what a register tile packs of B meanwhile
+SEGMENT_AT = PLACE * (PRODUCT_DEPTH // AT_ONCE * 2)  # bytes from the first place: room for a segment behind the last
 PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
 
 
 def register_tile(pairs: bool) -> Any:
-    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
-    b, b_row, to).
+    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, rows_b,
+    others, b, b_row, to).
 
     It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
     `length` words of A and of the panel. It adds them to C if `adds` is set, and overwrites C otherwise. For every
     AT_ONCE words it prefetches one line (PAIR_LINES with pairs), at `ahead` + the next of `places` (int64, bytes),
     mapped or not.
 
-    Meanwhile it packs words for another panel of PANEL columns, from b on to `to`, in each of its first `packed` turns:
+    Meanwhile it packs words for another panel, of PANEL columns, from b on to `to`, if this one has PANEL columns too:
+    a row of words of float32 in each of its first `rows_b` turns, or something else in each of its first `others` turns
+    (one of the two is 0). All that is packed must exist.
 
-    rows_of        what is packed in a turn
-    ALONG_ROWS     a row of words of B as stored, of float32; or if `packed` is negative, in -packed turns, a strip of a
-                   transposed B: LANES words of one column, and then of the next, after PANEL columns the next words
-    ALONG_COLUMNS  a row of words of B as stored, of float32, or if `packed` is negative of bfloat16
-
-    Only tiles PANEL columns wide do so, and what is packed must exist.
+    rows_of        what else
+    ALONG_ROWS     a segment of a transposed B of float32: LANES words of a column, then those of the next one, and
+                   after PANEL columns the following words; only on Zen 4
+    ALONG_COLUMNS  a row of words of bfloat16; only with pairs
 
     rows_of        rows           layout of A's words
     ONE_ROW        1              any
@@ -80,8 +80,8 @@ def register_tile(pairs: bool) -> Any:
 
     @intrinsic
     def tile(
-        typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
-        b, b_row, to,
+        typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, rows_b,
+        others, b, b_row, to,
     ):  # fmt: skip
         def codegen(context, builder, signature, args):
             rows_of, vectors, *rest = args
@@ -98,14 +98,14 @@ def register_tile(pairs: bool) -> Any:
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 17), codegen
+        return types.void(*[types.int64] * 18), codegen
 
     return tile
 
 
 def _register_tile(
-    builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, packed,
-    b, b_row, to,
+    builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, rows_b,
+    others, b, b_row, to,
 ):  # fmt: skip
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
     rows = 1 if lie == ONE_ROW else REGISTER_ROWS
@@ -142,11 +142,12 @@ def _register_tile(
 
     stages = [(AT_ONCE, length, None), (1, length, None)]  # words in a turn, until which word, what it packs
     if lie != ONE_ROW and vectors == VECTORS:
-        until = builder.mul(packed, ir.Constant(I64, AT_ONCE))
-        stages.insert(0, (AT_ONCE, until, FLOAT_ROWS))
-        other = STRIPS if lie == ALONG_ROWS else HALF_ROWS
-        if ZEN4 if other == STRIPS else pairs:
-            stages.insert(1, (AT_ONCE, builder.sub(ZERO64, until), other))
+        until = [builder.mul(turns, ir.Constant(I64, AT_ONCE)) for turns in (rows_b, others)]
+        stages.insert(0, (AT_ONCE, until[0], FLOAT_ROWS))
+        if lie == ALONG_ROWS and ZEN4:
+            stages.insert(1, (AT_ONCE, until[1], SEGMENTS))
+        elif lie == ALONG_COLUMNS and pairs:
+            stages.insert(1, (AT_ONCE, until[1], HALF_ROWS))
 
     k, at_a, at_b = ZERO64, a, panel
     for step, until, packs in stages:
@@ -155,7 +156,7 @@ def _register_tile(
         builder.branch(head)
         builder.position_at_end(head)
         state = {"k": k, "at_a": at_a, "at_b": at_b, **sums, **({"b": b, "to": to} if packs else {})}
-        state |= {"left": ir.Constant(I64, PANEL)} if packs == STRIPS else {}  # columns that have not had these words
+        state |= {"left": ir.Constant(I64, PANEL)} if packs == SEGMENTS else {}  # columns without these words
         phis = {name: builder.phi(value.type) for name, value in state.items()}
         for name, phi in phis.items():
             phi.add_incoming(state[name], before)
@@ -169,9 +170,9 @@ def _register_tile(
             if step == AT_ONCE and word * lines % AT_ONCE == 0:
                 offset = lanes.load(builder, place, I64, word * lines // AT_ONCE * PLACE, align=PLACE)
                 lanes.prefetch(builder, builder.add(ahead, offset))
-            if packs == STRIPS:
+            if packs == SEGMENTS:
                 if word == 0:
-                    line = lanes.opaque(builder, builder.add(places, ir.Constant(I64, STRIP_AT)))
+                    line = lanes.opaque(builder, builder.add(places, ir.Constant(I64, SEGMENT_AT)))
                     lanes.store(builder, words_along(builder, pairs, phis["b"]), line, 0)
                     line = lanes.opaque(builder, line)  # words are loaded again, not taken out of the vector
                 for w in range(word * LANES // AT_ONCE, (word + 1) * LANES // AT_ONCE):
@@ -182,13 +183,13 @@ def _register_tile(
                 words = words_of(builder, pairs, packs == HALF_ROWS, phis["b"], next_row, word)
                 lanes.store(builder, words, phis["to"], word * LANES * WORD)
             total = add_word(total, at_a, at_b)
-            if packs == STRIPS:  # otherwise LLVM would do the products of all words after all loads
+            if packs == SEGMENTS:  # otherwise LLVM would do the products of all words after all loads
                 total = {cell: lanes.fixed(builder, each) for cell, each in total.items()}
             at_a, at_b = builder.add(at_a, a_word), builder.add(at_b, ir.Constant(I64, PANEL_ROW))
         following = builder.add(phis["k"], ir.Constant(I64, step))
         state = {"k": following, "at_a": at_a, "at_b": at_b, **total}
-        if packs == STRIPS:
-            state |= _next_strip(builder, pairs, b_row, **{name: phis[name] for name in ("b", "to", "left")})
+        if packs == SEGMENTS:
+            state |= _next_segment(builder, pairs, b_row, **{name: phis[name] for name in ("b", "to", "left")})
         elif packs:
             state["b"] = builder.add(phis["b"], builder.mul(b_row, ir.Constant(I64, 2 if pairs else 1)))
             state["to"] = builder.add(phis["to"], ir.Constant(I64, PANEL_ROW))
@@ -203,7 +204,7 @@ def _register_tile(
         lanes.masked_store(builder, sums[i, v], outs[i], v, masks[v])
 
 
-def _next_strip(builder, pairs, b_row, b, to, left):
+def _next_segment(builder, pairs, b_row, b, to, left):
     """The next column's words, or after PANEL columns the first one's following words."""
     after, back = LANES * WORD * (2 if pairs else 1), builder.mul(b_row, ir.Constant(I64, PANEL - 1))
     left = builder.sub(left, ir.Constant(I64, 1))
@@ -301,7 +302,7 @@ def multiply_block(
     While a panel is multiplied, the next one is packed: a share of its words with each register tile, during the tile's
     multiply-adds where both panels are whole, else after it. The lines of a share are prefetched during the tile
     before, so that few prefetched lines are in the caches at a time. B's rows are some KB apart, and the lines of a
-    whole panel would evict each other. A transposed B is packed in shares of strips on Zen 4. Elsewhere it is packed
+    whole panel would evict each other. A transposed B is packed in shares of segments on Zen 4. Elsewhere it is packed
     after the panel, during which its lines, which are consecutive, are prefetched. During the last panel, the lines of
     the next block's first panel are prefetched, from next_b on.
 
@@ -313,13 +314,13 @@ def multiply_block(
     lines, large = length // AT_ONCE * (PAIR_LINES if pairs else 1), 1 if n * depth >= LARGE else 0
     size = HALF if half_b else WORD  # bytes of an element of B
     word_b, column_b = step * size * (1 if trans_b else ldb), size * (ldb if trans_b else 1)  # bytes
-    strips = (share + LANES - 1) // LANES * PANEL  # of a tile's share
+    segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share
     if not (ZEN4 and trans_b and (pairs or not rounded)) or a_word != WORD or depth % (LANES * step) or (
-        strips > length // AT_ONCE
+        segments > length // AT_ONCE
     ):
-        strips = 0
-    if strips:
-        share = strips // PANEL * LANES
+        segments = 0
+    if segments:
+        share = segments // PANEL * LANES
         place_lines(places, lines, PANEL, share * word_b, column_b)
     elif trans_b:
         place_lines(places, lines, share_rows, size * depth, column_b)
@@ -332,7 +333,7 @@ def multiply_block(
             if i + REGISTER_ROWS <= rows:
                 rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
             if j >= 0:
-                if trans_b and not strips:
+                if trans_b and not segments:
                     ahead = (next_b if following >= n else b + following * column_b)
                     ahead += share_rows * (i // REGISTER_ROWS) * column_b
                 elif following >= n:
@@ -345,23 +346,23 @@ def multiply_block(
                 vectors = (columns + LANES - 1) // LANES
                 if large and fetches and rows_of != ONE_ROW:
                     fetch_out(y, c_row)
-                packed, done = 0, begin
+                rows_b, others, done = 0, 0, begin
                 if rows_of != ONE_ROW and following + PANEL <= n and (pairs or not rounded):
-                    if strips:
-                        packed, done = (begin - end) // LANES * PANEL, end
+                    if segments:
+                        others, done = (end - begin) // LANES * PANEL, end
                     elif not trans_b and (rows_of == ALONG_COLUMNS or not half_b):
                         done = max(begin, min(end, depth // step, begin + length // AT_ONCE))
-                        packed = begin - done if half_b else done - begin
+                        rows_b, others = (0, done - begin) if half_b else (done - begin, 0)
                 at_b, to = b + begin * word_b + following * column_b, next_panel + begin * PANEL_ROW
                 if pairs:
                     register_pairs(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
-                        packed, at_b, size * ldb, to,
+                        rows_b, others, at_b, size * ldb, to,
                     )  # fmt: skip
                 else:
                     register_floats(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
-                        packed, at_b, size * ldb, to,
+                        rows_b, others, at_b, size * ldb, to,
                     )  # fmt: skip
                 begin = done
             if following >= n:

@@ -32,8 +32,8 @@ SHAPES = [
     (PRODUCT_BLOCK // 432 + 2, 20, 2 * 432 - 29),  # the rows of a block are no multiple of a tile's
     (2 * GROUPS * LANES + 9, PANEL + 17, 258),  # groups of a transposed A's columns, together and alone
     (17, microkernel.LARGE // 500 + 17, 1600),  # large: C and first panels are fetched
-    (16 * microkernel.REGISTER_ROWS + 3, 3 * PANEL + 5, 768),  # strips of a transposed B on Zen 4
-    (12 * microkernel.REGISTER_ROWS + 1, 2 * PANEL + 3, 3 * 768),  # as many strips as a tile can pack; several blocks
+    (16 * microkernel.REGISTER_ROWS + 3, 3 * PANEL + 5, 768),  # segments of a transposed B on Zen 4
+    (12 * microkernel.REGISTER_ROWS + 1, 2 * PANEL + 3, 3 * 768),  # as many segments as a tile packs; several blocks
 ]
 GUARD = 1 << 14  # words around the scratch
 OWN = {
