@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ConfigError as error:
         parser.error(str(error))
     trees = trees_of(given)
+    revisions = {name: revision(tree) for name, tree in trees.items()}
     brief = dataclasses.replace(case, settings={**case.settings, "steps": 1, "warmup": 0})
     refuse_other_libraries({name: figures(brief.run(tree)) for name, tree in trees.items()})  # compiles, too
     before = machine()
@@ -66,14 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         said = ", ".join(f"{name} {of['op_s'][STEP] * 1e3:.0f} ms" for name, of in sorted(found.items()))
         print(f"[{number + 1}/{given.rounds}] {said}", flush=True)
     report = {
-        **head("taskloom.bench.ops/1", before), "revisions": {name: revision(tree) for name, tree in trees.items()},
-        "case": case.name, "rounds": rounds, "rows": rows(rounds),
+        **head("taskloom.bench.ops/1", before), "revisions": revisions, "case": case.name, "rounds": rounds,
+        "rows": rows(rounds),
     }  # fmt: skip
     save(given.out, report, table(report))
 
 
 def case_of(given: argparse.Namespace) -> Case:
-    """The case, checked as this tree checks a run. Raises ConfigError."""
+    """The case, checked as the tree of this script checks a run. Raises ConfigError."""
     batch, seq = parse_shape(given.shape)
     if given.rounds < 1:
         raise ConfigError("rounds", given.rounds, "at least 1")

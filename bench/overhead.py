@@ -16,11 +16,10 @@ figures, the machine and a table are written to --out (.json and .md).
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from bench.ratios import HOW, ratio, told
-from bench.record import ROOT, Measured, head, out_option, save
-from bench.revisions import Case, revision
+from bench.record import Measured, head, out_option, save
+from bench.revisions import Case, revision, trees_of, trees_options
 from bench.rounds import round_order
 from bench.schedulers import SCHEDULERS
 from gpt2core.spec.result import median
@@ -32,14 +31,15 @@ TURNS = 3  # about three steps each
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier commit")
+    trees_options(parser)
     parser.add_argument("--model", default="gpt2-124m")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--variants", default=",".join(VARIANTS), help="of bench.schedulers, with commas")
     parser.add_argument("--rounds", type=int, default=8, help="processes of each variant and tree")
     out_option(parser, "overhead")
     given = parser.parse_args()
-    trees = {"ours": ROOT, "before": given.before.resolve()}
+    trees = trees_of(given)
+    revisions = {name: revision(tree) for name, tree in trees.items()}
     cases = [Case.parse(f"{given.model}:{name}:{given.threads}", TURNS) for name in given.variants.split(",")]
     rounds: list[Measured] = []
     for number in range(given.rounds):
@@ -50,7 +50,7 @@ def main() -> None:
             print(f"[{number + 1}/{given.rounds}] {case.name}: {said}", flush=True)
     report = {
         **head("taskloom.bench.overhead/1"),
-        "revisions": {name: revision(tree) for name, tree in trees.items()},
+        "revisions": revisions,
         "model": given.model,
         "threads": given.threads,
         "rounds": rounds,

@@ -42,7 +42,7 @@ def head(schema: str, on: Measured | None = None) -> Measured:
 def command() -> list[str]:
     """The arguments without those that name paths of this machine. A report names trees by their commits."""
     paths = argparse.ArgumentParser(add_help=False)
-    for option in ("--before", "--keep", "--out"):
+    for option in ("--before", "--keep", "--ours", "--out"):
         paths.add_argument(option)
     return paths.parse_known_args()[1]
 

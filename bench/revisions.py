@@ -60,7 +60,8 @@ class Case:
 
     @classmethod
     def parse(cls, name: str, turns: int) -> Case:
-        """A case from its name (FORM); VARIANT is a scheduler or a variant of bench.schedulers.
+        """A case from its name (FORM), checked by the tree of this script. VARIANT is a scheduler or a variant of
+        bench.schedulers.
 
         turns: the approximate number of turns of each process. Raises ConfigError.
         """
@@ -139,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     trees_options(parser)
     parser.add_argument("--cases", default="tiny:task:2,tiny:fork-join:2,gpt2-124m:task:2,gpt2-124m:fork-join:2,metg",
                         help="MODEL:SCHEDULER:THREADS, MODEL:VARIANT:THREADS (of bench.schedulers), the same with "
-                             ":bf16, metg, metg:PATTERN")  # fmt: skip
+                             ":bf16, metg (of stencil_1d), metg:PATTERN")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="pairs of processes of each case")
     parser.add_argument("--turns", type=int, default=20, help="approximate number of turns of each process")
     out_option(parser, "revisions")
@@ -151,6 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cases = {name: Case.parse(name, turns_of(name, given.turns)) for name in names}
     except ConfigError as error:
         parser.error(str(error))
+    revisions = {name: revision(tree) for name, tree in trees.items()}
     order = random.Random(1337)
     for name in names:
         measure(brief[name], trees, order, 0)  # compiles what is missing, and measures products
@@ -163,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"[{number + 1}/{given.rounds}] {name}: {said}", flush=True)
     report = {
         **head("taskloom.bench.revisions/2", {**before, "load_average_after": list(os.getloadavg())}),
-        "revisions": {name: revision(tree) for name, tree in trees.items()},
+        "revisions": revisions,
         "rounds": rounds,
         "rows": [row(rounds, case, what) for case in names for what in WHAT
                  if any(what in r["of"] for r in rounds if r["case"] == case)],

@@ -48,7 +48,7 @@ def opaque(builder, value):
 
 
 def fixed(builder, floats):
-    """The same vector, which is computed before all later loads and stores."""
+    """The same vector, at this place of the code: no load or store is moved across it. For AVX-512 only."""
     return builder.asm(ir.FunctionType(FLOATS, [FLOATS]), "", "=v,0", [floats], side_effect=True)
 
 
@@ -73,7 +73,7 @@ def masked_load(builder, address, vector, mask):
 
 
 def masked_load_bits(builder, address, vector, mask, halves=False):
-    """As load_bits; else as masked_load."""
+    """load_bits in the mask's lanes; 0 in the others, whose memory is not touched."""
     if not halves:
         return builder.bitcast(masked_load(builder, address, vector, mask), WORDS)
     kind = ir.VectorType(I16, LANES)

@@ -47,41 +47,43 @@ AT_ONCE = 4  # words per turn of the inner loop
 LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
 FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
 FLOAT_ROWS, HALF_ROWS, SEGMENTS = 1, 2, 3  # what a register tile packs of B meanwhile
-SEGMENT_AT = PLACE * (PRODUCT_DEPTH // AT_ONCE * 2)  # bytes from the first place: room for a segment behind the last
 PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
+SEGMENT_AT = PLACE * PRODUCT_DEPTH // AT_ONCE * PAIR_LINES  # bytes from the first place: a line behind the last one
+assert SEGMENT_AT + LINE <= 2 * WORD * PRODUCT_DEPTH  # the scratch of places
+WITHIN_TILES = REGISTER_ROWS == 8  # other tiles leave too few registers to pack meanwhile
 
 
 def register_tile(pairs: bool) -> Any:
-    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, rows_b,
-    others, b, b_row, to).
+    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places,
+    row_turns, other_turns, b, b_row, to).
 
     It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
     `length` words of A and of the panel. It adds them to C if `adds` is set, and overwrites C otherwise. For every
     AT_ONCE words it prefetches one line (PAIR_LINES with pairs), at `ahead` + the next of `places` (int64, bytes),
-    mapped or not.
-
-    Meanwhile it packs words for another panel, of PANEL columns, from b on to `to`, if this one has PANEL columns too:
-    a row of words of float32 in each of its first `rows_b` turns, or something else in each of its first `others` turns
-    (one of the two is 0). All that is packed must exist.
-
-    rows_of        what else
-    ALONG_ROWS     a segment of a transposed B of float32: LANES words of a column, then those of the next one, and
-                   after PANEL columns the following words; only on Zen 4
-    ALONG_COLUMNS  a row of words of bfloat16; only with pairs
+    mapped or not. A turn is AT_ONCE words.
 
     rows_of        rows           layout of A's words
     ONE_ROW        1              any
     ALONG_ROWS     REGISTER_ROWS  the words of a row are consecutive: a_word is WORD
     ALONG_COLUMNS  REGISTER_ROWS  the words of LANES rows are side by side: a_row is WORD
 
-    a, panel, c, ahead, places, b and to are addresses, panel and to multiples of 64. a_row, a_word, c_row and b_row are
-    strides in bytes.
+    Meanwhile it packs words for another panel, of PANEL columns, from b on to `to`, if this one has PANEL columns too:
+    a row of words of float32 in each of its first `row_turns` turns, or something else in each of its first
+    `other_turns` turns (one of the two is 0). All that is packed must exist.
+
+    rows_of        what else
+    ALONG_ROWS     a segment of a transposed B of float32: LANES words of a column, then those of the next one, and
+                   after PANEL columns the following words; only on Zen 4, by way of a line at places + SEGMENT_AT
+    ALONG_COLUMNS  a row of words of bfloat16; only with pairs
+
+    a, panel, c, ahead, places, b and to are addresses, panel, places and to multiples of 64. a_row, a_word, c_row and
+    b_row are strides in bytes.
     """
 
     @intrinsic
     def tile(
-        typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, rows_b,
-        others, b, b_row, to,
+        typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, row_turns,
+        other_turns, b, b_row, to,
     ):  # fmt: skip
         def codegen(context, builder, signature, args):
             rows_of, vectors, *rest = args
@@ -104,8 +106,8 @@ def register_tile(pairs: bool) -> Any:
 
 
 def _register_tile(
-    builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, rows_b,
-    others, b, b_row, to,
+    builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, row_turns,
+    other_turns, b, b_row, to,
 ):  # fmt: skip
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
     rows = 1 if lie == ONE_ROW else REGISTER_ROWS
@@ -141,8 +143,8 @@ def _register_tile(
         return sums
 
     stages = [(AT_ONCE, length, None), (1, length, None)]  # words in a turn, until which word, what it packs
-    if lie != ONE_ROW and vectors == VECTORS:
-        until = [builder.mul(turns, ir.Constant(I64, AT_ONCE)) for turns in (rows_b, others)]
+    if WITHIN_TILES and lie != ONE_ROW and vectors == VECTORS:
+        until = [builder.mul(turns, ir.Constant(I64, AT_ONCE)) for turns in (row_turns, other_turns)]
         stages.insert(0, (AT_ONCE, until[0], FLOAT_ROWS))
         if lie == ALONG_ROWS and ZEN4:
             stages.insert(1, (AT_ONCE, until[1], SEGMENTS))
@@ -299,12 +301,13 @@ def multiply_block(
     """Compute C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel. c_row and A's strides are in
     bytes; a_group is that of LANES rows. A transposed B is float32.
 
-    While a panel is multiplied, the next one is packed: a share of its words with each register tile, during the tile's
-    multiply-adds where both panels are whole, else after it. The lines of a share are prefetched during the tile
-    before, so that few prefetched lines are in the caches at a time. B's rows are some KB apart, and the lines of a
-    whole panel would evict each other. A transposed B is packed in shares of segments on Zen 4. Elsewhere it is packed
-    after the panel, during which its lines, which are consecutive, are prefetched. During the last panel, the lines of
-    the next block's first panel are prefetched, from next_b on.
+    While a panel is multiplied, the next one is packed: a share of its words with each register tile. The lines of a
+    share are prefetched during the tile before, so that few prefetched lines are in the caches at a time. B's rows are
+    some KB apart, and the lines of a whole panel would evict each other. What register_tile can pack of a share is
+    packed during the tile, the rest after it. A transposed B is packed in shares only where these are whole segments,
+    and a tile has as many turns (on Zen 4, with 96 rows or more). Otherwise it is packed as a whole with the last
+    share, and its lines, which are consecutive, are prefetched during the panel before. During the last panel, the
+    lines of the next block's first panel are prefetched, from next_b on.
 
     If `fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores do
     not wait.
@@ -314,10 +317,9 @@ def multiply_block(
     lines, large = length // AT_ONCE * (PAIR_LINES if pairs else 1), 1 if n * depth >= LARGE else 0
     size = HALF if half_b else WORD  # bytes of an element of B
     word_b, column_b = step * size * (1 if trans_b else ldb), size * (ldb if trans_b else 1)  # bytes
-    segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share
-    if not (ZEN4 and trans_b and (pairs or not rounded)) or a_word != WORD or depth % (LANES * step) or (
-        segments > length // AT_ONCE
-    ):
+    within = 1 if WITHIN_TILES and (pairs or not rounded) else 0
+    segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share, a turn each
+    if not (ZEN4 and within and trans_b and a_word == WORD) or depth % (LANES * step) or segments > length // AT_ONCE:
         segments = 0
     if segments:
         share = segments // PANEL * LANES
@@ -334,7 +336,7 @@ def multiply_block(
                 rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
             if j >= 0:
                 if trans_b and not segments:
-                    ahead = (next_b if following >= n else b + following * column_b)
+                    ahead = next_b if following >= n else b + following * column_b
                     ahead += share_rows * (i // REGISTER_ROWS) * column_b
                 elif following >= n:
                     ahead = next_b + begin * word_b
@@ -346,23 +348,23 @@ def multiply_block(
                 vectors = (columns + LANES - 1) // LANES
                 if large and fetches and rows_of != ONE_ROW:
                     fetch_out(y, c_row)
-                rows_b, others, done = 0, 0, begin
-                if rows_of != ONE_ROW and following + PANEL <= n and (pairs or not rounded):
+                row_turns, other_turns, done = 0, 0, begin
+                if within and rows_of != ONE_ROW and following + PANEL <= n:
                     if segments:
-                        others, done = (end - begin) // LANES * PANEL, end
+                        other_turns, done = (end - begin) // LANES * PANEL, end
                     elif not trans_b and (rows_of == ALONG_COLUMNS or not half_b):
                         done = max(begin, min(end, depth // step, begin + length // AT_ONCE))
-                        rows_b, others = (0, done - begin) if half_b else (done - begin, 0)
+                        row_turns, other_turns = (0, done - begin) if half_b else (done - begin, 0)
                 at_b, to = b + begin * word_b + following * column_b, next_panel + begin * PANEL_ROW
                 if pairs:
                     register_pairs(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
-                        rows_b, others, at_b, size * ldb, to,
+                        row_turns, other_turns, at_b, size * ldb, to,
                     )  # fmt: skip
                 else:
                     register_floats(
                         rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
-                        rows_b, others, at_b, size * ldb, to,
+                        row_turns, other_turns, at_b, size * ldb, to,
                     )  # fmt: skip
                 begin = done
             if following >= n:

@@ -76,7 +76,8 @@ def words_along(builder, pairs, row):
 
 
 def words_of(builder, pairs, halves, row, next_row, vector):
-    """LANES words of a row, or of pairs from two rows, whose addresses are given: those of a vector."""
+    """The words of columns [LANES vector, LANES (vector + 1)): one row's elements, or pairs of two rows' elements. The
+    rows are given by their addresses."""
     low = lanes.load_bits(builder, row, vector, halves)
     if not pairs:
         return low

@@ -11,7 +11,7 @@ from bench import record, rounds
 
 @pytest.mark.parametrize("out", [["--out", "/some/file"], ["--out=/some/file"]])
 def test_options_with_paths_are_left_out(monkeypatch: pytest.MonkeyPatch, out: list[str]) -> None:
-    given = ["program", "--before", "/some/tree", "--rounds", "6", *out, "--keep", "/a", "--quick"]
+    given = ["program", "--before", "/some/tree", "--ours", "/other", "--rounds", "6", *out, "--keep", "/a", "--quick"]
     monkeypatch.setattr(sys, "argv", given)
     assert record.head("schema", {})["command"] == ["--rounds", "6", "--quick"]
 

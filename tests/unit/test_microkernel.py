@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpt2core.compile import bfloat16
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.compile.lanes import LANES
+from gpt2core.compile.target import ZEN4
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, tiles
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
@@ -33,6 +34,7 @@ SHAPES = [
     (2 * GROUPS * LANES + 9, PANEL + 17, 258),  # groups of a transposed A's columns, together and alone
     (17, microkernel.LARGE // 500 + 17, 1600),  # large: C and first panels are fetched
     (16 * microkernel.REGISTER_ROWS + 3, 3 * PANEL + 5, 768),  # segments of a transposed B on Zen 4
+    (16 * microkernel.REGISTER_ROWS + 3, 3 * PANEL, 1472),  # the last share has fewer
     (12 * microkernel.REGISTER_ROWS + 1, 2 * PANEL + 3, 3 * 768),  # as many segments as a tile packs; several blocks
 ]
 GUARD = 1 << 14  # words around the scratch
@@ -206,6 +208,20 @@ def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
     x, y = (bf16(a), bf16(b)) if precision else (a, b)
     np.testing.assert_allclose(c[:, :n], 2 + (x.T if trans_a else x) @ (y.T if trans_b else y), rtol=1e-4, atol=1e-3)
     del words
+
+
+@pytest.mark.parametrize("precision", [name for name in OWN if name != "bf16" or not tiles.permitted()])
+@pytest.mark.parametrize(("rows", "depth", "fits"), [(128, 768, True), (64, 768, False), (128, 784, False)])
+def test_a_transposed_operand_is_packed_within_tiles_on_zen_4(precision, rows, depth, fits):
+    """Otherwise only times would tell: segments go by way of a line of scratch."""
+    rng, (words, scratch) = np.random.default_rng(8), new_scratch()
+    words[:] = -1
+    a, b = (rng.standard_normal(count, dtype=np.float32) for count in (rows * depth, 2 * PANEL * depth))
+    c = np.empty(rows * 2 * PANEL, np.float32)
+    time_product(OWN[precision].by(0, scratch), 0, 0, 0, 1, rows, 2 * PANEL, depth, a, b, c, 0)
+    at = (scratch - words.ctypes.data + microkernel.SEGMENT_AT) // 4 + 2 * PRODUCT_DEPTH * PANEL
+    within = ZEN4 and fits and (precision != "rounded") and (precision == "fp32" or DOT_BF16)
+    assert (words[at : at + LANES] != -1).any() == within
 
 
 @pytest.mark.parametrize("precision", OWN)
