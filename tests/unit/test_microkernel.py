@@ -15,7 +15,7 @@ from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.compile.lanes import LANES
 from gpt2core.compile.target import ZEN4
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import microkernel, tiles
+from gpt2core.gemm import microkernel, register_tile, tiles
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
 from gpt2core.gemm.packing import DOT_BF16, GROUPS, pack_for_tiles, pair
 from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH, PRODUCT_SCRATCH
@@ -23,9 +23,9 @@ from gpt2core.step.tensors import ALIGN
 
 SHAPES = [
     (1, 1, 1),
-    (microkernel.REGISTER_ROWS, PANEL, 32),
-    (microkernel.REGISTER_ROWS - 1, PANEL - 1, 31),
-    (microkernel.REGISTER_ROWS + 1, PANEL + 1, 33),
+    (register_tile.REGISTER_ROWS, PANEL, 32),
+    (register_tile.REGISTER_ROWS - 1, PANEL - 1, 31),
+    (register_tile.REGISTER_ROWS + 1, PANEL + 1, 33),
     (17, 2 * PANEL + 16, 2),
     (5, 60, 2 * PRODUCT_DEPTH + 1),
     (PRODUCT_BLOCK // PRODUCT_DEPTH + 9, PANEL + 17, PRODUCT_DEPTH + 67),
@@ -33,9 +33,9 @@ SHAPES = [
     (PRODUCT_BLOCK // 432 + 2, 20, 2 * 432 - 29),  # the rows of a block are no multiple of a tile's
     (2 * GROUPS * LANES + 9, PANEL + 17, 258),  # groups of a transposed A's columns, together and alone
     (17, microkernel.LARGE // 500 + 17, 1600),  # large: C and first panels are fetched
-    (16 * microkernel.REGISTER_ROWS + 3, 3 * PANEL + 5, 768),  # segments of a transposed B on Zen 4
-    (16 * microkernel.REGISTER_ROWS + 3, 3 * PANEL, 1472),  # the last share has fewer
-    (12 * microkernel.REGISTER_ROWS + 1, 2 * PANEL + 3, 3 * 768),  # as many segments as a tile packs; several blocks
+    (16 * register_tile.REGISTER_ROWS + 3, 3 * PANEL + 5, 768),  # segments of a transposed B on Zen 4
+    (16 * register_tile.REGISTER_ROWS + 3, 3 * PANEL, 1472),  # the last share has fewer
+    (12 * register_tile.REGISTER_ROWS + 1, 2 * PANEL + 3, 3 * 768),  # as many segments as a tile packs; several blocks
 ]
 GUARD = 1 << 14  # words around the scratch
 OWN = {
@@ -219,7 +219,7 @@ def test_a_transposed_operand_is_packed_within_tiles_on_zen_4(precision, rows, d
     a, b = (rng.standard_normal(count, dtype=np.float32) for count in (rows * depth, 2 * PANEL * depth))
     c = np.empty(rows * 2 * PANEL, np.float32)
     time_product(OWN[precision].by(0, scratch), 0, 0, 0, 1, rows, 2 * PANEL, depth, a, b, c, 0)
-    at = (scratch - words.ctypes.data + microkernel.SEGMENT_AT) // 4 + 2 * PRODUCT_DEPTH * PANEL
+    at = (scratch - words.ctypes.data + register_tile.SEGMENT_AT) // 4 + 2 * PRODUCT_DEPTH * PANEL
     within = ZEN4 and fits and (precision != "rounded") and (precision == "fp32" or DOT_BF16)
     assert (words[at : at + LANES] != -1).any() == within
 

@@ -13,7 +13,7 @@ import pytest
 
 from gpt2core.compile.jit import address_of, runtime
 from gpt2core.compile.lanes import LANES
-from gpt2core.gemm import libraries, microkernel, multiply, tiles
+from gpt2core.gemm import libraries, microkernel, multiply, register_tile, tiles
 from gpt2core.gemm.packing import GROUPS
 from gpt2core.gemm.registers import DOT_BF16
 from gpt2core.gemm.sizes import PANEL
@@ -45,7 +45,7 @@ def check(kind: str) -> None:
     words, scratch = multiply.new_scratch()
     assert kind != "tiles" or tiles.permitted()
     own = libraries.Library("own", "", getattr(multiply, f"own_product_of_{kind}"))
-    rows, columns = microkernel.REGISTER_ROWS, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
+    rows, columns = register_tile.REGISTER_ROWS, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
     wide = microkernel.LARGE // 67 // PANEL * PANEL
     large = [  # packed in other ways
         (GROUPS * LANES, wide + 2 * PANEL, 67), (GROUPS * LANES + 3, PANEL + 1, 260),
