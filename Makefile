@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-start bench-node-time bench-server bench-agent example clean
+.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -87,6 +87,9 @@ bench-slices: .venv/installed   ## compare automatic slices with a grid of slice
 
 bench-products: .venv/installed   ## a step's matrix products by our own code and by each library
 	$(BIN)/python -m bench.products $(ARGS)
+
+bench-sharing: .venv/installed   ## AdamW of weights that another core has just read
+	$(BIN)/python -m bench.sharing $(ARGS)
 
 bench-start: .venv/installed   ## time from a trainer's start to its first step, compiled and on a fresh installation
 	$(BIN)/python -m bench.start $(ARGS)

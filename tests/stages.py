@@ -27,14 +27,15 @@ def run_program(
     tasks: graph.Graph | None = None,
     watch: Callable[[], None] = lambda: None,
     inside: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+    events: int = 0,
     **options: Any,
 ) -> Record:
-    """Run all steps and return the record. tasks: a graph instead of the program's."""
+    """Run all steps and return the record. tasks: a graph instead of the program's. events: see new_record."""
     if tasks is None:
         tasks = graph.build(step, sync)
         graph.validate(step, tasks)
     bound = dispatch.bind(step, memory, len(cores))
-    record = new_record(len(cores), steps, 0, len(bound.kinds), 0)
+    record = new_record(len(cores), steps, 0, len(bound.kinds), events)
     control = memory.arrays["control"].view(np.int64)
     job = Job(step, tasks, bound, control, tuple(cores), options)
     cost_s = [1.0] * len(step.tasks)

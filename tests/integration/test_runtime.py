@@ -71,6 +71,14 @@ def inputs_come_first(size, seed, sync, threads):
     assert memory.arrays["control"][STEPS_DONE] == 50
 
 
+def test_fillers_run_last_and_the_oldest_first():
+    step, memory = toy([[], [0], [1], [0], [1], [2]], [0] * 6)  # each task of the chain 0, 1, 2 releases a filler
+    ops = tuple(dataclasses.replace(op, filler=number > 2) for number, op in enumerate(step.ops))
+    record = run_program(dataclasses.replace(step, ops=ops), memory, "task", [0], 2, events=100)
+    ran = [int(event[0]) for event in record.events[0, : record.event_count[0, 0]] if event[0] >= 0]
+    assert ran == 2 * [0, 1, 2, 3, 4, 5]
+
+
 def test_the_stamps_catch_a_graph_without_an_edge():
     """The check above can fail: it detects a missing edge of a chain."""
     step, memory = toy([[], [0], [1]], [20_000, 0, 0])

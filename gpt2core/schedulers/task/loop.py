@@ -1,8 +1,9 @@
 """The compiled loop of task.
 
-Order with policy breadth-first: the oldest of the own ready tasks, then of another thread's, then fillers. With the
-other policies: the own successor of highest priority (its data is in this core's cache), then the latest of the own
-other ready tasks, then the oldest of another thread's. replay.record defines fillers and priorities.
+Order with policy breadth-first: the oldest of the own ready tasks, then of another thread's, then the oldest filler,
+whose weights have been out of use for longest (docs/decisions/0005). With the other policies: the own successor of
+highest priority (its data is in this core's cache), then the latest of the own other ready tasks, then the oldest of
+another thread's. replay.record defines fillers and priorities.
 """
 
 from collections.abc import Callable
@@ -62,7 +63,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
             if victim != thread:
                 node = steal(address_of(deques, victim * deques.shape[1]), mask)
             if node == EMPTY and replay.breadth_first and spun + 1 >= asked:  # every other thread's deque was tried
-                node = take(spare, mask)
+                node = steal(spare, mask)
                 if node == EMPTY and victim != thread:
                     node = steal(address_of(deques, (threads + victim) * deques.shape[1]), mask)
         if node == EMPTY:

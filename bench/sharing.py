@@ -1,0 +1,120 @@
+"""AdamW of weights that another core has just read.
+
+    python -m bench.sharing --rounds 30
+
+One core updates blocks of weights that are in no cache, after nobody, the same core, or another core has read the
+weights (not the moments). Where the two cores have no cache in common, each line must first be taken from the other
+core, which can make the update ten times as long. On a virtual machine this changes within seconds, when the host moves
+its processors. Results are written to --out (.json and .md): the median time of a block in each round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from bench.record import Measured, head, machine, out_option, save
+from gpt2core.gemm.table import matrix
+from gpt2core.optimizers.adamw import adamw_update
+from gpt2core.process import launch
+from gpt2core.spec.result import median
+
+BLOCK = 288 * 768  # elements of a block of 124M's qkv
+SETTINGS = np.array([1e-4, 0.9, 0.999, 1e-8, 0.0])
+READERS = ("nobody", "the same core", "another core")
+APART = 2.0  # from this ratio on, the cores of a round have no cache in common
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.sharing", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--blocks", type=int, default=12, help="blocks that are updated in a round after each reader")
+    parser.add_argument("--weights", type=int, default=124_000_000, help="elements; more than the caches have")
+    parser.add_argument("--pause-s", type=float, default=1.0, help="between rounds")
+    out_option(parser, "sharing")
+    given = parser.parse_args(arguments)
+    cores = launch.allowed_cores()[:2]
+    if len(cores) < 2:
+        parser.error("this process may use one core, but two are compared")
+    if given.weights < BLOCK:
+        parser.error(f"--weights {given.weights}: at least a block, {BLOCK}")
+    before = machine()
+    rounds = measure(cores, given.rounds, given.blocks, given.weights // BLOCK, given.pause_s)
+    report = {**head("taskloom.bench.sharing/1", before), "cores": list(cores), "block": BLOCK, "rounds": rounds}
+    save(given.out, report, table(report))
+
+
+def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, pause_s: float) -> list[Measured]:
+    """For each round, a block's median time in seconds after each reader."""
+    weights, first, second = (matrix(of * BLOCK) for _ in range(3))
+    for array in (weights, first, second):
+        array.fill(1e-3)
+    gradient = np.full(BLOCK, 1e-3, np.float32)
+    rng = np.random.default_rng(rounds)
+
+    def update(block: int) -> float:
+        gradient.sum()  # it is in the cache, as one that was just computed
+        begin = time.perf_counter()
+        adamw_update(weights, gradient, first, second, SETTINGS, np.float32(1.0), 0, block * BLOCK,
+                     (block + 1) * BLOCK, 0)  # fmt: skip
+        return time.perf_counter() - begin
+
+    on_core(cores[0], lambda: update(0))  # compiles
+    found = []
+    for number in range(rounds):
+        seconds: Measured = {}
+        for reader, core in zip(READERS, (None, *cores), strict=True):
+            times = []
+            for block in rng.integers(of, size=blocks).tolist():
+                if core is not None:
+                    on_core(core, lambda block=block: float(weights[block * BLOCK : (block + 1) * BLOCK].sum()))
+                times.append(on_core(cores[0], lambda block=block: update(block)))
+            seconds[reader] = median(times)
+        found.append(seconds)
+        print(f"[{number + 1}/{rounds}] {told(seconds)}", flush=True)
+        time.sleep(pause_s)
+    return found
+
+
+def on_core(core: int, work: Callable[[], float]) -> float:
+    """What `work` returns in a thread that is bound to a core."""
+
+    def run() -> float:
+        os.sched_setaffinity(0, {core})  # of this thread
+        return work()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result()
+
+
+def told(seconds: Measured) -> str:
+    return ", ".join(f"{reader} {seconds[reader] * 1e6:.0f} us" for reader in READERS)
+
+
+def table(report: Measured) -> str:
+    """The rounds in which the other core's reading made the update slow, and the others."""
+    ratios = [each[READERS[2]] / each[READERS[0]] for each in report["rounds"]]
+    lines = [
+        f"# AdamW of weights that another core has just read, {report['at'][:10]}", "",
+        f"Machine: {report['machine']['cpu_model']}, {report['machine']['cores']} cores, Linux "
+        f"{report['machine']['kernel']}; cores {report['cores']}; blocks of {report['block']} elements; medians of the "
+        f"rounds, in microseconds for a block. The cores count as apart in rounds in which the update takes {APART:g} "
+        "times as long or more after the other core has read the weights.", "",
+        "| cores | rounds | " + " | ".join(f"after {reader}" for reader in READERS) + " |",
+        "|---|---|" + "---|" * len(READERS),
+    ]  # fmt: skip
+    for name, of in (("together", False), ("apart", True)):
+        rounds = [each for each, ratio in zip(report["rounds"], ratios, strict=True) if (ratio >= APART) == of]
+        cells = [f"{median([each[reader] for each in rounds]) * 1e6:.0f}" if rounds else "-" for reader in READERS]
+        lines.append(f"| {name} | {len(rounds)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
