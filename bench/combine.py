@@ -1,8 +1,8 @@
 """Recordings of one benchmark on several occasions, combined: `python -m bench.combine RECORD.json ... --out PATH`.
 
 A recording's interval covers its own occasion only. Recordings of one benchmark and machine that were written (`at`)
-within APART_S of the first of them are one occasion, which contributes its rounds' ratios. Six or more occasions are a
-sample of all; with fewer, the answer is about these only (analysis/pooling.py). The table also has the standard
+within two hours of the first of them are one occasion, which contributes its rounds' ratios. Six or more occasions are
+a sample of all; with fewer, the answer is about these only (analysis/pooling.py). The table also has the standard
 deviations of the ratio's logarithm between occasions and between rounds of one, and the advised number of rounds on
 each occasion (Kalibera & Jones 2013).
 
@@ -30,7 +30,7 @@ from gpt2core.spec.result import median
 from taskloom.analysis.estimators import logarithms
 from taskloom.analysis.pooling import pool
 
-APART_S = 3600.0
+APART_S = 7200.0  # from the first recording of an occasion to that of the next
 FEWEST_TURNS = 16  # pairs of a round's METG_TURNS in bench.revisions, without those that were stopped
 CHANGING = ("--model", "--grad-clip", "--grad-accum")  # options that define another case, unless it names them
 Key = tuple[str, str, str]  # processor, case, variant
@@ -92,7 +92,7 @@ def occasions(records: Sequence[Mapping[str, Any]]) -> list[int]:
     numbers, begun = [0] * len(records), dict[tuple[str, str], list[float]]()  # when each of its occasions began
     for i in sorted(range(len(records)), key=at.__getitem__):
         of = begun.setdefault((records[i]["schema"], machine_of(records[i])), [])
-        if not of or at[i] - of[-1] > APART_S:
+        if not of or at[i] - of[-1] >= APART_S:
             of.append(at[i])
         numbers[i] = len(of) - 1
     return numbers

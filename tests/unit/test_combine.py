@@ -33,18 +33,18 @@ def numbers(*written, **changes):
     return occasions([*made[:-1], {**made[-1], **changes}])
 
 
-def test_recordings_within_an_hour_are_one_occasion():
-    assert numbers("23:50", "20:00", "20:40") == [1, 0, 0]
+def test_recordings_within_two_hours_are_one_occasion():
+    assert numbers("23:50", "20:00", "21:40") == [1, 0, 0]
 
 
-def test_an_occasion_lasts_an_hour_from_its_first_recording():
-    assert numbers("02:06", "02:24", "03:19", "03:32", "04:21") == [0, 0, 1, 1, 2]
+def test_an_occasion_lasts_two_hours_from_its_first_recording():
+    assert numbers("02:06", "02:24", "04:05", "04:06", "06:07") == [0, 0, 0, 1, 2]
 
 
 def test_occasions_of_other_machines_and_benchmarks_are_counted_apart():
     elsewhere = {"machine": {"cpu_model": "another"}}
-    assert numbers("10:00", "11:30", "11:10", **elsewhere) == [0, 1, 0]
-    assert numbers("10:00", "11:30", "11:10", schema="taskloom.bench.metg/1") == [0, 1, 0]
+    assert numbers("10:00", "12:30", "12:10", **elsewhere) == [0, 1, 0]
+    assert numbers("10:00", "12:30", "12:10", schema="taskloom.bench.metg/1") == [0, 1, 0]
 
 
 def test_rounds_that_drift_have_no_interval_in_a_combination_either():
@@ -341,7 +341,7 @@ def test_a_recording_of_the_server_ends_with_its_last_part():
         parts = {"sqlite latency": latency, "sqlite largest": largest}
         return {"schema": "taskloom.bench.server/1", "parts": parts}
 
-    made = [of(HOURS[0], "2026-11-21T20:50:00+00:00", 0.03), of(HOURS[1], "2026-11-21T22:10:00+00:00", 0.05)]
+    made = [of(HOURS[0], "2026-11-21T20:50:00+00:00", 0.03), of(HOURS[1], "2026-11-21T22:50:00+00:00", 0.05)]
     found = {row["figure"]: row["values"] for row in by_occasion(made)}
     assert found["sqlite latency: lease after submission was sent, p50"] == [10, 10]
     assert found["sqlite largest: largest requests, most CPU"] == [0.7, 0.7]
