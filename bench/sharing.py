@@ -5,7 +5,8 @@
 One core updates blocks of weights that are in no cache, after nobody, the same core, or another core has read the
 weights (not the moments). Where the two cores have no cache in common, each line must first be taken from the other
 core, which can make the update ten times as long. On a virtual machine this changes within seconds, when the host moves
-its processors. Results are written to --out (.json and .md): the median time of a block in each round.
+its processors. Hosts place busy ones and idle ones differently, so both cores compute before each update, as they do in
+a training step. Results are written to --out (.json and .md): the median time of a block in each round.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--blocks", type=int, default=12, help="blocks that are updated in a round after each reader")
     parser.add_argument("--weights", type=int, default=124_000_000, help="elements; more than the caches have")
-    parser.add_argument("--pause-s", type=float, default=1.0, help="between rounds")
+    parser.add_argument("--busy-s", type=float, default=0.05, help="for which both cores compute before each update")
     out_option(parser, "sharing")
     given = parser.parse_args(arguments)
     cores = launch.allowed_cores()[:2]
@@ -45,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.weights < BLOCK:
         parser.error(f"--weights {given.weights}: at least a block, {BLOCK}")
     before = machine()
-    rounds = measure(cores, given.rounds, given.blocks, given.weights // BLOCK, given.pause_s)
+    rounds = measure(cores, given.rounds, given.blocks, given.weights // BLOCK, given.busy_s)
     report = {**head("taskloom.bench.sharing/1", before), "cores": list(cores), "block": BLOCK, "rounds": rounds}
     save(given.out, report, table(report))
 
 
-def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, pause_s: float) -> list[Measured]:
+def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, busy_s: float) -> list[Measured]:
     """For each round, a block's median time in seconds after each reader."""
     weights, first, second = (matrix(of * BLOCK) for _ in range(3))
     for array in (weights, first, second):
@@ -65,32 +66,36 @@ def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, pause_s: fl
                      (block + 1) * BLOCK, 0)  # fmt: skip
         return time.perf_counter() - begin
 
-    on_core(cores[0], lambda: update(0))  # compiles
+    def read(block: int) -> None:
+        weights[block * BLOCK : (block + 1) * BLOCK].sum()
+
+    def compute() -> None:
+        end = time.perf_counter() + busy_s
+        while time.perf_counter() < end:
+            gradient.sum()
+
     found = []
-    for number in range(rounds):
-        seconds: Measured = {}
-        for reader, core in zip(READERS, (None, *cores), strict=True):
-            times = []
-            for block in rng.integers(of, size=blocks).tolist():
-                if core is not None:
-                    on_core(core, lambda block=block: float(weights[block * BLOCK : (block + 1) * BLOCK].sum()))
-                times.append(on_core(cores[0], lambda block=block: update(block)))
-            seconds[reader] = median(times)
-        found.append(seconds)
-        print(f"[{number + 1}/{rounds}] {told(seconds)}", flush=True)
-        time.sleep(pause_s)
+    with bound(cores[0]) as ours, bound(cores[1]) as other:
+        ours.submit(update, 0).result()  # compiles
+        for number in range(rounds):
+            seconds: Measured = {}
+            for reader, by in zip(READERS, (None, ours, other), strict=True):
+                times = []
+                for block in rng.integers(of, size=blocks).tolist():
+                    for busy in [each.submit(compute) for each in (ours, other)]:
+                        busy.result()
+                    if by is not None:
+                        by.submit(read, block).result()
+                    times.append(ours.submit(update, block).result())
+                seconds[reader] = median(times)
+            found.append(seconds)
+            print(f"[{number + 1}/{rounds}] {told(seconds)}", flush=True)
     return found
 
 
-def on_core(core: int, work: Callable[[], float]) -> float:
-    """What `work` returns in a thread that is bound to a core."""
-
-    def run() -> float:
-        os.sched_setaffinity(0, {core})  # of this thread
-        return work()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(run).result()
+def bound(core: int) -> ThreadPoolExecutor:
+    """A thread that is bound to a core."""
+    return ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, {core}))
 
 
 def told(seconds: Measured) -> str:

@@ -22,7 +22,7 @@ def test_rounds_in_which_the_cores_were_apart_are_told_from_the_others():
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two cores are compared")
 def test_every_round_is_recorded(tmp_path, capsys):
-    sharing.main(["--rounds", "2", "--blocks", "2", "--weights", "500000", "--pause-s", "0", "--out", f"{tmp_path}/x"])
+    sharing.main(["--rounds", "2", "--blocks", "2", "--weights", "500000", "--busy-s", "0", "--out", f"{tmp_path}/x"])
     found = json.loads((tmp_path / "x.json").read_text())
     assert found["schema"] == "taskloom.bench.sharing/1"
     assert [list(each) for each in found["rounds"]] == [list(READERS)] * 2
@@ -36,6 +36,7 @@ def test_fewer_weights_than_a_block_are_refused(capsys):
     assert "--weights 1000: at least a block, 221184" in capsys.readouterr().err
 
 
-def test_a_failure_on_a_core_is_raised():
-    with pytest.raises(ZeroDivisionError):
-        sharing.on_core(min(os.sched_getaffinity(0)), lambda: 1 / 0)
+def test_a_bound_thread_stays_on_its_core():
+    core = max(os.sched_getaffinity(0))
+    with sharing.bound(core) as thread:
+        assert thread.submit(os.sched_getaffinity, 0).result() == {core}
